@@ -1,1 +1,7 @@
-//! Under construction.
+//! The pure decisions of Tidegate: what runs now, waits, merges, is replaced or dropped.
+//!
+//! This crate does no I/O, reads no clock, draws no random number and starts no thread. Time,
+//! rows and chance are handed in; changes are handed back. It knows nothing of stores or HTTP.
+
+pub mod json;
+pub mod key;

@@ -1,0 +1,158 @@
+//! Finds one value in JSON text that is known to be valid.
+//!
+//! No recursion and no tree: the text may be large, and only one value of it is wanted.
+
+/// The deepest nesting of objects and arrays; a plain scalar has depth 0.
+pub(super) fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut cursor = Cursor { text, at: 0 };
+    while let Some(byte) = cursor.peek() {
+        match byte {
+            b'"' => cursor.skip_string(),
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+                cursor.at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                cursor.at += 1;
+            }
+            _ => cursor.at += 1,
+        }
+    }
+    deepest
+}
+
+/// The text of the value at `names`, without the space around it.
+pub(super) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
+    let mut value = Cursor { text, at: 0 }.take_value();
+    for name in names {
+        value = match value.as_bytes().first()? {
+            b'{' => member(value, name)?,
+            b'[' => element(value, index(name)?)?,
+            _ => return None,
+        };
+    }
+    Some(value)
+}
+
+/// The value of the last member called `name`.
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let mut cursor = Cursor { text: object, at: 1 };
+    let mut found = None;
+    while cursor.peek_token()? == b'"' {
+        let key = cursor.take_value();
+        cursor.skip_token(b':');
+        let value = cursor.take_value();
+        if is_name(key, name) {
+            found = Some(value);
+        }
+        cursor.skip_token(b',');
+    }
+    found
+}
+
+fn element(array: &str, index: usize) -> Option<&str> {
+    let mut cursor = Cursor { text: array, at: 1 };
+    for _ in 0..index {
+        if cursor.peek_token()? == b']' {
+            return None;
+        }
+        cursor.take_value();
+        cursor.skip_token(b',');
+    }
+    (cursor.peek_token()? != b']').then(|| cursor.take_value())
+}
+
+/// Whether a quoted key spells `name`.
+fn is_name(quoted: &str, name: &str) -> bool {
+    if quoted.contains('\\') {
+        return serde_json::from_str::<String>(quoted).is_ok_and(|key| key == name);
+    }
+    quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(name)
+}
+
+/// An array index: one spelling for each, so `01` and `+1` are none.
+fn index(name: &str) -> Option<usize> {
+    let index = name.parse::<usize>().ok()?;
+    (index.to_string() == name).then_some(index)
+}
+
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The next byte that is not space.
+    fn peek_token(&mut self) -> Option<u8> {
+        while self.peek()?.is_ascii_whitespace() {
+            self.at += 1;
+        }
+        self.peek()
+    }
+
+    fn skip_token(&mut self, token: u8) {
+        if self.peek_token() == Some(token) {
+            self.at += 1;
+        }
+    }
+
+    /// Takes the next value, whatever it is.
+    fn take_value(&mut self) -> &'a str {
+        let first = self.peek_token();
+        let start = self.at;
+        match first {
+            Some(b'"') => self.skip_string(),
+            Some(b'{' | b'[') => self.skip_nested(),
+            _ => self.skip_plain(),
+        }
+        &self.text[start..self.at]
+    }
+
+    /// Moves behind the string that begins here.
+    fn skip_string(&mut self) {
+        self.at += 1;
+        while let Some(byte) = self.peek() {
+            self.at += 1;
+            match byte {
+                b'"' => return,
+                b'\\' => self.at += 1,
+                _ => {}
+            }
+        }
+        self.at = self.text.len();
+    }
+
+    /// Moves behind the object or array that begins here.
+    fn skip_nested(&mut self) {
+        let mut depth = 0_usize;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' => {
+                    self.skip_string();
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Moves behind the number or word that begins here.
+    fn skip_plain(&mut self) {
+        while self.peek().is_some_and(|byte| !b",]} \t\r\n".contains(&byte)) {
+            self.at += 1;
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Keys: the value that scopes a control, where it is found, and its bytes in a store.
+//!
+//! Types stay apart (`1`, `"1"` and `true` are three keys), numbers compare by exact decimal
+//! value, and the stored bytes are the same on every store: tagged, injective, self-delimiting.
+
+mod decimal;
+mod path;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use decimal::{Decimal, DecimalError};
+pub use path::{MAX_CHARS, MAX_NAMES, Path, PathError};
+
+use crate::json::Payload;
+
+/// The longest value that is stored whole. Index pages of both databases hold several of these.
+pub const MAX_VALUE_BYTES: usize = 1024;
+
+/// How much of a longer value is kept for people to read.
+pub const HEAD_BYTES: usize = 64;
+
+/// What a control is counted by, for one event.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Key {
+    /// The control has no key: it covers the whole workflow.
+    Whole,
+    /// The control has a key and the event lacks it.
+    Missing,
+    /// The event's value.
+    Value(Scalar),
+}
+
+/// A value that can be a key.
+///
+/// Made by [`Scalar::text`] and [`Scalar::number`], which keep one spelling per value: what is
+/// over [`MAX_VALUE_BYTES`] is always [`Scalar::Long`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Scalar {
+    /// A JSON string of at most [`MAX_VALUE_BYTES`].
+    Text(String),
+    /// A JSON number of at most [`MAX_VALUE_BYTES`] digits.
+    Number(Decimal),
+    /// A JSON boolean.
+    Bool(bool),
+    /// A longer string or number: known by its digest, shown by its beginning.
+    Long {
+        /// SHA-256 over the type's tag and the whole value.
+        digest: [u8; 32],
+        /// At most [`HEAD_BYTES`] from the beginning, cut between characters.
+        head: String,
+    },
+}
+
+/// Why an event's value cannot be a key, though the event itself is kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The string holds half of a surrogate pair, which is no text.
+    #[error("key `{path}`: the string holds a lone surrogate")]
+    LoneSurrogate {
+        /// Where the string stands.
+        path: Path,
+    },
+    /// The number is too far out to be compared exactly.
+    #[error("key `{path}`: {error}")]
+    Number {
+        /// Where the number stands.
+        path: Path,
+        /// What is wrong with it.
+        error: DecimalError,
+    },
+}
+
+impl Key {
+    /// Reads the key of one event. No path means that the control has no key.
+    pub fn of(path: Option<&Path>, data: &Payload) -> Result<Key, KeyError> {
+        let Some(path) = path else { return Ok(Key::Whole) };
+        Ok(data.scalar(path)?.map_or(Key::Missing, Key::Value))
+    }
+
+    /// Appends the stored bytes.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        match self {
+            Key::Whole => out.push(tag::WHOLE),
+            Key::Missing => out.push(tag::MISSING),
+            Key::Value(Scalar::Bool(false)) => out.push(tag::FALSE),
+            Key::Value(Scalar::Bool(true)) => out.push(tag::TRUE),
+            Key::Value(Scalar::Text(text)) if text.len() <= MAX_VALUE_BYTES => {
+                out.push(tag::TEXT);
+                push_part(out, text.as_bytes());
+            }
+            Key::Value(Scalar::Number(number)) if number.parts().2.len() <= MAX_VALUE_BYTES => {
+                let (negative, exponent, digits) = number.parts();
+                out.extend([tag::NUMBER, u8::from(negative)]);
+                out.extend(exponent.to_be_bytes());
+                push_part(out, digits.as_bytes());
+            }
+            // Built by hand around the constructors: the bytes are those of the long spelling.
+            Key::Value(Scalar::Text(text)) => encode_long(&text_digest(text), &head(text), out),
+            Key::Value(Scalar::Number(number)) => {
+                encode_long(&number_digest(number), &head(&number.to_string()), out);
+            }
+            Key::Value(Scalar::Long { digest, head }) => encode_long(digest, head, out),
+        }
+    }
+
+    /// Reads a key from the front of `bytes`, and says how many bytes it took.
+    ///
+    /// `None` for anything that [`Key::encode_into`] does not write.
+    pub fn decode(bytes: &[u8]) -> Option<(Key, usize)> {
+        let (&kind, rest) = bytes.split_first()?;
+        let (key, rest) = match kind {
+            tag::WHOLE => (Key::Whole, rest),
+            tag::MISSING => (Key::Missing, rest),
+            tag::FALSE => (Key::Value(Scalar::Bool(false)), rest),
+            tag::TRUE => (Key::Value(Scalar::Bool(true)), rest),
+            tag::TEXT => {
+                let (text, rest) = take_text(rest, MAX_VALUE_BYTES)?;
+                (Key::Value(Scalar::Text(text.to_owned())), rest)
+            }
+            tag::NUMBER => {
+                let (&sign, rest) = rest.split_first()?;
+                let (exponent, rest) = rest.split_first_chunk::<4>()?;
+                let (digits, rest) = take_text(rest, MAX_VALUE_BYTES)?;
+                let negative = [false, true].into_iter().find(|&it| u8::from(it) == sign)?;
+                let number = Decimal::from_parts(negative, i32::from_be_bytes(*exponent), digits)?;
+                (Key::Value(Scalar::Number(number)), rest)
+            }
+            tag::LONG => {
+                let (digest, rest) = rest.split_first_chunk::<32>()?;
+                let (head, rest) = take_text(rest, HEAD_BYTES)?;
+                (Key::Value(Scalar::Long { digest: *digest, head: head.to_owned() }), rest)
+            }
+            _ => return None,
+        };
+        Some((key, bytes.len() - rest.len()))
+    }
+}
+
+impl Scalar {
+    /// A string as a key.
+    pub fn text(text: String) -> Scalar {
+        if text.len() <= MAX_VALUE_BYTES {
+            return Scalar::Text(text);
+        }
+        Scalar::Long { digest: text_digest(&text), head: head(&text) }
+    }
+
+    /// A number as a key.
+    pub fn number(number: Decimal) -> Scalar {
+        if number.parts().2.len() <= MAX_VALUE_BYTES {
+            return Scalar::Number(number);
+        }
+        Scalar::Long { digest: number_digest(&number), head: head(&number.to_string()) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Whole => f.write_str("(whole)"),
+            Key::Missing => f.write_str("(missing)"),
+            Key::Value(scalar) => scalar.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Text(text) => f.write_str(text),
+            Scalar::Number(number) => number.fmt(f),
+            Scalar::Bool(value) => value.fmt(f),
+            Scalar::Long { head, .. } => write!(f, "{head}…"),
+        }
+    }
+}
+
+/// Appends one part of a tuple: its length in two bytes, then the part.
+///
+/// Tuples written so are injective: `("a", "bc")` and `("ab", "c")` differ.
+pub fn push_part(out: &mut Vec<u8>, part: &[u8]) {
+    let length = u16::try_from(part.len()).expect("names and keys are far shorter than 64 KiB");
+    out.extend(length.to_be_bytes());
+    out.extend(part);
+}
+
+/// Takes one part from the front of `bytes`; gives the part and what follows it.
+pub fn take_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+}
+
+/// The first byte of a stored key. Letters, so that a dump can be read.
+mod tag {
+    pub(super) const WHOLE: u8 = b'w';
+    pub(super) const MISSING: u8 = b'm';
+    pub(super) const FALSE: u8 = b'f';
+    pub(super) const TRUE: u8 = b't';
+    pub(super) const TEXT: u8 = b's';
+    pub(super) const NUMBER: u8 = b'n';
+    pub(super) const LONG: u8 = b'h';
+}
+
+fn text_digest(text: &str) -> [u8; 32] {
+    Sha256::new().chain_update([tag::TEXT]).chain_update(text).finalize().into()
+}
+
+fn number_digest(number: &Decimal) -> [u8; 32] {
+    let (negative, exponent, digits) = number.parts();
+    Sha256::new()
+        .chain_update([tag::NUMBER, u8::from(negative)])
+        .chain_update(exponent.to_be_bytes())
+        .chain_update(digits)
+        .finalize()
+        .into()
+}
+
+fn encode_long(digest: &[u8; 32], head: &str, out: &mut Vec<u8>) {
+    out.push(tag::LONG);
+    out.extend(digest);
+    push_part(out, head.as_bytes());
+}
+
+/// A part that must be text of at most `limit` bytes.
+fn take_text(bytes: &[u8], limit: usize) -> Option<(&str, &[u8])> {
+    let (part, rest) = take_part(bytes)?;
+    let text = str::from_utf8(part).ok()?;
+    (text.len() <= limit).then_some((text, rest))
+}
+
+fn head(text: &str) -> String {
+    text[..text.floor_char_boundary(HEAD_BYTES)].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Numbers as keys: exact decimal value, one spelling per value.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The exact value of a JSON number.
+///
+/// `1`, `1.0`, `1e0` and `10e-1` are one value, `-0` is `0`, and nothing is ever rounded.
+/// The order serves sorted maps; it is not the numeric one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Decimal {
+    negative: bool,
+    /// ASCII digits without leading or trailing zeros; `"0"` for zero, with exponent 0.
+    digits: String,
+    /// The value is `digits` times ten to this power.
+    exponent: i32,
+}
+
+/// Why a text is not a [`Decimal`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecimalError {
+    /// The text is not a number in JSON's grammar.
+    #[error("`{0}` is not a JSON number")]
+    Syntax(String),
+    /// The power of ten needs more than 32 bits.
+    #[error("the exponent of `{0}` does not fit in 32 bits")]
+    Exponent(String),
+}
+
+impl Decimal {
+    /// Reads a JSON number literal.
+    pub fn parse(literal: &str) -> Result<Decimal, DecimalError> {
+        let parts = split(literal).ok_or_else(|| DecimalError::Syntax(shorten(literal)))?;
+        let all = [parts.whole, parts.fraction].concat();
+        let digits = all.trim_start_matches('0');
+        if digits.is_empty() {
+            return Ok(Decimal { negative: false, digits: "0".to_owned(), exponent: 0 });
+        }
+        let trimmed = digits.trim_end_matches('0');
+        let shift = distance(digits.len() - trimmed.len()) - distance(parts.fraction.len());
+        let exponent = i32::try_from(parts.exponent.saturating_add(shift))
+            .map_err(|_| DecimalError::Exponent(shorten(literal)))?;
+        Ok(Decimal { negative: parts.negative, digits: trimmed.to_owned(), exponent })
+    }
+
+    /// The parts that an encoding needs: sign, power of ten and digits.
+    pub(super) fn parts(&self) -> (bool, i32, &str) {
+        (self.negative, self.exponent, &self.digits)
+    }
+
+    /// Puts the parts together again; `None` unless they are the one spelling of their value.
+    pub(super) fn from_parts(negative: bool, exponent: i32, digits: &str) -> Option<Decimal> {
+        let zero = digits == "0" && exponent == 0 && !negative;
+        let trimmed = digits.trim_matches('0') == digits && !digits.is_empty();
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let canonical = plain && (zero || trimmed);
+        canonical.then(|| Decimal { negative, digits: digits.to_owned(), exponent })
+    }
+}
+
+impl fmt::Display for Decimal {
+    /// Plain digits where that stays readable, else digits with a power of ten.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.negative {
+            f.write_str("-")?;
+        }
+        match self.exponent {
+            0 => f.write_str(&self.digits),
+            zeros @ 1..=20 => {
+                write!(f, "{}{:0<2$}", self.digits, "", zeros.unsigned_abs() as usize)
+            }
+            places @ -20..=-1 => {
+                let places = places.unsigned_abs() as usize;
+                let padded = format!("{:0>1$}", self.digits, places + 1);
+                let (whole, fraction) = padded.split_at(padded.len() - places);
+                write!(f, "{whole}.{fraction}")
+            }
+            power => write!(f, "{}e{power}", self.digits),
+        }
+    }
+}
+
+impl From<Decimal> for String {
+    fn from(decimal: Decimal) -> String {
+        decimal.to_string()
+    }
+}
+
+impl TryFrom<String> for Decimal {
+    type Error = DecimalError;
+
+    fn try_from(text: String) -> Result<Decimal, DecimalError> {
+        Decimal::parse(&text)
+    }
+}
+
+/// A number literal, taken apart.
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    exponent: i64,
+}
+
+/// Takes a literal apart by JSON's grammar.
+fn split(literal: &str) -> Option<Parts<'_>> {
+    let (negative, rest) = match literal.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, literal),
+    };
+    let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, power(exponent)?),
+        None => (rest, 0),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) if is_digits(fraction) => (whole, fraction),
+        Some(_) => return None,
+        None => (mantissa, ""),
+    };
+    let leading_zero = whole.len() > 1 && whole.starts_with('0');
+    (is_digits(whole) && !leading_zero).then_some(Parts { negative, whole, fraction, exponent })
+}
+
+/// Reads what follows the `e`. What does not fit is clamped, far outside of what a key may have.
+fn power(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !is_digits(digits) {
+        return None;
+    }
+    // Half of the range: the shift by the digits' own length cannot bring it back or overflow.
+    let size = digits.parse::<i64>().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+    Some(if text.starts_with('-') { -size } else { size })
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn distance(length: usize) -> i64 {
+    i64::try_from(length).expect("a text is shorter than 2^63 bytes")
+}
+
+/// Enough of a literal to find it again in a payload.
+fn shorten(literal: &str) -> String {
+    literal.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    // SPEC 3: numbers compare by exact decimal value.
+    #[test]
+    fn every_spelling_of_a_number_is_one_value() {
+        let same: [&[&str]; 7] = [
+            &["1", "1.0", "1e0", "10e-1", "0.1e1", "1E+0", "1.000", "0.01E2", "1e-0"],
+            &["0", "-0", "0.0", "-0.00e5", "0e99999999999999999999", "0e-99999999999999999999"],
+            &["9007199254740993", "9007199254740993.0", "9.007199254740993e15"],
+            &["1e400", "10e399", "0.1e401", "1e0000000400"],
+            &["-2.5", "-25e-1", "-0.25e1"],
+            &["1e2147483647", "0.1e2147483648", "10e2147483646"],
+            &["1e-2147483648", "0.1e-2147483647"],
+        ];
+        for group in same {
+            let first = Decimal::parse(group[0]).unwrap();
+            for literal in group {
+                assert_eq!(Decimal::parse(literal).as_ref(), Ok(&first), "{literal}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_a_double_confuses_stay_apart() {
+        let apart = [
+            ("9007199254740992", "9007199254740993"),
+            ("0.1", "0.1000000000000000000000000000000000000001"),
+            ("1e400", "1e401"),
+            ("1e-400", "0"),
+            ("1", "-1"),
+            ("12", "120"),
+        ];
+        for (left, right) in apart {
+            assert_ne!(Decimal::parse(left), Decimal::parse(right), "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn a_decimal_prints_as_people_write_it() {
+        let literals = ["1.0", "-0", "1200", "0.5", "-12.50", "1e20", "1e21", "12e400", "5e-21"];
+        let printed = literals.map(|text| Decimal::parse(text).unwrap().to_string()).join(" ");
+        expect!["1 0 1200 0.5 -12.5 100000000000000000000 1e21 12e400 5e-21"].assert_eq(&printed);
+        for literal in literals {
+            let value = Decimal::parse(literal).unwrap();
+            assert_eq!(Decimal::parse(&value.to_string()), Ok(value), "{literal}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_or_too_far_out_is_refused() {
+        let literals = [
+            "",
+            "-",
+            "+1",
+            "01",
+            ".5",
+            "1.",
+            "1e",
+            "1e+",
+            "0x1",
+            "NaN",
+            "1 ",
+            "--1",
+            "1.2.3",
+            "1e2147483648",
+            "1e-2147483649",
+            "1e99999999999999999999",
+            "-1e-99999999999999999999",
+        ];
+        let errors = literals.map(|text| Decimal::parse(text).unwrap_err().to_string()).join("\n");
+        expect![[r#"
+            `` is not a JSON number
+            `-` is not a JSON number
+            `+1` is not a JSON number
+            `01` is not a JSON number
+            `.5` is not a JSON number
+            `1.` is not a JSON number
+            `1e` is not a JSON number
+            `1e+` is not a JSON number
+            `0x1` is not a JSON number
+            `NaN` is not a JSON number
+            `1 ` is not a JSON number
+            `--1` is not a JSON number
+            `1.2.3` is not a JSON number
+            the exponent of `1e2147483648` does not fit in 32 bits
+            the exponent of `1e-2147483649` does not fit in 32 bits
+            the exponent of `1e99999999999999999999` does not fit in 32 bits
+            the exponent of `-1e-99999999999999999999` does not fit in 32 bits"#]]
+        .assert_eq(&errors);
+    }
+}

@@ -1,7 +1,15 @@
-//! The pure decisions of Tidegate: what runs now, waits, merges, is replaced or dropped.
+//! The pure decisions of Tidegate.
 //!
-//! This crate does no I/O, reads no clock, draws no random number and starts no thread. Time,
-//! rows and chance are handed in; changes are handed back. It knows nothing of stores or HTTP.
+//! Everything here is a function of its arguments: rows in, changes out. No I/O, no clock, no
+//! randomness, no iteration order that differs between runs. A store reads the rows that a
+//! decision needs under lock, asks, and writes what it answers, in one transaction.
 
+pub mod catalog;
+pub mod command;
+pub mod draft;
+pub mod id;
 pub mod json;
 pub mod key;
+pub mod reads;
+pub mod row;
+pub mod time;

@@ -1,1 +1,7 @@
-//! Under construction.
+//! Where Tidegate keeps its rows.
+//!
+//! One narrow trait, [`Store`], and its implementations. No store knows a control by name.
+
+mod store;
+
+pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};

@@ -1,0 +1,257 @@
+//! The working copy on which commands are decided one after another.
+//!
+//! A command reads rows through the draft and writes its changes back into it, so that the next
+//! command of the same transaction sees them. A command that finds a row missing from the
+//! snapshot stops with [`Stop::Need`], and its changes are undone.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    catalog::Catalog,
+    id::{EventId, RunId, Seq},
+    reads::{BLOCK, Change, Found, ReadSet, Scan, Snapshot},
+    row::{Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
+    time::Timestamp,
+};
+
+/// Why a command went no further.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop<E> {
+    /// These are not in the snapshot.
+    Need(Box<ReadSet>),
+    /// The transaction is full; the command goes into the next.
+    Full,
+    /// The answer is no, and nothing changes.
+    Refused(E),
+}
+
+/// The result of a decision, or of a part of one.
+pub type Decided<T, E = crate::command::Refusal> = Result<T, Stop<E>>;
+
+/// The most rows that one transaction changes.
+pub const MAX_CHANGES: usize = 4000;
+
+/// A snapshot with the changes decided so far.
+#[derive(Debug)]
+pub struct Draft {
+    base: Snapshot,
+    /// Rows as they are after the changes; `None` for a deleted one.
+    changed: BTreeMap<RowKey, Option<Row>>,
+    /// What to put back if the command under way stops.
+    undo: Vec<(RowKey, Option<Option<Row>>)>,
+    used: i64,
+    salt: u64,
+}
+
+impl Draft {
+    /// A draft of nothing yet.
+    pub fn new(base: Snapshot) -> Self {
+        Self { base, changed: BTreeMap::new(), undo: Vec::new(), used: 0, salt: 0 }
+    }
+
+    /// Decides one command: keeps its changes if it succeeds, none of them otherwise.
+    ///
+    /// `salt` is the caller's random number for the ids that the command makes.
+    pub fn attempt<T, E>(
+        &mut self,
+        salt: u64,
+        decide: impl FnOnce(&mut Self) -> Decided<T, E>,
+    ) -> Decided<T, E> {
+        self.salt = salt;
+        let used = self.used;
+        let outcome = self.keep_or_undo(decide);
+        if outcome.is_err() {
+            self.used = used;
+        }
+        self.undo.clear();
+        outcome
+    }
+
+    /// Decides a part of a command that may be refused on its own (SPEC A2).
+    pub fn keep_or_undo<T, E>(
+        &mut self,
+        decide: impl FnOnce(&mut Self) -> Decided<T, E>,
+    ) -> Decided<T, E> {
+        let mark = self.undo.len();
+        let mut outcome = decide(self);
+        if outcome.is_ok() && self.changed.len() > MAX_CHANGES {
+            outcome = Err(Stop::Full);
+        }
+        if outcome.is_err() {
+            for (key, before) in self.undo.drain(mark..).rev() {
+                match before {
+                    Some(row) => self.changed.insert(key, row),
+                    None => self.changed.remove(&key),
+                };
+            }
+        }
+        outcome
+    }
+
+    /// The store's clock.
+    pub fn now(&self) -> Timestamp {
+        self.base.now
+    }
+
+    /// The next sequence number of this transaction.
+    pub fn next_seq<E>(&mut self) -> Decided<Seq, E> {
+        if self.used >= BLOCK {
+            return Err(Stop::Full);
+        }
+        self.used += 1;
+        Ok(Seq(self.base.block.0 + self.used - 1))
+    }
+
+    /// A fresh run id.
+    pub fn new_run_id<E>(&mut self) -> Decided<RunId, E> {
+        Ok(RunId { seq: self.next_seq()?, salt: self.salt })
+    }
+
+    /// A fresh event id.
+    pub fn new_event_id<E>(&mut self) -> Decided<EventId, E> {
+        Ok(EventId { seq: self.next_seq()?, salt: self.salt })
+    }
+
+    /// A workspace's definitions.
+    pub fn catalog<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
+        match self.base.catalogs.get(ws) {
+            Some(catalog) => Ok(catalog.clone()),
+            None => need(ReadSet::default().catalog(ws)),
+        }
+    }
+
+    /// A row as it is now.
+    pub fn row<E>(&self, key: &RowKey) -> Decided<Option<&Row>, E> {
+        if let Some(row) = self.changed.get(key) {
+            return Ok(row.as_ref());
+        }
+        match self.base.rows.get(key) {
+            Some(row) => Ok(row.as_ref()),
+            None => need(ReadSet::default().row(key.clone())),
+        }
+    }
+
+    /// A gate, if there is one.
+    pub fn gate<E>(&self, key: &GateKey) -> Decided<Option<&Gate>, E> {
+        match self.row(&RowKey::Gate(key.clone()))? {
+            Some(Row::Gate(gate)) => Ok(Some(gate)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A run that has not ended.
+    pub fn run<E>(&self, seq: Seq) -> Decided<Option<&Run>, E> {
+        match self.row(&RowKey::Run(seq))? {
+            Some(Row::Run(run)) => Ok(Some(run)),
+            _ => Ok(None),
+        }
+    }
+
+    /// An event or other input.
+    pub fn event<E>(&self, id: EventId) -> Decided<Option<&Event>, E> {
+        match self.row(&RowKey::Event(id.seq))? {
+            Some(Row::Event(event)) => Ok(Some(event)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes a row, new or not.
+    pub fn put(&mut self, row: impl Into<Row>) {
+        let row = row.into();
+        self.set(row.key(), Some(row));
+    }
+
+    /// Deletes a row.
+    pub fn delete(&mut self, key: RowKey) {
+        self.set(key, None);
+    }
+
+    fn set(&mut self, key: RowKey, row: Option<Row>) {
+        let before = self.changed.insert(key.clone(), row);
+        self.undo.push((key, before));
+    }
+
+    /// The run at the front of a gate's line.
+    ///
+    /// Sees the changes of this draft: runs that joined or left the line since the snapshot.
+    pub fn head_of_line<E>(&self, gate: &Gate) -> Decided<Option<(Place, Seq)>, E> {
+        Ok(self.line(gate, 1)?.first().copied())
+    }
+
+    /// The first `count` runs in a gate's line.
+    pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
+        let scan = Scan::Line(gate.key.clone());
+        let Some(found) = self.base.scans.get(&scan) else {
+            return need(ReadSet::default().scan(scan, LINE_READ));
+        };
+        let place = |row: Option<&Row>| match row {
+            Some(Row::Run(run)) => match run.phase {
+                Phase::Line { gate: at, place } if at == gate.id => Some((place, run.id.seq)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let base = found.keys.iter().filter(|key| !self.changed.contains_key(*key));
+        let mut line: Vec<_> =
+            base.filter_map(|key| place(self.base.rows.get(key)?.as_ref())).collect();
+        let complete = found.keys.len() < found.limit as usize;
+        let horizon = found.keys.last().and_then(|key| place(self.base.rows.get(key)?.as_ref()));
+        let runs = RowKey::Run(Seq(i64::MIN))..=RowKey::Run(Seq(i64::MAX));
+        line.extend(self.changed.range(runs).filter_map(|(_, row)| place(row.as_ref())));
+        line.sort_unstable();
+        if !complete {
+            // Beyond the last place that was read, others may stand in between.
+            line.retain(|at| horizon.is_none_or(|horizon| at.0 <= horizon.0));
+            if line.len() < count {
+                return need(ReadSet::default().scan(scan, found.limit.saturating_mul(4)));
+            }
+        }
+        line.truncate(count);
+        Ok(line)
+    }
+
+    /// What a scan found, as the rows are now. Rows that this draft added are not among them.
+    pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
+        match self.base.scans.get(scan) {
+            Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
+            _ => need(ReadSet::default().scan(scan.clone(), limit)),
+        }
+    }
+
+    fn rows_of(&self, found: &Found) -> Vec<&Row> {
+        let now = |key: &RowKey| match self.changed.get(key) {
+            Some(row) => row.as_ref(),
+            None => self.base.rows.get(key)?.as_ref(),
+        };
+        found.keys.iter().filter_map(now).collect()
+    }
+
+    /// Rows that this draft wrote, of one kind: those between two keys.
+    pub fn written(&self, from: RowKey, to: RowKey) -> impl Iterator<Item = &Row> {
+        self.changed.range(from..=to).filter_map(|(_, row)| row.as_ref())
+    }
+
+    /// The net difference, at most one change for a row, in lock order.
+    pub fn changes(self) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(self.changed.len());
+        for (key, row) in self.changed {
+            let before = self.base.rows.get(&key).and_then(Option::as_ref);
+            match (row, before) {
+                (Some(row), Some(before)) if row == *before => {}
+                (Some(row), Some(_)) => changes.push(Change::Update(row)),
+                (Some(row), None) => changes.push(Change::Insert(row)),
+                (None, Some(_)) => changes.push(Change::Delete(key)),
+                (None, None) => {}
+            }
+        }
+        changes
+    }
+}
+
+/// How much of a line is read at first: enough for a batch that finishes many on one gate.
+pub const LINE_READ: u32 = 64;
+
+/// Stops a decision until `reads` are there.
+pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {
+    Err(Stop::Need(Box::new(reads)))
+}

@@ -1,0 +1,140 @@
+//! Sequence numbers and the ids that people see.
+//!
+//! An id is a sequence number of the store with a random salt, so that looking a run up by its
+//! id needs no index of its own, ids sort by arrival, and an id of one store means nothing in
+//! another.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A number issued by the store, growing in decide order for all who share a lock.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Seq(pub i64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Text that is not an id of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {kind} id: expected `{kind}_` and 26 letters and digits")]
+pub struct IdError {
+    kind: &'static str,
+    text: String,
+}
+
+/// Crockford's alphabet: no letter that is read as a digit.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+fn print(f: &mut fmt::Formatter<'_>, kind: &str, seq: Seq, salt: u64) -> fmt::Result {
+    let bits = (u128::from(seq.0.cast_unsigned()) << 64) | u128::from(salt);
+    let mut text = [0u8; 26];
+    for (place, letter) in text.iter_mut().rev().enumerate() {
+        let digit = (bits >> (5 * place)) & 31;
+        *letter = ALPHABET[usize::try_from(digit).unwrap_or_default()];
+    }
+    write!(f, "{kind}_{}", String::from_utf8_lossy(&text))
+}
+
+fn parse(kind: &'static str, text: &str) -> Result<(Seq, u64), IdError> {
+    let error = || IdError { kind, text: text.chars().take(64).collect() };
+    let rest = text.strip_prefix(kind).and_then(|rest| rest.strip_prefix('_'));
+    let letters = rest.filter(|rest| rest.len() == 26).ok_or_else(error)?;
+    let mut bits: u128 = 0;
+    for letter in letters.bytes() {
+        let digit = ALPHABET.iter().position(|known| *known == letter).ok_or_else(error)?;
+        if bits >> 123 != 0 {
+            return Err(error());
+        }
+        bits = (bits << 5) | digit as u128;
+    }
+    let seq = u64::try_from(bits >> 64).unwrap_or_default().cast_signed();
+    Ok((Seq(seq), (bits & u128::from(u64::MAX)) as u64))
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            /// The number that the store finds it by.
+            pub seq: Seq,
+            /// Random, so that an id of another store is not found by accident.
+            pub salt: u64,
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                print(f, $kind, self.seq, self.salt)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                parse($kind, text).map(|(seq, salt)| Self { seq, salt })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// Names a run. For an action it is the request's id too.
+    RunId,
+    "run"
+);
+id!(
+    /// Names an event, posted or committed.
+    EventId,
+    "evt"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_round_trip_through_their_text() {
+        for (seq, salt) in [(0, 0), (1, 2), (i64::MAX, u64::MAX), (1 << 40, 77)] {
+            let id = RunId { seq: Seq(seq), salt };
+            let text = id.to_string();
+            assert_eq!(text.len(), 30, "{text}");
+            assert_eq!(text.parse(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_id_is_named_in_the_error() {
+        let bad = ["run_", "evt_00000000000000000000000000", "run_0000000000000000000000000u", ""];
+        for text in bad {
+            let error = text.parse::<RunId>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn ids_sort_by_arrival() {
+        let early = RunId { seq: Seq(5), salt: u64::MAX }.to_string();
+        let late = RunId { seq: Seq(6), salt: 0 }.to_string();
+        assert!(early < late);
+    }
+}

@@ -1,0 +1,195 @@
+//! What a decision asks a store for, and what it gets.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    catalog::Catalog,
+    id::Seq,
+    row::{EngineId, GateKey, Row, RowKey, Workspace},
+    time::Timestamp,
+};
+
+/// A lock that is not a row's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Latch {
+    /// A workspace's definitions: shared by all who rely on them, exclusive to change them.
+    Definitions(Workspace),
+    /// An event's name: shared to post, exclusive to begin a wait. Without it a post and a wait
+    /// that happen together both see nothing, and a wake-up is lost.
+    Topic(Workspace, String),
+}
+
+/// How a latch is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// With others.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// Rows that are found by something else than their key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scan {
+    /// The first runs in a gate's line, by place. Locks them; call it with the gate locked.
+    Line(GateKey),
+    /// Ready runs of the lanes, by rank. Locks them and skips those that others lock.
+    Ready(Vec<Seq>),
+    /// Gates that are due, the longest due first. A hint: nothing is locked.
+    DueGates,
+    /// Runs that are due, the longest due first. A hint: nothing is locked.
+    DueRuns,
+    /// Runs owned by an engine. A hint: nothing is locked.
+    Owned(EngineId),
+    /// Runs of a definition that have not ended, by number, after one. A hint.
+    Lane(Seq, Seq),
+    /// Engines that are not marked dead. A hint.
+    Engines,
+    /// All steps of a run, by id.
+    Steps(Seq),
+    /// All items of a batch, by place.
+    Items(Seq),
+    /// The paths that waits for an event of this name are filed under.
+    WaitPaths(Workspace, String),
+    /// Waits for an event of this name, filed under this path and value.
+    Waits(Workspace, String, String, Vec<u8>),
+    /// Signals of this name in a run's inbox, oldest first.
+    Inbox(Seq, String),
+    /// Receipts of an event.
+    Receipts(Seq),
+    /// Gates whose key begins with these bytes, in key order. A hint.
+    Gates(Vec<u8>),
+    /// Events of a stream from a version on, in order.
+    Log(Seq, i64),
+    /// A workspace's stream events after a global position, in order.
+    Feed(Workspace, i64),
+    /// A reaction's streams that have work and no live lease, longest waiting first.
+    /// Locks them and skips those that others lock.
+    Work(Workspace, String),
+    /// All places of reactions in a workspace, by reaction and stream. A hint.
+    Subs(Workspace),
+}
+
+impl Scan {
+    /// Whether the rows found are locked.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Line(_) | Self::Ready(_) | Self::Work(..))
+    }
+}
+
+/// What a decision has to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadSet {
+    /// Locks that are not a row's, taken first, in order.
+    pub latches: BTreeMap<Latch, Mode>,
+    /// Workspaces whose definitions are needed.
+    pub catalogs: BTreeSet<Workspace>,
+    /// Rows by key.
+    pub rows: BTreeSet<RowKey>,
+    /// Rows by something else, with how many are wanted at the most.
+    pub scans: BTreeMap<Scan, u32>,
+}
+
+impl ReadSet {
+    /// Adds a row.
+    #[must_use]
+    pub fn row(mut self, key: RowKey) -> Self {
+        self.rows.insert(key);
+        self
+    }
+
+    /// Adds a scan, for at least `limit` rows.
+    #[must_use]
+    pub fn scan(mut self, scan: Scan, limit: u32) -> Self {
+        let wanted = self.scans.entry(scan).or_default();
+        *wanted = limit.max(*wanted);
+        self
+    }
+
+    /// Adds a workspace's definitions, held still.
+    #[must_use]
+    pub fn catalog(self, ws: &Workspace) -> Self {
+        let mut reads = self.latch(Latch::Definitions(ws.clone()), Mode::Shared);
+        reads.catalogs.insert(ws.clone());
+        reads
+    }
+
+    /// Adds a latch; exclusive wins over shared.
+    #[must_use]
+    pub fn latch(mut self, latch: Latch, mode: Mode) -> Self {
+        let held = self.latches.entry(latch).or_insert(mode);
+        *held = mode.max(*held);
+        self
+    }
+
+    /// Adds all that another set asks for.
+    pub fn merge(&mut self, other: ReadSet) {
+        let mut all = std::mem::take(self);
+        for (latch, mode) in other.latches {
+            all = all.latch(latch, mode);
+        }
+        for (scan, limit) in other.scans {
+            all = all.scan(scan, limit);
+        }
+        all.catalogs.extend(other.catalogs);
+        all.rows.extend(other.rows);
+        *self = all;
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The rows that a store found.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The store's clock, read after the locks were taken.
+    pub now: Timestamp,
+    /// The first of [`BLOCK`] sequence numbers that belong to this transaction, issued after the
+    /// locks were taken.
+    pub block: Seq,
+    /// Every row asked for by key or found by a scan; `None` where there is none.
+    pub rows: BTreeMap<RowKey, Option<Row>>,
+    /// What each scan found, in its order. Shorter than its limit means complete.
+    pub scans: BTreeMap<Scan, Found>,
+    /// Definitions by workspace.
+    pub catalogs: BTreeMap<Workspace, Arc<Catalog>>,
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// How many were asked for at the most.
+    pub limit: u32,
+    /// The rows' keys, in the scan's order.
+    pub keys: Vec<RowKey>,
+}
+
+/// How many sequence numbers a transaction gets.
+pub const BLOCK: i64 = 4096;
+
+/// One row's change. A transaction carries at most one for a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A row that was not there. A store that finds one there starts again.
+    Insert(Row),
+    /// A row that was there, with its new contents.
+    Update(Row),
+    /// A row that was there.
+    Delete(RowKey),
+}
+
+impl Change {
+    /// The row that changes.
+    pub fn key(&self) -> RowKey {
+        match self {
+            Self::Insert(row) | Self::Update(row) => row.key(),
+            Self::Delete(key) => key.clone(),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The rows that stores keep: what a decision reads and what it writes.
+//!
+//! A store moves rows; it never looks inside a gate's state or a run's body. The order of
+//! [`RowKey`]'s variants is the order in which rows are locked.
+
+mod gate;
+mod run;
+mod stream;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Scope, Slots, Turns};
+pub use run::{
+    Ended, Ending, Fault, Need, Parent, Phase, Place, Rank, Run, Source, Span, Step, StepKind,
+    Wait, WaitOn,
+};
+pub use stream::{Logged, Stream, Sub};
+
+use crate::{
+    id::{EventId, Seq},
+    json::Payload,
+    time::Timestamp,
+};
+
+/// A tenant's name.
+pub type Workspace = Arc<str>;
+
+/// One process's name: fresh at every start, so that a restart is never taken for its past.
+pub type EngineId = u128;
+
+/// Any row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Row {
+    /// What a control remembers for one key.
+    Gate(Gate),
+    /// A run that has not ended.
+    Run(Box<Run>),
+    /// A process that drives runs.
+    Engine(Engine),
+    /// A stream's head.
+    Stream(Stream),
+    /// A reaction's place in one stream.
+    Sub(Sub),
+    /// The last global position of a workspace.
+    LogHead(LogHead),
+    /// The number that changes with any definition of a workspace.
+    Epoch(Epoch),
+    /// One version of a definition.
+    Def(Def),
+    /// An event, request or other input.
+    Event(Event),
+    /// A run that has ended.
+    Ended(Ended),
+    /// A remembered step.
+    Step(Step),
+    /// An event in a batch.
+    Item(Item),
+    /// A run that waits for an event.
+    Wait(WaitRow),
+    /// A path that some wait of this name has matched on.
+    WaitPath(WaitPath),
+    /// A signal that has not been taken yet.
+    Signal(Signal),
+    /// A verdict other than a plain start.
+    Receipt(Receipt),
+    /// An event of a stream.
+    Logged(Logged),
+}
+
+/// What names a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKey {
+    /// By its key; locked.
+    Gate(GateKey),
+    /// By its run's number; locked.
+    Run(Seq),
+    /// By the engine's id; locked.
+    Engine(EngineId),
+    /// By workspace and name; locked.
+    Stream(Workspace, String),
+    /// By workspace, reaction and stream; locked.
+    Sub(Workspace, String, String),
+    /// By workspace; locked.
+    LogHead(Workspace),
+    /// By workspace.
+    Epoch(Workspace),
+    /// By the definition's number (its lane).
+    Def(Seq),
+    /// By number.
+    Event(Seq),
+    /// By its run's number.
+    Ended(Seq),
+    /// By run and step id.
+    Step(Seq, String),
+    /// By run and place.
+    Item(Seq, u32),
+    /// By workspace, event name, path, value, run and step.
+    Wait(Workspace, String, String, Vec<u8>, Seq, String),
+    /// By workspace, event name and path.
+    WaitPath(Workspace, String, String),
+    /// By run, name and number.
+    Signal(Seq, String, Seq),
+    /// By number.
+    Receipt(Seq),
+    /// By the stream's number and the version.
+    Logged(Seq, i64),
+}
+
+impl RowKey {
+    /// Whether a transaction locks this row before it looks at it.
+    ///
+    /// All others are written once, or only under the lock of a row that owns them.
+    pub fn is_locked(&self) -> bool {
+        match self {
+            Self::Gate(_)
+            | Self::Run(_)
+            | Self::Engine(_)
+            | Self::Stream(..)
+            | Self::Sub(..)
+            | Self::LogHead(_) => true,
+            Self::Epoch(_)
+            | Self::Def(_)
+            | Self::Event(_)
+            | Self::Ended(_)
+            | Self::Step(..)
+            | Self::Item(..)
+            | Self::Wait(..)
+            | Self::WaitPath(..)
+            | Self::Signal(..)
+            | Self::Receipt(_)
+            | Self::Logged(..) => false,
+        }
+    }
+}
+
+impl Row {
+    /// What names this row.
+    pub fn key(&self) -> RowKey {
+        match self {
+            Self::Gate(row) => RowKey::Gate(row.key.clone()),
+            Self::Run(row) => RowKey::Run(row.id.seq),
+            Self::Engine(row) => RowKey::Engine(row.id),
+            Self::Stream(row) => RowKey::Stream(row.ws.clone(), row.name.clone()),
+            Self::Sub(row) => RowKey::Sub(row.ws.clone(), row.reaction.clone(), row.stream.clone()),
+            Self::LogHead(row) => RowKey::LogHead(row.ws.clone()),
+            Self::Epoch(row) => RowKey::Epoch(row.ws.clone()),
+            Self::Def(row) => RowKey::Def(row.lane),
+            Self::Event(row) => RowKey::Event(row.id.seq),
+            Self::Ended(row) => RowKey::Ended(row.id.seq),
+            Self::Step(row) => RowKey::Step(row.run, row.id.clone()),
+            Self::Item(row) => RowKey::Item(row.run, row.n),
+            Self::Wait(row) => RowKey::Wait(
+                row.ws.clone(),
+                row.name.clone(),
+                row.path.clone(),
+                row.value.clone(),
+                row.run,
+                row.step.clone(),
+            ),
+            Self::WaitPath(row) => {
+                RowKey::WaitPath(row.ws.clone(), row.name.clone(), row.path.clone())
+            }
+            Self::Signal(row) => RowKey::Signal(row.run, row.name.clone(), row.seq),
+            Self::Receipt(row) => RowKey::Receipt(row.seq),
+            Self::Logged(row) => RowKey::Logged(row.stream, row.version),
+        }
+    }
+}
+
+macro_rules! into_row {
+    ($($name:ident => $variant:ident),*) => {
+        $(impl From<$name> for Row {
+            fn from(row: $name) -> Self {
+                Self::$variant(row.into())
+            }
+        })*
+    };
+}
+into_row!(
+    Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
+    Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
+    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged
+);
+
+/// A process that drives runs, alive as long as its beat changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Engine {
+    /// Fresh at every start.
+    pub id: EngineId,
+    /// Grows with every renewal.
+    pub beat: i64,
+    /// Set once by whoever saw no beat for a whole lease; never cleared.
+    pub dead: bool,
+}
+
+/// The last global position that a workspace's streams have used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogHead {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The greatest position in use; 0 when none is.
+    pub pos: i64,
+}
+
+/// Grows with every change of a workspace's definitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// The workspace.
+    pub ws: Workspace,
+    /// How many changes there have been.
+    pub n: i64,
+}
+
+/// One version of a workflow, an action or a reaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Def {
+    /// The number that runs of this version are found by when they are ready.
+    pub lane: Seq,
+    /// The workspace.
+    pub ws: Workspace,
+    /// The app.
+    pub app: String,
+    /// The workflow's name, `flow/action`, or the reaction's name.
+    pub name: String,
+    /// The version; 0 for a reaction.
+    pub version: u32,
+    /// The definition as data.
+    pub body: Payload,
+    /// Grows with each release in the workspace; none before the first. The greatest is current.
+    pub released: Option<i64>,
+}
+
+/// Where an input came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// Posted: listed, and wakes waiters.
+    Event,
+    /// A call of an action.
+    Request,
+    /// A schedule's occurrence.
+    Cron,
+    /// A parent's call.
+    Invoke,
+}
+
+/// An immutable input: a posted event, a request, an occurrence or a parent's call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its id.
+    pub id: EventId,
+    /// The workspace.
+    pub ws: Workspace,
+    /// Where it came from.
+    pub kind: Kind,
+    /// The event's name, or what was called.
+    pub name: String,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// When the sender says that it happened.
+    pub ts: Option<Timestamp>,
+    /// The data, as it was sent.
+    pub data: Payload,
+}
+
+/// An event's place in a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The run that will carry it.
+    pub run: Seq,
+    /// Its place, from 0.
+    pub n: u32,
+    /// The event.
+    pub event: EventId,
+}
+
+/// A run that waits for an event of a name, filed under one field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitRow {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The event's name.
+    pub name: String,
+    /// The path to the field; empty when any event of the name will do.
+    pub path: String,
+    /// The encoded value wanted there.
+    pub value: Vec<u8>,
+    /// The run.
+    pub run: Seq,
+    /// Its step.
+    pub step: String,
+}
+
+/// A path that waits for this name are filed under, so that an event knows what to probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitPath {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The event's name.
+    pub name: String,
+    /// The path; empty for waits without a match.
+    pub path: String,
+}
+
+/// A signal kept until its run asks for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signal {
+    /// The run.
+    pub run: Seq,
+    /// The signal's name.
+    pub name: String,
+    /// Its place in the inbox.
+    pub seq: Seq,
+    /// What it carries.
+    pub data: Payload,
+}
+
+/// The durable record of a verdict other than a plain start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receipt {
+    /// Its number.
+    pub seq: Seq,
+    /// The workspace.
+    pub ws: Workspace,
+    /// The app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// The key that the deciding control saw, as people read it.
+    pub key: String,
+    /// The event that was decided on.
+    pub event: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// The verdict as the caller was told it.
+    pub verdict: serde_json::Value,
+}

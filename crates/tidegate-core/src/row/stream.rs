@@ -1,0 +1,79 @@
+//! The stream rows: heads, events and the places of reactions.
+
+use serde::{Deserialize, Serialize};
+
+use super::{EngineId, Workspace};
+use crate::{
+    id::{EventId, Seq},
+    json::Payload,
+    time::Timestamp,
+};
+
+/// A stream's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The stream's name.
+    pub name: String,
+    /// Its number, by which its events are filed.
+    pub id: Seq,
+    /// The version of the last event; -1 when there is none.
+    pub head: i64,
+    /// Ended by a guard: nothing more is committed.
+    pub closed: bool,
+}
+
+/// An event of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    /// The stream's number.
+    pub stream: Seq,
+    /// The version, from 0 without a gap.
+    pub version: i64,
+    /// The workspace.
+    pub ws: Workspace,
+    /// The global position, visible in order.
+    pub pos: i64,
+    /// The event's id.
+    pub id: EventId,
+    /// The event's name.
+    pub name: String,
+    /// When it was committed.
+    pub at: Timestamp,
+    /// The data as it was given.
+    pub data: Payload,
+    /// Correlation, causation and whatever else the caller adds.
+    pub meta: Payload,
+}
+
+/// A reaction's place in one stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sub {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The reaction.
+    pub reaction: String,
+    /// The stream's name.
+    pub stream: String,
+    /// The version of the last event that it is done with; -1 at the start.
+    pub at: i64,
+    /// The greatest version committed for it.
+    pub want: i64,
+    /// Who holds the lease.
+    pub owner: Option<EngineId>,
+    /// Grows with every lease.
+    pub fence: i64,
+    /// When the lease ends.
+    pub until: Option<Timestamp>,
+    /// Not before: backoff or deferral.
+    pub due: Option<Timestamp>,
+    /// Since when it has had work, for fairness: the least is served first.
+    pub since: Timestamp,
+    /// Failures in a row; reset by progress.
+    pub failures: u32,
+    /// Claims in a row without progress.
+    pub claims: u32,
+    /// Why nothing more is claimed until it is unblocked.
+    pub blocked: Option<String>,
+}

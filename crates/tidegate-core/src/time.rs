@@ -1,0 +1,51 @@
+//! Moments and spans. Time is an argument: nothing in this crate reads a clock.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A moment in microseconds since 1970, by the store's clock.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// A moment so many microseconds after 1970.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// A moment so many milliseconds after 1970.
+    pub const fn from_ms(ms: i64) -> Self {
+        Self(ms.saturating_mul(1000))
+    }
+
+    /// Microseconds since 1970.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `ms` milliseconds later. Saturates: a far future is as good as never.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        let micros = ms.saturating_mul(1000);
+        Self(self.0.saturating_add(if micros > i64::MAX as u64 { i64::MAX } else { micros as i64 }))
+    }
+
+    /// The moment `ms` milliseconds earlier.
+    #[must_use]
+    pub const fn minus_ms(self, ms: u64) -> Self {
+        let micros = ms.saturating_mul(1000);
+        Self(self.0.saturating_sub(if micros > i64::MAX as u64 { i64::MAX } else { micros as i64 }))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// Milliseconds with the fraction where there is one, as tests and traces print it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ms, rest) = (self.0.div_euclid(1000), self.0.rem_euclid(1000));
+        if rest == 0 { write!(f, "{ms}") } else { write!(f, "{ms}.{rest:03}") }
+    }
+}

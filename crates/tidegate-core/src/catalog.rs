@@ -1,15 +1,65 @@
 //! A workspace's definitions, ready to be asked.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::row::Def;
+use crate::{
+    flow::meter::Rate,
+    id::Seq,
+    row::{Class, Def, Scope},
+    workflow::{Trigger, Workflow},
+};
 
 /// The definitions of one workspace as of one epoch.
 #[derive(Debug, Default)]
 pub struct Catalog {
     /// The epoch that it was read at.
     pub epoch: i64,
-    defs: Vec<Arc<Def>>,
+    workflows: BTreeMap<(String, String), Entry>,
+    by_event: BTreeMap<String, Vec<(String, String)>>,
+    by_prefix: Vec<(String, (String, String))>,
+    lanes: BTreeMap<Seq, Version>,
+}
+
+/// One workflow with all its versions.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// The version that gets new runs, if one was released.
+    pub current: Option<Current>,
+    /// All that were registered, by number.
+    pub versions: BTreeMap<u32, Version>,
+}
+
+/// The released definition.
+#[derive(Clone, Debug)]
+pub struct Current {
+    /// Its version.
+    pub version: Version,
+    /// What it says.
+    pub workflow: Arc<Workflow>,
+}
+
+/// One registered version.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Its number.
+    pub number: u32,
+    /// The lane that its runs are claimed from.
+    pub lane: Seq,
+    /// When it was last released, counted in releases of the workspace.
+    pub release: Option<i64>,
+    /// The row that it was read from.
+    pub def: Arc<Def>,
+}
+
+/// How much a gate lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// So many at once.
+    Slots(u32),
+    /// So many in a time.
+    Rate(Rate),
+    /// The current release has no such control any more: everyone.
+    Open,
 }
 
 /// A definition that a store kept and that cannot be read any more.
@@ -24,11 +74,109 @@ pub struct CatalogError {
 impl Catalog {
     /// Builds the catalog from all definition rows of a workspace.
     pub fn build(epoch: i64, defs: Vec<Def>) -> Result<Self, CatalogError> {
-        Ok(Self { epoch, defs: defs.into_iter().map(Arc::new).collect() })
+        let mut catalog = Self { epoch, ..Self::default() };
+        for def in defs {
+            let def = Arc::new(def);
+            let version = Version {
+                number: def.version,
+                lane: def.lane,
+                release: def.released,
+                def: def.clone(),
+            };
+            catalog.lanes.insert(def.lane, version.clone());
+            let name = (def.app.clone(), def.name.clone());
+            catalog.workflows.entry(name).or_default().versions.insert(def.version, version);
+        }
+        for ((app, name), entry) in &mut catalog.workflows {
+            let newest = entry.versions.values().filter(|version| version.release.is_some());
+            let Some(version) = newest.max_by_key(|version| version.release).cloned() else {
+                continue;
+            };
+            let workflow: Workflow =
+                serde_json::from_str(version.def.body.as_str()).map_err(|error| CatalogError {
+                    name: name.clone(),
+                    version: version.number,
+                    reason: error.to_string(),
+                })?;
+            let name = (app.clone(), name.clone());
+            index(&mut catalog.by_event, &mut catalog.by_prefix, &name, &workflow);
+            entry.current = Some(Current { version, workflow: Arc::new(workflow) });
+        }
+        Ok(catalog)
     }
 
-    /// All versions of everything.
-    pub fn defs(&self) -> &[Arc<Def>] {
-        &self.defs
+    /// A workflow by app and name.
+    pub fn entry(&self, app: &str, name: &str) -> Option<&Entry> {
+        self.workflows.get(&(app.to_owned(), name.to_owned()))
+    }
+
+    /// All workflows, by app and name.
+    pub fn entries(&self) -> impl Iterator<Item = (&(String, String), &Entry)> {
+        self.workflows.iter()
+    }
+
+    /// The version that a lane belongs to.
+    pub fn lane(&self, lane: Seq) -> Option<&Version> {
+        self.lanes.get(&lane)
+    }
+
+    /// The workflows that an event of this name triggers, each once, by app and name.
+    pub fn triggered(&self, event: &str) -> Vec<&Current> {
+        let exact = self.by_event.get(event).into_iter().flatten();
+        let prefixed = self.by_prefix.iter().filter(|(prefix, _)| event.starts_with(prefix));
+        let mut names: Vec<_> = exact.chain(prefixed.map(|(_, name)| name)).collect();
+        names.sort();
+        names.dedup();
+        names.into_iter().filter_map(|name| self.workflows.get(name)?.current.as_ref()).collect()
+    }
+
+    /// The greatest release so far.
+    pub fn last_release(&self) -> i64 {
+        self.lanes.values().filter_map(|version| version.release).max().unwrap_or(0)
+    }
+
+    /// How much a gate lets in by the current release.
+    pub fn limit(&self, scope: &Scope) -> Limit {
+        let current = || self.entry(&scope.app, &scope.name)?.current.as_ref();
+        match scope.class {
+            Class::Singleton | Class::Schedule | Class::Handoff | Class::Policy => Limit::Slots(1),
+            Class::RunLimit | Class::Keyed | Class::Whole => current()
+                .and_then(|current| current.workflow.slots(scope.class, &scope.slot))
+                .map_or(Limit::Open, Limit::Slots),
+            Class::Throttle => current()
+                .and_then(|current| current.workflow.throttle.as_ref())
+                .map_or(Limit::Open, |throttle| Limit::Rate(throttle.rate())),
+            Class::Dedupe
+            | Class::Idempotency
+            | Class::RateLimit
+            | Class::Debounce
+            | Class::Batch
+            | Class::Quiet => Limit::Open,
+        }
+    }
+}
+
+fn index(
+    by_event: &mut BTreeMap<String, Vec<(String, String)>>,
+    by_prefix: &mut Vec<(String, (String, String))>,
+    name: &(String, String),
+    workflow: &Workflow,
+) {
+    if workflow.flow.is_some() {
+        return;
+    }
+    if workflow.triggers.is_empty() {
+        by_event.entry(name.1.clone()).or_default().push(name.clone());
+    }
+    for trigger in &workflow.triggers {
+        match trigger {
+            Trigger::Event { name: event, prefix: true } => {
+                by_prefix.push((event.clone(), name.clone()));
+            }
+            Trigger::Event { name: event, prefix: false } => {
+                by_event.entry(event.clone()).or_default().push(name.clone());
+            }
+            Trigger::Cron { .. } | Trigger::Stream { .. } => {}
+        }
     }
 }

@@ -3,8 +3,11 @@
 //! A command reads rows through the draft and writes its changes back into it, so that the next
 //! command of the same transaction sees them. A command that finds a row missing from the
 //! snapshot stops with [`Stop::Need`], and its changes are undone.
+//!
+//! A *probing* draft takes every row that it has not got for absent and notes that it was asked
+//! for: what a command would read is found by deciding it once on nothing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use crate::{
     catalog::Catalog,
@@ -41,12 +44,49 @@ pub struct Draft {
     undo: Vec<(RowKey, Option<Option<Row>>)>,
     used: i64,
     salt: u64,
+    /// What was asked for, while probing.
+    probed: Option<RefCell<ReadSet>>,
 }
 
 impl Draft {
     /// A draft of nothing yet.
     pub fn new(base: Snapshot) -> Self {
-        Self { base, changed: BTreeMap::new(), undo: Vec::new(), used: 0, salt: 0 }
+        Self {
+            base,
+            changed: BTreeMap::new(),
+            undo: Vec::new(),
+            used: 0,
+            salt: 0,
+            probed: None,
+        }
+    }
+
+    /// A draft that finds out what its commands would read.
+    pub fn probing(base: Snapshot) -> Self {
+        Self { probed: Some(RefCell::default()), ..Self::new(base) }
+    }
+
+    /// What was asked for while probing.
+    pub fn into_probed(self) -> ReadSet {
+        self.probed.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    /// The snapshot, without the changes.
+    pub fn into_base(self) -> Snapshot {
+        self.base
+    }
+
+    /// Notes a read; true while probing.
+    fn probe(&self, note: impl FnOnce(ReadSet) -> ReadSet) -> bool {
+        let Some(probed) = &self.probed else { return false };
+        let reads = probed.take();
+        *probed.borrow_mut() = note(reads);
+        true
+    }
+
+    /// Says while probing that a gate's line will be looked at.
+    pub fn expect_line(&self, gate: &GateKey) {
+        self.probe(|reads| reads.scan(Scan::Line(gate.clone()), LINE_READ));
     }
 
     /// Decides one command: keeps its changes if it succeeds, none of them otherwise.
@@ -125,8 +165,10 @@ impl Draft {
         if let Some(row) = self.changed.get(key) {
             return Ok(row.as_ref());
         }
+        let probing = self.probe(|reads| reads.row(key.clone()));
         match self.base.rows.get(key) {
             Some(row) => Ok(row.as_ref()),
+            None if probing => Ok(None),
             None => need(ReadSet::default().row(key.clone())),
         }
     }
@@ -181,6 +223,9 @@ impl Draft {
     /// The first `count` runs in a gate's line.
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Line(gate.key.clone());
+        if self.probe(|reads| reads.scan(scan.clone(), LINE_READ)) {
+            return Ok(Vec::new());
+        }
         let Some(found) = self.base.scans.get(&scan) else {
             return need(ReadSet::default().scan(scan, LINE_READ));
         };
@@ -212,6 +257,9 @@ impl Draft {
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
+        if self.probe(|reads| reads.scan(scan.clone(), limit)) {
+            return Ok(Vec::new());
+        }
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
             _ => need(ReadSet::default().scan(scan.clone(), limit)),

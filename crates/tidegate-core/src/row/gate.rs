@@ -224,7 +224,7 @@ pub struct Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The run.
-    pub run: Seq,
+    pub run: RunId,
     /// Cancelled, and its worker has not confirmed the stop yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
@@ -274,12 +274,26 @@ pub struct Fold {
     pub count: u32,
     /// How many bytes of data it holds.
     pub bytes: u64,
+    /// Parts that grew full while it was held: each becomes a run of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub full: Vec<Part>,
     /// Due, but its flush would be refused; keeps folding until the holder ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
     /// Its run exists and has not started: later events still join it (policy `debounce`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fired: bool,
+}
+
+/// A part of a held buffer that takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The run that will carry it.
+    pub run: RunId,
+    /// Its first event.
+    pub first: EventId,
+    /// How many events it holds.
+    pub count: u32,
 }
 
 /// A claim: the first taker wins until a moment.

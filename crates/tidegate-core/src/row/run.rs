@@ -193,6 +193,9 @@ pub struct Run {
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
+    /// Steps that were answered while it was driven, so that its worker looks again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<String>,
     /// Asked to pause at the next boundary.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pausing: bool,

@@ -1,0 +1,178 @@
+//! Admission: the one order in which controls decide (SPEC A1).
+//!
+//! On arrival: required keys, then what was seen before, then what can join, then what is too
+//! much. On creation: the claim, other versions, then who is in the way. Towards the start: the
+//! gates, one after another. Dedupe comes before counting, so that a repeat costs nothing;
+//! joining before counting, so that a window costs one token however many events it swallows;
+//! counting before creating, so that what is shed leaves no trace but its receipt.
+
+use super::{
+    claim, fold, gate, handoff, meter,
+    needs::{Candidate, Passage, WhenFull},
+    verdict::{By, Verdict},
+};
+use crate::{
+    draft::{Decided, Draft, Stop},
+    id::RunId,
+    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source},
+    run::end,
+};
+
+/// Decides what becomes of one input for one workflow.
+///
+/// `Refused` carries the verdict of a control that said no; all that others had given is taken
+/// back by then (SPEC A2).
+pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
+    candidate.passages()?; // required keys present
+    claim::check(draft, candidate)?;
+    if candidate.arrives() {
+        if let Some(verdict) = fold::join(draft, candidate)? {
+            return Ok(verdict);
+        }
+        meter_out(draft, candidate)?;
+        if let Some(verdict) = fold::open(draft, candidate)? {
+            return Ok(verdict);
+        }
+    }
+    create(draft, candidate, None, Source::Event(candidate.event))
+}
+
+/// Creates the run, at arrival or at the flush of a fold.
+pub fn create(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    id: Option<RunId>,
+    source: Source,
+) -> Decided<Verdict, Verdict> {
+    let passages = candidate.passages()?;
+    let fresh = id.is_none();
+    let id = match id {
+        Some(id) => id,
+        None => draft.new_run_id()?,
+    };
+    let claim = match source {
+        Source::Event(_) => claim::take_for(draft, candidate, id)?,
+        Source::Batch(_) => None, // each member took its own when it joined
+    };
+    refuse_ancestors(draft, candidate, &passages)?;
+    handoff::meet(draft, candidate, &passages, id)?;
+    let queued_at = queued_at(draft, &passages)?;
+    // A fold's id is as old as its window; its order is that of its flush.
+    let arrival = if fresh { id.seq } else { draft.next_seq()? };
+    let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
+    let mut replaced = None;
+    let mut needs = Vec::with_capacity(passages.len());
+    for mut passage in passages {
+        let by = By::from(&passage);
+        match (passage.when_full, gate::busy(draft, &passage.need.gate)?) {
+            (WhenFull::Wait, _) | (_, None) => {}
+            (WhenFull::Refuse, Some(holder)) => {
+                return Err(Stop::Refused(Verdict::Skipped { by, holder }));
+            }
+            (WhenFull::Replace, Some(_)) => {
+                if let Some(old) = end::replace(draft, &mut passage, id)? {
+                    rank = if old.started { rank } else { old.rank };
+                    replaced = Some((by, old.id));
+                }
+            }
+        }
+        needs.push(passage.need);
+    }
+    let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let run = Run {
+        id,
+        ws: candidate.ws.clone(),
+        app: workflow.app.clone(),
+        workflow: workflow.name.clone(),
+        version: version.number,
+        lane: version.lane,
+        source,
+        queued_at,
+        rank,
+        needs,
+        has: 0,
+        phase: Phase::Ready,
+        owner: None,
+        fence: 0,
+        due: None,
+        started: false,
+        failures: 0,
+        losses: 0,
+        waits: Vec::new(),
+        answered: Vec::new(),
+        pausing: false,
+        parent: candidate.parent.clone(),
+        replaced: replaced.as_ref().map(|(_, old)| *old),
+        replay_of: None,
+        claim,
+    };
+    gate::advance(draft, run)?;
+    match replaced {
+        Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
+        None => standing(draft, id),
+    }
+}
+
+/// Where a run that was just created stands.
+fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
+    let run = draft.run(id.seq)?.expect("the run was just created");
+    match (run.phase, run.needs.get(run.has)) {
+        (Phase::Line { .. }, Some(need)) => {
+            let row = draft.gate(&need.gate)?;
+            let throttled = need.gate.class() == Some(Class::Throttle);
+            let start_at = row.and_then(|row| row.due).filter(|_| throttled);
+            Ok(Verdict::Queued { run: id, by: By::gate(&need.gate), start_at })
+        }
+        _ => Ok(Verdict::Started { run: id }),
+    }
+}
+
+/// A run never waits for a gate that one of its own callers keeps (SPEC G8).
+fn refuse_ancestors(
+    draft: &Draft,
+    candidate: &Candidate<'_>,
+    passages: &[Passage],
+) -> Decided<(), Verdict> {
+    let Some(parent) = &candidate.parent else { return Ok(()) };
+    for passage in passages {
+        let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&passage.need.gate)?
+        else {
+            continue;
+        };
+        let holder = slots.holders.iter().find(|hold| parent.line.contains(&hold.run.seq));
+        if let Some(hold) = holder {
+            let (by, holder) = (By::from(passage), hold.run);
+            return Err(Stop::Refused(Verdict::HeldByAncestor { by, holder }));
+        }
+    }
+    Ok(())
+}
+
+/// Now, and never before anything that its gates have seen.
+fn queued_at(draft: &Draft, passages: &[Passage]) -> Decided<crate::time::Timestamp, Verdict> {
+    let mut at = draft.now();
+    for passage in passages {
+        at = draft.gate(&passage.need.gate)?.map_or(at, |gate| at.max(gate.at));
+    }
+    Ok(at)
+}
+
+/// Spends one token of the rate limit, or drops the event.
+fn meter_out(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<(), Verdict> {
+    let Some(limit) = &candidate.workflow().rate_limit else { return Ok(()) };
+    let scope = candidate.scope(Class::RateLimit, limit.key.as_ref())?;
+    let key = GateKey::new(&scope);
+    let (id, last) = match draft.gate(&key)? {
+        Some(Gate { id, state: GateState::Meter(meter), .. }) => (*id, Some(*meter)),
+        _ => (draft.next_seq()?, None),
+    };
+    let now = draft.now();
+    if let Err(retry_at) = meter::conforms(last, limit.rate(), 0, now) {
+        let (by, retry_at) = (By::scope(&scope), retry_at.unwrap_or(now));
+        return Err(Stop::Refused(Verdict::Dropped { by, retry_at }));
+    }
+    let meter = meter::stamp(last, limit.rate(), now);
+    let due = Some(meter::forgets_at(meter));
+    draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meter) });
+    Ok(())
+}

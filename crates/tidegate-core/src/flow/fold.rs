@@ -1,0 +1,384 @@
+//! Folds: a window that keeps the last event, or a buffer that keeps all of them.
+//!
+//! One row holds the whole of it, so that joining, firing and emptying are one transaction each.
+//! The run's id is fixed when the fold opens. An event that comes after the deadline never joins,
+//! even if the flush is late: the old fold is flushed first.
+
+use super::{
+    admit::create,
+    claim,
+    needs::{Candidate, Origin},
+    policy::PolicyKind,
+    verdict::{By, Verdict},
+};
+use crate::{
+    catalog::Current,
+    draft::{Decided, Draft, Stop},
+    id::{EventId, RunId},
+    row::{Class, Fold, Gate, GateKey, GateState, Item, Part, RowKey, Scope, Source},
+    time::Timestamp,
+};
+
+/// How often a window whose run waits to start is looked at.
+const RECHECK_MS: u64 = 60_000;
+
+/// How a fold folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Keeps the last event; each one moves the deadline.
+    Last { period_ms: u64, max_wait_ms: Option<u64> },
+    /// Keeps all; the first one sets the deadline.
+    All { max_size: u32, timeout_ms: u64, max_bytes: u64 },
+}
+
+/// The fold that an arrival meets first, if its workflow has any.
+fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Kind)>, Verdict> {
+    let workflow = candidate.workflow();
+    if let Some(debounce) = &workflow.debounce {
+        let (period_ms, max_wait_ms) = (debounce.period_ms, debounce.max_wait_ms);
+        let scope = candidate.scope(Class::Debounce, debounce.key.as_ref())?;
+        return Ok(Some((scope, Kind::Last { period_ms, max_wait_ms })));
+    }
+    if let Some((scope, PolicyKind::Debounce { period_ms, max_wait_ms })) =
+        candidate.policy(Class::Quiet)?
+    {
+        let kind = Kind::Last { period_ms: *period_ms, max_wait_ms: *max_wait_ms };
+        return Ok(Some((scope, kind)));
+    }
+    buffer(candidate)
+}
+
+fn buffer(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Kind)>, Verdict> {
+    let Some(batch) = &candidate.workflow().batch else { return Ok(None) };
+    let (max_size, timeout_ms, max_bytes) = (batch.max_size, batch.timeout_ms, batch.max_bytes);
+    let scope = candidate.scope(Class::Batch, batch.key.as_ref())?;
+    Ok(Some((scope, Kind::All { max_size, timeout_ms, max_bytes })))
+}
+
+/// Joins an open window or buffer. Spends nothing.
+pub fn join(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
+    match first(candidate)? {
+        Some((scope, kind)) => join_one(draft, candidate, &scope, kind),
+        None => Ok(None),
+    }
+}
+
+/// Opens the window or buffer that the workflow has, if it has one.
+pub fn open(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
+    match first(candidate)? {
+        Some((scope, kind)) => open_one(draft, candidate, &scope, kind).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn join_one(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    scope: &Scope,
+    kind: Kind,
+) -> Decided<Option<Verdict>, Verdict> {
+    let key = GateKey::new(scope);
+    let Some((gate, fold)) = load(draft, &key)? else { return Ok(None) };
+    if fold.fired {
+        return join_fired(draft, candidate, scope, gate, fold);
+    }
+    let overdue = fold.deadline <= draft.now();
+    let too_large = match kind {
+        Kind::All { max_bytes, .. } => fold.count > 0 && fold.bytes + size(candidate) > max_bytes,
+        Kind::Last { .. } => false,
+    };
+    if (overdue || too_large) && !fold.held {
+        flush(draft, &key)?;
+        return match load(draft, &key)? {
+            None => Ok(None),
+            // The flush was refused, or its run waits: the event joins after all.
+            Some((gate, fold)) if fold.fired => join_fired(draft, candidate, scope, gate, fold),
+            Some((gate, fold)) => add(draft, candidate, scope, kind, gate, fold).map(Some),
+        };
+    }
+    add(draft, candidate, scope, kind, gate, fold).map(Some)
+}
+
+/// The window has fired and its run waits for the gate: it takes the newer event with it.
+fn join_fired(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    scope: &Scope,
+    mut gate: Gate,
+    mut fold: Fold,
+) -> Decided<Option<Verdict>, Verdict> {
+    let run = draft.run(fold.run.seq)?.filter(|run| !run.started).cloned();
+    let Some(mut run) = run else {
+        draft.delete(RowKey::Gate(gate.key));
+        return Ok(None);
+    };
+    run.source = Source::Event(candidate.event);
+    draft.put(run);
+    fold.last = candidate.event;
+    fold.count += 1;
+    let (run, fire_at) = (fold.run, fold.deadline);
+    gate.state = GateState::Fold(fold);
+    draft.put(gate);
+    Ok(Some(Verdict::Coalesced { run, by: By::scope(scope), fire_at }))
+}
+
+fn open_one(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    scope: &Scope,
+    kind: Kind,
+) -> Decided<Verdict, Verdict> {
+    let now = draft.now();
+    let wait_ms = match kind {
+        Kind::Last { period_ms, .. } => period_ms,
+        Kind::All { timeout_ms, .. } => timeout_ms,
+    };
+    let deadline = now.plus_ms(wait_ms);
+    let fold = Fold {
+        run: draft.new_run_id()?,
+        first: candidate.event,
+        last: candidate.event,
+        opened: now,
+        deadline,
+        count: 0,
+        bytes: 0,
+        full: Vec::new(),
+        held: false,
+        fired: false,
+    };
+    let (key, id) = (GateKey::new(scope), draft.next_seq()?);
+    let gate = Gate { key, id, at: now, due: Some(deadline), state: GateState::Fold(fold.clone()) };
+    add(draft, candidate, scope, kind, gate, fold)
+}
+
+/// Puts one event into an open fold.
+fn add(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    scope: &Scope,
+    kind: Kind,
+    mut gate: Gate,
+    mut fold: Fold,
+) -> Decided<Verdict, Verdict> {
+    let by = By::scope(scope);
+    gate.at = gate.at.max(draft.now());
+    fold.last = candidate.event;
+    match kind {
+        Kind::Last { period_ms, max_wait_ms } => {
+            fold.count += 1;
+            let quiet = draft.now().plus_ms(period_ms);
+            // The row's due time stays where it is: the sweep finds it early and moves it, so
+            // that a burst does not touch the index of due rows.
+            fold.deadline = max_wait_ms.map_or(quiet, |max| quiet.min(fold.opened.plus_ms(max)));
+            let (run, fire_at) = (fold.run, fold.deadline);
+            gate.state = GateState::Fold(fold);
+            draft.put(gate);
+            Ok(Verdict::Coalesced { run, by, fire_at })
+        }
+        Kind::All { max_size, max_bytes, .. } => {
+            if fold.count > 0 && fold.bytes + size(candidate) > max_bytes {
+                part(draft, &mut fold, candidate.event)?;
+            }
+            let (run, key) = (fold.run, gate.key.clone());
+            claim::take_for(draft, candidate, run)?;
+            draft.put(Item { run: run.seq, n: fold.count, event: candidate.event });
+            fold.count += 1;
+            fold.bytes += size(candidate);
+            let (pending, flush_at, full) = (fold.count, fold.deadline, fold.count >= max_size);
+            if full && fold.held {
+                part(draft, &mut fold, candidate.event)?;
+            }
+            let held = fold.held;
+            gate.state = GateState::Fold(fold);
+            draft.put(gate);
+            let flushed = if full && !held { flush(draft, &key)? } else { None };
+            Ok(flushed.unwrap_or(Verdict::Buffered { run, by, pending, flush_at }))
+        }
+    }
+}
+
+/// Closes the part that grew full while the buffer was held, and begins the next.
+fn part<E>(draft: &mut Draft, fold: &mut Fold, event: EventId) -> Decided<(), E> {
+    fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count });
+    fold.run = draft.new_run_id()?;
+    fold.first = event;
+    (fold.count, fold.bytes) = (0, 0);
+    Ok(())
+}
+
+/// Makes runs of what a fold holds. A flush that would be skipped leaves it open and held.
+pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E> {
+    let mut last = None;
+    while let Some((gate, mut fold)) = load(draft, key)? {
+        let Some(part) = fold.full.first().copied().or_else(|| whole(&fold)) else {
+            draft.delete(RowKey::Gate(gate.key));
+            break;
+        };
+        match flush_part(draft, &gate, &fold, part)? {
+            Flushed::Run(verdict) => last = Some(verdict),
+            Flushed::Gone => {}
+            Flushed::Held(by) => {
+                hold(draft, gate, fold, &by.gate)?;
+                return Ok(last);
+            }
+        }
+        if !fold.full.is_empty() {
+            fold.full.remove(0);
+            if fold.count == 0 {
+                // The next part has no event yet; its first will come with its own opening.
+                fold.held = false;
+            }
+            draft.put(Gate { state: GateState::Fold(fold), ..gate });
+            continue;
+        }
+        let waits = matches!(last, Some(Verdict::Queued { .. }));
+        if gate.key.class() == Some(Class::Quiet) && waits {
+            let fold = Fold { fired: true, held: false, ..fold };
+            let due = Some(draft.now().plus_ms(RECHECK_MS));
+            draft.put(Gate { due, state: GateState::Fold(fold), ..gate });
+        } else {
+            draft.delete(RowKey::Gate(gate.key));
+        }
+        break;
+    }
+    Ok(last)
+}
+
+fn whole(fold: &Fold) -> Option<Part> {
+    let part = Part { run: fold.run, first: fold.first, count: fold.count };
+    (fold.count > 0).then_some(part)
+}
+
+/// What a flush came to.
+enum Flushed {
+    /// A run, or a place in the next fold.
+    Run(Verdict),
+    /// Nothing: the workflow is gone, or the run was deduped or rejected.
+    Gone,
+    /// Somebody is in the way.
+    Held(By),
+}
+
+fn flush_part<E>(
+    draft: &mut Draft,
+    gate: &Gate,
+    fold: &Fold,
+    part: Part,
+) -> Decided<Flushed, E> {
+    let Some(scope) = gate.key.scope() else { return Ok(Flushed::Gone) };
+    let batch = scope.class == Class::Batch;
+    let event = if batch { part.first } else { fold.last };
+    let catalog = draft.catalog(&scope.ws)?;
+    let current = catalog.entry(&scope.app, &scope.name).and_then(|entry| entry.current.as_ref());
+    let Some(event) = draft.event(event)?.cloned() else { return Ok(Flushed::Gone) };
+    let Some(current) = current else { return Ok(Flushed::Gone) };
+    let candidate = candidate(&scope, current, event.id, event.data);
+    let outcome = draft.keep_or_undo(|draft| {
+        if !batch && let Some((scope, kind)) = buffer(&candidate)? {
+            // What debounce fires is what batch collects.
+            return match join_one(draft, &candidate, &scope, kind)? {
+                Some(verdict) => Ok(verdict),
+                None => open_one(draft, &candidate, &scope, kind),
+            };
+        }
+        let source = if batch { Source::Batch(event.id) } else { Source::Event(event.id) };
+        create(draft, &candidate, Some(part.run), source)
+    });
+    match outcome {
+        Ok(verdict) => Ok(Flushed::Run(verdict)),
+        Err(Stop::Refused(Verdict::Skipped { by, .. })) => Ok(Flushed::Held(by)),
+        Err(Stop::Refused(verdict)) => {
+            super::receipts::write(draft, &candidate, &verdict)?;
+            Ok(Flushed::Gone)
+        }
+        Err(Stop::Need(reads)) => Err(Stop::Need(reads)),
+        Err(Stop::Full) => Err(Stop::Full),
+    }
+}
+
+fn candidate<'a>(
+    scope: &Scope,
+    current: &'a Current,
+    event: EventId,
+    data: crate::json::Payload,
+) -> Candidate<'a> {
+    let function_key =
+        (scope.class == Class::Quiet && scope.slot.starts_with("function:")).then(|| scope.key.clone());
+    Candidate {
+        ws: scope.ws.clone(),
+        current,
+        event,
+        data,
+        origin: Origin::Arrival,
+        parent: None,
+        function_key,
+    }
+}
+
+/// Leaves a fold open until the gate in its way lets go.
+fn hold<E>(draft: &mut Draft, gate: Gate, mut fold: Fold, by: &GateKey) -> Decided<(), E> {
+    if let Some(row) = draft.gate(by)? {
+        let mut row = row.clone();
+        if let GateState::Slots(slots) = &mut row.state
+            && !slots.folds.contains(&gate.key)
+        {
+            slots.folds.push(gate.key.clone());
+        }
+        draft.put(row);
+    }
+    fold.held = true;
+    draft.put(Gate { due: None, state: GateState::Fold(fold), ..gate });
+    Ok(())
+}
+
+/// The sweep's look at a fold: flushes it when it is due, and not before.
+pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
+    let now = draft.now();
+    if fold.fired {
+        let waits = draft.run(fold.run.seq)?.is_some_and(|run| !run.started);
+        if waits {
+            draft.put(Gate { due: Some(now.plus_ms(RECHECK_MS)), ..gate });
+        } else {
+            draft.delete(RowKey::Gate(gate.key));
+        }
+    } else if fold.held {
+        draft.put(Gate { due: None, ..gate });
+    } else if fold.deadline > now {
+        draft.put(Gate { due: Some(fold.deadline), ..gate });
+    } else {
+        flush(draft, &gate.key)?;
+    }
+    Ok(())
+}
+
+/// Gives a held fold its chance: the gate that was in its way has let go.
+pub fn retry<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    if let Some((_, fold)) = load(draft, key)?
+        && fold.held
+    {
+        flush(draft, key)?;
+    }
+    Ok(())
+}
+
+fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {
+    Ok(match draft.gate(key)? {
+        Some(gate) => match &gate.state {
+            GateState::Fold(fold) => Some((gate.clone(), fold.clone())),
+            GateState::Slots(_)
+            | GateState::Meter(_)
+            | GateState::Turns(_)
+            | GateState::Claim(_) => None,
+        },
+        None => None,
+    })
+}
+
+fn size(candidate: &Candidate<'_>) -> u64 {
+    candidate.data.as_str().len() as u64
+}
+
+/// When a fold fires or flushes if nothing more comes; for `/flow-state` and `why`.
+pub fn due(fold: &Fold) -> (RunId, Timestamp) {
+    (fold.run, fold.deadline)
+}

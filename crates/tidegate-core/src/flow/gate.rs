@@ -1,0 +1,322 @@
+//! Gates: who is inside, who stands in line, and how a place is handed on.
+//!
+//! A run passes its gates one after another in one fixed order (SPEC G9) and keeps what it has
+//! while it waits for the next. The transaction that frees a place names the next holder; nothing
+//! polls for a slot. What always holds after a decision: a gate with room and a line has a due
+//! time at which the sweep looks at it.
+
+use crate::{
+    catalog::Limit,
+    draft::{Decided, Draft},
+    flow::meter,
+    id::{RunId, Seq},
+    row::{Class, Gate, GateKey, GateState, Hold, Phase, Place, RowKey, Run, Slots, Span, Turns},
+    time::Timestamp,
+};
+
+/// How long an empty gate is kept, so that a busy key does not create and delete its row.
+pub const IDLE_MS: u64 = 60_000;
+
+/// Takes the gates that a run still needs, as far as they let it in; then it is ready.
+pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    while let Some(need) = run.needs.get(run.has).cloned() {
+        if need.span == Span::Start && run.started {
+            run.has += 1;
+            continue;
+        }
+        let mut gate = gate_or_new(draft, &need.gate)?;
+        let limit = limit(draft, &gate)?;
+        gate.at = gate.at.max(draft.now());
+        let waiting = head(&gate.state).is_some();
+        let offered =
+            if waiting { Err(None) } else { offer(&mut gate.state, run.id, limit, draft.now()) };
+        match offered {
+            Ok(()) => {
+                draft.put(gate);
+                run.has += 1;
+            }
+            Err(due) => {
+                let place = Place { tier: need.tier, rank: run.rank };
+                run.phase = Phase::Line { gate: gate.id, place };
+                let first = head(&gate.state).map_or(place, |head| head.min(place));
+                set_head(&mut gate.state, Some(first));
+                // A line with room is only seen in passing; the sweep must not miss it.
+                let room = waiting && offer(&mut gate.state.clone(), run.id, limit, draft.now()).is_ok();
+                gate.due = earlier(gate.due, if room { Some(draft.now()) } else { due });
+                draft.put(gate);
+                draft.put(run);
+                return Ok(());
+            }
+        }
+    }
+    run.phase = Phase::Ready;
+    run.due = None;
+    draft.put(run);
+    Ok(())
+}
+
+/// Gives back all that a run has beyond its first `keep` needs, and hands the places on.
+///
+/// A run that stands in a line leaves it.
+pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
+    let mut touched: Vec<GateKey> = Vec::new();
+    if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
+        touched.push(need.gate.clone());
+    }
+    for need in run.needs.iter().take(run.has).skip(keep) {
+        draft.expect_line(&need.gate);
+        if let Some(gate) = draft.gate(&need.gate)? {
+            let mut gate = gate.clone();
+            gate.at = gate.at.max(draft.now());
+            leave(&mut gate.state, run.id);
+            draft.put(gate);
+        }
+        touched.push(need.gate.clone());
+    }
+    run.has = run.has.min(keep);
+    run.phase = Phase::Waiting;
+    draft.put(run.clone());
+    touched.sort();
+    for gate in touched {
+        settle(draft, &gate)?;
+    }
+    Ok(())
+}
+
+/// Marks a run's holds as draining: it is cancelled, and its worker has not stopped yet.
+pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
+    for need in run.needs.iter().take(run.has) {
+        let Some(gate) = draft.gate(&need.gate)? else { continue };
+        let mut gate = gate.clone();
+        if let GateState::Slots(slots) = &mut gate.state {
+            let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
+            holds.for_each(|hold| hold.draining = true);
+        }
+        draft.put(gate);
+    }
+    Ok(())
+}
+
+/// Lets in whoever is next, as far as there is room, and says when to look again.
+pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    draft.expect_line(key);
+    loop {
+        let Some(gate) = draft.gate(key)? else { return Ok(()) };
+        let mut gate = gate.clone();
+        let first = if head(&gate.state).is_some() { draft.head_of_line(&gate)? } else { None };
+        let Some((place, seq)) = first else {
+            set_head(&mut gate.state, None);
+            rest(draft, gate);
+            return Ok(());
+        };
+        let run = draft.run(seq)?.cloned();
+        let mut run = run.expect("a run in a line has a row");
+        let limit = limit(draft, &gate)?;
+        set_head(&mut gate.state, Some(place));
+        if let Err(due) = offer(&mut gate.state, run.id, limit, draft.now()) {
+            gate.due = due.or(gate.due.filter(|_| matches!(gate.state, GateState::Slots(_))));
+            draft.put(gate);
+            return Ok(());
+        }
+        move_up(draft, &gate, &mut run)?;
+        draft.put(gate);
+        run.has += 1;
+        advance(draft, run)?;
+    }
+}
+
+/// Spends a run's throttle turn: it has been leased for the first time.
+pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
+    let turns = run.needs.iter().take(run.has).filter(|need| need.span == Span::Start);
+    for gate in turns.map(|need| need.gate.clone()) {
+        draft.expect_line(&gate);
+        let Some(row) = draft.gate(&gate)? else { continue };
+        let mut row = row.clone();
+        let limit = limit(draft, &row)?;
+        let now = draft.now();
+        if let GateState::Turns(turns) = &mut row.state {
+            turns.pending.retain(|pending| *pending != run.id.seq);
+            if let Limit::Rate(rate) = limit {
+                turns.meter = Some(meter::stamp_turn(turns.meter, rate, now));
+            }
+        }
+        row.at = row.at.max(now);
+        draft.put(row);
+        settle(draft, &gate)?;
+    }
+    Ok(())
+}
+
+/// The sweep's look at an empty or busy gate: deletes what nobody needs.
+pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    settle(draft, key)?;
+    let Some(gate) = draft.gate(key)? else { return Ok(()) };
+    let mut gate = gate.clone();
+    let idle_until = idle_until(&gate);
+    match idle_until {
+        Some(until) if until <= draft.now() => draft.delete(RowKey::Gate(key.clone())),
+        Some(until) => {
+            gate.due = Some(until);
+            draft.put(gate);
+        }
+        None if matches!(gate.state, GateState::Slots(_)) => {
+            gate.due = None;
+            draft.put(gate);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Who keeps others out: somebody inside who has not been cancelled, else the first in line.
+pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
+    let Some(gate) = draft.gate(key)? else { return Ok(None) };
+    let GateState::Slots(slots) = &gate.state else { return Ok(None) };
+    if let Some(hold) = slots.holders.iter().find(|hold| !hold.draining) {
+        return Ok(Some(hold.run));
+    }
+    if slots.head.is_none() {
+        return Ok(None);
+    }
+    let Some((_, seq)) = draft.head_of_line(gate)? else { return Ok(None) };
+    Ok(draft.run(seq)?.map(|run| run.id))
+}
+
+/// Lets a run in if there is room; otherwise says when there will be, where time alone decides.
+fn offer(
+    state: &mut GateState,
+    run: RunId,
+    limit: Limit,
+    now: Timestamp,
+) -> Result<(), Option<Timestamp>> {
+    match state {
+        GateState::Slots(slots) => {
+            let room = match limit {
+                Limit::Slots(limit) => slots.holders.len() < limit as usize,
+                Limit::Open | Limit::Rate(_) => true,
+            };
+            if !room {
+                return Err(None);
+            }
+            slots.holders.push(Hold { run, draining: false });
+        }
+        GateState::Turns(turns) => {
+            if let Limit::Rate(rate) = limit {
+                meter::conforms(turns.meter, rate, turns.pending.len(), now)?;
+            }
+            turns.pending.push(run.seq);
+        }
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+    }
+    Ok(())
+}
+
+fn leave(state: &mut GateState, run: RunId) {
+    match state {
+        GateState::Slots(slots) => slots.holders.retain(|hold| hold.run != run),
+        GateState::Turns(turns) => turns.pending.retain(|pending| *pending != run.seq),
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+    }
+}
+
+fn head(state: &GateState) -> Option<Place> {
+    match state {
+        GateState::Slots(slots) => slots.head,
+        GateState::Turns(turns) => turns.head,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => None,
+    }
+}
+
+fn set_head(state: &mut GateState, head: Option<Place>) {
+    match state {
+        GateState::Slots(slots) => slots.head = head,
+        GateState::Turns(turns) => turns.head = head,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+    }
+}
+
+/// Nobody waits: folds that were held get their chance, and an empty gate its end.
+fn rest(draft: &mut Draft, mut gate: Gate) {
+    let idle_until = idle_until(&gate);
+    if let GateState::Slots(slots) = &gate.state
+        && !slots.folds.is_empty()
+        && !slots.holders.iter().any(|hold| !hold.draining)
+    {
+        gate.due = Some(draft.now());
+    } else if gate.due.is_none() {
+        gate.due = idle_until;
+    }
+    draft.put(gate);
+}
+
+/// When a gate that nobody uses may go; none while somebody does.
+fn idle_until(gate: &Gate) -> Option<Timestamp> {
+    match &gate.state {
+        GateState::Slots(Slots { holders, head: None, folds, .. })
+            if holders.is_empty() && folds.is_empty() =>
+        {
+            Some(gate.at.plus_ms(IDLE_MS))
+        }
+        GateState::Turns(Turns { meter, pending, head: None }) if pending.is_empty() => {
+            Some(meter.map_or(gate.at, meter::forgets_at))
+        }
+        GateState::Slots(_)
+        | GateState::Turns(_)
+        | GateState::Meter(_)
+        | GateState::Fold(_)
+        | GateState::Claim(_) => None,
+    }
+}
+
+/// A run that waited through a `supersede` starts on the version that superseded its own.
+fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
+    let GateState::Slots(Slots { moved_to: Some(release), .. }) = &gate.state else {
+        return Ok(());
+    };
+    let catalog = draft.catalog(&run.ws)?;
+    let own = catalog.lane(run.lane).and_then(|version| version.release).unwrap_or(0);
+    let current = catalog.entry(&run.app, &run.workflow).and_then(|entry| entry.current.as_ref());
+    if let Some(current) = current
+        && !run.started
+        && own < *release
+    {
+        run.version = current.version.number;
+        run.lane = current.version.lane;
+    }
+    Ok(())
+}
+
+/// What the current release allows at this gate.
+fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
+    match gate.key.scope() {
+        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope)),
+        None => Ok(Limit::Open),
+    }
+}
+
+fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
+    if let Some(gate) = draft.gate(key)? {
+        return Ok(gate.clone());
+    }
+    let state = match key.class() {
+        Some(Class::Throttle) => GateState::Turns(Turns::default()),
+        _ => GateState::Slots(Slots::default()),
+    };
+    Ok(Gate { key: key.clone(), id: draft.next_seq()?, at: draft.now(), due: None, state })
+}
+
+fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The sequence numbers of all who are inside.
+pub fn holders(gate: &Gate) -> Vec<Seq> {
+    match &gate.state {
+        GateState::Slots(slots) => slots.holders.iter().map(|hold| hold.run.seq).collect(),
+        GateState::Turns(turns) => turns.pending.clone(),
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => Vec::new(),
+    }
+}

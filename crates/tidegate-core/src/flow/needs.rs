@@ -1,0 +1,260 @@
+//! Which gates a run has to pass: every control spelled in the four primitives (SPEC 4).
+
+use super::{
+    By,
+    concurrency::{Concurrency, Span as Kept},
+    handoff::{HandoffScope, OnNewVersion},
+    policy::{Policy, PolicyKey, PolicyKind},
+    singleton::Mode,
+    verdict::Verdict,
+};
+use crate::{
+    catalog::Current,
+    draft::{Decided, Stop},
+    id::EventId,
+    json::Payload,
+    key::{Key, Path},
+    row::{Class, GateKey, Need, Parent, Scope, Span, Workspace},
+    time::Timestamp,
+    workflow::Workflow,
+};
+
+/// Which way an input came in; it decides which controls it passes (SPEC A5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A posted event, a stream's event or a request: passes everything.
+    Arrival,
+    /// A schedule's occurrence: no idempotency, no rate limit, no folds.
+    Cron {
+        /// The schedule, where overlapping occurrences are skipped.
+        schedule: Option<String>,
+    },
+    /// A parent's call: as [`Origin::Cron`].
+    Invoke,
+    /// A new go at a run that has ended: gates, throttle and handoff only.
+    Replay,
+}
+
+/// One input and one workflow, to be decided on.
+#[derive(Clone, Debug)]
+pub struct Candidate<'a> {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The released definition.
+    pub current: &'a Current,
+    /// The input.
+    pub event: EventId,
+    /// Its data.
+    pub data: Payload,
+    /// Which way it came in.
+    pub origin: Origin,
+    /// Who called.
+    pub parent: Option<Parent>,
+    /// What the program's key function said of the request, where the policy has one.
+    pub function_key: Option<Key>,
+}
+
+/// What a run does when a gate of it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Waits in line.
+    Wait,
+    /// Is refused.
+    Refuse,
+    /// Takes the holder's place.
+    Replace,
+}
+
+/// A gate to pass, and what happens when it is full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The gate.
+    pub need: Need,
+    /// What happens.
+    pub when_full: WhenFull,
+}
+
+impl Candidate<'_> {
+    /// The definition.
+    pub fn workflow(&self) -> &Workflow {
+        &self.current.workflow
+    }
+
+    /// The name of one of this workflow's gates.
+    pub fn scope(&self, class: Class, path: Option<&Path>) -> Decided<Scope, Verdict> {
+        let key = self.key(class.control(), path)?;
+        Ok(self.scope_of(class, path.map(Path::to_string).unwrap_or_default(), key))
+    }
+
+    fn scope_of(&self, class: Class, slot: String, key: Key) -> Scope {
+        let workflow = self.workflow();
+        let (app, name) = (workflow.app.clone(), workflow.name.clone());
+        Scope { ws: self.ws.clone(), class, app, name, slot, key }
+    }
+
+    fn key(&self, control: &'static str, path: Option<&Path>) -> Decided<Key, Verdict> {
+        Key::of(path, &self.data).map_err(|error| {
+            Stop::Refused(Verdict::Rejected { control, reason: error.to_string() })
+        })
+    }
+
+    /// The gate of the action's policy; none where the request is not arbitrated.
+    pub fn policy(&self, class: Class) -> Decided<Option<(Scope, &PolicyKind)>, Verdict> {
+        let Some(Policy { kind, key }) = &self.workflow().policy else { return Ok(None) };
+        if *kind == PolicyKind::Allow {
+            return Ok(None);
+        }
+        let path = |name: &str| Path::parse(name).ok();
+        let (slot, path) = match key {
+            PolicyKey::None => return Ok(None),
+            PolicyKey::Session => ("session".to_owned(), path("session")),
+            PolicyKey::User => ("user".to_owned(), path("user")),
+            PolicyKey::Path(path) => (format!("path:{path}"), Some(path.clone())),
+            PolicyKey::Function(name) => (format!("function:{name}"), None),
+        };
+        let key = match (&path, &self.function_key) {
+            (Some(path), _) => self.key("policy", Some(path))?,
+            (None, Some(key)) => key.clone(),
+            (None, None) => Key::Missing,
+        };
+        if !matches!(key, Key::Value(_)) {
+            return Ok(None);
+        }
+        let mut scope = self.scope_of(class, slot, key);
+        if class == Class::Policy {
+            // All actions of a flow meet in one gate; each has a window of its own.
+            scope.name = self.workflow().flow.clone().unwrap_or(scope.name);
+        }
+        Ok(Some((scope, kind)))
+    }
+
+    /// The gates that the run has to pass, in the order of SPEC G9.
+    pub fn passages(&self) -> Decided<Vec<Passage>, Verdict> {
+        let workflow = self.workflow();
+        let mut all = Vec::new();
+        let mut add = |scope: Scope, span, tier, when_full| {
+            let need = Need { gate: GateKey::new(&scope), span, tier };
+            all.push(Passage { need, when_full });
+        };
+        if let Some(singleton) = &workflow.singleton {
+            let mut scope = self.scope(Class::Singleton, singleton.key.as_ref())?;
+            if workflow.handoff.is_some() {
+                // Between versions the handoff rules; a singleton is one within its version.
+                scope.slot = format!("{}@{}", scope.slot, self.current.version.number);
+            }
+            let when_full = match singleton.mode {
+                Mode::Skip => WhenFull::Refuse,
+                Mode::Cancel => WhenFull::Replace,
+            };
+            add(scope, Span::Run, 0, when_full);
+        }
+        if let Origin::Cron { schedule: Some(schedule) } = &self.origin {
+            let scope = self.scope_of(Class::Schedule, schedule.clone(), Key::Whole);
+            add(scope, Span::Run, 0, WhenFull::Refuse);
+        }
+        if let Some((scope, tier)) = self.handoff()? {
+            add(scope, Span::Run, tier, WhenFull::Wait);
+        }
+        if let Some((scope, kind)) = self.policy(Class::Policy)? {
+            let when_full = match kind {
+                PolicyKind::Reject => WhenFull::Refuse,
+                PolicyKind::Restart => WhenFull::Replace,
+                PolicyKind::Allow | PolicyKind::Queue { .. } | PolicyKind::Debounce { .. } => {
+                    WhenFull::Wait
+                }
+            };
+            add(scope, Span::Run, 0, when_full);
+        }
+        for limit in &workflow.concurrency {
+            let scope = self.scope(limit.class(), limit.key.as_ref())?;
+            add(scope, limit.kept(), 0, WhenFull::Wait);
+        }
+        if let Some(throttle) = &workflow.throttle {
+            let scope = self.scope(Class::Throttle, throttle.key.as_ref())?;
+            add(scope, Span::Start, 0, WhenFull::Wait);
+        }
+        all.sort_by(|a, b| a.need.gate.cmp(&b.need.gate));
+        Ok(all)
+    }
+
+    fn handoff(&self) -> Decided<Option<(Scope, i64)>, Verdict> {
+        let Some(handoff) = &self.workflow().handoff else { return Ok(None) };
+        let mut scope = match &handoff.scope {
+            HandoffScope::Singleton => self.scope(Class::Handoff, None)?,
+            HandoffScope::Keyed(path) => self.scope(Class::Handoff, Some(path))?,
+        };
+        if scope.key == Key::Missing {
+            let reason = format!("the required key `{}` is missing from the data", scope.slot);
+            return Err(Stop::Refused(Verdict::Rejected { control: "handoff", reason }));
+        }
+        let version = &self.current.version;
+        let tier = match handoff.on_new_version {
+            OnNewVersion::Drain => version.release.unwrap_or(0),
+            OnNewVersion::Supersede => 0,
+            OnNewVersion::Coexist => {
+                scope.slot = format!("{}@{}", scope.slot, version.number);
+                0
+            }
+        };
+        Ok(Some((scope, tier)))
+    }
+
+    /// The controls that have a key which this input lacks, so that it shares their one bucket.
+    pub fn keys_missing(&self, passages: &[Passage]) -> Vec<&'static str> {
+        let scopes = passages.iter().filter_map(|passage| passage.need.gate.scope());
+        let mut controls: Vec<_> = scopes
+            .filter(|scope| scope.key == Key::Missing)
+            .map(|scope| scope.class.control())
+            .collect();
+        controls.dedup();
+        controls
+    }
+
+    /// Whether arrival's controls apply: idempotency, rate limit and folds.
+    pub fn arrives(&self) -> bool {
+        self.origin == Origin::Arrival
+    }
+
+    /// When the run counts as queued for its priority.
+    pub fn shifted(&self, queued_at: Timestamp) -> Timestamp {
+        match &self.workflow().priority {
+            Some(priority) => queued_at.minus_ms(priority.shift_ms),
+            None => queued_at,
+        }
+    }
+}
+
+impl Concurrency {
+    /// The kind of gate.
+    pub fn class(&self) -> Class {
+        match (self.span, &self.key) {
+            (Kept::Run, _) => Class::RunLimit,
+            (Kept::Executing, Some(_)) => Class::Keyed,
+            (Kept::Executing, None) => Class::Whole,
+        }
+    }
+
+    fn kept(&self) -> Span {
+        match self.span {
+            Kept::Run => Span::Run,
+            Kept::Executing => Span::Executing,
+        }
+    }
+}
+
+impl Workflow {
+    /// The limit that a concurrency gate of this class and slot has.
+    pub fn slots(&self, class: Class, slot: &str) -> Option<u32> {
+        let alike = self.concurrency.iter().filter(|limit| {
+            limit.class() == class && limit.key.as_ref().map(Path::to_string).unwrap_or_default() == slot
+        });
+        alike.map(|limit| limit.limit).min()
+    }
+}
+
+/// The gate of a passage, for people.
+impl From<&Passage> for By {
+    fn from(passage: &Passage) -> Self {
+        By::gate(&passage.need.gate)
+    }
+}

@@ -1,0 +1,221 @@
+//! What admission says of one event and one workflow, in the user's words.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    id::{EventId, RunId},
+    row::{GateKey, Scope},
+    time::Timestamp,
+};
+
+/// The control that decided, and the key that it saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    /// The control's name.
+    pub control: &'static str,
+    /// The gate.
+    pub gate: GateKey,
+    /// The key as people read it.
+    pub key: String,
+}
+
+impl By {
+    /// The gate of a scope.
+    pub fn scope(scope: &Scope) -> Self {
+        Self {
+            control: scope.class.control(),
+            gate: GateKey::new(scope),
+            key: scope.key.to_string(),
+        }
+    }
+
+    /// A gate by its key.
+    pub fn gate(gate: &GateKey) -> Self {
+        match gate.scope() {
+            Some(scope) => Self::scope(&scope),
+            None => Self { control: "unknown", gate: gate.clone(), key: String::new() },
+        }
+    }
+}
+
+/// What became of one event for one workflow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Ready to be driven.
+    Started {
+        /// The run.
+        run: RunId,
+    },
+    /// Admitted, and waits for a gate.
+    Queued {
+        /// The run.
+        run: RunId,
+        /// The gate.
+        by: By,
+        /// An estimate, where a throttle gives one.
+        start_at: Option<Timestamp>,
+    },
+    /// Joined a window.
+    Coalesced {
+        /// The run that will carry the last event.
+        run: RunId,
+        /// The window.
+        by: By,
+        /// When it fires if nothing more comes.
+        fire_at: Timestamp,
+    },
+    /// Joined a buffer.
+    Buffered {
+        /// The run that will carry it.
+        run: RunId,
+        /// The buffer.
+        by: By,
+        /// How many it holds now.
+        pending: u32,
+        /// When it flushes at the latest.
+        flush_at: Timestamp,
+    },
+    /// Over a rate limit.
+    Dropped {
+        /// The meter.
+        by: By,
+        /// When the same event would be admitted.
+        retry_at: Timestamp,
+    },
+    /// Somebody else is inside.
+    Skipped {
+        /// The gate.
+        by: By,
+        /// Who.
+        holder: RunId,
+    },
+    /// Somebody else was first.
+    Deduped {
+        /// The claim.
+        by: By,
+        /// The event that was first.
+        first: EventId,
+        /// Its run.
+        run: Option<RunId>,
+    },
+    /// Took another run's place.
+    Replaced {
+        /// The run.
+        run: RunId,
+        /// The gate.
+        by: By,
+        /// The run that was cancelled.
+        replaced: RunId,
+    },
+    /// A key that this workflow requires is missing or cannot be read.
+    Rejected {
+        /// The control.
+        control: &'static str,
+        /// What is wrong with which path.
+        reason: String,
+    },
+    /// The gate is held by the caller itself or by a caller of it.
+    HeldByAncestor {
+        /// The gate.
+        by: By,
+        /// The ancestor.
+        holder: RunId,
+    },
+}
+
+impl Verdict {
+    /// The run that carries the event, where there is one.
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Started { run }
+            | Self::Queued { run, .. }
+            | Self::Coalesced { run, .. }
+            | Self::Buffered { run, .. }
+            | Self::Replaced { run, .. } => Some(*run),
+            Self::Dropped { .. }
+            | Self::Skipped { .. }
+            | Self::Deduped { .. }
+            | Self::Rejected { .. }
+            | Self::HeldByAncestor { .. } => None,
+        }
+    }
+
+    /// The word that callers, receipts and the console use.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::Started { .. } => "started",
+            Self::Queued { .. } => "queued",
+            Self::Coalesced { .. } => "coalesced",
+            Self::Buffered { .. } => "buffered",
+            Self::Dropped { .. } => "dropped",
+            Self::Skipped { .. } => "skipped",
+            Self::Deduped { .. } => "deduped",
+            Self::Replaced { .. } => "replaced",
+            Self::Rejected { .. } | Self::HeldByAncestor { .. } => "rejected",
+        }
+    }
+
+    /// The control and key that decided, for all but a plain start.
+    pub fn by(&self) -> Option<&By> {
+        match self {
+            Self::Queued { by, .. }
+            | Self::Coalesced { by, .. }
+            | Self::Buffered { by, .. }
+            | Self::Dropped { by, .. }
+            | Self::Skipped { by, .. }
+            | Self::Deduped { by, .. }
+            | Self::Replaced { by, .. }
+            | Self::HeldByAncestor { by, .. } => Some(by),
+            Self::Started { .. } | Self::Rejected { .. } => None,
+        }
+    }
+
+    /// The verdict as the caller reads it (SPEC 5).
+    pub fn to_value(&self) -> Value {
+        let mut out = Map::new();
+        let outcome = self.outcome();
+        out.insert("outcome".into(), outcome.into());
+        if matches!(outcome, "dropped" | "skipped" | "deduped") {
+            out.insert(outcome.into(), true.into());
+        }
+        if let Some(run) = self.run() {
+            out.insert("runId".into(), json!(run));
+        }
+        if let Some(by) = self.by() {
+            out.insert("control".into(), by.control.into());
+            out.insert("key".into(), by.key.clone().into());
+        }
+        let mut add = |name: &str, value: Value| out.insert(name.into(), value);
+        match self {
+            Self::Started { .. } => {}
+            Self::Queued { start_at, .. } => {
+                if let Some(at) = start_at {
+                    add("startAt", json!(at));
+                }
+            }
+            Self::Coalesced { fire_at, .. } => drop(add("fireAt", json!(fire_at))),
+            Self::Buffered { pending, flush_at, .. } => {
+                add("pending", json!(pending));
+                add("flushAt", json!(flush_at));
+            }
+            Self::Dropped { retry_at, .. } => drop(add("retryAt", json!(retry_at))),
+            Self::Skipped { holder, .. } => drop(add("holder", json!(holder))),
+            Self::Deduped { first, run, .. } => {
+                add("first", json!(first));
+                if let Some(run) = run {
+                    add("firstRunId", json!(run));
+                }
+            }
+            Self::Replaced { replaced, .. } => drop(add("replaced", json!(replaced))),
+            Self::Rejected { control, reason } => {
+                add("control", json!(control));
+                add("error", json!(reason));
+            }
+            Self::HeldByAncestor { holder, .. } => {
+                add("holder", json!(holder));
+                add("error", json!("HeldByAncestor"));
+            }
+        }
+        Value::Object(out)
+    }
+}

@@ -18,6 +18,9 @@ pub const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 /// The longest name of an app, workflow, flow, action or event, in characters.
 pub const MAX_NAME_CHARS: usize = 256;
 
+/// The most problems told of one definition. More help nobody, and the text comes from outside.
+pub const MAX_PROBLEMS: usize = 100;
+
 /// A definition that holds, and what its author may want to know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed<T> {
@@ -136,7 +139,8 @@ impl Problems {
             Kind::Flow => "flow",
             Kind::Action => "action",
         };
-        let subject = format!("{word} `{name}`");
+        let shown: String = name.chars().take(80).collect();
+        let subject = format!("{word} `{shown}`");
         Problems { kind, subject, errors: Vec::new(), warnings: Vec::new() }
     }
 
@@ -146,8 +150,10 @@ impl Problems {
         field: &str,
         message: impl Into<String>,
     ) -> Reported {
-        let problem = self.problem(code, field, message.into());
-        self.errors.push(problem);
+        if self.errors.len() < MAX_PROBLEMS {
+            let problem = self.problem(code, field, message.into());
+            self.errors.push(problem);
+        }
         Reported(())
     }
 
@@ -163,6 +169,7 @@ impl Problems {
     /// Takes over what was found in a part of the definition.
     pub(crate) fn adopt(&mut self, part: Problems) {
         self.errors.extend(part.errors);
+        self.errors.truncate(MAX_PROBLEMS);
         self.warnings.extend(part.warnings);
     }
 

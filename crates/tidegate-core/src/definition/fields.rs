@@ -133,8 +133,9 @@ impl<'a> Fields<'a> {
     pub(crate) fn path(&mut self, name: &str) -> Result<Option<Path>, Reported> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let path = Path::from_value(value).map_err(|error| {
-            let fix = "name a field such as `user.id`, or give its names as an array";
-            self.error(Code::BadPath, name, format!("is not a path: {error}; {fix}"))
+            let message = error.to_string();
+            let rule = message.strip_prefix("path ").unwrap_or(&message);
+            self.error(Code::BadPath, name, rule)
         })?;
         if self.problems.kind != Kind::Workflow && !begins_at_request(&path) {
             let roots = "must begin at the request: `session`, `user`, `input.…` or `metadata.…`";

@@ -19,8 +19,11 @@ fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|name| (distance(&unknown, &plain(name)), *name))
-        // A third of the letters: `limt` is `limit`, `foo` is not `key`.
-        .filter(|(distance, name)| distance * 3 <= name.len())
+        // A third of the letters, or a beginning: `limt` is `limit`, `foo` is not `key`.
+        .filter(|(distance, name)| {
+            let begins = unknown.len() >= 3 && plain(name).starts_with(&unknown);
+            begins || distance * 3 <= name.len()
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
@@ -61,6 +64,8 @@ mod tests {
             ("permS", Some("perMs")),
             ("on-new-version", Some("onNewVersion")),
             ("rate_limits", Some("rateLimit")),
+            ("rat", Some("rateLimit")),
+            ("on", None),
             ("foo", None),
             ("", None),
             ("burst", None),

@@ -74,7 +74,8 @@ impl Trigger {
             let value = json!({"event": value});
             return Trigger::read(&value, at, problems);
         }
-        let known: &[&str] = if value.get("cron").is_some() {
+        let other = value.get("event").or(value.get("stream"));
+        let known: &[&str] = if value.get("cron").is_some() && other.is_none() {
             &["cron", "timeZone", "onOverlap"]
         } else {
             &["event", "cron", "stream"]

@@ -1,9 +1,430 @@
 //! What callers ask for, and what they are told.
+//!
+//! A command is data: it can be kept, sent again with the same ids, probed for what it will
+//! read, and decided on a draft together with others.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    catalog::Catalog,
+    draft::{Decided, Draft, Stop},
+    event::{self, NewEvent, Outcome, Posted},
+    id::{RunId, Seq},
+    json::Payload,
+    reads::{Change, Latch, Mode, ReadSet, Snapshot},
+    request::{self, Request},
+    row::{EngineId, GateKey, Row, Run, Workspace},
+    run::{
+        control, lease,
+        record::{self, NewWaitOn, Record, Recorded, Then},
+        sweep,
+    },
+    time::Timestamp,
+    version::{self, Registered, Released},
+    workflow::Workflow,
+};
+
+/// Something to be decided, in one transaction with others.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Posts events, all or none.
+    Post {
+        /// The workspace.
+        ws: Workspace,
+        /// The events, in order.
+        events: Vec<NewEvent>,
+    },
+    /// Calls an action.
+    Dispatch {
+        /// The workspace.
+        ws: Workspace,
+        /// The call.
+        request: Request,
+    },
+    /// Starts a planned occurrence of a schedule.
+    Occur {
+        /// The workspace.
+        ws: Workspace,
+        /// The workflow's app.
+        app: String,
+        /// The workflow.
+        workflow: String,
+        /// The schedule.
+        schedule: String,
+        /// Whether it is skipped while the last one runs.
+        skip_overlap: bool,
+        /// When it was planned for.
+        planned_at: Timestamp,
+    },
+    /// Leases ready runs.
+    Lease {
+        /// The workspace that the lanes belong to.
+        ws: Workspace,
+        /// For whom.
+        engine: EngineId,
+        /// Of which versions.
+        lanes: Vec<Seq>,
+        /// How many at the most.
+        limit: u32,
+    },
+    /// Reports on a leased run.
+    Record {
+        /// The run as its worker knows it: a hint of what the report will touch.
+        known: Box<Run>,
+        /// The report.
+        report: Record,
+    },
+    /// Confirms that a cancelled run is no longer driven.
+    Stopped {
+        /// The run as its worker knows it.
+        known: Box<Run>,
+    },
+    /// Cancels a run.
+    Cancel {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: String,
+    },
+    /// Pauses a run.
+    Pause {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+    },
+    /// Lets a paused run go on.
+    Resume {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+    },
+    /// Sends a signal to a run.
+    Signal {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+        /// The signal's name.
+        name: String,
+        /// What it carries.
+        data: Payload,
+    },
+    /// Looks at a gate that is due.
+    SweepGate {
+        /// The workspace.
+        ws: Workspace,
+        /// The gate.
+        gate: GateKey,
+    },
+    /// Looks at a run that is due.
+    SweepRun {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: Seq,
+    },
+    /// Declares an engine dead, if its beat has not changed.
+    MarkDead {
+        /// The engine.
+        engine: EngineId,
+        /// The beat that was seen a lease ago.
+        beat: i64,
+    },
+    /// Takes a run from a dead engine.
+    Reap {
+        /// The run as it was found.
+        known: Box<Run>,
+        /// The engine.
+        engine: EngineId,
+    },
+    /// Registers a version.
+    Register {
+        /// The workspace.
+        ws: Workspace,
+        /// The definition.
+        workflow: Box<Workflow>,
+        /// Whether a version's definition may change under its number.
+        dev: bool,
+    },
+    /// Releases a version.
+    Release {
+        /// The workspace.
+        ws: Workspace,
+        /// The app.
+        app: String,
+        /// The workflow.
+        name: String,
+        /// The version.
+        version: u32,
+    },
+}
+
+/// What a command came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// To [`Command::Post`], event by event.
+    Posted(Vec<Posted>),
+    /// To [`Command::Dispatch`] and [`Command::Occur`].
+    Admitted(Outcome),
+    /// To [`Command::Lease`].
+    Leased(Vec<Run>),
+    /// To [`Command::Record`].
+    Recorded(Recorded),
+    /// To [`Command::MarkDead`] and [`Command::Reap`]: whether it took place.
+    Changed(bool),
+    /// To [`Command::Register`].
+    Registered(Registered),
+    /// To [`Command::Release`].
+    Released(Released),
+    /// To all others.
+    Done,
+}
 
 /// A plain no: nothing changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// No such run in this workspace.
     #[error("there is no run `{0}`")]
-    NoRun(String),
+    NoRun(RunId),
+    /// The run has ended.
+    #[error("run `{run}` is {state} already")]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        state: &'static str,
+    },
+    /// The lease is no longer good: another worker took over, or the run was cancelled.
+    #[error("the lease with fence {fence} on run number {run} is no longer good")]
+    Fenced {
+        /// The run.
+        run: Seq,
+        /// The fence that was given.
+        fence: i64,
+    },
+    /// No version of this workflow is released.
+    #[error("no version of `{name}` is released in app `{app}`")]
+    NoWorkflow {
+        /// The app.
+        app: String,
+        /// The workflow.
+        name: String,
+    },
+    /// No such version.
+    #[error("`{name}` in app `{app}` has no version {version}")]
+    NoVersion {
+        /// The app.
+        app: String,
+        /// The workflow.
+        name: String,
+        /// The version.
+        version: u32,
+    },
+    /// The number is taken by another definition.
+    #[error(
+        "version {version} of `{name}` in app `{app}` is registered with another definition; \
+         give the new one a higher number"
+    )]
+    VersionChanged {
+        /// The app.
+        app: String,
+        /// The workflow.
+        name: String,
+        /// The version.
+        version: u32,
+    },
+    /// A stored definition cannot be read.
+    #[error("the stored definition cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl Refusal {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoRun(_) => "no_run",
+            Self::Ended { .. } => "run_ended",
+            Self::Fenced { .. } => "fenced",
+            Self::NoWorkflow { .. } => "no_workflow",
+            Self::NoVersion { .. } => "no_version",
+            Self::VersionChanged { .. } => "version_changed",
+            Self::Unreadable(_) => "definition_unreadable",
+        }
+    }
+}
+
+impl Command {
+    /// What it relies on besides rows: definitions and latches.
+    fn reads(&self) -> ReadSet {
+        let none = ReadSet::default();
+        let topic = |ws: &Workspace, name: &str| Latch::Topic(ws.clone(), name.to_owned());
+        match self {
+            Self::Post { ws, events } => events.iter().fold(none.catalog(ws), |reads, event| {
+                reads.latch(topic(ws, &event.name), Mode::Shared)
+            }),
+            Self::Record { known, report } => {
+                let waits = match &report.then {
+                    Then::Suspend(waits) => waits.as_slice(),
+                    Then::Continue
+                    | Then::Retry { .. }
+                    | Then::Complete(_)
+                    | Then::Fail(_)
+                    | Then::Yield => &[],
+                };
+                waits.iter().fold(none.catalog(&known.ws), |reads, wait| match &wait.on {
+                    NewWaitOn::Event { name, .. } => {
+                        reads.latch(topic(&known.ws, name), Mode::Exclusive)
+                    }
+                    NewWaitOn::Time | NewWaitOn::Signal { .. } | NewWaitOn::Invoke { .. } => reads,
+                })
+            }
+            Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
+            Self::Dispatch { ws, .. }
+            | Self::Occur { ws, .. }
+            | Self::Lease { ws, .. }
+            | Self::Cancel { ws, .. }
+            | Self::Pause { ws, .. }
+            | Self::Resume { ws, .. }
+            | Self::Signal { ws, .. }
+            | Self::SweepGate { ws, .. }
+            | Self::SweepRun { ws, .. } => none.catalog(ws),
+            Self::MarkDead { .. } => none,
+            Self::Register { ws, .. } | Self::Release { ws, .. } => {
+                none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
+            }
+        }
+    }
+
+    /// The run that the caller knows.
+    fn known(&self) -> Option<&Run> {
+        match self {
+            Self::Record { known, .. } | Self::Stopped { known } | Self::Reap { known, .. } => {
+                Some(known)
+            }
+            _ => None,
+        }
+    }
+
+    /// Decides it on a draft.
+    fn decide(&self, draft: &mut Draft) -> Decided<Answer> {
+        match self {
+            Self::Post { ws, events } => {
+                let posted = events.iter().map(|event| event::post(draft, ws, event));
+                Ok(Answer::Posted(posted.collect::<Decided<_>>()?))
+            }
+            Self::Dispatch { ws, request } => {
+                request::dispatch(draft, ws, request).map(Answer::Admitted)
+            }
+            Self::Occur { ws, app, workflow, schedule, skip_overlap, planned_at } => {
+                let skip = *skip_overlap;
+                request::occur(draft, ws, app, workflow, schedule, skip, *planned_at)
+                    .map(Answer::Admitted)
+            }
+            Self::Lease { engine, lanes, limit, .. } => {
+                lease::lease(draft, *engine, lanes, *limit).map(Answer::Leased)
+            }
+            Self::Record { report, .. } => record::record(draft, report).map(Answer::Recorded),
+            Self::Stopped { known } => {
+                let engine = known.owner.unwrap_or_default();
+                done(record::stopped(draft, known.id.seq, engine, known.fence))
+            }
+            Self::Cancel { ws, run, reason } => done(control::cancel(draft, ws, *run, reason)),
+            Self::Pause { ws, run } => done(control::pause(draft, ws, *run)),
+            Self::Resume { ws, run } => done(control::resume(draft, ws, *run)),
+            Self::Signal { ws, run, name, data } => {
+                done(control::signal(draft, ws, *run, name, data))
+            }
+            Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
+            Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
+            Self::MarkDead { engine, beat } => {
+                sweep::mark_dead(draft, *engine, *beat).map(Answer::Changed)
+            }
+            Self::Reap { known, engine } => {
+                sweep::reap(draft, known.id.seq, *engine).map(Answer::Changed)
+            }
+            Self::Register { ws, workflow, dev } => {
+                version::register(draft, ws, workflow, *dev).map(Answer::Registered)
+            }
+            Self::Release { ws, app, name, version } => {
+                version::release(draft, ws, app, name, *version).map(Answer::Released)
+            }
+        }
+    }
+}
+
+fn done(decided: Decided<()>) -> Decided<Answer> {
+    decided.map(|()| Answer::Done)
+}
+
+/// Guesses what the commands will read, by deciding them once on what is known.
+///
+/// The guess may be short: a decision asks for what is missing. It is never wrong.
+pub fn probe(
+    commands: &[(Command, u64)],
+    catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
+    now: Timestamp,
+) -> ReadSet {
+    let known = commands.iter().filter_map(|(command, _)| command.known());
+    let rows = known.map(|run| Row::from(run.clone()));
+    let base = Snapshot {
+        now,
+        rows: rows.map(|row| (row.key(), Some(row))).collect(),
+        catalogs: catalogs.clone(),
+        ..Snapshot::default()
+    };
+    let mut draft = Draft::probing(base);
+    let mut reads = ReadSet::default();
+    for (command, salt) in commands {
+        reads.merge(command.reads());
+        // What it comes to is of no interest here.
+        let _ = draft.attempt(*salt, |draft| command.decide(draft));
+    }
+    reads.merge(draft.into_probed());
+    reads
+}
+
+/// What deciding a batch came to.
+#[derive(Debug)]
+pub enum Batch {
+    /// These changes, and an answer for each command; `None` for one that did not fit any more
+    /// and goes into the next transaction.
+    Decided(Vec<Change>, Vec<Option<Result<Answer, Refusal>>>),
+    /// More rows are needed; nothing is decided.
+    Need(ReadSet, Snapshot),
+}
+
+/// Decides commands one after another, each on what the one before left.
+pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
+    let mut draft = Draft::new(snapshot);
+    let mut answers = Vec::with_capacity(commands.len());
+    let mut needed = ReadSet::default();
+    let mut full = false;
+    for (command, salt) in commands {
+        if full {
+            answers.push(None);
+            continue;
+        }
+        match draft.attempt(*salt, |draft| command.decide(draft)) {
+            Ok(answer) => answers.push(Some(Ok(answer))),
+            Err(Stop::Refused(refusal)) => answers.push(Some(Err(refusal))),
+            Err(Stop::Need(reads)) => {
+                needed.merge(*reads);
+                needed.merge(command.reads());
+                answers.push(None);
+            }
+            Err(Stop::Full) => {
+                full = true;
+                answers.push(None);
+            }
+        }
+    }
+    if needed.is_empty() {
+        Batch::Decided(draft.changes(), answers)
+    } else {
+        Batch::Need(needed, draft.into_base())
+    }
 }

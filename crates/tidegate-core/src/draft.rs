@@ -38,14 +38,34 @@ pub const MAX_CHANGES: usize = 4000;
 #[derive(Debug)]
 pub struct Draft {
     base: Snapshot,
-    /// Rows as they are after the changes; `None` for a deleted one.
-    changed: BTreeMap<RowKey, Option<Row>>,
+    /// Rows as they are after the changes.
+    changed: BTreeMap<RowKey, Changed>,
     /// What to put back if the command under way stops.
-    undo: Vec<(RowKey, Option<Option<Row>>)>,
+    undo: Vec<(RowKey, Option<Changed>)>,
     used: i64,
     salt: u64,
     /// What was asked for, while probing.
     probed: Option<RefCell<ReadSet>>,
+}
+
+/// A row after the changes.
+#[derive(Clone, Debug)]
+enum Changed {
+    /// As it is now.
+    Row(Row),
+    /// Deleted, or never there.
+    Gone,
+    /// Deleted without having been read: it is known to be there.
+    Erased,
+}
+
+impl Changed {
+    fn row(&self) -> Option<&Row> {
+        match self {
+            Self::Row(row) => Some(row),
+            Self::Gone | Self::Erased => None,
+        }
+    }
 }
 
 impl Draft {
@@ -153,7 +173,12 @@ impl Draft {
     }
 
     /// A workspace's definitions.
+    ///
+    /// Once this draft has changed them, they are read again in the next transaction.
     pub fn catalog<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
+        if self.changed.contains_key(&RowKey::Epoch(ws.clone())) {
+            return Err(Stop::Full);
+        }
         match self.base.catalogs.get(ws) {
             Some(catalog) => Ok(catalog.clone()),
             None => need(ReadSet::default().catalog(ws)),
@@ -162,8 +187,8 @@ impl Draft {
 
     /// A row as it is now.
     pub fn row<E>(&self, key: &RowKey) -> Decided<Option<&Row>, E> {
-        if let Some(row) = self.changed.get(key) {
-            return Ok(row.as_ref());
+        if let Some(changed) = self.changed.get(key) {
+            return Ok(changed.row());
         }
         let probing = self.probe(|reads| reads.row(key.clone()));
         match self.base.rows.get(key) {
@@ -200,15 +225,22 @@ impl Draft {
     /// Writes a row, new or not.
     pub fn put(&mut self, row: impl Into<Row>) {
         let row = row.into();
-        self.set(row.key(), Some(row));
+        self.set(row.key(), Changed::Row(row));
     }
 
-    /// Deletes a row.
+    /// Deletes a row that was read or written.
     pub fn delete(&mut self, key: RowKey) {
-        self.set(key, None);
+        self.set(key, Changed::Gone);
     }
 
-    fn set(&mut self, key: RowKey, row: Option<Row>) {
+    /// Deletes a row that another row says is there, without reading it.
+    pub fn delete_known(&mut self, key: RowKey) {
+        let new = matches!(self.changed.get(&key), Some(Changed::Row(_)))
+            && !self.base.rows.contains_key(&key);
+        self.set(key, if new { Changed::Gone } else { Changed::Erased });
+    }
+
+    fn set(&mut self, key: RowKey, row: Changed) {
         let before = self.changed.insert(key.clone(), row);
         self.undo.push((key, before));
     }
@@ -242,7 +274,7 @@ impl Draft {
         let complete = found.keys.len() < found.limit as usize;
         let horizon = found.keys.last().and_then(|key| place(self.base.rows.get(key)?.as_ref()));
         let runs = RowKey::Run(Seq(i64::MIN))..=RowKey::Run(Seq(i64::MAX));
-        line.extend(self.changed.range(runs).filter_map(|(_, row)| place(row.as_ref())));
+        line.extend(self.changed.range(runs).filter_map(|(_, changed)| place(changed.row())));
         line.sort_unstable();
         if !complete {
             // Beyond the last place that was read, others may stand in between.
@@ -268,7 +300,7 @@ impl Draft {
 
     fn rows_of(&self, found: &Found) -> Vec<&Row> {
         let now = |key: &RowKey| match self.changed.get(key) {
-            Some(row) => row.as_ref(),
+            Some(changed) => changed.row(),
             None => self.base.rows.get(key)?.as_ref(),
         };
         found.keys.iter().filter_map(now).collect()
@@ -276,20 +308,22 @@ impl Draft {
 
     /// Rows that this draft wrote, of one kind: those between two keys.
     pub fn written(&self, from: RowKey, to: RowKey) -> impl Iterator<Item = &Row> {
-        self.changed.range(from..=to).filter_map(|(_, row)| row.as_ref())
+        self.changed.range(from..=to).filter_map(|(_, changed)| changed.row())
     }
 
     /// The net difference, at most one change for a row, in lock order.
     pub fn changes(self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.changed.len());
-        for (key, row) in self.changed {
+        for (key, changed) in self.changed {
             let before = self.base.rows.get(&key).and_then(Option::as_ref);
-            match (row, before) {
-                (Some(row), Some(before)) if row == *before => {}
-                (Some(row), Some(_)) => changes.push(Change::Update(row)),
-                (Some(row), None) => changes.push(Change::Insert(row)),
-                (None, Some(_)) => changes.push(Change::Delete(key)),
-                (None, None) => {}
+            match (changed, before) {
+                (Changed::Row(row), Some(before)) if row == *before => {}
+                (Changed::Row(row), Some(_)) => changes.push(Change::Update(row)),
+                (Changed::Row(row), None) => changes.push(Change::Insert(row)),
+                (Changed::Gone, Some(_)) | (Changed::Erased, _) => {
+                    changes.push(Change::Delete(key));
+                }
+                (Changed::Gone, None) => {}
             }
         }
         changes

@@ -4,12 +4,20 @@
 //! randomness, no iteration order that differs between runs. A store reads the rows that a
 //! decision needs under lock, asks, and writes what it answers, in one transaction.
 
+pub mod action;
 pub mod catalog;
 pub mod command;
+pub mod definition;
 pub mod draft;
+pub mod event;
+pub mod flow;
 pub mod id;
 pub mod json;
 pub mod key;
 pub mod reads;
+pub mod request;
 pub mod row;
+pub mod run;
 pub mod time;
+pub mod version;
+pub mod workflow;

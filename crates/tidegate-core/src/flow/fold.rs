@@ -179,6 +179,9 @@ fn add(
             if fold.count > 0 && fold.bytes + size(candidate) > max_bytes {
                 part(draft, &mut fold, candidate.event)?;
             }
+            if fold.count == 0 {
+                fold.first = candidate.event;
+            }
             let (run, key) = (fold.run, gate.key.clone());
             claim::take_for(draft, candidate, run)?;
             draft.put(Item { run: run.seq, n: fold.count, event: candidate.event });
@@ -224,10 +227,6 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
         }
         if !fold.full.is_empty() {
             fold.full.remove(0);
-            if fold.count == 0 {
-                // The next part has no event yet; its first will come with its own opening.
-                fold.held = false;
-            }
             draft.put(Gate { state: GateState::Fold(fold), ..gate });
             continue;
         }

@@ -21,19 +21,19 @@ pub struct Path(Vec<String>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// There is no name at all.
-    #[error("a path must name a field, got an empty one")]
+    #[error("path must name a field such as `user.id`, got an empty one")]
     Empty,
     /// Two dots in a row, a dot at an end, or an empty name in a list.
-    #[error("a path must have a name between its dots, got `{0}`")]
+    #[error("path must have a name between its dots, got `{0}`")]
     EmptyName(String),
     /// More names than [`MAX_NAMES`].
-    #[error("a path must have at most {MAX_NAMES} names, got {0}")]
+    #[error("path must have at most {MAX_NAMES} names, got {0}")]
     TooManyNames(usize),
     /// More characters than [`MAX_CHARS`].
-    #[error("a path must have at most {MAX_CHARS} characters, got {0}")]
+    #[error("path must have at most {MAX_CHARS} characters, got {0}")]
     TooLong(usize),
     /// Neither a text nor a list of texts.
-    #[error("a path must be a text or an array of names, got `{0}`")]
+    #[error("path must be a text or an array of names, got `{0}`")]
     NotAPath(String),
 }
 
@@ -159,17 +159,17 @@ mod tests {
         ];
         let errors = values.map(|value| Path::from_value(&value).unwrap_err().to_string());
         expect![[r#"
-            a path must name a field, got an empty one
-            a path must name a field, got an empty one
-            a path must have a name between its dots, got `a..b`
-            a path must have a name between its dots, got `.a`
-            a path must have a name between its dots, got `a.`
-            a path must have a name between its dots, got `a.`
-            a path must have at most 64 names, got 65
-            a path must have at most 256 characters, got 257
-            a path must be a text or an array of names, got `7`
-            a path must be a text or an array of names, got `["a",1]`
-            a path must be a text or an array of names, got `null`"#]]
+            path must name a field such as `user.id`, got an empty one
+            path must name a field such as `user.id`, got an empty one
+            path must have a name between its dots, got `a..b`
+            path must have a name between its dots, got `.a`
+            path must have a name between its dots, got `a.`
+            path must have a name between its dots, got `a.`
+            path must have at most 64 names, got 65
+            path must have at most 256 characters, got 257
+            path must be a text or an array of names, got `7`
+            path must be a text or an array of names, got `["a",1]`
+            path must be a text or an array of names, got `null`"#]]
         .assert_eq(&errors.join("\n"));
         assert!(Path::parse(&"é".repeat(256)).is_ok());
         assert!(Path::parse(&["a"; 64].join(".")).is_ok());

@@ -117,6 +117,16 @@ impl GateKey {
         Self(bytes.into())
     }
 
+    /// What the keys of all gates of one kind and workflow begin with.
+    pub fn prefix(ws: &Workspace, class: Class, app: &str, name: &str) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        push_part(&mut bytes, ws.as_bytes());
+        bytes.push(class as u8);
+        push_part(&mut bytes, app.as_bytes());
+        push_part(&mut bytes, name.as_bytes());
+        bytes
+    }
+
     /// A key that a store has kept.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())

@@ -1,0 +1,225 @@
+//! The reader of one object in a definition. It reports what is wrong and reads on.
+
+use serde_json::{Map, Value};
+
+use super::{Code, Kind, MAX_DURATION_MS, MAX_NAME_CHARS, Problems, nearest};
+use crate::key::Path;
+
+/// The problem is already in the list.
+#[derive(Debug)]
+pub(crate) struct Reported(pub(super) ());
+
+/// One object, with its place in the definition.
+///
+/// A reader asks for all of its fields before it gives up on the first bad one, so that every
+/// problem is found.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    at: String,
+    map: &'a Map<String, Value>,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Fields<'a> {
+    /// Opens the object at `at`, and reports what it holds beside the known names.
+    pub(crate) fn open(
+        value: &'a Value,
+        at: &str,
+        known: &[&str],
+        problems: &'a mut Problems,
+    ) -> Result<Fields<'a>, Reported> {
+        let Some(map) = value.as_object() else {
+            let place = if at.is_empty() { "definition" } else { at };
+            let known = nearest::list(known);
+            let message = format!("must be an object of {known}, got {}", shorten(value));
+            return Err(problems.error(Code::WrongType, place, message));
+        };
+        let fields = Fields { at: at.to_owned(), map, problems };
+        for name in map.keys().filter(|name| !known.contains(&name.as_str())) {
+            let fix = nearest::suggest(name, known);
+            let field = fields.field(name);
+            fields.problems.error(Code::UnknownField, &field, format!("is not known: {fix}"));
+        }
+        Ok(fields)
+    }
+
+    /// A required whole number of at least 1.
+    pub(crate) fn count(&mut self, name: &str) -> Result<u32, Reported> {
+        let rule = "a whole number of at least 1";
+        self.optional_count(name)?.ok_or_else(|| self.missing(name, rule))
+    }
+
+    /// A whole number of at least 1, where one is given.
+    pub(crate) fn optional_count(&mut self, name: &str) -> Result<Option<u32>, Reported> {
+        let number = self.number(name, 1, u64::from(u32::MAX))?;
+        Ok(number.map(|number| u32::try_from(number).expect("the range was checked")))
+    }
+
+    /// A required duration of 1 ms to 365 days.
+    pub(crate) fn duration(&mut self, name: &str) -> Result<u64, Reported> {
+        let rule = "a whole number of milliseconds, at least 1";
+        self.optional_duration(name)?.ok_or_else(|| self.missing(name, rule))
+    }
+
+    /// A duration of 1 ms to 365 days, where one is given.
+    pub(crate) fn optional_duration(&mut self, name: &str) -> Result<Option<u64>, Reported> {
+        self.number(name, 1, MAX_DURATION_MS)
+    }
+
+    /// A whole number between `least` and `most`, where one is given.
+    ///
+    /// Null is refused: that is how JSON writers spell a number that is not finite.
+    pub(crate) fn number(
+        &mut self,
+        name: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<Option<u64>, Reported> {
+        let Some(value) = self.map.get(name) else { return Ok(None) };
+        let Some(float) = value.as_f64() else {
+            return Err(self.wrong_type(name, "a whole number", value));
+        };
+        match whole(value) {
+            Some(number) if number < least => Err(self.too_small(name, least, value)),
+            Some(number) if number > most => Err(self.too_large(name, most, value)),
+            Some(number) => Ok(Some(number)),
+            None if float < 0.0 => Err(self.too_small(name, least, value)),
+            None if float.fract() != 0.0 => Err(self.wrong_type(name, "a whole number", value)),
+            None => Err(self.too_large(name, most, value)),
+        }
+    }
+
+    /// `true` or `false`, where one is given.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, Reported> {
+        let Some(value) = self.map.get(name) else { return Ok(None) };
+        value.as_bool().map(Some).ok_or_else(|| self.wrong_type(name, "true or false", value))
+    }
+
+    /// A text, where one is given; null counts as absent.
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| self.wrong_type(name, "a text", value))
+    }
+
+    /// A text of 1 to 256 characters, where one is given.
+    pub(crate) fn name(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        match text.chars().count() {
+            1..=MAX_NAME_CHARS => Ok(Some(text)),
+            chars => {
+                let rule = format!("must have 1 to {MAX_NAME_CHARS} characters, got {chars}");
+                Err(self.error(Code::BadName, name, rule))
+            }
+        }
+    }
+
+    /// One of the known words, where one is given.
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        name: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, Reported> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        match words.iter().find(|(word, _)| *word == text) {
+            Some((_, meaning)) => Ok(Some(*meaning)),
+            None => Err(self.unknown_value(name, text, &known)),
+        }
+    }
+
+    /// A key's path, where one is given; null counts as absent.
+    ///
+    /// For actions it begins at the request.
+    pub(crate) fn path(&mut self, name: &str) -> Result<Option<Path>, Reported> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let path = Path::from_value(value).map_err(|error| {
+            let message = error.to_string();
+            let rule = message.strip_prefix("path ").unwrap_or(&message);
+            self.error(Code::BadPath, name, rule)
+        })?;
+        if self.problems.kind != Kind::Workflow && !begins_at_request(&path) {
+            let roots = "must begin at the request: `session`, `user`, `input.…` or `metadata.…`";
+            return Err(self.error(Code::BadPath, name, format!("{roots}, got `{path}`")));
+        }
+        Ok(Some(path))
+    }
+
+    /// The value of a field as it is; null counts as absent.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Reports a required field that is absent, with what it should be.
+    pub(crate) fn missing(&mut self, name: &str, rule: &str) -> Reported {
+        self.error(Code::MissingField, name, format!("is required: {rule}"))
+    }
+
+    /// Reports a word that is none of the known ones.
+    pub(crate) fn unknown_value(&mut self, name: &str, text: &str, known: &[&str]) -> Reported {
+        let fix = nearest::suggest(text, known);
+        self.error(Code::UnknownValue, name, format!("has no value `{text}`: {fix}"))
+    }
+
+    /// Reports a problem of one field.
+    pub(crate) fn error(&mut self, code: Code, name: &str, message: impl Into<String>) -> Reported {
+        let field = self.field(name);
+        self.problems.error(code, &field, message)
+    }
+
+    /// Reports a wait that is shorter than the period it bounds.
+    pub(crate) fn check_max_wait(&mut self, period_ms: u64, max_wait_ms: Option<u64>) {
+        if let Some(wait) = max_wait_ms.filter(|wait| *wait < period_ms) {
+            let rule = format!("must be at least periodMs ({period_ms}), got {wait}");
+            self.error(Code::OutOfRange, "maxWaitMs", rule);
+        }
+    }
+
+    /// The problems, for a reader of something inside of this object.
+    pub(crate) fn problems(&mut self) -> &mut Problems {
+        self.problems
+    }
+
+    /// The place of a field in the whole definition.
+    pub(crate) fn field(&self, name: &str) -> String {
+        if self.at.is_empty() { name.to_owned() } else { format!("{}.{name}", self.at) }
+    }
+
+    fn wrong_type(&mut self, name: &str, expected: &str, value: &Value) -> Reported {
+        let message = format!("must be {expected}, got {}", shorten(value));
+        self.error(Code::WrongType, name, message)
+    }
+
+    fn too_small(&mut self, name: &str, least: u64, value: &Value) -> Reported {
+        self.error(Code::OutOfRange, name, format!("must be at least {least}, got {value}"))
+    }
+
+    fn too_large(&mut self, name: &str, most: u64, value: &Value) -> Reported {
+        let days = if most == MAX_DURATION_MS { " (365 days)" } else { "" };
+        self.error(Code::OutOfRange, name, format!("must be at most {most}{days}, got {value}"))
+    }
+}
+
+/// A whole number, also where it is spelled `5.0`.
+fn whole(value: &Value) -> Option<u64> {
+    if let Some(number) = value.as_u64() {
+        return Some(number);
+    }
+    // Through the text, since a cast from a float would round without a word.
+    let float = value.as_f64()?;
+    format!("{float:.0}").parse().ok().filter(|_| float >= 0.0 && float.fract() == 0.0)
+}
+
+fn begins_at_request(path: &Path) -> bool {
+    match path.names() {
+        [root] => matches!(root.as_str(), "session" | "user" | "input"),
+        [root, ..] => matches!(root.as_str(), "input" | "metadata"),
+        [] => false,
+    }
+}
+
+/// Enough of a value to find it again.
+pub(super) fn shorten(value: &Value) -> String {
+    let text = value.to_string();
+    let cut = text.floor_char_boundary(60);
+    if cut < text.len() { format!("{}…", &text[..cut]) } else { text }
+}

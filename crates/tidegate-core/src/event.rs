@@ -1,0 +1,153 @@
+//! Events in: recorded, waking who waits for them, and admitted to every workflow they trigger.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    catalog::Current,
+    draft::{Decided, Draft, Stop},
+    flow::{
+        admit::admit,
+        claim,
+        needs::{Candidate, Origin},
+        receipts,
+        verdict::Verdict,
+    },
+    id::EventId,
+    json::Payload,
+    key::Key,
+    row::{Event, Kind, Workspace},
+    run::wait,
+    time::Timestamp,
+};
+
+/// The most events that one request posts.
+pub const MAX_EVENTS: usize = 1000;
+
+/// An event to be posted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    /// Its name.
+    pub name: String,
+    /// Its data.
+    pub data: Payload,
+    /// Drops a repeat within 24 hours before anything else.
+    pub dedupe_id: Option<String>,
+    /// When it happened; neither delays nor orders.
+    pub ts: Option<Timestamp>,
+}
+
+/// What the sender of an event is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posted {
+    /// Its id, or that of the first with the same `dedupeId`.
+    pub id: EventId,
+    /// A repeat: nothing else happened.
+    pub deduped: bool,
+    /// How many waiting runs it woke.
+    pub woke: u32,
+    /// What became of it, workflow by workflow.
+    pub runs: Vec<Outcome>,
+}
+
+/// A verdict, and whom it concerns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// The version that decided.
+    pub version: u32,
+    /// What became of the event.
+    pub verdict: Verdict,
+    /// Controls whose key it lacks: it shares their one bucket for such events.
+    pub key_missing: Vec<&'static str>,
+}
+
+/// Posts one event.
+pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Posted> {
+    let dedupe = event.dedupe_id.as_ref().map(|id| claim::dedupe_key(ws, id));
+    if let Some(key) = &dedupe
+        && let Some(first) = claim::held(draft, key)?
+    {
+        return Ok(Posted { id: first.event, deduped: true, woke: 0, runs: Vec::new() });
+    }
+    let id = draft.new_event_id()?;
+    if let Some(key) = dedupe {
+        claim::take(draft, key, id, None, claim::DEDUPE_MS)?;
+    }
+    let row = Event {
+        id,
+        ws: ws.clone(),
+        kind: Kind::Event,
+        name: event.name.clone(),
+        at: draft.now(),
+        ts: event.ts,
+        data: event.data.clone(),
+    };
+    draft.put(row.clone());
+    let woke = wait::post(draft, &row)?;
+    let catalog = draft.catalog(ws)?;
+    let mut runs = Vec::new();
+    for current in catalog.triggered(&event.name) {
+        runs.push(consider(draft, ws, current, &row, Origin::Arrival, None)?);
+    }
+    Ok(Posted { id, deduped: false, woke, runs })
+}
+
+/// Decides on one input and one workflow, and writes the receipt.
+pub fn consider(
+    draft: &mut Draft,
+    ws: &Workspace,
+    current: &Current,
+    event: &Event,
+    origin: Origin,
+    function_key: Option<Key>,
+) -> Decided<Outcome> {
+    let (ws, parent) = (ws.clone(), None);
+    let (id, data) = (event.id, event.data.clone());
+    let candidate = Candidate { ws, current, event: id, data, origin, parent, function_key };
+    let verdict = match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
+        Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
+        Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
+        Err(Stop::Full) => return Err(Stop::Full),
+    };
+    receipts::write(draft, &candidate, &verdict)?;
+    let key_missing = match candidate.passages() {
+        Ok(passages) => candidate.keys_missing(&passages),
+        Err(_) => Vec::new(),
+    };
+    Ok(Outcome {
+        app: current.workflow.app.clone(),
+        workflow: current.workflow.name.clone(),
+        version: current.version.number,
+        verdict,
+        key_missing,
+    })
+}
+
+impl Outcome {
+    /// The outcome as the caller reads it (SPEC 5).
+    pub fn to_value(&self) -> Value {
+        let mut out = Map::new();
+        out.insert("workflow".into(), self.workflow.clone().into());
+        if self.verdict.run().is_some() {
+            out.insert("version".into(), self.version.into());
+        }
+        if let Value::Object(verdict) = self.verdict.to_value() {
+            out.extend(verdict);
+        }
+        if !self.key_missing.is_empty() {
+            out.insert("keyMissing".into(), json!(self.key_missing));
+        }
+        Value::Object(out)
+    }
+}
+
+impl Posted {
+    /// The answer as the caller reads it (SPEC 5).
+    pub fn to_value(&self) -> Value {
+        let runs: Vec<_> = self.runs.iter().map(Outcome::to_value).collect();
+        json!({ "id": self.id, "deduped": self.deduped, "woke": self.woke, "runs": runs })
+    }
+}

@@ -1,0 +1,46 @@
+//! Debounce: run once when a burst is over, with the last event.
+//!
+//! Each event of a key moves the deadline to `periodMs` from then, but never past `maxWaitMs`
+//! after the first. Use `batch` when every event of the burst matters.
+//!
+//! Acts on arrival. On overflow: coalesce. Remembers one open window per key.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::written;
+use crate::{
+    definition::{Fields, Reported},
+    key::Path,
+};
+
+/// What the workflow's author writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Debounce {
+    /// The quiet time after which the run is created.
+    pub period_ms: u64,
+    /// What is coalesced apart; the whole workflow if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<Path>,
+    /// The longest that a window stays open; without it a steady burst never ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_wait_ms: Option<u64>,
+}
+
+pub(super) const FIELDS: &[&str] = &["periodMs", "key", "maxWaitMs"];
+
+impl Debounce {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Debounce, Reported> {
+        let period_ms = fields.duration("periodMs");
+        let key = fields.path("key");
+        let max_wait_ms = fields.optional_duration("maxWaitMs");
+        let (period_ms, max_wait_ms) = (period_ms?, max_wait_ms?);
+        fields.check_max_wait(period_ms, max_wait_ms);
+        Ok(Debounce { period_ms, key: key?, max_wait_ms })
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        written(self, &[])
+    }
+}

@@ -1,0 +1,146 @@
+//! Handoff: pass the work from one version to the next.
+//!
+//! At most one run is active, per workflow or per key. When a newer version's first run comes,
+//! the older runs are cancelled (`supersede`), finish first (`drain`) or are left alone
+//! (`coexist`). Within one version a second run waits.
+//!
+//! Acts when the run is created. On overflow: by the new definition's word. Remembers the holder
+//! and its version per key.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    needs::{Candidate, Passage},
+    verdict::Verdict,
+};
+use crate::{
+    definition::{Code, Fields, Reported},
+    draft::{Decided, Draft},
+    id::RunId,
+    key::Path,
+    row::{Class, GateState},
+    run::end,
+};
+
+/// What the workflow's author writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Handoff {
+    /// Of what there is one.
+    pub scope: HandoffScope,
+    /// What happens to older runs.
+    pub on_new_version: OnNewVersion,
+}
+
+/// Of what there is one active run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HandoffScope {
+    /// The whole workflow.
+    Singleton,
+    /// Each value found at the path; an event without it is refused.
+    Keyed(Path),
+}
+
+/// What happens to older runs when a newer version's first run comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnNewVersion {
+    /// They are cancelled, and the new one starts.
+    Supersede,
+    /// They finish, and the new one waits for them.
+    Drain,
+    /// They go on beside the new one.
+    Coexist,
+}
+
+pub(super) const FIELDS: &[&str] = &["type", "keyField", "onNewVersion"];
+
+/// The words for [`OnNewVersion`].
+const WORDS: [(&str, OnNewVersion); 3] = [
+    ("supersede", OnNewVersion::Supersede),
+    ("drain", OnNewVersion::Drain),
+    ("coexist", OnNewVersion::Coexist),
+];
+
+impl Handoff {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Handoff, Reported> {
+        let keyed = fields
+            .word("type", &[("singleton", false), ("keyed", true)])
+            .and_then(|word| word.ok_or_else(|| fields.missing("type", "`singleton` or `keyed`")));
+        let key = fields.path("keyField");
+        let on_new_version = fields.word("onNewVersion", &WORDS).and_then(|word| {
+            word.ok_or_else(|| fields.missing("onNewVersion", "`supersede`, `drain` or `coexist`"))
+        });
+        let scope = match (keyed?, key?) {
+            (false, None) => HandoffScope::Singleton,
+            (true, Some(path)) => HandoffScope::Keyed(path),
+            (true, None) => {
+                return Err(fields.missing("keyField", "type `keyed` needs the path of its key"));
+            }
+            (false, Some(path)) => {
+                let fix = "drop it or write type `keyed`";
+                let message = format!("means nothing with type `singleton`, got `{path}`: {fix}");
+                return Err(fields.error(Code::Conflict, "keyField", message));
+            }
+        };
+        Ok(Handoff { scope, on_new_version: on_new_version? })
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        let word = serde_json::to_value(self.on_new_version).expect("a word is plain data");
+        match &self.scope {
+            HandoffScope::Singleton => json!({"type": "singleton", "onNewVersion": word}),
+            HandoffScope::Keyed(path) => {
+                json!({"type": "keyed", "keyField": path, "onNewVersion": word})
+            }
+        }
+    }
+
+    /// The path of the key, if there is one.
+    pub fn key(&self) -> Option<&Path> {
+        match &self.scope {
+            HandoffScope::Singleton => None,
+            HandoffScope::Keyed(path) => Some(path),
+        }
+    }
+}
+/// Meets the runs of other versions on the handoff gate, by the new definition's word.
+///
+/// `supersede` cancels those that have started and takes the others along; `drain` and `coexist`
+/// are a matter of where the newcomer stands, which its passage says already.
+pub fn meet(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    passages: &[Passage],
+    newcomer: RunId,
+) -> Decided<(), Verdict> {
+    let policy = candidate.workflow().handoff.as_ref().map(|handoff| handoff.on_new_version);
+    let gate = passages.iter().find(|passage| passage.need.gate.class() == Some(Class::Handoff));
+    let (Some(OnNewVersion::Supersede), Some(passage)) = (policy, gate) else { return Ok(()) };
+    let version = &candidate.current.version;
+    let Some(gate) = draft.gate(&passage.need.gate)? else { return Ok(()) };
+    let mut gate = gate.clone();
+    let GateState::Slots(slots) = &mut gate.state else { return Ok(()) };
+    let holds = slots.holders.clone();
+    slots.moved_to = version.release;
+    draft.put(gate);
+    let catalog = draft.catalog(&candidate.ws)?;
+    for hold in holds.into_iter().filter(|hold| !hold.draining) {
+        let Some(mut run) = draft.run(hold.run.seq)?.cloned() else { continue };
+        let release = catalog.lane(run.lane).and_then(|version| version.release);
+        if release >= version.release {
+            continue;
+        }
+        if run.started {
+            let reason = format!("superseded by version {}", version.number);
+            end::cancel(draft, run, reason, Some(newcomer))?;
+        } else {
+            run.version = version.number;
+            run.lane = version.lane;
+            draft.put(run);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Policy: what an action does when its session is busy.
+//!
+//! `allow` runs beside the other, `queue` waits, `reject` refuses, `restart` replaces the other,
+//! `debounce` coalesces until it is quiet. All actions of a flow share one gate per key; each
+//! request's own policy decides what it does when the gate is busy. No key, no arbitration.
+//!
+//! Acts when the run is created. On overflow: by its kind. Remembers holder and line per key.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    definition::{Code, Fields, Problems, Reported},
+    key::Path,
+};
+
+/// What the flow's author writes, for one action or as the flow's default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// What a request does when the gate is busy.
+    pub kind: PolicyKind,
+    /// What requests must have in common to meet.
+    pub key: PolicyKey,
+}
+
+/// What a request does when the gate is busy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PolicyKind {
+    /// It runs. It neither takes nor sees the gate.
+    Allow,
+    /// It waits for its turn.
+    Queue {
+        /// How long it waits before it gives up; for ever unless given.
+        max_wait_ms: Option<u64>,
+    },
+    /// It is refused, and told by whom.
+    Reject,
+    /// It replaces the holder.
+    Restart,
+    /// It joins an open window, which starts when it is quiet and the gate is free.
+    Debounce {
+        /// The quiet time.
+        period_ms: u64,
+        /// The longest that a window stays open.
+        max_wait_ms: Option<u64>,
+    },
+}
+
+/// What requests must have in common to meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PolicyKey {
+    /// The session.
+    #[default]
+    Session,
+    /// The user.
+    User,
+    /// Nothing: the action is never arbitrated.
+    None,
+    /// A value inside of the request.
+    Path(Path),
+    /// What a function of this name says of the request; such functions live in the program.
+    Function(String),
+}
+
+/// The words for [`PolicyKind`].
+const KINDS: [&str; 5] = ["allow", "queue", "reject", "restart", "debounce"];
+
+impl Policy {
+    /// Reads a policy: its name, or an object with its name and more.
+    pub(crate) fn read(
+        value: &Value,
+        at: &str,
+        problems: &mut Problems,
+    ) -> Result<Policy, Reported> {
+        if let Some(name) = value.as_str() {
+            let value = json!({"policy": name});
+            return Policy::read(&value, at, problems);
+        }
+        let word = value.get("policy").and_then(Value::as_str).unwrap_or_default();
+        let known: &[&str] = match word {
+            "queue" => &["policy", "key", "maxWaitMs"],
+            "allow" | "reject" | "restart" => &["policy", "key"],
+            // Also for an unknown name: what stands beside it is not wrong then.
+            _ => &["policy", "key", "periodMs", "maxWaitMs"],
+        };
+        let mut fields = Fields::open(value, at, known, problems)?;
+        let kind = read_kind(&mut fields);
+        let key = read_key(&mut fields);
+        Ok(Policy { kind: kind?, key: key? })
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        let (name, period_ms, max_wait_ms) = match &self.kind {
+            PolicyKind::Allow => ("allow", None, None),
+            PolicyKind::Queue { max_wait_ms } => ("queue", None, *max_wait_ms),
+            PolicyKind::Reject => ("reject", None, None),
+            PolicyKind::Restart => ("restart", None, None),
+            PolicyKind::Debounce { period_ms, max_wait_ms } => {
+                ("debounce", Some(*period_ms), *max_wait_ms)
+            }
+        };
+        let key = match &self.key {
+            PolicyKey::Session => None,
+            PolicyKey::User => Some(json!("user")),
+            PolicyKey::None => Some(json!("none")),
+            PolicyKey::Path(path) => Some(json!(path)),
+            PolicyKey::Function(name) => Some(json!({"function": name})),
+        };
+        if key.is_none() && period_ms.is_none() && max_wait_ms.is_none() {
+            return json!(name);
+        }
+        let fields = [
+            ("policy", Some(json!(name))),
+            ("key", key),
+            ("periodMs", period_ms.map(Value::from)),
+            ("maxWaitMs", max_wait_ms.map(Value::from)),
+        ];
+        let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Value::Object(given.collect())
+    }
+}
+
+fn read_kind(fields: &mut Fields<'_>) -> Result<PolicyKind, Reported> {
+    match fields.text("policy")? {
+        Some("allow") => Ok(PolicyKind::Allow),
+        Some("queue") => {
+            Ok(PolicyKind::Queue { max_wait_ms: fields.optional_duration("maxWaitMs")? })
+        }
+        Some("reject") => Ok(PolicyKind::Reject),
+        Some("restart") => Ok(PolicyKind::Restart),
+        Some("debounce") => {
+            let period_ms = fields.duration("periodMs");
+            let max_wait_ms = fields.optional_duration("maxWaitMs");
+            let (period_ms, max_wait_ms) = (period_ms?, max_wait_ms?);
+            fields.check_max_wait(period_ms, max_wait_ms);
+            Ok(PolicyKind::Debounce { period_ms, max_wait_ms })
+        }
+        Some(other) => Err(fields.unknown_value("policy", other, &KINDS)),
+        None => {
+            Err(fields.missing("policy", "`allow`, `queue`, `reject`, `restart` or `debounce`"))
+        }
+    }
+}
+
+fn read_key(fields: &mut Fields<'_>) -> Result<PolicyKey, Reported> {
+    let Some(value) = fields.get("key") else { return Ok(PolicyKey::Session) };
+    if value.is_object() {
+        let at = fields.field("key");
+        let mut inner = Fields::open(value, &at, &["function"], fields.problems())?;
+        return match inner.name("function")? {
+            Some(name) => Ok(PolicyKey::Function(name.to_owned())),
+            None => Err(inner.missing("function", "the name of a key function")),
+        };
+    }
+    match value.as_str() {
+        Some("session") => Ok(PolicyKey::Session),
+        Some("user") => Ok(PolicyKey::User),
+        Some("none") => Ok(PolicyKey::None),
+        // A single word can only be one of the names; a path into the request has two at least.
+        Some(word) if !word.contains('.') && !word.is_empty() && word != "input" => {
+            let known = ["session", "user", "none", "input.…", "metadata.…"];
+            Err(fields.unknown_value("key", word, &known))
+        }
+        Some(_) | None => match fields.path("key")? {
+            Some(path) => Ok(PolicyKey::Path(path)),
+            None => Err(fields.error(Code::BadPath, "key", "must name a field")),
+        },
+    }
+}

@@ -1,0 +1,106 @@
+//! What people do to runs: cancel, pause, resume, signal.
+
+use super::{
+    end,
+    wait,
+};
+use crate::{
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
+    flow::gate,
+    id::RunId,
+    json::Payload,
+    row::{Phase, RowKey, Row, Run, Signal, Span, WaitOn, Workspace},
+};
+
+/// Finds a run of this workspace that has not ended.
+fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
+    match draft.run(id.seq)? {
+        Some(run) if run.id == id && run.ws == *ws => {
+            if run.phase == Phase::Stopping {
+                return Err(Stop::Refused(Refusal::Ended { run: id, state: "cancelled" }));
+            }
+            Ok(run.clone())
+        }
+        _ => match draft.row(&RowKey::Ended(id.seq))? {
+            Some(Row::Ended(ended)) if ended.id == id && ended.ws == *ws => {
+                let state = ended.ending.state();
+                Err(Stop::Refused(Refusal::Ended { run: id, state }))
+            }
+            _ => Err(Stop::Refused(Refusal::NoRun(id))),
+        },
+    }
+}
+
+/// Cancels a run that has not ended, wherever it is.
+pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Decided<()> {
+    let run = find(draft, ws, id)?;
+    end::cancel(draft, run, reason.to_owned(), None)
+}
+
+/// Pauses a run: at once if nobody drives it, else at its next boundary. Twice is once.
+pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
+    let mut run = find(draft, ws, id)?;
+    match run.phase {
+        Phase::Driven => {
+            run.pausing = true;
+            draft.put(run);
+        }
+        Phase::Line { .. } | Phase::Ready => {
+            let first = if run.started { Span::Executing } else { Span::Start };
+            let at = run.needs.iter().position(|need| {
+                need.span == first || need.span == Span::Executing
+            });
+            let keep = at.unwrap_or(run.needs.len()).min(run.has);
+            gate::release(draft, &mut run, keep)?;
+            run.phase = Phase::Paused;
+            run.due = None;
+            draft.put(run);
+        }
+        Phase::Waiting => {
+            run.phase = Phase::Paused;
+            run.due = None;
+            draft.put(run);
+        }
+        Phase::Paused | Phase::Stopping => {}
+    }
+    Ok(())
+}
+
+/// Lets a paused run go on where it was: waiting, or towards its start.
+pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
+    let mut run = find(draft, ws, id)?;
+    run.pausing = false;
+    match run.phase {
+        Phase::Paused if run.waits.is_empty() => gate::advance(draft, run),
+        Phase::Paused => {
+            run.phase = Phase::Waiting;
+            run.due = wait::due(&run);
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Waiting | Phase::Stopping => {
+            draft.put(run);
+            Ok(())
+        }
+    }
+}
+
+/// Sends a signal: it answers the wait for it, or is kept until there is one.
+pub fn signal(
+    draft: &mut Draft,
+    ws: &Workspace,
+    id: RunId,
+    name: &str,
+    data: &Payload,
+) -> Decided<()> {
+    let run = find(draft, ws, id)?;
+    let waits = |on: &WaitOn| matches!(on, WaitOn::Signal { name: wanted } if wanted == name);
+    let step = run.waits.iter().find(|wait| waits(&wait.on)).map(|wait| wait.step.clone());
+    if let Some(step) = step {
+        return wait::answer(draft, run, &step, Ok(data.clone()));
+    }
+    let seq = draft.next_seq()?;
+    draft.put(Signal { run: id.seq, name: name.to_owned(), seq, data: data.clone() });
+    Ok(())
+}

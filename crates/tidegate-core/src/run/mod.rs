@@ -1,0 +1,12 @@
+//! The life of a run after its admission: leased, recorded, suspended, woken, ended.
+//!
+//! One door leads into *driven* ([`lease`]), one out of life ([`end`]); every write of a worker
+//! repeats its fence ([`record`]).
+
+pub mod control;
+pub mod end;
+pub mod lease;
+pub mod record;
+pub mod retry;
+pub mod sweep;
+pub mod wait;

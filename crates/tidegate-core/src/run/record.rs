@@ -1,0 +1,298 @@
+//! What a worker reports: steps that finished, and how the run goes on.
+//!
+//! Every report repeats the fence of its lease and is refused once another worker took over or
+//! the run was cancelled (SPEC 7, 9).
+
+use super::{
+    end::{self, end},
+    wait,
+};
+use crate::{
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
+    flow::{
+        admit::admit,
+        gate,
+        needs::{Candidate, Origin},
+        receipts,
+        verdict::Verdict,
+    },
+    id::Seq,
+    json::Payload,
+    row::{
+        EngineId, Ending, Event, Fault, Kind, Parent, Phase, Run, Span, Step, StepKind, Wait,
+        WaitOn,
+    },
+    time::Timestamp,
+};
+
+/// A worker's report on a run that it holds the lease of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The run.
+    pub run: Seq,
+    /// The worker's engine.
+    pub engine: EngineId,
+    /// The fence of its lease.
+    pub fence: i64,
+    /// Steps that finished since the last report.
+    pub steps: Vec<NewStep>,
+    /// How the run goes on.
+    pub then: Then,
+}
+
+/// A step that finished.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewStep {
+    /// Its id.
+    pub id: String,
+    /// What it did.
+    pub kind: StepKind,
+    /// What came of it.
+    pub result: Result<Payload, Fault>,
+}
+
+/// How a run goes on after a report.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    /// The worker goes on.
+    Continue,
+    /// Nothing is left to do until one of these is answered.
+    Suspend(Vec<NewWait>),
+    /// A step failed and is tried again later.
+    Retry {
+        /// The step.
+        step: String,
+        /// How long to wait.
+        delay_ms: u64,
+    },
+    /// The handler returned.
+    Complete(Payload),
+    /// The handler failed for good.
+    Fail(Fault),
+    /// The engine shuts down: another one goes on, and nothing counts as lost.
+    Yield,
+}
+
+/// Something to wait for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewWait {
+    /// The step that gets the answer.
+    pub step: String,
+    /// For what.
+    pub on: NewWaitOn,
+    /// Until when at the longest.
+    pub until: Option<Timestamp>,
+}
+
+/// What to wait for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NewWaitOn {
+    /// The moment itself.
+    Time,
+    /// An event of this name whose fields have these values, encoded.
+    Event {
+        /// The event's name.
+        name: String,
+        /// Path and encoded value, each.
+        matches: Vec<(String, Vec<u8>)>,
+    },
+    /// A signal of this name.
+    Signal {
+        /// The signal's name.
+        name: String,
+    },
+    /// The end of a child, which is started now.
+    Invoke {
+        /// The child's app.
+        app: String,
+        /// The child's workflow.
+        workflow: String,
+        /// What it is started with.
+        data: Payload,
+    },
+}
+
+/// What a worker is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Go on.
+    GoOn,
+    /// Let go: the run waits, is queued again, is paused or has ended.
+    LetGo,
+}
+
+/// Decides a worker's report.
+pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
+    let mut run = leased(draft, report)?;
+    let (at, fence) = (draft.now(), report.fence);
+    for step in report.steps.clone() {
+        let NewStep { id, kind, result } = step;
+        draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
+    }
+    if !report.steps.is_empty() {
+        (run.failures, run.losses) = (0, 0);
+    }
+    match report.then.clone() {
+        Then::Continue if run.pausing => pause_now(draft, run)?,
+        Then::Continue => {
+            draft.put(run);
+            return Ok(Recorded::GoOn);
+        }
+        Then::Suspend(waits) => suspend(draft, run, waits)?,
+        Then::Retry { step, delay_ms } => {
+            run.failures += 1;
+            let until = Some(at.plus_ms(delay_ms));
+            run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
+            park(draft, run, false)?;
+        }
+        Then::Complete(output) => end(draft, run, Ending::Completed { output })?,
+        Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
+        Then::Yield => {
+            run.owner = None;
+            run.phase = Phase::Ready;
+            draft.put(run);
+        }
+    }
+    Ok(Recorded::LetGo)
+}
+
+/// A worker confirms that it has stopped driving a cancelled run.
+pub fn stopped(draft: &mut Draft, run: Seq, engine: EngineId, fence: i64) -> Decided<()> {
+    match draft.run(run)?.cloned() {
+        Some(run)
+            if run.phase == Phase::Stopping
+                && run.owner == Some(engine)
+                && run.fence == fence =>
+        {
+            end::stopped(draft, run)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The run, if the report's lease is still good.
+fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
+    let fenced = || Stop::Refused(Refusal::Fenced { run: report.run, fence: report.fence });
+    let run = draft.run(report.run)?.ok_or_else(fenced)?;
+    let good = run.phase == Phase::Driven
+        && run.owner == Some(report.engine)
+        && run.fence == report.fence;
+    if good { Ok(run.clone()) } else { Err(fenced()) }
+}
+
+fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {
+    let mut answered = !run.answered.is_empty() && waits.is_empty();
+    let since = draft.next_seq()?;
+    let mut children = Vec::new();
+    for NewWait { step, on, until } in waits {
+        let on = match on {
+            NewWaitOn::Time => WaitOn::Time,
+            NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
+            NewWaitOn::Signal { name } => WaitOn::Signal { name },
+            NewWaitOn::Invoke { app, workflow, data } => {
+                let known = run.answered.contains(&step)
+                    || run.waits.iter().any(|wait| wait.step == step);
+                answered |= run.answered.contains(&step);
+                if !known {
+                    children.push((step, until, app, workflow, data));
+                }
+                continue;
+            }
+        };
+        answered |= wait::register(draft, &mut run, Wait { step, on, until, since })?;
+    }
+    // The parent lets go of its executing gates first: its child may need them.
+    let id = run.id.seq;
+    park(draft, run, answered)?;
+    for (step, until, app, workflow, data) in children {
+        invoke(draft, id, step, until, &app, &workflow, data)?;
+    }
+    Ok(())
+}
+
+/// Puts a run to sleep without its executing gates; one that is answered already goes on.
+fn park(draft: &mut Draft, mut run: Run, answered: bool) -> Decided<()> {
+    run.owner = None;
+    let keep = run.needs.iter().position(|need| need.span == Span::Executing);
+    let keep = keep.unwrap_or(run.needs.len());
+    gate::release(draft, &mut run, keep)?;
+    run.due = wait::due(&run);
+    run.phase = if run.pausing { Phase::Paused } else { Phase::Waiting };
+    if answered && !run.pausing {
+        return wait::wake(draft, run);
+    }
+    draft.put(run);
+    Ok(())
+}
+
+fn pause_now(draft: &mut Draft, run: Run) -> Decided<()> {
+    park(draft, run, false)
+}
+
+/// Starts a child and waits for it; one that is refused fails the step at once.
+fn invoke(
+    draft: &mut Draft,
+    parent: Seq,
+    step: String,
+    until: Option<Timestamp>,
+    app: &str,
+    workflow: &str,
+    data: Payload,
+) -> Decided<()> {
+    let mut run = draft.run(parent)?.cloned().expect("the parent was just put to sleep");
+    let event = draft.new_event_id()?;
+    let (ws, name) = (run.ws.clone(), workflow.to_owned());
+    let (at, kind) = (draft.now(), Kind::Invoke);
+    draft.put(Event { id: event, ws: ws.clone(), kind, name, at, ts: None, data: data.clone() });
+    let catalog = draft.catalog(&ws)?;
+    let current = catalog.entry(app, workflow).and_then(|entry| entry.current.as_ref());
+    let Some(current) = current else {
+        let message = format!("no version of workflow `{workflow}` is released in app `{app}`");
+        return answer_at_once(draft, run, step, Fault { code: "UnknownWorkflow".into(), message });
+    };
+    let mut line = run.parent.as_ref().map(|parent| parent.line.clone()).unwrap_or_default();
+    line.push(parent);
+    let parent = Some(Parent { run: parent, step: step.clone(), line });
+    let (origin, function_key) = (Origin::Invoke, None);
+    let candidate = Candidate { ws, current, event, data, origin, parent, function_key };
+    match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
+        Ok(verdict) => {
+            receipts::write(draft, &candidate, &verdict)?;
+            let Some(child) = verdict.run() else { return Ok(()) };
+            let since = run.id.seq;
+            run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
+            run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
+            run.due = wait::due(&run);
+            draft.put(run);
+            Ok(())
+        }
+        Err(Stop::Refused(verdict)) => {
+            receipts::write(draft, &candidate, &verdict)?;
+            let fault = refused(&verdict);
+            answer_at_once(draft, run, step, fault)
+        }
+        Err(Stop::Need(reads)) => Err(Stop::Need(reads)),
+        Err(Stop::Full) => Err(Stop::Full),
+    }
+}
+
+fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -> Decided<()> {
+    let (fence, at) = (run.fence, draft.now());
+    let kind = StepKind::Invoke;
+    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
+    if run.phase == Phase::Waiting {
+        run.due = None;
+        return gate::advance(draft, run);
+    }
+    Ok(())
+}
+
+/// The error that a parent sees when a gate refused its child (SPEC A5, G8).
+fn refused(verdict: &Verdict) -> Fault {
+    let code = match verdict {
+        Verdict::HeldByAncestor { .. } => "HeldByAncestor",
+        _ => "Refused",
+    };
+    Fault { code: code.to_owned(), message: verdict.to_value().to_string() }
+}

@@ -1,0 +1,146 @@
+//! The sweep: frees what expired and starts what is due.
+//!
+//! Candidates are found without locks; each decision repeats its premise on the locked row.
+
+use super::{end, end::end as finish, wait};
+use crate::{
+    draft::{Decided, Draft},
+    flow::{claim, fold, gate, meter},
+    id::Seq,
+    json::Payload,
+    row::{
+        Class, Ending, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Row, RowKey, Run,
+        Span, WaitOn,
+    },
+};
+
+/// The most leases that a run may lose in a row before it fails: it kills its workers.
+pub const MAX_LOSSES: u32 = 10;
+
+/// How many held folds one look at a gate flushes.
+const FOLDS_AT_ONCE: usize = 16;
+
+/// Looks at a gate that is due.
+pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    let Some(row) = draft.gate(key)?.cloned() else { return Ok(()) };
+    if row.due.is_none_or(|due| due > draft.now()) {
+        return Ok(());
+    }
+    match row.state.clone() {
+        GateState::Claim(held) => {
+            claim::sweep(draft, row, held);
+            Ok(())
+        }
+        GateState::Fold(fold) => fold::sweep(draft, row, fold),
+        GateState::Meter(last) => {
+            let until = meter::forgets_at(last);
+            if until <= draft.now() {
+                draft.delete(RowKey::Gate(row.key));
+            } else {
+                draft.put(Gate { due: Some(until), ..row });
+            }
+            Ok(())
+        }
+        GateState::Slots(mut slots) => {
+            let waiting: Vec<_> =
+                slots.folds.drain(..slots.folds.len().min(FOLDS_AT_ONCE)).collect();
+            draft.put(Gate { state: GateState::Slots(slots), ..row });
+            for key in waiting {
+                fold::retry(draft, &key)?;
+            }
+            gate::sweep(draft, key)
+        }
+        GateState::Turns(_) => gate::sweep(draft, key),
+    }
+}
+
+/// Looks at a run that is due: its wait is over, or it has waited too long.
+pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
+    let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(()) };
+    let now = draft.now();
+    if run.due.is_none_or(|due| due > now) {
+        return Ok(());
+    }
+    match run.phase {
+        Phase::Waiting => {
+            let over = |run: &Run| {
+                run.waits.iter().find(|wait| wait.until.is_some_and(|until| until <= now)).cloned()
+            };
+            while let Some(wait) = over(&run) {
+                let result = match wait.on {
+                    WaitOn::Time | WaitOn::Event { .. } | WaitOn::Signal { .. } | WaitOn::Retry => {
+                        Ok(Payload::null())
+                    }
+                    WaitOn::Child { run } => Err(Fault {
+                        code: "TimedOut".to_owned(),
+                        message: format!("the child {run} did not end in time"),
+                    }),
+                };
+                wait::answer(draft, run, &wait.step, result)?;
+                run = draft.run(seq)?.cloned().expect("an answer does not end a run");
+            }
+            Ok(())
+        }
+        Phase::Line { .. } => {
+            let class = run.needs.get(run.has).and_then(|need| need.gate.class());
+            run.due = None;
+            if class == Some(Class::Policy) {
+                let reason = "it waited longer than maxWaitMs".to_owned();
+                return end::cancel(draft, run, reason, None);
+            }
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Ready | Phase::Driven | Phase::Paused | Phase::Stopping => {
+            run.due = None;
+            draft.put(run);
+            Ok(())
+        }
+    }
+}
+
+/// Declares an engine dead, if its beat is still the one that was seen a lease ago.
+pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<bool, E> {
+    match draft.row(&RowKey::Engine(engine))? {
+        Some(Row::Engine(row)) if row.beat == beat && !row.dead => {
+            let row = Engine { dead: true, ..row.clone() };
+            draft.put(row);
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Takes a run from an engine that is dead.
+pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E> {
+    let dead = match draft.row(&RowKey::Engine(engine))? {
+        Some(Row::Engine(row)) => row.dead,
+        _ => true,
+    };
+    let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(false) };
+    if !dead || run.owner != Some(engine) {
+        return Ok(false);
+    }
+    run.owner = None;
+    if run.phase == Phase::Stopping {
+        end::stopped(draft, run)?;
+        return Ok(true);
+    }
+    run.losses += 1;
+    if run.losses > MAX_LOSSES {
+        let message = format!("its worker was lost {MAX_LOSSES} times in a row without progress");
+        let error = Fault { code: "WorkerLost".to_owned(), message };
+        finish(draft, run, Ending::Failed { error })?;
+        return Ok(true);
+    }
+    let keep = run.needs.iter().position(|need| need.span == Span::Executing);
+    let keep = keep.unwrap_or(run.needs.len()).min(run.has);
+    gate::release(draft, &mut run, keep)?;
+    if run.pausing {
+        run.phase = Phase::Paused;
+        draft.put(run);
+        return Ok(true);
+    }
+    gate::advance(draft, run)?;
+    Ok(true)
+}

@@ -1,0 +1,206 @@
+//! Waiting: for a time, an event, a signal or a child; and what ends it.
+//!
+//! A wait stays registered until it is answered, also while its run is driven for the sake of
+//! another one, so that nothing that comes in between is missed.
+
+use crate::{
+    draft::{Decided, Draft},
+    flow::gate,
+    id::Seq,
+    json::Payload,
+    key::{Key, Path},
+    reads::Scan,
+    row::{
+        Event, Fault, Phase, Row, RowKey, Run, Signal, Step, StepKind, Wait, WaitOn, WaitPath,
+        WaitRow,
+    },
+};
+
+/// The most waiters that one event wakes in its own transaction.
+pub const MAX_WOKEN: u32 = 1000;
+
+/// The most signals of one name that are read from an inbox at once.
+const INBOX_READ: u32 = 1;
+
+/// Gives a wait its answer and wakes the run if it sleeps.
+pub fn answer<E>(
+    draft: &mut Draft,
+    mut run: Run,
+    step: &str,
+    result: Result<Payload, Fault>,
+) -> Decided<(), E> {
+    let Some(at) = run.waits.iter().position(|wait| wait.step == step) else { return Ok(()) };
+    let wait = run.waits.remove(at);
+    unfile(draft, &run, &wait);
+    if let Some(kind) = kind(&wait.on) {
+        let (id, at) = (wait.step.clone(), draft.now());
+        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result });
+    }
+    match run.phase {
+        Phase::Waiting => wake(draft, run),
+        Phase::Driven => {
+            run.answered.push(wait.step);
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Paused | Phase::Stopping => {
+            draft.put(run);
+            Ok(())
+        }
+    }
+}
+
+/// Sends a run that waits on its way: it queues for its executing gates again.
+pub fn wake<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    run.due = None;
+    gate::advance(draft, run)
+}
+
+/// Registers a wait. `true` means that it is answered already.
+pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool, E> {
+    if run.answered.contains(&wait.step) {
+        return Ok(true);
+    }
+    if run.waits.iter().any(|known| known.step == wait.step) {
+        return Ok(false);
+    }
+    if let WaitOn::Signal { name } = &wait.on
+        && let Some(signal) = take_signal(draft, run.id.seq, name)?
+    {
+        let (id, at, fence) = (wait.step, draft.now(), run.fence);
+        let kind = StepKind::Signal;
+        draft.put(Step { run: run.id.seq, id, kind, fence, at, result: Ok(signal.data) });
+        return Ok(true);
+    }
+    if let WaitOn::Event { name, matches } = &wait.on {
+        let (path, value) = matches.first().cloned().unwrap_or_default();
+        let (ws, name, step) = (run.ws.clone(), name.clone(), wait.step.clone());
+        let known = RowKey::WaitPath(ws.clone(), name.clone(), path.clone());
+        if draft.row(&known)?.is_none() {
+            draft.put(WaitPath { ws: ws.clone(), name: name.clone(), path: path.clone() });
+        }
+        draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
+    }
+    run.waits.push(wait);
+    Ok(false)
+}
+
+/// Drops all waits of a run.
+pub fn forget(draft: &mut Draft, run: &mut Run) {
+    for wait in std::mem::take(&mut run.waits) {
+        unfile(draft, run, &wait);
+    }
+}
+
+/// The earliest time at which one of the waits ends by itself.
+pub fn due(run: &Run) -> Option<crate::time::Timestamp> {
+    run.waits.iter().filter_map(|wait| wait.until).min()
+}
+
+/// Wakes the runs that wait for this event; says how many.
+pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<u32, E> {
+    let paths = Scan::WaitPaths(event.ws.clone(), event.name.clone());
+    let mut found: Vec<String> = Vec::new();
+    let (ws, name) = (event.ws.clone(), event.name.clone());
+    let from = RowKey::WaitPath(ws.clone(), name.clone(), String::new());
+    let to = RowKey::WaitPath(ws, format!("{name}\0"), String::new());
+    for row in draft.found(&paths, MAX_WOKEN)?.into_iter().chain(draft.written(from, to)) {
+        if let Row::WaitPath(row) = row {
+            found.push(row.path.clone());
+        }
+    }
+    found.sort();
+    found.dedup();
+    let mut woken = 0;
+    for path in found {
+        for (run, step) in waiting(draft, event, &path)? {
+            woken += u32::from(deliver(draft, event, run, &step)?);
+        }
+    }
+    Ok(woken)
+}
+
+/// The waits filed under what the event says at this path.
+fn waiting<E>(draft: &Draft, event: &Event, path: &str) -> Decided<Vec<(Seq, String)>, E> {
+    let value = encoded(&event.data, path);
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let (ws, name, path) = (event.ws.clone(), event.name.clone(), path.to_owned());
+    let scan = Scan::Waits(ws.clone(), name.clone(), path.clone(), value.clone());
+    let key = |run, step| {
+        RowKey::Wait(ws.clone(), name.clone(), path.clone(), value.clone(), run, step)
+    };
+    let written =
+        draft.written(key(Seq(i64::MIN), String::new()), key(Seq(i64::MAX), String::new()));
+    let mut waits: Vec<_> = draft
+        .found(&scan, MAX_WOKEN)?
+        .into_iter()
+        .chain(written)
+        .filter_map(|row| match row {
+            Row::Wait(wait) => Some((wait.run, wait.step.clone())),
+            _ => None,
+        })
+        .collect();
+    waits.sort();
+    waits.dedup();
+    Ok(waits)
+}
+
+/// Answers one wait, if all its fields match.
+fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<bool, E> {
+    let Some(run) = draft.run(run)?.cloned() else { return Ok(false) };
+    let wait = run.waits.iter().find(|wait| wait.step == step);
+    let Some(Wait { on: WaitOn::Event { name, matches }, since, .. }) = wait else {
+        return Ok(false);
+    };
+    let matches = matches.iter().all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
+    if *name != event.name || !matches || event.id.seq < *since {
+        return Ok(false);
+    }
+    let step = step.to_owned();
+    answer(draft, run, &step, Ok(event.data.clone()))?;
+    Ok(true)
+}
+
+/// What a field of the data is filed under; the empty path is filed under nothing.
+pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
+    if path.is_empty() {
+        return Some(Vec::new());
+    }
+    let scalar = data.scalar(&Path::parse(path).ok()?).ok()??;
+    let mut bytes = Vec::new();
+    Key::Value(scalar).encode_into(&mut bytes);
+    Some(bytes)
+}
+
+fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Signal>, E> {
+    let inbox = Scan::Inbox(run, name.to_owned());
+    let key = |seq| RowKey::Signal(run, name.to_owned(), seq);
+    let kept = draft.found(&inbox, INBOX_READ)?;
+    let written = draft.written(key(Seq(i64::MIN)), key(Seq(i64::MAX)));
+    let first = kept.into_iter().chain(written).find_map(|row| match row {
+        Row::Signal(signal) => Some(signal.clone()),
+        _ => None,
+    });
+    if let Some(signal) = &first {
+        draft.delete(key(signal.seq));
+    }
+    Ok(first)
+}
+
+fn unfile(draft: &mut Draft, run: &Run, wait: &Wait) {
+    if let WaitOn::Event { name, matches } = &wait.on {
+        let (path, value) = matches.first().cloned().unwrap_or_default();
+        let (ws, name, step) = (run.ws.clone(), name.clone(), wait.step.clone());
+        draft.delete_known(RowKey::Wait(ws, name, path, value, run.id.seq, step));
+    }
+}
+
+fn kind(on: &WaitOn) -> Option<StepKind> {
+    match on {
+        WaitOn::Time => Some(StepKind::Sleep),
+        WaitOn::Event { .. } => Some(StepKind::Event),
+        WaitOn::Signal { .. } => Some(StepKind::Signal),
+        WaitOn::Child { .. } => Some(StepKind::Invoke),
+        WaitOn::Retry => None,
+    }
+}

@@ -1,0 +1,266 @@
+//! Versions: what is registered, what is released, and what becomes of older runs.
+
+use crate::{
+    catalog::{Catalog, Current, Version},
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
+    flow::{
+        handoff::OnNewVersion,
+        needs::{Candidate, Origin},
+    },
+    id::{RunId, Seq},
+    json::Payload,
+    reads::Scan,
+    row::{
+        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Row, RowKey, Run, Slots, Span,
+        Workspace,
+    },
+    workflow::Workflow,
+};
+
+/// The most live runs of one older version that a release looks through.
+pub const MAX_ADOPTED: u32 = 2000;
+
+/// The most gates of one kind that a release wakes at once; the others are served as their
+/// holders leave.
+const MAX_WOKEN: u32 = 1000;
+
+/// What registering came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// The version.
+    pub version: u32,
+    /// The lane that its runs are claimed from.
+    pub lane: Seq,
+    /// The same definition was there already.
+    pub unchanged: bool,
+    /// It was released too, being the highest number so far.
+    pub released: Option<Released>,
+}
+
+/// What a release came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// Its place among the workspace's releases.
+    pub release: i64,
+    /// Live runs of other versions.
+    pub older: u32,
+    /// Live older runs that lack the key of the new handoff.
+    pub lacking: Vec<RunId>,
+}
+
+/// Registers a version: says what it does. Releases it if its number is the highest so far.
+pub fn register(
+    draft: &mut Draft,
+    ws: &Workspace,
+    workflow: &Workflow,
+    dev: bool,
+) -> Decided<Registered> {
+    let catalog = draft.catalog(ws)?;
+    let entry = catalog.entry(&workflow.app, &workflow.name);
+    let highest = entry.and_then(|entry| entry.versions.keys().next_back().copied()).unwrap_or(0);
+    let body = |version| body(workflow, version);
+    let number = match workflow.version {
+        Some(number) => number,
+        // Assigned: an unchanged definition makes no new one.
+        None => match entry.and_then(|entry| entry.versions.get(&highest)) {
+            Some(version) if version.def.body == body(highest) => highest,
+            _ => highest + 1,
+        },
+    };
+    let known = entry.and_then(|entry| entry.versions.get(&number));
+    let body = body(number);
+    if let Some(known) = known {
+        if known.def.body == body {
+            let (version, lane) = (number, known.lane);
+            return Ok(Registered { version, lane, unchanged: true, released: None });
+        }
+        if !dev {
+            let (app, name) = (workflow.app.clone(), workflow.name.clone());
+            return Err(Stop::Refused(Refusal::VersionChanged { app, name, version: number }));
+        }
+    }
+    let released = known.and_then(|known| known.release);
+    let lane = match known {
+        Some(known) => known.lane,
+        None => draft.next_seq()?,
+    };
+    if known.is_some() {
+        draft.row::<Refusal>(&RowKey::Def(lane))?;
+    }
+    let def = Def {
+        lane,
+        ws: ws.clone(),
+        app: workflow.app.clone(),
+        name: workflow.name.clone(),
+        version: number,
+        body,
+        released,
+    };
+    draft.put(def.clone());
+    let released = if number > highest {
+        Some(release_def(draft, &catalog, def, workflow)?)
+    } else {
+        bump(draft, ws)?;
+        None
+    };
+    Ok(Registered { version: number, lane, unchanged: false, released })
+}
+
+/// Releases a registered version: it gets the new runs from now on. Rolling back is a release.
+pub fn release(
+    draft: &mut Draft,
+    ws: &Workspace,
+    app: &str,
+    name: &str,
+    number: u32,
+) -> Decided<Released> {
+    let catalog = draft.catalog(ws)?;
+    let version = catalog.entry(app, name).and_then(|entry| entry.versions.get(&number));
+    let Some(version) = version else {
+        let (app, name) = (app.to_owned(), name.to_owned());
+        return Err(Stop::Refused(Refusal::NoVersion { app, name, version: number }));
+    };
+    let Some(Row::Def(def)) = draft.row(&RowKey::Def(version.lane))?.cloned() else {
+        return Err(Stop::Refused(Refusal::NoWorkflow { app: app.into(), name: name.into() }));
+    };
+    let workflow: Workflow = serde_json::from_str(def.body.as_str())
+        .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
+    release_def(draft, &catalog, def, &workflow)
+}
+
+fn release_def(
+    draft: &mut Draft,
+    catalog: &Catalog,
+    mut def: Def,
+    workflow: &Workflow,
+) -> Decided<Released> {
+    let release = catalog.last_release() + 1;
+    def.released = Some(release);
+    let version = Version {
+        number: def.version,
+        lane: def.lane,
+        release: Some(release),
+        def: def.clone().into(),
+    };
+    let current = Current { version, workflow: workflow.clone().into() };
+    let ws = def.ws.clone();
+    draft.put(def);
+    let (mut older, mut lacking) = (0, Vec::new());
+    let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
+    for other in versions.into_iter().flatten().map(|(_, other)| other) {
+        if other.lane == current.version.lane {
+            continue;
+        }
+        for run in live(draft, other.lane)? {
+            older += 1;
+            if !adopt(draft, &ws, &current, run.clone())? {
+                lacking.push(run.id);
+            }
+        }
+    }
+    wake_lines(draft, &ws, workflow)?;
+    bump(draft, &ws)?;
+    Ok(Released { release, older, lacking })
+}
+
+fn live(draft: &Draft, lane: Seq) -> Decided<Vec<Run>> {
+    let rows = draft.found(&Scan::Lane(lane, Seq(i64::MIN)), MAX_ADOPTED)?;
+    let runs = rows.into_iter().filter_map(|row| match row {
+        Row::Run(run) => Some((**run).clone()),
+        _ => None,
+    });
+    Ok(runs.collect())
+}
+
+/// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
+/// `false` means that the input lacks the key.
+fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
+    let policy = current.workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
+    if !matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain)) {
+        return Ok(true);
+    }
+    let Some(event) = draft.event(run.source.first())?.cloned() else { return Ok(false) };
+    let candidate = Candidate {
+        ws: ws.clone(),
+        current,
+        event: event.id,
+        data: event.data,
+        origin: Origin::Replay,
+        parent: None,
+        function_key: None,
+    };
+    let Ok(passages) = candidate.passages() else { return Ok(false) };
+    let gate = passages
+        .into_iter()
+        .map(|passage| passage.need.gate)
+        .find(|gate| gate.class() == Some(Class::Handoff));
+    let Some(key) = gate else { return Ok(false) };
+    // What the hint found may have moved on: look again under the lock.
+    let Some(mut run) = draft.run(run.id.seq)?.cloned() else { return Ok(true) };
+    if run.needs.iter().any(|need| need.gate == key) {
+        return Ok(true);
+    }
+    let mut row = match draft.gate(&key)? {
+        Some(row) => row.clone(),
+        None => Gate {
+            key: key.clone(),
+            id: draft.next_seq()?,
+            at: draft.now(),
+            due: None,
+            state: GateState::Slots(Slots::default()),
+        },
+    };
+    if let GateState::Slots(slots) = &mut row.state {
+        slots.holders.push(Hold { run: run.id, draining: false });
+    }
+    draft.put(row);
+    run.needs.insert(run.has, Need { gate: key, span: Span::Run, tier: 0 });
+    run.has += 1;
+    draft.put(run);
+    Ok(true)
+}
+
+/// The limits may have been raised: lines are looked at again.
+fn wake_lines(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<()> {
+    for class in [Class::RunLimit, Class::Throttle, Class::Keyed, Class::Whole] {
+        let prefix = GateKey::prefix(ws, class, &workflow.app, &workflow.name);
+        let rows = draft.found(&Scan::Gates(prefix), MAX_WOKEN)?;
+        let keys: Vec<_> = rows
+            .into_iter()
+            .filter_map(|row| match row {
+                Row::Gate(gate) => Some(gate.key.clone()),
+                _ => None,
+            })
+            .collect();
+        for key in keys {
+            let Some(mut gate) = draft.gate(&key)?.cloned() else { continue };
+            let waiting = match &gate.state {
+                GateState::Slots(slots) => slots.head.is_some(),
+                GateState::Turns(turns) => turns.head.is_some(),
+                GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => false,
+            };
+            if waiting {
+                gate.due = Some(draft.now());
+                draft.put(gate);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bump(draft: &mut Draft, ws: &Workspace) -> Decided<()> {
+    let n = match draft.row(&RowKey::Epoch(ws.clone()))? {
+        Some(Row::Epoch(epoch)) => epoch.n,
+        _ => 0,
+    };
+    draft.put(Epoch { ws: ws.clone(), n: n + 1 });
+    Ok(())
+}
+
+/// The definition as it is kept: with its version, whoever gave it.
+fn body(workflow: &Workflow, version: u32) -> Payload {
+    let workflow = Workflow { version: Some(version), ..workflow.clone() };
+    let value = serde_json::to_value(&workflow).expect("a definition is plain data");
+    Payload::from_value(&value)
+}

@@ -1,0 +1,220 @@
+//! Workflows: what an author defines.
+//!
+//! A definition is written in JSON or built in Rust; both pass the same reader, so both get the
+//! same answers. [`Workflow::to_value`] is the author's form, without defaults. What serde writes
+//! is the stored form, with every number in it, so that a stored definition keeps its meaning
+//! when a default changes.
+
+mod read;
+mod retry;
+mod rules;
+mod trigger;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+pub(crate) use read::{Context, read};
+pub use retry::Retry;
+pub use trigger::{Overlap, Trigger};
+
+use crate::{
+    definition::{DefinitionErrors, Kind, Parsed, Problem, Problems},
+    flow::{
+        batch::Batch,
+        concurrency::Concurrency,
+        debounce::Debounce,
+        handoff::Handoff,
+        idempotency::Idempotency,
+        policy::{Policy, PolicyKind},
+        priority::Priority,
+        rate_limit::RateLimit,
+        singleton::Singleton,
+        throttle::Throttle,
+    },
+};
+
+/// The app of a definition that names none.
+pub const DEFAULT_APP: &str = "default";
+
+/// The most triggers of one workflow. Each one is asked for every event.
+pub const MAX_TRIGGERS: usize = 100;
+
+/// The most concurrency limits of one workflow. Each one is a gate on the way of every run.
+pub const MAX_LIMITS: usize = 16;
+
+/// A workflow, or an action of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workflow {
+    /// The app that it belongs to.
+    pub app: String,
+    /// Its name, unique in the app; `flow/action` for an action.
+    pub name: String,
+    /// The flow that it is an action of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<String>,
+    /// Its version, where the author gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// What starts it; an event of its own name if empty.
+    #[serde(default)]
+    pub triggers: Vec<Trigger>,
+    /// The limits on runs at once.
+    #[serde(default)]
+    pub concurrency: Vec<Concurrency>,
+    /// At most one run per key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub singleton: Option<Singleton>,
+    /// Starts spread over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
+    /// Events shed when they come too often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// One run when a burst is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
+    /// Many events in one run; never on an action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Batch>,
+    /// An earlier place in line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// One run per key and period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Idempotency>,
+    /// The passage from version to version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Handoff>,
+    /// What a request does when its session is busy; actions only. `None` allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// How failing steps are tried again.
+    #[serde(default)]
+    pub retry: Retry,
+    /// How long a run may take in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Where its code is called, for workflows served over HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+impl Workflow {
+    /// A workflow without controls, started by events of its own name.
+    pub fn new(app: &str, name: &str) -> Workflow {
+        Workflow {
+            app: app.to_owned(),
+            name: name.to_owned(),
+            flow: None,
+            version: None,
+            triggers: Vec::new(),
+            concurrency: Vec::new(),
+            singleton: None,
+            throttle: None,
+            rate_limit: None,
+            debounce: None,
+            batch: None,
+            priority: None,
+            idempotency: None,
+            handoff: None,
+            policy: None,
+            retry: Retry::default(),
+            timeout_ms: None,
+            url: None,
+        }
+    }
+
+    /// Reads a definition and says everything that is wrong with it.
+    ///
+    /// With the field `flow` it is read as an action of that flow.
+    pub fn parse(value: &Value) -> Result<Parsed<Workflow>, DefinitionErrors> {
+        let flow = value.get("flow").and_then(Value::as_str);
+        let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
+        let mut problems = match flow {
+            Some(flow) => Problems::new(Kind::Action, &format!("{flow}/{name}")),
+            None => Problems::new(Kind::Workflow, name),
+        };
+        let workflow = read(value, &Context::Alone, &mut problems);
+        problems.finish(workflow)
+    }
+
+    /// Checks a definition built in Rust by the same rules, and gives the warnings.
+    pub fn check(&self) -> Result<Vec<Problem>, DefinitionErrors> {
+        Workflow::parse(&self.to_value()).map(|parsed| parsed.warnings)
+    }
+
+    /// Whether an event of this name starts it. Actions are started by requests only.
+    pub fn is_triggered_by(&self, event: &str) -> bool {
+        if self.triggers.is_empty() {
+            return self.flow.is_none() && event == self.name;
+        }
+        self.triggers.iter().any(|trigger| trigger.matches(event))
+    }
+
+    /// The name without the flow's.
+    pub fn short_name(&self) -> &str {
+        let flow = self.flow.as_deref().unwrap_or_default();
+        let short = self.name.strip_prefix(flow).and_then(|rest| rest.strip_prefix('/'));
+        short.filter(|_| self.flow.is_some()).unwrap_or(&self.name)
+    }
+
+    /// The controls as the author defined them; `None` when nothing shapes the workflow.
+    pub fn flow_control(&self) -> Option<Value> {
+        let allow = self.policy.as_ref().is_none_or(|policy| policy.kind == PolicyKind::Allow);
+        let mut controls = self.controls();
+        if allow && self.concurrency.is_empty() {
+            controls.remove("concurrency");
+        }
+        (!controls.is_empty()).then_some(Value::Object(controls))
+    }
+
+    /// The definition in the author's form; [`Workflow::parse`] reads it back.
+    pub fn to_value(&self) -> Value {
+        let triggers: Vec<Value> = self.triggers.iter().map(Trigger::to_value).collect();
+        let fields = [
+            ("app", Some(json!(self.app))),
+            ("flow", self.flow.as_ref().map(|flow| json!(flow))),
+            ("name", Some(json!(self.short_name()))),
+            ("version", self.version.map(Value::from)),
+            ("triggers", (!triggers.is_empty()).then_some(Value::Array(triggers))),
+            ("retry", self.retry.to_value()),
+            ("timeoutMs", self.timeout_ms.map(Value::from)),
+            ("url", self.url.as_ref().map(|url| json!(url))),
+        ];
+        let mut map = given(fields);
+        map.extend(self.controls());
+        Value::Object(map)
+    }
+
+    /// The control fields, in the author's form.
+    fn controls(&self) -> Map<String, Value> {
+        let policy = self.policy.iter().map(Policy::to_value);
+        let mut entries: Vec<Value> =
+            policy.chain(self.concurrency.iter().map(Concurrency::to_value)).collect();
+        let concurrency = match entries.len() {
+            0 => None,
+            1 => entries.pop(),
+            _ => Some(Value::Array(entries)),
+        };
+        given([
+            ("concurrency", concurrency),
+            ("singleton", self.singleton.as_ref().map(Singleton::to_value)),
+            ("throttle", self.throttle.as_ref().map(Throttle::to_value)),
+            ("rateLimit", self.rate_limit.as_ref().map(RateLimit::to_value)),
+            ("debounce", self.debounce.as_ref().map(Debounce::to_value)),
+            ("batch", self.batch.as_ref().map(Batch::to_value)),
+            ("priority", self.priority.as_ref().map(Priority::to_value)),
+            ("idempotency", self.idempotency.as_ref().map(Idempotency::to_value)),
+            ("handoff", self.handoff.as_ref().map(Handoff::to_value)),
+        ])
+    }
+}
+
+/// The fields that have a value.
+fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Retry: how often a failing step is tried, and how long is waited in between.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::definition::{Code, Fields, MAX_DURATION_MS, Reported};
+
+/// What the author writes; every field has a default.
+///
+/// Before attempt n + 1 the wait is `backoffMs · factor^(n − 1)`, at most `maxBackoffMs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// Attempts in total; 1 means no retry.
+    pub max_attempts: u32,
+    /// The wait before the second attempt.
+    pub backoff_ms: u64,
+    /// What each further wait is multiplied by; 1 keeps it fixed.
+    pub factor: u32,
+    /// The longest wait.
+    pub max_backoff_ms: u64,
+    /// Whether waits are spread, so that what failed together does not return together.
+    pub jitter: bool,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        let hour_ms = 60 * 60 * 1000;
+        Retry {
+            max_attempts: 4,
+            backoff_ms: 1000,
+            factor: 2,
+            max_backoff_ms: hour_ms,
+            jitter: true,
+        }
+    }
+}
+
+impl Retry {
+    pub(super) const FIELDS: &[&str] =
+        &["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter"];
+
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Retry, Reported> {
+        let default = Retry::default();
+        let max_attempts = fields.optional_count("maxAttempts");
+        // No wait at all is allowed: some failures are over at once.
+        let backoff_ms = fields.number("backoffMs", 0, MAX_DURATION_MS);
+        let factor = fields.number("factor", 1, 100);
+        let max_backoff_ms = fields.optional_duration("maxBackoffMs");
+        let jitter = fields.flag("jitter");
+        let (backoff_ms, given) = (backoff_ms?.unwrap_or(default.backoff_ms), max_backoff_ms?);
+        if let Some(most) = given.filter(|most| *most < backoff_ms) {
+            let rule = format!("must be at least backoffMs ({backoff_ms}), got {most}");
+            fields.error(Code::OutOfRange, "maxBackoffMs", rule);
+        }
+        let factor = factor?.map(|factor| u32::try_from(factor).expect("the range was checked"));
+        Ok(Retry {
+            max_attempts: max_attempts?.unwrap_or(default.max_attempts),
+            backoff_ms,
+            factor: factor.unwrap_or(default.factor),
+            max_backoff_ms: given.unwrap_or(default.max_backoff_ms.max(backoff_ms)),
+            jitter: jitter?.unwrap_or(default.jitter),
+        })
+    }
+
+    /// What differs from the default; `None` when nothing does.
+    pub(super) fn to_value(&self) -> Option<Value> {
+        let default = Retry::default();
+        let max_backoff_ms = default.max_backoff_ms.max(self.backoff_ms);
+        let fields = [
+            ("maxAttempts", json!(self.max_attempts), json!(default.max_attempts)),
+            ("backoffMs", json!(self.backoff_ms), json!(default.backoff_ms)),
+            ("factor", json!(self.factor), json!(default.factor)),
+            ("maxBackoffMs", json!(self.max_backoff_ms), json!(max_backoff_ms)),
+            ("jitter", json!(self.jitter), json!(default.jitter)),
+        ];
+        let given = fields.into_iter().filter(|(_, value, default)| value != default);
+        let map: Map<_, _> = given.map(|(name, value, _)| (name.to_owned(), value)).collect();
+        (!map.is_empty()).then_some(Value::Object(map))
+    }
+}

@@ -1,0 +1,146 @@
+//! Triggers: what starts a workflow.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::definition::{Code, Fields, Problems, Reported};
+
+/// What starts a workflow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Trigger {
+    /// An event of this name, or of a name that begins so.
+    Event {
+        /// The name, or its beginning; without the star.
+        name: String,
+        /// Whether a star stood at the end.
+        prefix: bool,
+    },
+    /// The clock.
+    Cron {
+        /// The expression: five fields, six with seconds, or a word such as `@daily`.
+        cron: String,
+        /// The time zone of the expression.
+        time_zone: String,
+        /// What happens while the last run of this schedule is not over.
+        on_overlap: Overlap,
+    },
+    /// Each event committed to the streams of this name.
+    Stream {
+        /// The name of the streams.
+        name: String,
+    },
+}
+
+/// What a schedule does while its last run is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Overlap {
+    /// The occurrence is skipped and recorded.
+    #[default]
+    Skip,
+    /// The runs go on side by side.
+    Allow,
+}
+
+/// The zone of a schedule that names none.
+const DEFAULT_ZONE: &str = "UTC";
+
+impl Trigger {
+    /// An event trigger as text: the name, with a star at the end for a prefix.
+    pub fn event(text: &str) -> Trigger {
+        match text.strip_suffix('*') {
+            Some(start) => Trigger::Event { name: start.to_owned(), prefix: true },
+            None => Trigger::Event { name: text.to_owned(), prefix: false },
+        }
+    }
+
+    /// Whether an event of this name starts the workflow.
+    pub fn matches(&self, event: &str) -> bool {
+        match self {
+            Trigger::Event { name, prefix: true } => event.starts_with(name.as_str()),
+            Trigger::Event { name, prefix: false } => event == name,
+            Trigger::Cron { .. } | Trigger::Stream { .. } => false,
+        }
+    }
+
+    /// Reads a trigger: an event's name, or an object that says of which kind it is.
+    pub(crate) fn read(
+        value: &Value,
+        at: &str,
+        problems: &mut Problems,
+    ) -> Result<Trigger, Reported> {
+        if value.is_string() {
+            let value = json!({"event": value});
+            return Trigger::read(&value, at, problems);
+        }
+        let other = value.get("event").or(value.get("stream"));
+        let known: &[&str] = if value.get("cron").is_some() && other.is_none() {
+            &["cron", "timeZone", "onOverlap"]
+        } else {
+            &["event", "cron", "stream"]
+        };
+        let mut fields = Fields::open(value, at, known, problems)?;
+        let event = fields.name("event");
+        let stream = fields.name("stream");
+        let cron = fields.name("cron");
+        match (event?, stream?, cron?) {
+            (Some(event), None, None) => read_event(event, &mut fields),
+            (None, Some(stream), None) => Ok(Trigger::Stream { name: stream.to_owned() }),
+            (None, None, Some(cron)) => read_cron(cron, &mut fields),
+            (None, None, None) => {
+                Err(fields.missing("event", "an event's name, or `cron`, or `stream`"))
+            }
+            _ => {
+                let fix = "write one trigger for each";
+                Err(fields.error(Code::Conflict, "event", format!("cannot share a trigger: {fix}")))
+            }
+        }
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Trigger::Event { name, prefix: true } => json!(format!("{name}*")),
+            Trigger::Event { name, prefix: false } => json!(name),
+            Trigger::Stream { name } => json!({"stream": name}),
+            Trigger::Cron { cron, time_zone, on_overlap } => {
+                let mut value = json!({"cron": cron});
+                if time_zone != DEFAULT_ZONE {
+                    value["timeZone"] = json!(time_zone);
+                }
+                if *on_overlap != Overlap::default() {
+                    value["onOverlap"] = json!(on_overlap);
+                }
+                value
+            }
+        }
+    }
+}
+
+fn read_event(text: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
+    if text.strip_suffix('*').unwrap_or(text).contains('*') {
+        let rule = "may hold one star, at its end";
+        let fix = "write one trigger for each beginning";
+        let message = format!("{rule}, got `{text}`: {fix}");
+        return Err(fields.error(Code::BadName, "event", message));
+    }
+    Ok(Trigger::event(text))
+}
+
+/// Checks the shape only; the engine, which knows calendars, checks the rest at registration.
+fn read_cron(cron: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
+    let time_zone = fields.name("timeZone");
+    let words = [("skip", Overlap::Skip), ("allow", Overlap::Allow)];
+    let on_overlap = fields.word("onOverlap", &words);
+    let parts = cron.split_whitespace().count();
+    if !cron.starts_with('@') && parts != 5 && parts != 6 {
+        let rule = "must have five fields, or six with seconds";
+        let message = format!("{rule}, got {parts} in `{cron}`");
+        return Err(fields.error(Code::BadName, "cron", message));
+    }
+    Ok(Trigger::Cron {
+        cron: cron.to_owned(),
+        time_zone: time_zone?.unwrap_or(DEFAULT_ZONE).to_owned(),
+        on_overlap: on_overlap?.unwrap_or_default(),
+    })
+}

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,6 +15,27 @@ use tidegate_core::time::Timestamp;
 pub trait Clock: Send + Sync + fmt::Debug {
     /// This moment. May move back; stores see to it that theirs do not.
     fn now(&self) -> Timestamp;
+}
+
+/// A clock that does not move back, whatever the one below it does.
+#[derive(Debug)]
+pub(crate) struct SteadyClock {
+    clock: Arc<dyn Clock>,
+    last: AtomicI64,
+}
+
+impl SteadyClock {
+    /// Steadies a clock from now on.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, last: AtomicI64::new(i64::MIN) }
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        let now = self.clock.now().micros();
+        Timestamp::from_micros(now.max(self.last.fetch_max(now, Ordering::SeqCst)))
+    }
 }
 
 /// The machine's clock.

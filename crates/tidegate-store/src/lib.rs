@@ -5,6 +5,8 @@
 mod store;
 
 mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 mod catalogs;
 mod clock;
@@ -14,4 +16,6 @@ mod settle;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};

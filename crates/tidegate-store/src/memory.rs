@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::{
     Decide, Store, StoreError,
     catalogs::Catalogs,
-    clock::{Clock, SystemClock},
+    clock::{Clock, SteadyClock, SystemClock},
     codec,
     settle::{Source, fill, settle},
 };
@@ -29,7 +29,7 @@ use crate::{
 /// A store in memory, gone with the process.
 #[derive(Debug)]
 pub struct MemoryStore {
-    clock: Arc<dyn Clock>,
+    clock: SteadyClock,
     state: Mutex<State>,
     catalogs: Catalogs,
     wakes: watch::Sender<u64>,
@@ -39,25 +39,22 @@ pub struct MemoryStore {
 struct State {
     rows: BTreeMap<RowKey, Row>,
     next: i64,
-    now: Timestamp,
 }
 
 impl MemoryStore {
     /// An empty store that asks this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            clock,
-            state: Mutex::new(State { rows: BTreeMap::new(), next: 1, now: Timestamp::default() }),
+            clock: SteadyClock::new(clock),
+            state: Mutex::new(State { rows: BTreeMap::new(), next: 1 }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),
         }
     }
 
-    /// The state, with the clock read under the lock. A decision that panicked changed nothing.
+    /// The state. A decision that panicked changed nothing.
     fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.now = state.now.max(self.clock.now());
-        state
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,7 +68,8 @@ impl Default for MemoryStore {
 impl Store for MemoryStore {
     async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
         let mut state = self.lock();
-        let snapshot = Snapshot { now: state.now, block: Seq(state.next), ..Snapshot::default() };
+        let snapshot =
+            Snapshot { now: self.clock.now(), block: Seq(state.next), ..Snapshot::default() };
         state.next += BLOCK;
         let view = View { rows: &state.rows, catalogs: &self.catalogs };
         let changes = settle(&view, reads, &mut decide, snapshot)?;
@@ -80,7 +78,7 @@ impl Store for MemoryStore {
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
         let state = self.lock();
-        let mut snapshot = Snapshot { now: state.now, ..Snapshot::default() };
+        let mut snapshot = Snapshot { now: self.clock.now(), ..Snapshot::default() };
         fill(&View { rows: &state.rows, catalogs: &self.catalogs }, &reads, &mut snapshot)?;
         Ok(snapshot)
     }

@@ -4,4 +4,18 @@
 
 mod store;
 
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+mod catalogs;
+mod clock;
+pub mod codec;
+pub mod migrate;
+mod settle;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};

@@ -1,0 +1,6 @@
+-- Reads all definitions, in order of their keys.
+--
+-- Locks nothing. Index: the primary key.
+select lane, ws, app, name, version, body, released
+  from def
+ order by lane

@@ -1,0 +1,10 @@
+-- Renews an engine's lease; the first beat creates it.
+--
+-- ?1 engine
+-- A statement of its own, outside all other transactions.
+-- Changes no row where the engine was declared dead: the caller looks at the count.
+insert into engine (id, beat, dead)
+values (?1, 1, 0)
+    on conflict (id) do update
+   set beat = beat + 1
+ where dead = 0

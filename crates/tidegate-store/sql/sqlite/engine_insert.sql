@@ -1,0 +1,7 @@
+-- Inserts an engine.
+--
+-- ?1 id   ?2 beat   ?3 dead
+-- Locks nothing: SQLite has one writer, and this runs inside its transaction.
+-- Fails where the key is taken: the caller thought that it was not.
+insert into engine (id, beat, dead)
+values (?1, ?2, ?3)

@@ -1,0 +1,8 @@
+-- Reads an engine by its key.
+--
+-- ?1 id
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select id, beat, dead
+  from engine
+ where id = ?1

@@ -1,0 +1,6 @@
+-- Reads all gates, in order of their keys.
+--
+-- Locks nothing. Index: the primary key.
+select key, id, at, due, state
+  from gate
+ order by key

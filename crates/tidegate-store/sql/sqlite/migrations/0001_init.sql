@@ -1,0 +1,190 @@
+-- The tables, in lock order. Names and columns are those of src/codec.rs, in both dialects.
+--
+-- Times are microseconds, flags 0 or 1, text compares by bytes. Hot tables have no foreign keys.
+-- Columns that only an index needs (run.ready, run.line, sub.work, …) are derived by the codec.
+
+create table meta (
+  name  text    not null primary key,
+  value integer not null
+) strict, without rowid;
+
+create table gate (
+  key   blob    not null primary key,
+  id    integer not null,
+  at    integer not null,
+  due   integer,
+  state text    not null
+) strict;
+create index gate_due on gate (due, key) where due is not null;
+
+create table run (
+  seq       integer not null primary key,
+  salt      integer not null,
+  ws        text    not null,
+  lane      integer not null,
+  ready     integer,
+  line      integer,
+  tier      integer not null,
+  order_at  integer not null,
+  order_seq integer not null,
+  due       integer,
+  owner     text,
+  fence     integer not null,
+  body      text    not null
+) strict;
+create index run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
+create index run_line on run (line, tier, order_at, order_seq, seq) where line is not null;
+create index run_due on run (due, seq) where due is not null;
+create index run_owner on run (owner, seq) where owner is not null;
+create index run_lane on run (lane, seq);
+
+create table engine (
+  id   text    not null primary key,
+  beat integer not null,
+  dead integer not null
+) strict, without rowid;
+
+create table stream (
+  ws     text    not null,
+  name   text    not null,
+  id     integer not null,
+  head   integer not null,
+  closed integer not null,
+  primary key (ws, name)
+) strict, without rowid;
+
+create table sub (
+  ws       text    not null,
+  reaction text    not null,
+  stream   text    not null,
+  work     integer,
+  at       integer not null,
+  want     integer not null,
+  owner    text,
+  fence    integer not null,
+  until    integer,
+  due      integer,
+  since    integer not null,
+  failures integer not null,
+  claims   integer not null,
+  blocked  text,
+  primary key (ws, reaction, stream)
+) strict, without rowid;
+create index sub_work on sub (ws, reaction, work, stream) where work is not null;
+
+create table log_head (
+  ws  text    not null primary key,
+  pos integer not null
+) strict, without rowid;
+
+create table epoch (
+  ws text    not null primary key,
+  n  integer not null
+) strict, without rowid;
+
+create table def (
+  lane     integer not null primary key,
+  ws       text    not null,
+  app      text    not null,
+  name     text    not null,
+  version  integer not null,
+  body     text    not null,
+  released integer,
+  unique (ws, app, name, version)
+) strict;
+
+create table event (
+  seq  integer not null primary key,
+  salt integer not null,
+  ws   text    not null,
+  kind text    not null,
+  name text    not null,
+  at   integer not null,
+  ts   integer,
+  data text    not null
+) strict;
+
+create table ended (
+  seq       integer not null primary key,
+  salt      integer not null,
+  ws        text    not null,
+  app       text    not null,
+  workflow  text    not null,
+  version   integer not null,
+  state     text    not null,
+  queued_at integer not null,
+  ended_at  integer not null,
+  event_seq integer not null,
+  body      text    not null
+) strict;
+
+create table step (
+  run   integer not null,
+  id    text    not null,
+  kind  text    not null,
+  fence integer not null,
+  at    integer not null,
+  ok    integer not null,
+  out   text    not null,
+  primary key (run, id)
+) strict;
+
+create table item (
+  run        integer not null,
+  n          integer not null,
+  event_seq  integer not null,
+  event_salt integer not null,
+  primary key (run, n)
+) strict, without rowid;
+
+create table wait (
+  ws    text    not null,
+  name  text    not null,
+  path  text    not null,
+  value blob    not null,
+  run   integer not null,
+  step  text    not null,
+  primary key (ws, name, path, value, run, step)
+) strict, without rowid;
+
+create table wait_path (
+  ws   text not null,
+  name text not null,
+  path text not null,
+  primary key (ws, name, path)
+) strict, without rowid;
+
+create table signal (
+  run  integer not null,
+  name text    not null,
+  seq  integer not null,
+  data text    not null,
+  primary key (run, name, seq)
+) strict;
+
+create table receipt (
+  seq      integer not null primary key,
+  ws       text    not null,
+  app      text    not null,
+  workflow text    not null,
+  key      text    not null,
+  event    integer not null,
+  at       integer not null,
+  verdict  text    not null
+) strict;
+create index receipt_event on receipt (event, seq);
+
+create table log (
+  stream  integer not null,
+  version integer not null,
+  ws      text    not null,
+  pos     integer not null,
+  seq     integer not null,
+  salt    integer not null,
+  name    text    not null,
+  at      integer not null,
+  data    text    not null,
+  meta    text    not null,
+  primary key (stream, version),
+  unique (ws, pos)
+) strict;

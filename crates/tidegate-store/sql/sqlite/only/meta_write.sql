@@ -1,0 +1,7 @@
+-- Writes one of the store's own numbers, new or not.
+--
+-- ?1 name   ?2 value
+insert into meta (name, value)
+values (?1, ?2)
+    on conflict (name) do update
+   set value = excluded.value

@@ -1,0 +1,6 @@
+-- Reads all runs that have not ended, in order of their keys.
+--
+-- Locks nothing. Index: the primary key.
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+  from run
+ order by seq

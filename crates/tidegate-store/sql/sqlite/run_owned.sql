@@ -1,0 +1,10 @@
+-- Reads the runs that an engine owns.
+--
+-- ?1 engine   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: run_owner (owner, seq) where owner is not null.
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+  from run
+ where owner = ?1
+ order by seq
+ limit ?2

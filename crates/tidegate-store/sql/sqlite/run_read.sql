@@ -1,0 +1,8 @@
+-- Reads a run that has not ended by its key.
+--
+-- ?1 seq
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+  from run
+ where seq = ?1

@@ -1,0 +1,10 @@
+-- Deletes a signal in an inbox.
+--
+-- ?1 run   ?2 name   ?3 seq
+-- Locks nothing: SQLite has one writer, and this runs inside its transaction.
+-- Index: the primary key.
+-- The caller checks that one row was deleted.
+delete from signal
+ where run = ?1
+   and name = ?2
+   and seq = ?3

@@ -1,0 +1,11 @@
+-- Reads the signals of a name in a run's inbox, oldest first.
+--
+-- ?1 run   ?2 name   ?3 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select run, name, seq, data
+  from signal
+ where run = ?1
+   and name = ?2
+ order by seq
+ limit ?3

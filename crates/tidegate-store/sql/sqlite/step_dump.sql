@@ -1,0 +1,6 @@
+-- Reads all remembered steps, in order of their keys.
+--
+-- Locks nothing. Index: the primary key.
+select run, id, kind, fence, at, ok, out
+  from step
+ order by run, id

@@ -1,0 +1,10 @@
+-- Reads the steps of a run.
+--
+-- ?1 run   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select run, id, kind, fence, at, ok, out
+  from step
+ where run = ?1
+ order by id
+ limit ?2

@@ -1,0 +1,15 @@
+-- Reads a reaction's streams that have work and no live lease, longest waiting first.
+--
+-- ?1 ws   ?2 reaction   ?3 now (µs)   ?4 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: sub_work (ws, reaction, work, stream) where work is not null.
+select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,
+       blocked
+  from sub
+ where ws = ?1
+   and reaction = ?2
+   and work is not null
+   and (owner is null or until is null or until <= ?3)
+   and (due is null or due <= ?3)
+ order by work, stream
+ limit ?4

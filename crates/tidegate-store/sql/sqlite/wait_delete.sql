@@ -1,0 +1,13 @@
+-- Deletes a wait for an event.
+--
+-- ?1 ws   ?2 name   ?3 path   ?4 value   ?5 run   ?6 step
+-- Locks nothing: SQLite has one writer, and this runs inside its transaction.
+-- Index: the primary key.
+-- The caller checks that one row was deleted.
+delete from wait
+ where ws = ?1
+   and name = ?2
+   and path = ?3
+   and value = ?4
+   and run = ?5
+   and step = ?6

@@ -1,0 +1,11 @@
+-- Reads the paths that waits for an event are filed under.
+--
+-- ?1 ws   ?2 the event's name   ?3 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select ws, name, path
+  from wait_path
+ where ws = ?1
+   and name = ?2
+ order by path
+ limit ?3

@@ -1,0 +1,370 @@
+//! How rows become cells: the tables and columns that both SQL stores share.
+//!
+//! Times are integer microseconds, numbers are 64 bits wide, a salt is kept as the same bits with
+//! a sign, an engine's id is 32 hex digits, payloads are text. Free text (a blocked reason, a
+//! receipt's key) is kept as a JSON string, because PostgreSQL's text cannot hold a NUL.
+//! Text must compare by bytes (`collate "C"`, `collate binary`): scans promise Rust's order.
+
+mod read;
+mod write;
+
+use tidegate_core::row::{EngineId, Row, RowKey};
+
+pub use read::row;
+pub use write::{cells, key_cells};
+
+use crate::StoreError;
+
+/// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// Rows of [`Row::Gate`].
+    Gate,
+    /// Rows of [`Row::Run`].
+    Run,
+    /// Rows of [`Row::Engine`].
+    Engine,
+    /// Rows of [`Row::Stream`].
+    Stream,
+    /// Rows of [`Row::Sub`].
+    Sub,
+    /// Rows of [`Row::LogHead`].
+    LogHead,
+    /// Rows of [`Row::Epoch`].
+    Epoch,
+    /// Rows of [`Row::Def`].
+    Def,
+    /// Rows of [`Row::Event`].
+    Event,
+    /// Rows of [`Row::Ended`].
+    Ended,
+    /// Rows of [`Row::Step`].
+    Step,
+    /// Rows of [`Row::Item`].
+    Item,
+    /// Rows of [`Row::Wait`].
+    Wait,
+    /// Rows of [`Row::WaitPath`].
+    WaitPath,
+    /// Rows of [`Row::Signal`].
+    Signal,
+    /// Rows of [`Row::Receipt`].
+    Receipt,
+    /// Rows of [`Row::Logged`].
+    Log,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// 64 bits with a sign.
+    Int,
+    /// UTF-8 without NUL.
+    Text,
+    /// Any bytes.
+    Bytes,
+}
+
+/// One value of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// Of an [`ColumnType::Int`] column.
+    Int(Option<i64>),
+    /// Of a [`ColumnType::Text`] column.
+    Text(Option<String>),
+    /// Of a [`ColumnType::Bytes`] column.
+    Bytes(Option<Vec<u8>>),
+}
+
+/// A column's name and type.
+pub type Column = (&'static str, ColumnType);
+
+impl Table {
+    /// All tables, in lock order.
+    pub const ALL: [Self; 17] = [
+        Self::Gate,
+        Self::Run,
+        Self::Engine,
+        Self::Stream,
+        Self::Sub,
+        Self::LogHead,
+        Self::Epoch,
+        Self::Def,
+        Self::Event,
+        Self::Ended,
+        Self::Step,
+        Self::Item,
+        Self::Wait,
+        Self::WaitPath,
+        Self::Signal,
+        Self::Receipt,
+        Self::Log,
+    ];
+
+    /// The table that a key points into.
+    pub fn of(key: &RowKey) -> Self {
+        match key {
+            RowKey::Gate(_) => Self::Gate,
+            RowKey::Run(_) => Self::Run,
+            RowKey::Engine(_) => Self::Engine,
+            RowKey::Stream(..) => Self::Stream,
+            RowKey::Sub(..) => Self::Sub,
+            RowKey::LogHead(_) => Self::LogHead,
+            RowKey::Epoch(_) => Self::Epoch,
+            RowKey::Def(_) => Self::Def,
+            RowKey::Event(_) => Self::Event,
+            RowKey::Ended(_) => Self::Ended,
+            RowKey::Step(..) => Self::Step,
+            RowKey::Item(..) => Self::Item,
+            RowKey::Wait(..) => Self::Wait,
+            RowKey::WaitPath(..) => Self::WaitPath,
+            RowKey::Signal(..) => Self::Signal,
+            RowKey::Receipt(_) => Self::Receipt,
+            RowKey::Logged(..) => Self::Log,
+        }
+    }
+
+    /// The table that a row lives in.
+    pub fn of_row(row: &Row) -> Self {
+        match row {
+            Row::Gate(_) => Self::Gate,
+            Row::Run(_) => Self::Run,
+            Row::Engine(_) => Self::Engine,
+            Row::Stream(_) => Self::Stream,
+            Row::Sub(_) => Self::Sub,
+            Row::LogHead(_) => Self::LogHead,
+            Row::Epoch(_) => Self::Epoch,
+            Row::Def(_) => Self::Def,
+            Row::Event(_) => Self::Event,
+            Row::Ended(_) => Self::Ended,
+            Row::Step(_) => Self::Step,
+            Row::Item(_) => Self::Item,
+            Row::Wait(_) => Self::Wait,
+            Row::WaitPath(_) => Self::WaitPath,
+            Row::Signal(_) => Self::Signal,
+            Row::Receipt(_) => Self::Receipt,
+            Row::Logged(_) => Self::Log,
+        }
+    }
+
+    /// The name in both dialects, and the first part of its statements' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::Run => "run",
+            Self::Engine => "engine",
+            Self::Stream => "stream",
+            Self::Sub => "sub",
+            Self::LogHead => "log_head",
+            Self::Epoch => "epoch",
+            Self::Def => "def",
+            Self::Event => "event",
+            Self::Ended => "ended",
+            Self::Step => "step",
+            Self::Item => "item",
+            Self::Wait => "wait",
+            Self::WaitPath => "wait_path",
+            Self::Signal => "signal",
+            Self::Receipt => "receipt",
+            Self::Log => "log",
+        }
+    }
+
+    /// The columns, in order; those of the primary key come first.
+    pub fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Gate => columns::GATE,
+            Self::Run => columns::RUN,
+            Self::Engine => columns::ENGINE,
+            Self::Stream => columns::STREAM,
+            Self::Sub => columns::SUB,
+            Self::LogHead => columns::LOG_HEAD,
+            Self::Epoch => columns::EPOCH,
+            Self::Def => columns::DEF,
+            Self::Event => columns::EVENT,
+            Self::Ended => columns::ENDED,
+            Self::Step => columns::STEP,
+            Self::Item => columns::ITEM,
+            Self::Wait => columns::WAIT,
+            Self::WaitPath => columns::WAIT_PATH,
+            Self::Signal => columns::SIGNAL,
+            Self::Receipt => columns::RECEIPT,
+            Self::Log => columns::LOG,
+        }
+    }
+
+    /// How many columns the primary key has.
+    pub fn key_len(self) -> usize {
+        match self {
+            Self::Gate
+            | Self::Run
+            | Self::Engine
+            | Self::LogHead
+            | Self::Epoch
+            | Self::Def
+            | Self::Event
+            | Self::Ended
+            | Self::Receipt => 1,
+            Self::Stream | Self::Step | Self::Item | Self::Log => 2,
+            Self::Sub | Self::WaitPath | Self::Signal => 3,
+            Self::Wait => 6,
+        }
+    }
+}
+
+mod columns {
+    use super::{
+        Column,
+        ColumnType::{Bytes, Int, Text},
+    };
+
+    pub(super) const GATE: &[Column] =
+        &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text)];
+    /// All but `body` is there for the indexes: a run is read from its body.
+    pub(super) const RUN: &[Column] = &[
+        ("seq", Int),
+        ("salt", Int),
+        ("ws", Text),
+        ("lane", Int),
+        ("ready", Int),
+        ("line", Int),
+        ("tier", Int),
+        ("order_at", Int),
+        ("order_seq", Int),
+        ("due", Int),
+        ("owner", Text),
+        ("fence", Int),
+        ("body", Text),
+    ];
+    pub(super) const ENGINE: &[Column] = &[("id", Text), ("beat", Int), ("dead", Int)];
+    pub(super) const STREAM: &[Column] =
+        &[("ws", Text), ("name", Text), ("id", Int), ("head", Int), ("closed", Int)];
+    pub(super) const SUB: &[Column] = &[
+        ("ws", Text),
+        ("reaction", Text),
+        ("stream", Text),
+        ("work", Int),
+        ("at", Int),
+        ("want", Int),
+        ("owner", Text),
+        ("fence", Int),
+        ("until", Int),
+        ("due", Int),
+        ("since", Int),
+        ("failures", Int),
+        ("claims", Int),
+        ("blocked", Text),
+    ];
+    pub(super) const LOG_HEAD: &[Column] = &[("ws", Text), ("pos", Int)];
+    pub(super) const EPOCH: &[Column] = &[("ws", Text), ("n", Int)];
+    pub(super) const DEF: &[Column] = &[
+        ("lane", Int),
+        ("ws", Text),
+        ("app", Text),
+        ("name", Text),
+        ("version", Int),
+        ("body", Text),
+        ("released", Int),
+    ];
+    pub(super) const EVENT: &[Column] = &[
+        ("seq", Int),
+        ("salt", Int),
+        ("ws", Text),
+        ("kind", Text),
+        ("name", Text),
+        ("at", Int),
+        ("ts", Int),
+        ("data", Text),
+    ];
+    pub(super) const ENDED: &[Column] = &[
+        ("seq", Int),
+        ("salt", Int),
+        ("ws", Text),
+        ("app", Text),
+        ("workflow", Text),
+        ("version", Int),
+        ("state", Text),
+        ("queued_at", Int),
+        ("ended_at", Int),
+        ("event_seq", Int),
+        ("body", Text),
+    ];
+    pub(super) const STEP: &[Column] = &[
+        ("run", Int),
+        ("id", Text),
+        ("kind", Text),
+        ("fence", Int),
+        ("at", Int),
+        ("ok", Int),
+        ("out", Text),
+    ];
+    pub(super) const ITEM: &[Column] =
+        &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];
+    pub(super) const WAIT: &[Column] = &[
+        ("ws", Text),
+        ("name", Text),
+        ("path", Text),
+        ("value", Bytes),
+        ("run", Int),
+        ("step", Text),
+    ];
+    pub(super) const WAIT_PATH: &[Column] = &[("ws", Text), ("name", Text), ("path", Text)];
+    pub(super) const SIGNAL: &[Column] =
+        &[("run", Int), ("name", Text), ("seq", Int), ("data", Text)];
+    pub(super) const RECEIPT: &[Column] = &[
+        ("seq", Int),
+        ("ws", Text),
+        ("app", Text),
+        ("workflow", Text),
+        ("key", Text),
+        ("event", Int),
+        ("at", Int),
+        ("verdict", Text),
+    ];
+    pub(super) const LOG: &[Column] = &[
+        ("stream", Int),
+        ("version", Int),
+        ("ws", Text),
+        ("pos", Int),
+        ("seq", Int),
+        ("salt", Int),
+        ("name", Text),
+        ("at", Int),
+        ("data", Text),
+        ("meta", Text),
+    ];
+}
+
+/// An engine's id as it is kept: 32 hex digits, which sort like the number.
+pub fn engine_text(id: EngineId) -> String {
+    format!("{id:032x}")
+}
+
+/// The first key after all that begin with `prefix`, as the end of a range.
+///
+/// Where every byte is the greatest, the end is beyond any gate's key: a gate's key begins with
+/// the length of its workspace's name, and no name is 65,535 bytes long.
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    match prefix.iter().rposition(|byte| *byte != u8::MAX) {
+        Some(last) => {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            end
+        }
+        None => vec![u8::MAX; prefix.len().max(8)],
+    }
+}
+
+/// Refuses text that one of the databases could not keep, so that all stores refuse it alike.
+pub fn check(row: &Row, cells: &[Cell]) -> Result<(), StoreError> {
+    let table = Table::of_row(row);
+    for (cell, (column, _)) in cells.iter().zip(table.columns()) {
+        if let Cell::Text(Some(text)) = cell
+            && text.contains('\0')
+        {
+            let table = table.name();
+            return Err(StoreError::Data(format!("{table}.{column} must not contain NUL")));
+        }
+    }
+    Ok(())
+}

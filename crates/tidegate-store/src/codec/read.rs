@@ -1,0 +1,346 @@
+//! From cells back to a row.
+
+use std::{sync::Arc, vec};
+
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IntoDeserializer, value},
+};
+use tidegate_core::{
+    id::{EventId, RunId, Seq},
+    json::Payload,
+    row::{
+        Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead, Logged,
+        Receipt, Row, Run, Signal, Source, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
+    },
+    time::Timestamp,
+};
+
+use super::{Cell, Table};
+use crate::StoreError;
+
+/// The row that a table's cells say, in the order of its columns.
+pub fn row(table: Table, cells: Vec<Cell>) -> Result<Row, StoreError> {
+    let mut from = Cells { table, at: 0, rest: cells.into_iter() };
+    let row = read(&mut from)?;
+    match from.rest.next() {
+        None => Ok(row),
+        Some(_) => Err(StoreError::Corrupt(format!("{} has too many columns", table.name()))),
+    }
+}
+
+/// What an ended run's own columns do not say.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EndedBody {
+    pub(super) source: Source,
+    pub(super) ending: Ending,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<Seq>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replay_of: Option<RunId>,
+}
+
+fn read(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(match from.table {
+        Table::Gate => Row::Gate(Gate {
+            key: GateKey::from_bytes(&from.bytes()?),
+            id: from.seq()?,
+            at: from.time()?,
+            due: from.maybe_time()?,
+            state: from.json()?,
+        }),
+        Table::Run => run(from)?,
+        Table::Engine => {
+            Row::Engine(Engine { id: from.engine()?, beat: from.int()?, dead: from.flag()? })
+        }
+        Table::Stream => Row::Stream(Stream {
+            ws: from.workspace()?,
+            name: from.text()?,
+            id: from.seq()?,
+            head: from.int()?,
+            closed: from.flag()?,
+        }),
+        Table::Sub => sub(from)?,
+        Table::LogHead => Row::LogHead(LogHead { ws: from.workspace()?, pos: from.int()? }),
+        Table::Epoch => Row::Epoch(Epoch { ws: from.workspace()?, n: from.int()? }),
+        Table::Def => def(from)?,
+        Table::Event => event(from)?,
+        Table::Ended => ended(from)?,
+        Table::Step => step(from)?,
+        Table::Item => {
+            Row::Item(Item { run: from.seq()?, n: from.small()?, event: from.event_id()? })
+        }
+        Table::Wait => Row::Wait(WaitRow {
+            ws: from.workspace()?,
+            name: from.text()?,
+            path: from.text()?,
+            value: from.bytes()?,
+            run: from.seq()?,
+            step: from.text()?,
+        }),
+        Table::WaitPath => Row::WaitPath(WaitPath {
+            ws: from.workspace()?,
+            name: from.text()?,
+            path: from.text()?,
+        }),
+        Table::Signal => Row::Signal(Signal {
+            run: from.seq()?,
+            name: from.text()?,
+            seq: from.seq()?,
+            data: from.payload()?,
+        }),
+        Table::Receipt => receipt(from)?,
+        Table::Log => logged(from)?,
+    })
+}
+
+fn run(from: &mut Cells) -> Result<Row, StoreError> {
+    let seq = from.seq()?;
+    let derived = from.table.columns().len() - 2;
+    from.at += derived + 1;
+    let body = from.rest.nth(derived);
+    let run: Run = from.json_of(body)?;
+    if run.id.seq != seq {
+        return Err(from.corrupt(&format!("run {seq} has the body of run {}", run.id.seq)));
+    }
+    Ok(Row::Run(Box::new(run)))
+}
+
+fn sub(from: &mut Cells) -> Result<Row, StoreError> {
+    let (ws, reaction, stream) = (from.workspace()?, from.text()?, from.text()?);
+    let _work = from.maybe_int()?;
+    Ok(Row::Sub(Sub {
+        ws,
+        reaction,
+        stream,
+        at: from.int()?,
+        want: from.int()?,
+        owner: from.maybe_engine()?,
+        fence: from.int()?,
+        until: from.maybe_time()?,
+        due: from.maybe_time()?,
+        since: from.time()?,
+        failures: from.small()?,
+        claims: from.small()?,
+        blocked: from.maybe_json()?,
+    }))
+}
+
+fn def(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Def(Def {
+        lane: from.seq()?,
+        ws: from.workspace()?,
+        app: from.text()?,
+        name: from.text()?,
+        version: from.small()?,
+        body: from.payload()?,
+        released: from.maybe_int()?,
+    }))
+}
+
+fn event(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Event(Event {
+        id: from.event_id()?,
+        ws: from.workspace()?,
+        kind: from.word()?,
+        name: from.text()?,
+        at: from.time()?,
+        ts: from.maybe_time()?,
+        data: from.payload()?,
+    }))
+}
+
+fn ended(from: &mut Cells) -> Result<Row, StoreError> {
+    let id = RunId { seq: from.seq()?, salt: from.salt()? };
+    let (ws, app, workflow) = (from.workspace()?, from.text()?, from.text()?);
+    let version = from.small()?;
+    let _state = from.text()?;
+    let (queued_at, ended_at) = (from.time()?, from.time()?);
+    let _event = from.seq()?;
+    let EndedBody { source, ending, parent, replay_of } = from.json()?;
+    Ok(Row::Ended(Ended {
+        id,
+        ws,
+        app,
+        workflow,
+        version,
+        source,
+        queued_at,
+        ended_at,
+        ending,
+        parent,
+        replay_of,
+    }))
+}
+
+fn step(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Step(Step {
+        run: from.seq()?,
+        id: from.text()?,
+        kind: from.word()?,
+        fence: from.int()?,
+        at: from.time()?,
+        result: if from.flag()? { Ok(from.payload()?) } else { Err(from.json()?) },
+    }))
+}
+
+fn receipt(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Receipt(Receipt {
+        seq: from.seq()?,
+        ws: from.workspace()?,
+        app: from.text()?,
+        workflow: from.text()?,
+        key: from.json()?,
+        event: from.seq()?,
+        at: from.time()?,
+        verdict: from.json()?,
+    }))
+}
+
+fn logged(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Logged(Logged {
+        stream: from.seq()?,
+        version: from.int()?,
+        ws: from.workspace()?,
+        pos: from.int()?,
+        id: from.event_id()?,
+        name: from.text()?,
+        at: from.time()?,
+        data: from.payload()?,
+        meta: from.payload()?,
+    }))
+}
+
+/// A row's cells, taken one after another.
+struct Cells {
+    table: Table,
+    at: usize,
+    rest: vec::IntoIter<Cell>,
+}
+
+impl Cells {
+    fn next(&mut self) -> Option<Cell> {
+        self.at += 1;
+        self.rest.next()
+    }
+
+    /// An error that names the cell last taken.
+    fn corrupt(&self, reason: &str) -> StoreError {
+        let columns = self.table.columns();
+        let column = self.at.checked_sub(1).and_then(|at| columns.get(at)).map_or("?", |it| it.0);
+        StoreError::Corrupt(format!("{}.{column}: {reason}", self.table.name()))
+    }
+
+    fn maybe_int(&mut self) -> Result<Option<i64>, StoreError> {
+        match self.next() {
+            Some(Cell::Int(number)) => Ok(number),
+            other => Err(self.corrupt(&format!("expected a number, got {other:?}"))),
+        }
+    }
+
+    fn int(&mut self) -> Result<i64, StoreError> {
+        self.maybe_int()?.ok_or_else(|| self.corrupt("expected a number, got null"))
+    }
+
+    fn small(&mut self) -> Result<u32, StoreError> {
+        let number = self.int()?;
+        u32::try_from(number).map_err(|_| self.corrupt(&format!("{number} is out of range")))
+    }
+
+    fn flag(&mut self) -> Result<bool, StoreError> {
+        match self.int()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.corrupt(&format!("expected 0 or 1, got {other}"))),
+        }
+    }
+
+    fn seq(&mut self) -> Result<Seq, StoreError> {
+        self.int().map(Seq)
+    }
+
+    fn salt(&mut self) -> Result<u64, StoreError> {
+        self.int().map(i64::cast_unsigned)
+    }
+
+    fn event_id(&mut self) -> Result<EventId, StoreError> {
+        Ok(EventId { seq: self.seq()?, salt: self.salt()? })
+    }
+
+    fn time(&mut self) -> Result<Timestamp, StoreError> {
+        self.int().map(Timestamp::from_micros)
+    }
+
+    fn maybe_time(&mut self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.maybe_int()?.map(Timestamp::from_micros))
+    }
+
+    fn maybe_text(&mut self) -> Result<Option<String>, StoreError> {
+        match self.next() {
+            Some(Cell::Text(text)) => Ok(text),
+            other => Err(self.corrupt(&format!("expected text, got {other:?}"))),
+        }
+    }
+
+    fn text(&mut self) -> Result<String, StoreError> {
+        self.maybe_text()?.ok_or_else(|| self.corrupt("expected text, got null"))
+    }
+
+    fn workspace(&mut self) -> Result<Workspace, StoreError> {
+        self.text().map(Arc::from)
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+        match self.next() {
+            Some(Cell::Bytes(Some(bytes))) => Ok(bytes),
+            other => Err(self.corrupt(&format!("expected bytes, got {other:?}"))),
+        }
+    }
+
+    fn engine(&mut self) -> Result<EngineId, StoreError> {
+        self.maybe_engine()?.ok_or_else(|| self.corrupt("expected an engine's id, got null"))
+    }
+
+    fn maybe_engine(&mut self) -> Result<Option<EngineId>, StoreError> {
+        let Some(text) = self.maybe_text()? else { return Ok(None) };
+        match EngineId::from_str_radix(&text, 16) {
+            Ok(id) => Ok(Some(id)),
+            Err(_) => Err(self.corrupt(&format!("expected 32 hex digits, got `{text}`"))),
+        }
+    }
+
+    fn payload(&mut self) -> Result<Payload, StoreError> {
+        let text = self.text()?;
+        let text: value::StringDeserializer<value::Error> = text.into_deserializer();
+        Payload::deserialize(text).map_err(|error| self.corrupt(&error.to_string()))
+    }
+
+    fn json<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
+        let cell = self.next();
+        self.json_of(cell)
+    }
+
+    fn json_of<T: DeserializeOwned>(&mut self, cell: Option<Cell>) -> Result<T, StoreError> {
+        match cell {
+            Some(Cell::Text(Some(text))) => {
+                serde_json::from_str(&text).map_err(|error| self.corrupt(&error.to_string()))
+            }
+            other => Err(self.corrupt(&format!("expected JSON, got {other:?}"))),
+        }
+    }
+
+    fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>, StoreError> {
+        match self.next() {
+            Some(Cell::Text(None)) => Ok(None),
+            cell => self.json_of(cell).map(Some),
+        }
+    }
+
+    /// An enum without fields, from its bare name.
+    fn word<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
+        let word = self.text()?;
+        serde_json::from_value(serde_json::Value::String(word))
+            .map_err(|error| self.corrupt(&error.to_string()))
+    }
+}

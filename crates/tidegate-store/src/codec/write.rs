@@ -1,0 +1,262 @@
+//! From a row to its cells.
+
+use serde::Serialize;
+use tidegate_core::{
+    id::Seq,
+    row::{Def, Ended, Event, Gate, Logged, Phase, Receipt, Row, RowKey, Run, Step, Sub},
+    time::Timestamp,
+};
+
+use super::{Cell, engine_text, read::EndedBody};
+
+/// A row's cells, in the order of its table's columns.
+pub fn cells(row: &Row) -> Vec<Cell> {
+    match row {
+        Row::Gate(row) => gate(row),
+        Row::Run(row) => run(row),
+        Row::Engine(row) => {
+            vec![text(engine_text(row.id)), int(row.beat), int(i64::from(row.dead))]
+        }
+        Row::Stream(row) => vec![
+            text(&*row.ws),
+            text(&*row.name),
+            seq(row.id),
+            int(row.head),
+            int(i64::from(row.closed)),
+        ],
+        Row::Sub(row) => sub(row),
+        Row::LogHead(row) => vec![text(&*row.ws), int(row.pos)],
+        Row::Epoch(row) => vec![text(&*row.ws), int(row.n)],
+        Row::Def(row) => def(row),
+        Row::Event(row) => event(row),
+        Row::Ended(row) => ended(row),
+        Row::Step(row) => step(row),
+        Row::Item(row) => {
+            vec![seq(row.run), int(row.n.into()), seq(row.event.seq), salt(row.event.salt)]
+        }
+        Row::Wait(row) => vec![
+            text(&*row.ws),
+            text(&*row.name),
+            text(&*row.path),
+            Cell::Bytes(Some(row.value.clone())),
+            seq(row.run),
+            text(&*row.step),
+        ],
+        Row::WaitPath(row) => vec![text(&*row.ws), text(&*row.name), text(&*row.path)],
+        Row::Signal(row) => {
+            vec![seq(row.run), text(&*row.name), seq(row.seq), text(row.data.as_str())]
+        }
+        Row::Receipt(row) => receipt(row),
+        Row::Logged(row) => logged(row),
+    }
+}
+
+/// The cells of a row's primary key, in the order of its table's columns.
+pub fn key_cells(key: &RowKey) -> Vec<Cell> {
+    match key {
+        RowKey::Gate(key) => vec![Cell::Bytes(Some(key.as_bytes().to_vec()))],
+        RowKey::Run(number)
+        | RowKey::Def(number)
+        | RowKey::Event(number)
+        | RowKey::Ended(number)
+        | RowKey::Receipt(number) => vec![seq(*number)],
+        RowKey::Engine(id) => vec![text(engine_text(*id))],
+        RowKey::Stream(ws, name) => vec![text(&**ws), text(&**name)],
+        RowKey::Sub(ws, reaction, stream) => {
+            vec![text(&**ws), text(&**reaction), text(&**stream)]
+        }
+        RowKey::LogHead(ws) | RowKey::Epoch(ws) => vec![text(&**ws)],
+        RowKey::Step(run, id) => vec![seq(*run), text(&**id)],
+        RowKey::Item(run, n) => vec![seq(*run), int((*n).into())],
+        RowKey::Wait(ws, name, path, value, run, step) => vec![
+            text(&**ws),
+            text(&**name),
+            text(&**path),
+            Cell::Bytes(Some(value.clone())),
+            seq(*run),
+            text(&**step),
+        ],
+        RowKey::WaitPath(ws, name, path) => vec![text(&**ws), text(&**name), text(&**path)],
+        RowKey::Signal(run, name, number) => vec![seq(*run), text(&**name), seq(*number)],
+        RowKey::Logged(stream, version) => vec![seq(*stream), int(*version)],
+    }
+}
+
+fn gate(row: &Gate) -> Vec<Cell> {
+    vec![
+        Cell::Bytes(Some(row.key.as_bytes().to_vec())),
+        seq(row.id),
+        at(row.at),
+        maybe_at(row.due),
+        json(&row.state),
+    ]
+}
+
+fn run(row: &Run) -> Vec<Cell> {
+    let (ready, line, tier, rank) = match row.phase {
+        Phase::Ready => (Some(row.lane.0), None, 0, Some(row.rank)),
+        Phase::Line { gate, place } => (None, Some(gate.0), place.tier, Some(place.rank)),
+        Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => (None, None, 0, None),
+    };
+    vec![
+        seq(row.id.seq),
+        salt(row.id.salt),
+        text(&*row.ws),
+        seq(row.lane),
+        Cell::Int(ready),
+        Cell::Int(line),
+        int(tier),
+        int(rank.map_or(0, |rank| rank.at.micros())),
+        int(rank.map_or(0, |rank| rank.seq.0)),
+        maybe_at(row.due),
+        Cell::Text(row.owner.map(engine_text)),
+        int(row.fence),
+        json(row),
+    ]
+}
+
+fn sub(row: &Sub) -> Vec<Cell> {
+    let has_work = row.want > row.at && row.blocked.is_none();
+    vec![
+        text(&*row.ws),
+        text(&*row.reaction),
+        text(&*row.stream),
+        maybe_at(has_work.then_some(row.since)),
+        int(row.at),
+        int(row.want),
+        Cell::Text(row.owner.map(engine_text)),
+        int(row.fence),
+        maybe_at(row.until),
+        maybe_at(row.due),
+        at(row.since),
+        int(row.failures.into()),
+        int(row.claims.into()),
+        row.blocked.as_ref().map_or(Cell::Text(None), json),
+    ]
+}
+
+fn def(row: &Def) -> Vec<Cell> {
+    vec![
+        seq(row.lane),
+        text(&*row.ws),
+        text(&*row.app),
+        text(&*row.name),
+        int(row.version.into()),
+        text(row.body.as_str()),
+        Cell::Int(row.released),
+    ]
+}
+
+fn event(row: &Event) -> Vec<Cell> {
+    vec![
+        seq(row.id.seq),
+        salt(row.id.salt),
+        text(&*row.ws),
+        word(&row.kind),
+        text(&*row.name),
+        at(row.at),
+        maybe_at(row.ts),
+        text(row.data.as_str()),
+    ]
+}
+
+fn ended(row: &Ended) -> Vec<Cell> {
+    vec![
+        seq(row.id.seq),
+        salt(row.id.salt),
+        text(&*row.ws),
+        text(&*row.app),
+        text(&*row.workflow),
+        int(row.version.into()),
+        text(row.ending.state()),
+        at(row.queued_at),
+        at(row.ended_at),
+        seq(row.source.first().seq),
+        json(&EndedBody {
+            source: row.source,
+            ending: row.ending.clone(),
+            parent: row.parent,
+            replay_of: row.replay_of,
+        }),
+    ]
+}
+
+fn step(row: &Step) -> Vec<Cell> {
+    vec![
+        seq(row.run),
+        text(&*row.id),
+        word(&row.kind),
+        int(row.fence),
+        at(row.at),
+        int(i64::from(row.result.is_ok())),
+        match &row.result {
+            Ok(out) => text(out.as_str()),
+            Err(fault) => json(fault),
+        },
+    ]
+}
+
+fn receipt(row: &Receipt) -> Vec<Cell> {
+    vec![
+        seq(row.seq),
+        text(&*row.ws),
+        text(&*row.app),
+        text(&*row.workflow),
+        json(&row.key),
+        seq(row.event),
+        at(row.at),
+        json(&row.verdict),
+    ]
+}
+
+fn logged(row: &Logged) -> Vec<Cell> {
+    vec![
+        seq(row.stream),
+        int(row.version),
+        text(&*row.ws),
+        int(row.pos),
+        seq(row.id.seq),
+        salt(row.id.salt),
+        text(&*row.name),
+        at(row.at),
+        text(row.data.as_str()),
+        text(row.meta.as_str()),
+    ]
+}
+
+fn int(number: i64) -> Cell {
+    Cell::Int(Some(number))
+}
+
+fn seq(number: Seq) -> Cell {
+    int(number.0)
+}
+
+fn salt(salt: u64) -> Cell {
+    int(salt.cast_signed())
+}
+
+fn at(moment: Timestamp) -> Cell {
+    int(moment.micros())
+}
+
+fn maybe_at(moment: Option<Timestamp>) -> Cell {
+    Cell::Int(moment.map(Timestamp::micros))
+}
+
+fn text(text: impl Into<String>) -> Cell {
+    Cell::Text(Some(text.into()))
+}
+
+fn json<T: Serialize>(value: &T) -> Cell {
+    let text = serde_json::to_string(value).expect("rows have string keys and finite numbers only");
+    Cell::Text(Some(text))
+}
+
+/// An enum without fields, as its bare name.
+fn word<T: Serialize>(value: &T) -> Cell {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => Cell::Text(Some(word)),
+        other => panic!("an enum without fields is written as a string, got {other:?}"),
+    }
+}

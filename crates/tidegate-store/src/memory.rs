@@ -1,0 +1,296 @@
+//! The store that keeps its rows in memory: the reference for all others.
+//!
+//! Naive on purpose, so that it is obviously right: one map under one lock, and every scan looks
+//! at every row.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use tidegate_core::{
+    catalog::Catalog,
+    id::Seq,
+    reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
+    row::{Def, Engine, EngineId, GateKey, Phase, Row, RowKey, Sub, Workspace},
+    time::Timestamp,
+};
+use tokio::sync::watch;
+
+use crate::{
+    Decide, Store, StoreError,
+    catalogs::Catalogs,
+    clock::{Clock, SteadyClock, SystemClock},
+    codec,
+    settle::{Source, fill, settle},
+};
+
+/// A store in memory, gone with the process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: SteadyClock,
+    state: Mutex<State>,
+    catalogs: Catalogs,
+    wakes: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    rows: BTreeMap<RowKey, Row>,
+    next: i64,
+}
+
+impl MemoryStore {
+    /// An empty store that asks this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock: SteadyClock::new(clock),
+            state: Mutex::new(State { rows: BTreeMap::new(), next: 1 }),
+            catalogs: Catalogs::default(),
+            wakes: watch::Sender::new(0),
+        }
+    }
+
+    /// The state. A decision that panicked changed nothing.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock))
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let snapshot =
+            Snapshot { now: self.clock.now(), block: Seq(state.next), ..Snapshot::default() };
+        state.next += BLOCK;
+        let view = View { rows: &state.rows, catalogs: &self.catalogs };
+        let changes = settle(&view, reads, &mut decide, snapshot)?;
+        apply(&mut state.rows, changes)
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        let state = self.lock();
+        let mut snapshot = Snapshot { now: self.clock.now(), ..Snapshot::default() };
+        fill(&View { rows: &state.rows, catalogs: &self.catalogs }, &reads, &mut snapshot)?;
+        Ok(snapshot)
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        let mut state = self.lock();
+        let new = Row::Engine(Engine { id: engine, beat: 0, dead: false });
+        let Row::Engine(engine) = state.rows.entry(new.key()).or_insert(new) else {
+            return Ok(false);
+        };
+        engine.beat += i64::from(!engine.dead);
+        Ok(!engine.dead)
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.catalogs.all()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.wakes.subscribe()
+    }
+
+    fn wake(&self) {
+        self.wakes.send_modify(|count| *count += 1);
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        Ok(self.lock().rows.values().cloned().collect())
+    }
+}
+
+/// The rows as one transaction sees them.
+struct View<'a> {
+    rows: &'a BTreeMap<RowKey, Row>,
+    catalogs: &'a Catalogs,
+}
+
+impl Source for View<'_> {
+    fn row(&self, key: &RowKey) -> Result<Option<Row>, StoreError> {
+        Ok(self.rows.get(key).cloned())
+    }
+
+    fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
+        let place = |row: &Row| self.place(scan, row, now);
+        let mut found: Vec<_> =
+            self.rows.values().filter_map(|row| Some((place(row)?, row.key(), row))).collect();
+        found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        Ok(found.into_iter().take(limit as usize).map(|(_, _, row)| row.clone()).collect())
+    }
+
+    fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError> {
+        let epoch = match self.rows.get(&RowKey::Epoch(ws.clone())) {
+            Some(Row::Epoch(epoch)) => epoch.n,
+            _ => 0,
+        };
+        if let Some(catalog) = self.catalogs.get(ws, epoch) {
+            return Ok(catalog);
+        }
+        let defs = self.rows.values().filter_map(|row| {
+            let Row::Def(def) = row else { return None };
+            (def.ws == *ws).then(|| def.clone())
+        });
+        Ok(self.catalogs.put(ws, epoch, defs.collect())?)
+    }
+}
+
+/// Where a row stands in a scan's order; rows that stand together are in order of their keys.
+type Order = (i64, i64, i64);
+
+/// For scans whose order is that of the keys.
+const BY_KEY: Order = (0, 0, 0);
+
+impl View<'_> {
+    /// A row's place in a scan; none if the scan does not find it.
+    fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
+        let due =
+            |due: Option<Timestamp>| due.filter(|due| *due <= now).map(|due| (due.micros(), 0, 0));
+        let by_key = |found: bool| found.then_some(BY_KEY);
+        match (scan, row) {
+            (Scan::Line(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
+                (Phase::Line { gate, place }, id) if gate == id => {
+                    Some((place.tier, place.rank.at.micros(), place.rank.seq.0))
+                }
+                _ => None,
+            },
+            (Scan::Ready(lanes), Row::Run(run)) => {
+                let ready = run.phase == Phase::Ready && lanes.contains(&run.lane);
+                ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
+            }
+            (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
+            (Scan::DueRuns, Row::Run(run)) => due(run.due),
+            (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
+            (Scan::Lane(lane, after), Row::Run(run)) => {
+                by_key(run.lane == *lane && run.id.seq > *after)
+            }
+            (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead),
+            (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
+            (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
+            (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {
+                by_key((&it.ws, &it.name) == (ws, name))
+            }
+            (Scan::Waits(ws, name, path, value), Row::Wait(it)) => {
+                by_key((&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value))
+            }
+            (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
+            (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
+            (Scan::Gates(prefix), Row::Gate(gate)) => {
+                by_key(gate.key.as_bytes().starts_with(prefix))
+            }
+            (Scan::Log(stream, from), Row::Logged(it)) => {
+                by_key(it.stream == *stream && it.version >= *from)
+            }
+            (Scan::Feed(ws, after), Row::Logged(it)) => {
+                (it.ws == *ws && it.pos > *after).then_some((it.pos, 0, 0))
+            }
+            (Scan::Work(ws, reaction), Row::Sub(sub)) => {
+                let found = (&sub.ws, &sub.reaction) == (ws, reaction) && has_free_work(sub, now);
+                found.then_some((sub.since.micros(), 0, 0))
+            }
+            (Scan::Subs(ws), Row::Sub(sub)) => by_key(sub.ws == *ws),
+            (
+                Scan::Line(_)
+                | Scan::Ready(_)
+                | Scan::DueGates
+                | Scan::DueRuns
+                | Scan::Owned(_)
+                | Scan::Lane(..)
+                | Scan::Engines
+                | Scan::Steps(_)
+                | Scan::Items(_)
+                | Scan::WaitPaths(..)
+                | Scan::Waits(..)
+                | Scan::Inbox(..)
+                | Scan::Receipts(_)
+                | Scan::Gates(_)
+                | Scan::Log(..)
+                | Scan::Feed(..)
+                | Scan::Work(..)
+                | Scan::Subs(_),
+                _,
+            ) => None,
+        }
+    }
+
+    fn gate_id(&self, key: &GateKey) -> Option<Seq> {
+        match self.rows.get(&RowKey::Gate(key.clone())) {
+            Some(Row::Gate(gate)) => Some(gate.id),
+            _ => None,
+        }
+    }
+}
+
+/// Has work that may be done now and that nobody has a live lease on.
+fn has_free_work(sub: &Sub, now: Timestamp) -> bool {
+    let leased = sub.owner.is_some() && sub.until.is_some_and(|until| until > now);
+    let early = sub.due.is_some_and(|due| due > now);
+    sub.want > sub.at && sub.blocked.is_none() && !leased && !early
+}
+
+/// Makes all changes, or none of them.
+fn apply(rows: &mut BTreeMap<RowKey, Row>, changes: Vec<Change>) -> Result<(), StoreError> {
+    let mut undo = Vec::with_capacity(changes.len());
+    for change in changes {
+        let key = change.key();
+        let before = rows.get(&key).cloned();
+        if let Err(error) = make(rows, change) {
+            for (key, before) in undo {
+                match before {
+                    Some(row) => rows.insert(key, row),
+                    None => rows.remove(&key),
+                };
+            }
+            return Err(error);
+        }
+        undo.push((key, before));
+    }
+    Ok(())
+}
+
+fn make(rows: &mut BTreeMap<RowKey, Row>, change: Change) -> Result<(), StoreError> {
+    let key = change.key();
+    let there = rows.contains_key(&key);
+    match change {
+        Change::Insert(_) if there => Err(StoreError::Data(format!("{key:?} is there already"))),
+        Change::Update(_) | Change::Delete(_) if !there => {
+            Err(StoreError::Data(format!("{key:?} is not there")))
+        }
+        Change::Insert(row) | Change::Update(row) => {
+            codec::check(&row, &codec::cells(&row))?;
+            if has_twin(rows, &row) {
+                return Err(StoreError::Data(format!("{key:?} has a name that is taken")));
+            }
+            rows.insert(key, row);
+            Ok(())
+        }
+        Change::Delete(key) => {
+            rows.remove(&key);
+            Ok(())
+        }
+    }
+}
+
+/// Whether another row has the second name that a definition or a stream's event has.
+fn has_twin(rows: &BTreeMap<RowKey, Row>, row: &Row) -> bool {
+    let mut others = rows.values().filter(|other| other.key() != row.key());
+    let name = |def: &Def| (def.ws.clone(), def.app.clone(), def.name.clone(), def.version);
+    if let Row::Def(def) = row {
+        return others.any(|other| matches!(other, Row::Def(other) if name(other) == name(def)));
+    }
+    if let Row::Logged(it) = row {
+        let here = (&it.ws, it.pos);
+        return others.any(|other| matches!(other, Row::Logged(it) if (&it.ws, it.pos) == here));
+    }
+    false
+}

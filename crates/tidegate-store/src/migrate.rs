@@ -1,0 +1,119 @@
+//! Which migrations a database still needs, the same for both dialects.
+//!
+//! Migrations are numbered from 1 without a gap and only go forward. Each database records what
+//! was applied to it; a migration is known by the SHA-256 of its text.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::StoreError;
+
+/// One step of the schema.
+#[derive(Clone, Copy, Debug)]
+pub struct Migration {
+    /// Its number.
+    pub version: i64,
+    /// Its file's name without number and ending.
+    pub name: &'static str,
+    /// Its statements.
+    pub sql: &'static str,
+}
+
+impl Migration {
+    /// The SHA-256 of its text, in hex.
+    pub fn checksum(&self) -> String {
+        let mut hex = String::with_capacity(64);
+        for byte in Sha256::digest(self.sql) {
+            write!(hex, "{byte:02x}").expect("a string takes all that is written");
+        }
+        hex
+    }
+
+    /// What the database records once it is applied.
+    pub fn applied(&self) -> Applied {
+        Applied { version: self.version, name: self.name.to_owned(), checksum: self.checksum() }
+    }
+}
+
+/// A migration that a database says it has had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Its number.
+    pub version: i64,
+    /// Its name.
+    pub name: String,
+    /// The SHA-256 of its text when it was applied.
+    pub checksum: String,
+}
+
+/// Compares what a database has had with what this program knows; gives what is left to do.
+///
+/// `applied` is in order of version.
+pub fn pending<'a>(
+    known: &'a [Migration],
+    applied: &[Applied],
+) -> Result<&'a [Migration], StoreError> {
+    let newest = known.last().map_or(0, |migration| migration.version);
+    if let Some(beyond) = applied.iter().find(|done| done.version > newest) {
+        return Err(StoreError::Schema(format!(
+            "the schema is of a newer Tidegate: it has had migration {} `{}`, and this one knows \
+             {newest} at most; start the newer Tidegate, or restore a backup from before it",
+            beyond.version, beyond.name
+        )));
+    }
+    for (migration, done) in known.iter().zip(applied) {
+        if migration.applied() != *done {
+            return Err(StoreError::Schema(format!(
+                "migration {} `{}` is not the one that was applied ({} `{}`, checksum {:.12}); \
+                 start the Tidegate that applied it, or restore a backup: \
+                 a released migration is never edited",
+                migration.version, migration.name, done.version, done.name, done.checksum
+            )));
+        }
+    }
+    Ok(&known[applied.len().min(known.len())..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Migration] = &[
+        Migration { version: 1, name: "init", sql: "create table a (id integer)" },
+        Migration { version: 2, name: "more", sql: "create table b (id integer)" },
+    ];
+
+    #[test]
+    fn a_new_database_needs_everything() {
+        assert_eq!(pending(KNOWN, &[]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_was_applied_is_not_applied_again() {
+        let left = pending(KNOWN, &[KNOWN[0].applied()]).unwrap();
+        assert_eq!(left[0].version, 2);
+        assert!(pending(KNOWN, &[KNOWN[0].applied(), KNOWN[1].applied()]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_with_what_to_do() {
+        let applied = [KNOWN[0].applied(), KNOWN[1].applied()];
+        let error = pending(&KNOWN[..1], &applied).unwrap_err().to_string();
+        assert!(error.contains("migration 2 `more`"), "{error}");
+        assert!(error.contains("start the newer Tidegate"), "{error}");
+    }
+
+    #[test]
+    fn an_edited_migration_is_refused_with_what_to_do() {
+        let edited = Applied { checksum: "00".repeat(32), ..KNOWN[0].applied() };
+        let error = pending(KNOWN, &[edited]).unwrap_err().to_string();
+        assert!(error.contains("migration 1 `init` is not the one"), "{error}");
+        assert!(error.contains("restore a backup"), "{error}");
+    }
+
+    #[test]
+    fn a_gap_in_what_was_applied_is_refused() {
+        assert!(pending(KNOWN, &[KNOWN[1].applied()]).is_err());
+    }
+}

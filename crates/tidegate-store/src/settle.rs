@@ -1,0 +1,75 @@
+//! One decision in a store that has one writer: read, ask, read on, until it answers.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{Change, Found, ReadSet, Scan, Snapshot},
+    row::{Row, RowKey, Workspace},
+    time::Timestamp,
+};
+
+use crate::{Decide, Decision, MAX_ROUNDS, StoreError};
+
+/// What a single-writer store can be asked inside one transaction.
+pub(crate) trait Source {
+    /// The row of a key.
+    fn row(&self, key: &RowKey) -> Result<Option<Row>, StoreError>;
+
+    /// The first `limit` rows that a scan finds, in its order.
+    fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError>;
+
+    /// A workspace's definitions.
+    fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError>;
+}
+
+/// Asks `decide` until it answers with changes. Latches need nothing: there is one writer.
+pub(crate) fn settle(
+    source: &dyn Source,
+    mut reads: ReadSet,
+    decide: &mut Decide,
+    mut snapshot: Snapshot,
+) -> Result<Vec<Change>, StoreError> {
+    for _ in 0..MAX_ROUNDS {
+        fill(source, &reads, &mut snapshot)?;
+        match decide(snapshot) {
+            Decision::Apply(changes) => return one_change_a_row(changes),
+            Decision::Need(more, so_far) => (reads, snapshot) = (more, so_far),
+        }
+    }
+    Err(StoreError::TooManyRounds)
+}
+
+/// Adds to a snapshot all that is asked for.
+pub(crate) fn fill(
+    source: &dyn Source,
+    reads: &ReadSet,
+    snapshot: &mut Snapshot,
+) -> Result<(), StoreError> {
+    for ws in &reads.catalogs {
+        snapshot.catalogs.insert(ws.clone(), source.catalog(ws)?);
+    }
+    for key in &reads.rows {
+        snapshot.rows.insert(key.clone(), source.row(key)?);
+    }
+    for (scan, &limit) in &reads.scans {
+        let rows = source.scan(scan, limit, snapshot.now)?;
+        let keys = rows.iter().map(Row::key).collect();
+        snapshot.scans.insert(scan.clone(), Found { limit, keys });
+        snapshot.rows.extend(rows.into_iter().map(|row| (row.key(), Some(row))));
+    }
+    Ok(())
+}
+
+/// Refuses two changes of one row: an update of many rows at once would silently keep one.
+pub(crate) fn one_change_a_row(changes: Vec<Change>) -> Result<Vec<Change>, StoreError> {
+    let mut keys = BTreeSet::new();
+    for change in &changes {
+        let key = change.key();
+        if keys.contains(&key) {
+            return Err(StoreError::Data(format!("two changes of one row: {key:?}")));
+        }
+        keys.insert(key);
+    }
+    Ok(changes)
+}

@@ -1,0 +1,207 @@
+//! The store that keeps its rows in one SQLite file.
+//!
+//! One thread owns the connection that writes: transactions are one after another, so that no
+//! row needs a lock. Another thread reads beside it, as the write-ahead log allows. The file has
+//! one owner: a second process is told whose it is, and opening it voids older leases.
+
+mod error;
+mod lock;
+mod statements;
+#[cfg(test)]
+mod tests;
+mod view;
+mod worker;
+mod writer;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OpenFlags};
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Snapshot},
+    row::{EngineId, Row, Workspace},
+};
+use tokio::sync::watch;
+
+use crate::{
+    Decide, Store, StoreError,
+    catalogs::Catalogs,
+    clock::{Clock, SteadyClock},
+    codec::Table,
+    settle::fill,
+};
+use error::refused;
+use lock::FileLock;
+use view::{View, rows};
+use worker::Worker;
+use writer::Writer;
+
+/// How long a statement waits for a foreign program that has the file locked, such as a backup.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Every statement of a connection stays prepared: there are a little over a hundred.
+const STATEMENTS: usize = 160;
+
+/// A store in one file, owned by this process alone.
+#[derive(Debug)]
+pub struct SqliteStore {
+    clock: Arc<SteadyClock>,
+    catalogs: Arc<Catalogs>,
+    wakes: watch::Sender<u64>,
+    /// None for a store in memory, where only the writer sees the rows.
+    reader: Option<Worker<Connection>>,
+    // Below the reader, so that the last connection to close is the one that may checkpoint.
+    writer: Worker<Writer>,
+}
+
+impl SqliteStore {
+    /// Opens a file, or makes it, and makes it this process's own.
+    pub async fn open(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let path = path.as_ref().to_owned();
+        let reader_path = path.clone();
+        let make = move || {
+            let lock = FileLock::take(&path)?;
+            Ok((connect(&path, Access::Write)?, Some(lock)))
+        };
+        let store = Self::start(clock, make).await?;
+        let reader = Worker::start("tidegate-read", move || connect(&reader_path, Access::Read));
+        Ok(Self { reader: Some(reader.await?), ..store })
+    }
+
+    /// A store without a file, gone when it is dropped: for tests and trials.
+    pub async fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let make = || {
+            let db = Connection::open_in_memory().map_err(|error| refused(&error))?;
+            set_up(&db).map_err(|error| refused(&error))?;
+            Ok((db, None))
+        };
+        Self::start(clock, make).await
+    }
+
+    async fn start(
+        clock: Arc<dyn Clock>,
+        make: impl FnOnce() -> Result<(Connection, Option<FileLock>), StoreError> + Send + 'static,
+    ) -> Result<Self, StoreError> {
+        let clock = Arc::new(SteadyClock::new(clock));
+        let catalogs = Arc::new(Catalogs::default());
+        let (writer_clock, writer_catalogs) = (clock.clone(), catalogs.clone());
+        let writer = Worker::start("tidegate-write", move || {
+            let (db, lock) = make()?;
+            Writer::open(db, lock, writer_clock, writer_catalogs)
+        });
+        let writer = writer.await?;
+        Ok(Self { clock, catalogs, wakes: watch::Sender::new(0), reader: None, writer })
+    }
+
+    /// Does something on a connection that sees all that is committed.
+    async fn look<A: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<A, StoreError> + Send + 'static,
+    ) -> Result<A, StoreError> {
+        let look = move |db: &mut Connection| {
+            // One transaction, so that all statements see the same moment.
+            let tx = db.transaction().map_err(|error| refused(&error))?;
+            look(&tx)
+        };
+        match &self.reader {
+            Some(reader) => reader.call(look).await,
+            None => self.writer.call(move |writer| look(&mut writer.db)).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        self.writer.call(move |writer| writer.transact(reads, &mut decide)).await
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        let (clock, catalogs) = (self.clock.clone(), self.catalogs.clone());
+        self.look(move |db| {
+            let mut snapshot = Snapshot { now: clock.now(), ..Snapshot::default() };
+            fill(&View { db, catalogs: &catalogs }, &reads, &mut snapshot)?;
+            Ok(snapshot)
+        })
+        .await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        self.writer.call(move |writer| writer.beat(engine)).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.catalogs.all()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.wakes.subscribe()
+    }
+
+    fn wake(&self) {
+        self.wakes.send_modify(|count| *count += 1);
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.look(|db| {
+            let mut all = Vec::new();
+            for table in Table::ALL {
+                all.extend(rows(db, table, statements::of(table).dump, &[])?);
+            }
+            Ok(all)
+        })
+        .await
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Access {
+    Read,
+    Write,
+}
+
+fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
+    let flags = match access {
+        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+    };
+    let named = |error: rusqlite::Error| match refused(&error) {
+        StoreError::Corrupt(reason) => StoreError::Corrupt(format!("{}: {reason}", path.display())),
+        StoreError::Unavailable(reason) => {
+            StoreError::Unavailable(format!("{}: {reason}", path.display()))
+        }
+        other => other,
+    };
+    // No URI, so that a file may have any name; no mutex, since one thread has the connection.
+    let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    let db = db.map_err(named)?;
+    set_up(&db).map_err(named)?;
+    match access {
+        Access::Read => Ok(db),
+        Access::Write => {
+            let mode = db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0));
+            let mode: String = mode.map_err(named)?;
+            if mode != "wal" {
+                return Err(StoreError::Config(format!(
+                    "{}: SQLite keeps no write-ahead log here (its mode stays `{mode}`); \
+                     use a local disk",
+                    path.display()
+                )));
+            }
+            db.pragma_update(None, "synchronous", "full").map_err(named)?;
+            Ok(db)
+        }
+    }
+}
+
+fn set_up(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
+}

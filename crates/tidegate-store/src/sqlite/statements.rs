@@ -1,0 +1,87 @@
+//! The statements, by table and by what they do.
+
+use crate::{codec::Table, migrate::Migration};
+
+macro_rules! sql {
+    ($name:expr) => {
+        include_str!(concat!("../../sql/sqlite/", $name, ".sql"))
+    };
+}
+
+/// All migrations, in order.
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") }];
+
+/// What is done with single rows of a table.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) read: &'static str,
+    pub(super) insert: &'static str,
+    pub(super) update: &'static str,
+    pub(super) delete: &'static str,
+    pub(super) dump: &'static str,
+}
+
+macro_rules! statements {
+    ($table:literal) => {
+        &Statements {
+            read: sql!(concat!($table, "_read")),
+            insert: sql!(concat!($table, "_insert")),
+            update: sql!(concat!($table, "_update")),
+            delete: sql!(concat!($table, "_delete")),
+            dump: sql!(concat!($table, "_dump")),
+        }
+    };
+}
+
+/// A table's statements.
+pub(super) fn of(table: Table) -> &'static Statements {
+    match table {
+        Table::Gate => statements!("gate"),
+        Table::Run => statements!("run"),
+        Table::Engine => statements!("engine"),
+        Table::Stream => statements!("stream"),
+        Table::Sub => statements!("sub"),
+        Table::LogHead => statements!("log_head"),
+        Table::Epoch => statements!("epoch"),
+        Table::Def => statements!("def"),
+        Table::Event => statements!("event"),
+        Table::Ended => statements!("ended"),
+        Table::Step => statements!("step"),
+        Table::Item => statements!("item"),
+        Table::Wait => statements!("wait"),
+        Table::WaitPath => statements!("wait_path"),
+        Table::Signal => statements!("signal"),
+        Table::Receipt => statements!("receipt"),
+        Table::Log => statements!("log"),
+    }
+}
+
+pub(super) const RUN_LINE: &str = sql!("run_line");
+pub(super) const RUN_READY: &str = sql!("run_ready");
+pub(super) const RUN_DUE: &str = sql!("run_due");
+pub(super) const RUN_OWNED: &str = sql!("run_owned");
+pub(super) const RUN_LANE: &str = sql!("run_lane");
+pub(super) const GATE_DUE: &str = sql!("gate_due");
+pub(super) const GATE_PREFIX: &str = sql!("gate_prefix");
+pub(super) const ENGINE_LIVE: &str = sql!("engine_live");
+pub(super) const STEP_OF_RUN: &str = sql!("step_of_run");
+pub(super) const ITEM_OF_RUN: &str = sql!("item_of_run");
+pub(super) const WAIT_PATH_OF_NAME: &str = sql!("wait_path_of_name");
+pub(super) const WAIT_OF_VALUE: &str = sql!("wait_of_value");
+pub(super) const SIGNAL_INBOX: &str = sql!("signal_inbox");
+pub(super) const RECEIPT_OF_EVENT: &str = sql!("receipt_of_event");
+pub(super) const LOG_OF_STREAM: &str = sql!("log_of_stream");
+pub(super) const LOG_FEED: &str = sql!("log_feed");
+pub(super) const SUB_WORK: &str = sql!("sub_work");
+pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
+pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
+pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
+
+pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");
+pub(super) const META_READ: &str = sql!("only/meta_read");
+pub(super) const META_WRITE: &str = sql!("only/meta_write");
+pub(super) const MIGRATION_CREATE: &str = sql!("only/migration_create");
+pub(super) const MIGRATION_DUMP: &str = sql!("only/migration_dump");
+pub(super) const MIGRATION_INSERT: &str = sql!("only/migration_insert");
+pub(super) const SCHEMA_DUMP: &str = sql!("only/schema_dump");

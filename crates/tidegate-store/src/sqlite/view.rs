@@ -1,0 +1,184 @@
+//! Reading rows inside one transaction.
+
+use std::sync::Arc;
+
+use rusqlite::{
+    Connection, ToSql, params_from_iter,
+    types::{ToSqlOutput, Value, ValueRef},
+};
+use tidegate_core::{
+    catalog::Catalog,
+    id::Seq,
+    reads::Scan,
+    row::{Row, RowKey, Workspace},
+    time::Timestamp,
+};
+
+use super::{error::refused, statements as sql};
+use crate::{
+    StoreError,
+    catalogs::Catalogs,
+    codec::{self, Cell, ColumnType, Table},
+    settle::Source,
+};
+
+/// The rows as one transaction sees them.
+pub(super) struct View<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) catalogs: &'a Catalogs,
+}
+
+impl Source for View<'_> {
+    fn row(&self, key: &RowKey) -> Result<Option<Row>, StoreError> {
+        let table = Table::of(key);
+        Ok(rows(self.db, table, sql::of(table).read, &codec::key_cells(key))?.pop())
+    }
+
+    fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
+        let (table, sql, mut cells) = match scan {
+            Scan::Line(key) => {
+                let gate = self.row(&RowKey::Gate(key.clone()))?;
+                let Some(Row::Gate(gate)) = gate else { return Ok(Vec::new()) };
+                (Table::Run, sql::RUN_LINE, vec![seq(gate.id)])
+            }
+            Scan::Ready(lanes) => return self.ready(lanes, limit),
+            Scan::DueGates => (Table::Gate, sql::GATE_DUE, vec![int(now.micros())]),
+            Scan::DueRuns => (Table::Run, sql::RUN_DUE, vec![int(now.micros())]),
+            Scan::Owned(engine) => {
+                (Table::Run, sql::RUN_OWNED, vec![text(&codec::engine_text(*engine))])
+            }
+            Scan::Lane(lane, after) => (Table::Run, sql::RUN_LANE, vec![seq(*lane), seq(*after)]),
+            Scan::Engines => (Table::Engine, sql::ENGINE_LIVE, Vec::new()),
+            Scan::Steps(run) => (Table::Step, sql::STEP_OF_RUN, vec![seq(*run)]),
+            Scan::Items(run) => (Table::Item, sql::ITEM_OF_RUN, vec![seq(*run)]),
+            Scan::WaitPaths(ws, name) => {
+                (Table::WaitPath, sql::WAIT_PATH_OF_NAME, vec![text(ws), text(name)])
+            }
+            Scan::Waits(ws, name, path, value) => {
+                let cells = vec![text(ws), text(name), text(path), bytes(value)];
+                (Table::Wait, sql::WAIT_OF_VALUE, cells)
+            }
+            Scan::Inbox(run, name) => {
+                (Table::Signal, sql::SIGNAL_INBOX, vec![seq(*run), text(name)])
+            }
+            Scan::Receipts(event) => (Table::Receipt, sql::RECEIPT_OF_EVENT, vec![seq(*event)]),
+            Scan::Gates(prefix) => {
+                let cells = vec![bytes(prefix), bytes(&codec::prefix_end(prefix))];
+                (Table::Gate, sql::GATE_PREFIX, cells)
+            }
+            Scan::Log(stream, from) => {
+                (Table::Log, sql::LOG_OF_STREAM, vec![seq(*stream), int(*from)])
+            }
+            Scan::Feed(ws, after) => (Table::Log, sql::LOG_FEED, vec![text(ws), int(*after)]),
+            Scan::Work(ws, reaction) => {
+                (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
+            }
+            Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+        };
+        cells.push(int(limit.into()));
+        rows(self.db, table, sql, &cells)
+    }
+
+    fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError> {
+        let epoch = match self.row(&RowKey::Epoch(ws.clone()))? {
+            Some(Row::Epoch(epoch)) => epoch.n,
+            _ => 0,
+        };
+        if let Some(catalog) = self.catalogs.get(ws, epoch) {
+            return Ok(catalog);
+        }
+        let rows = rows(self.db, Table::Def, sql::DEF_OF_WORKSPACE, &[text(ws)])?;
+        let defs = rows.into_iter().filter_map(|row| {
+            let Row::Def(def) = row else { return None };
+            Some(def)
+        });
+        Ok(self.catalogs.put(ws, epoch, defs.collect())?)
+    }
+}
+
+impl View<'_> {
+    /// Ready runs of several lanes: one statement for all would sort every ready run.
+    fn ready(&self, lanes: &[Seq], limit: u32) -> Result<Vec<Row>, StoreError> {
+        let mut runs = Vec::new();
+        let mut lanes = lanes.to_vec();
+        lanes.sort_unstable();
+        lanes.dedup();
+        for lane in lanes {
+            let cells = [seq(lane), int(limit.into())];
+            runs.extend(rows(self.db, Table::Run, sql::RUN_READY, &cells)?);
+        }
+        runs.sort_by_key(|row| {
+            let Row::Run(run) = row else { return None };
+            Some((run.rank, run.id.seq))
+        });
+        runs.truncate(limit as usize);
+        Ok(runs)
+    }
+}
+
+/// The rows that a statement finds, in its order.
+pub(super) fn rows(
+    db: &Connection,
+    table: Table,
+    sql: &str,
+    cells: &[Cell],
+) -> Result<Vec<Row>, StoreError> {
+    let mut statement = db.prepare_cached(sql).map_err(|error| refused(&error))?;
+    let mut found = statement.query(params_from_iter(cells)).map_err(|error| refused(&error))?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next().map_err(|error| refused(&error))? {
+        let columns = table.columns().iter().enumerate();
+        let cells = columns.map(|(at, column)| cell(table, *column, row.get_ref(at)));
+        rows.push(codec::row(table, cells.collect::<Result<_, _>>()?)?);
+    }
+    Ok(rows)
+}
+
+fn cell(
+    table: Table,
+    (name, kind): codec::Column,
+    value: rusqlite::Result<ValueRef<'_>>,
+) -> Result<Cell, StoreError> {
+    let corrupt = |reason: &str| StoreError::Corrupt(format!("{}.{name}: {reason}", table.name()));
+    match (kind, value.map_err(|error| refused(&error))?) {
+        (ColumnType::Int, ValueRef::Null) => Ok(Cell::Int(None)),
+        (ColumnType::Text, ValueRef::Null) => Ok(Cell::Text(None)),
+        (ColumnType::Bytes, ValueRef::Null) => Ok(Cell::Bytes(None)),
+        (ColumnType::Int, ValueRef::Integer(number)) => Ok(int(number)),
+        (ColumnType::Text, ValueRef::Text(bytes)) => match str::from_utf8(bytes) {
+            Ok(it) => Ok(text(it)),
+            Err(error) => Err(corrupt(&error.to_string())),
+        },
+        (ColumnType::Bytes, ValueRef::Blob(it)) => Ok(bytes(it)),
+        (_, other) => Err(corrupt(&format!("expected {kind:?}, got {:?}", other.data_type()))),
+    }
+}
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Int(Some(number)) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Self::Text(Some(text)) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Bytes(Some(bytes)) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Self::Int(None) | Self::Text(None) | Self::Bytes(None) => {
+                ToSqlOutput::Owned(Value::Null)
+            }
+        })
+    }
+}
+
+fn int(number: i64) -> Cell {
+    Cell::Int(Some(number))
+}
+
+fn seq(number: Seq) -> Cell {
+    int(number.0)
+}
+
+fn text(text: &str) -> Cell {
+    Cell::Text(Some(text.to_owned()))
+}
+
+fn bytes(bytes: &[u8]) -> Cell {
+    Cell::Bytes(Some(bytes.to_vec()))
+}

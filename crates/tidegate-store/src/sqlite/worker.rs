@@ -1,0 +1,86 @@
+//! A thread that owns a connection and does one thing after another.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread::{self, JoinHandle},
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::StoreError;
+
+/// How many calls may wait for the thread. Callers beyond wait for room; the committer needs one.
+const QUEUE: usize = 256;
+
+type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+/// A thread that owns a `T`, by which it is asked to do things with it.
+#[derive(Debug)]
+pub(super) struct Worker<T> {
+    jobs: Option<mpsc::Sender<Job<T>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: 'static> Worker<T> {
+    /// Starts the thread, which first makes what it owns.
+    pub(super) async fn start(
+        name: &str,
+        make: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<Self, StoreError> {
+        let (jobs, mut inbox) = mpsc::channel::<Job<T>>(QUEUE);
+        let (opened, is_open) = oneshot::channel();
+        let serve = move || {
+            let mut owned = match make() {
+                Ok(owned) => owned,
+                Err(error) => return drop(opened.send(Err(error))),
+            };
+            // Nobody waits any more: the store was given up while it was being opened.
+            if opened.send(Ok(())).is_err() {
+                return;
+            }
+            while let Some(job) = inbox.blocking_recv() {
+                job(&mut owned);
+            }
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(serve);
+        let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let worker = Self { jobs: Some(jobs), thread: Some(thread) };
+        is_open.await.map_err(|_| gone())??;
+        Ok(worker)
+    }
+
+    /// Has the thread do something, and waits for the answer.
+    ///
+    /// It is done even if nobody waits any more. A panic goes to the caller, and the thread
+    /// goes on.
+    pub(super) async fn call<A: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut T) -> Result<A, StoreError> + Send + 'static,
+    ) -> Result<A, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job<T> = Box::new(move |owned| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| act(owned)));
+            // The caller may have been dropped: a future may be, at any await.
+            drop(answer.send(outcome));
+        });
+        self.jobs.as_ref().ok_or_else(gone)?.send(job).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(outcome) => outcome,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+}
+
+impl<T> Drop for Worker<T> {
+    /// Waits until what was asked for is done and the connection is closed.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("the thread of the database has ended".to_owned())
+}

@@ -1,0 +1,175 @@
+//! The one connection that writes, and what it does.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
+use tidegate_core::{
+    id::Seq,
+    reads::{BLOCK, Change, ReadSet, Snapshot},
+    row::EngineId,
+    time::Timestamp,
+};
+
+use super::{
+    error::{not_committed, refused},
+    lock::FileLock,
+    statements as sql,
+    view::View,
+};
+use crate::{
+    Decide, StoreError,
+    catalogs::Catalogs,
+    clock::{Clock, SteadyClock},
+    codec::{self, Cell, Table},
+    migrate::{Applied, pending},
+    settle::settle,
+};
+
+/// How many blocks of sequence numbers are set aside by one write. A crash skips what is left of
+/// them, at most 262,144 numbers of 2^63; a smaller figure writes the row more often.
+const BLOCKS_AHEAD: i64 = 64;
+
+/// The name in `meta` of the first sequence number that was never set aside.
+const SEQUENCE: &str = "sequence";
+
+/// The connection that writes, with what only it may change.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) db: Connection,
+    clock: Arc<SteadyClock>,
+    catalogs: Arc<Catalogs>,
+    /// The next number to give out.
+    next: i64,
+    /// The first number that a crash would give out: never below `next` at a commit.
+    set_aside: i64,
+    // Below the connection, so that the lock is let go of after the database is closed.
+    _lock: Option<FileLock>,
+}
+
+impl Writer {
+    /// Brings the schema up to date and voids the leases of engines that had the file before.
+    pub(super) fn open(
+        mut db: Connection,
+        lock: Option<FileLock>,
+        clock: Arc<SteadyClock>,
+        catalogs: Arc<Catalogs>,
+    ) -> Result<Self, StoreError> {
+        let next = take_over(&mut db, clock.now())?;
+        Ok(Self { db, clock, catalogs, next, set_aside: next, _lock: lock })
+    }
+
+    /// One transaction: read, ask, write, commit.
+    pub(super) fn transact(
+        &mut self,
+        reads: ReadSet,
+        decide: &mut Decide,
+    ) -> Result<(), StoreError> {
+        let begun = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
+        let tx = begun.map_err(|error| refused(&error))?;
+        let block = self.next;
+        self.next += BLOCK;
+        let mut set_aside = self.set_aside;
+        if self.next > set_aside {
+            set_aside = block + BLOCK * BLOCKS_AHEAD;
+            write_meta(&tx, SEQUENCE, set_aside).map_err(|error| refused(&error))?;
+        }
+        let snapshot = Snapshot { now: self.clock.now(), block: Seq(block), ..Snapshot::default() };
+        let view = View { db: &tx, catalogs: &self.catalogs };
+        for change in settle(&view, reads, decide, snapshot)? {
+            apply(&tx, change)?;
+        }
+        // A commit that fails leaves the transaction open: dropping it rolls it back.
+        tx.commit().map_err(|error| not_committed(&error))?;
+        self.set_aside = set_aside;
+        Ok(())
+    }
+
+    /// Renews a lease; `false` where the engine was declared dead.
+    pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
+        let mut statement =
+            self.db.prepare_cached(sql::ENGINE_BEAT).map_err(|error| refused(&error))?;
+        let beats = statement.execute([codec::engine_text(engine)]);
+        beats.map(|count| count == 1).map_err(|error| not_committed(&error))
+    }
+}
+
+fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
+    let key = change.key();
+    let statements = sql::of(Table::of(&key));
+    let (sql, cells) = match &change {
+        Change::Insert(row) => (statements.insert, codec::cells(row)),
+        Change::Update(row) => (statements.update, codec::cells(row)),
+        Change::Delete(key) => (statements.delete, codec::key_cells(key)),
+    };
+    if let Change::Insert(row) | Change::Update(row) = &change {
+        codec::check(row, &cells)?;
+    }
+    let named = |error: &rusqlite::Error| match refused(error) {
+        StoreError::Data(reason) => StoreError::Data(format!("{key:?}: {reason}")),
+        other => other,
+    };
+    let mut statement = db.prepare_cached(sql).map_err(|error| refused(&error))?;
+    match statement.execute(params_from_iter::<&Vec<Cell>>(&cells)) {
+        Ok(1) => Ok(()),
+        Ok(_) => Err(StoreError::Data(format!("{key:?} is not there"))),
+        Err(error) => Err(named(&error)),
+    }
+}
+
+/// Makes the file this process's own: the schema up to date and older leases void, in one
+/// transaction. Gives the first sequence number that nobody was given.
+fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
+    let begun = db.transaction_with_behavior(TransactionBehavior::Immediate);
+    let tx = begun.map_err(|error| refused(&error))?;
+    migrate(&tx, now)?;
+    tx.execute(sql::ENGINE_VOID, ()).map_err(|error| refused(&error))?;
+    let kept = tx.query_row(sql::META_READ, [SEQUENCE], |row| row.get(0)).optional();
+    let next = kept.map_err(|error| refused(&error))?.unwrap_or(1);
+    tx.commit().map_err(|error| not_committed(&error))?;
+    Ok(next)
+}
+
+/// Applies the migrations that are left, each with its record.
+fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
+    let tables = schema(tx).map_err(|error| refused(&error))?;
+    if !tables.is_empty() && !tables.iter().any(|text| text.starts_with("CREATE TABLE migration")) {
+        return Err(StoreError::Schema(
+            "the file is a database of another program; use another file".to_owned(),
+        ));
+    }
+    let applied = applied(tx).map_err(|error| refused(&error))?;
+    for migration in pending(sql::MIGRATIONS, &applied)? {
+        let failed = |error: rusqlite::Error| {
+            let (version, name) = (migration.version, migration.name);
+            StoreError::Schema(format!(
+                "migration {version} `{name}` failed, and nothing was changed: {error}; \
+                 go on with the Tidegate that had the file before, and report this"
+            ))
+        };
+        tx.execute_batch(migration.sql).map_err(failed)?;
+        let record = (migration.version, migration.name, migration.checksum(), now.micros());
+        tx.execute(sql::MIGRATION_INSERT, record).map_err(|error| refused(&error))?;
+    }
+    Ok(())
+}
+
+/// The text of every table and index.
+pub(super) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare(sql::SCHEMA_DUMP)?;
+    let texts = statement.query_map((), |row| row.get(0))?;
+    texts.collect()
+}
+
+fn applied(db: &Connection) -> rusqlite::Result<Vec<Applied>> {
+    db.execute(sql::MIGRATION_CREATE, ())?;
+    let mut statement = db.prepare(sql::MIGRATION_DUMP)?;
+    let rows = statement.query_map((), |row| {
+        Ok(Applied { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? })
+    })?;
+    rows.collect()
+}
+
+fn write_meta(db: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
+    db.prepare_cached(sql::META_WRITE)?.execute((name, value))?;
+    Ok(())
+}

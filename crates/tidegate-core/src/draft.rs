@@ -71,14 +71,7 @@ impl Changed {
 impl Draft {
     /// A draft of nothing yet.
     pub fn new(base: Snapshot) -> Self {
-        Self {
-            base,
-            changed: BTreeMap::new(),
-            undo: Vec::new(),
-            used: 0,
-            salt: 0,
-            probed: None,
-        }
+        Self { base, changed: BTreeMap::new(), undo: Vec::new(), used: 0, salt: 0, probed: None }
     }
 
     /// A draft that finds out what its commands would read.

@@ -11,10 +11,12 @@ mod sqlite;
 mod catalogs;
 mod clock;
 pub mod codec;
+mod commit;
 pub mod migrate;
 mod settle;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use commit::{Answered, Salted, commit, commit_apart, dry_run};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

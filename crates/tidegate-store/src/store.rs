@@ -24,7 +24,7 @@ pub enum Decision {
 }
 
 /// How often a decision may ask for more before its transaction is given up.
-pub const MAX_ROUNDS: usize = 8;
+pub const MAX_ROUNDS: usize = 16;
 
 /// Keeps rows, and lets decisions change them in transactions.
 ///

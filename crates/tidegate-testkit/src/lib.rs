@@ -1,3 +1,6 @@
-//! Under construction.
+//! What tests Tidegate: the contract of the stores, the behaviours that users are promised, and
+//! the rigs that run both on every store. Never a dependency of shipped code.
 
+pub mod behaviour;
 pub mod postgres;
+pub mod world;

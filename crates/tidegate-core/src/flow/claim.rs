@@ -1,6 +1,9 @@
 //! Claims: the first taker wins until a moment. Behind `idempotency` and `dedupeId`.
 
-use super::{needs::Candidate, verdict::{By, Verdict}};
+use super::{
+    needs::Candidate,
+    verdict::{By, Verdict},
+};
 use crate::{
     draft::{Decided, Draft, Stop},
     id::{EventId, RunId},

@@ -258,12 +258,7 @@ enum Flushed {
     Held(By),
 }
 
-fn flush_part<E>(
-    draft: &mut Draft,
-    gate: &Gate,
-    fold: &Fold,
-    part: Part,
-) -> Decided<Flushed, E> {
+fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Decided<Flushed, E> {
     let Some(scope) = gate.key.scope() else { return Ok(Flushed::Gone) };
     let batch = scope.class == Class::Batch;
     let event = if batch { part.first } else { fold.last };
@@ -301,8 +296,8 @@ fn candidate<'a>(
     event: EventId,
     data: crate::json::Payload,
 ) -> Candidate<'a> {
-    let function_key =
-        (scope.class == Class::Quiet && scope.slot.starts_with("function:")).then(|| scope.key.clone());
+    let function_key = (scope.class == Class::Quiet && scope.slot.starts_with("function:"))
+        .then(|| scope.key.clone());
     Candidate {
         ws: scope.ws.clone(),
         current,

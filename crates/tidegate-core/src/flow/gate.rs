@@ -41,7 +41,8 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 let first = head(&gate.state).map_or(place, |head| head.min(place));
                 set_head(&mut gate.state, Some(first));
                 // A line with room is only seen in passing; the sweep must not miss it.
-                let room = waiting && offer(&mut gate.state.clone(), run.id, limit, draft.now()).is_ok();
+                let room =
+                    waiting && offer(&mut gate.state.clone(), run.id, limit, draft.now()).is_ok();
                 gate.due = earlier(gate.due, if room { Some(draft.now()) } else { due });
                 draft.put(gate);
                 draft.put(run);

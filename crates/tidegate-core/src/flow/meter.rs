@@ -92,8 +92,8 @@ fn theoretical(meter: Option<Meter>, rate: Rate, now: Timestamp) -> i128 {
     } else {
         // The last arrival stays where it was, and the gap after it is today's.
         let old = i128::from(meter.limit);
-        let arrived = i128::from(meter.tat) * old + i128::from(meter.rest)
-            - i128::from(meter.per_ms) * 1000;
+        let arrived =
+            i128::from(meter.tat) * old + i128::from(meter.rest) - i128::from(meter.per_ms) * 1000;
         (arrived * scale).div_euclid(old) + interval(rate)
     };
     // No arrival can push it further; if it is further, the clock has gone back, and the key
@@ -120,7 +120,8 @@ mod tests {
     /// M1, I19: two million steps, against the sum taken in big integers.
     #[test]
     fn two_million_steps_do_not_drift() {
-        for (limit, per_ms) in [(3, 1000), (7, 1), (1, 1), (1_000_000, 1), (999_983, 31_536_000_000)]
+        for (limit, per_ms) in
+            [(3, 1000), (7, 1), (1, 1), (1_000_000, 1), (999_983, 31_536_000_000)]
         {
             let rate = Rate { limit, per_ms, burst: 1 };
             let mut meter = None;

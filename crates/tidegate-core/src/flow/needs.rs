@@ -246,7 +246,8 @@ impl Workflow {
     /// The limit that a concurrency gate of this class and slot has.
     pub fn slots(&self, class: Class, slot: &str) -> Option<u32> {
         let alike = self.concurrency.iter().filter(|limit| {
-            limit.class() == class && limit.key.as_ref().map(Path::to_string).unwrap_or_default() == slot
+            limit.class() == class
+                && limit.key.as_ref().map(Path::to_string).unwrap_or_default() == slot
         });
         alike.map(|limit| limit.limit).min()
     }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns};
+pub use gate::{
+    Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
+};
 pub use run::{
     Ended, Ending, Fault, Need, Parent, Phase, Place, Rank, Run, Source, Span, Step, StepKind,
     Wait, WaitOn,

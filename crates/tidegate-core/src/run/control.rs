@@ -1,16 +1,13 @@
 //! What people do to runs: cancel, pause, resume, signal.
 
-use super::{
-    end,
-    wait,
-};
+use super::{end, wait};
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
     flow::gate,
     id::RunId,
     json::Payload,
-    row::{Phase, RowKey, Row, Run, Signal, Span, WaitOn, Workspace},
+    row::{Phase, Row, RowKey, Run, Signal, Span, WaitOn, Workspace},
 };
 
 /// Finds a run of this workspace that has not ended.
@@ -48,9 +45,10 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
         }
         Phase::Line { .. } | Phase::Ready => {
             let first = if run.started { Span::Executing } else { Span::Start };
-            let at = run.needs.iter().position(|need| {
-                need.span == first || need.span == Span::Executing
-            });
+            let at = run
+                .needs
+                .iter()
+                .position(|need| need.span == first || need.span == Span::Executing);
             let keep = at.unwrap_or(run.needs.len()).min(run.has);
             gate::release(draft, &mut run, keep)?;
             run.phase = Phase::Paused;

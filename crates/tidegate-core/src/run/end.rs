@@ -3,10 +3,7 @@
 use super::wait;
 use crate::{
     draft::{Decided, Draft},
-    flow::{
-        claim, gate,
-        needs::Passage,
-    },
+    flow::{claim, gate, needs::Passage},
     id::RunId,
     row::{Ended, Ending, Fault, Gate, GateState, Phase, RowKey, Run},
 };

@@ -20,7 +20,7 @@ use crate::{
     id::Seq,
     json::Payload,
     row::{
-        EngineId, Ending, Event, Fault, Kind, Parent, Phase, Run, Span, Step, StepKind, Wait,
+        Ending, EngineId, Event, Fault, Kind, Parent, Phase, Run, Span, Step, StepKind, Wait,
         WaitOn,
     },
     time::Timestamp,
@@ -161,9 +161,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
 pub fn stopped(draft: &mut Draft, run: Seq, engine: EngineId, fence: i64) -> Decided<()> {
     match draft.run(run)?.cloned() {
         Some(run)
-            if run.phase == Phase::Stopping
-                && run.owner == Some(engine)
-                && run.fence == fence =>
+            if run.phase == Phase::Stopping && run.owner == Some(engine) && run.fence == fence =>
         {
             end::stopped(draft, run)
         }
@@ -175,9 +173,8 @@ pub fn stopped(draft: &mut Draft, run: Seq, engine: EngineId, fence: i64) -> Dec
 fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
     let fenced = || Stop::Refused(Refusal::Fenced { run: report.run, fence: report.fence });
     let run = draft.run(report.run)?.ok_or_else(fenced)?;
-    let good = run.phase == Phase::Driven
-        && run.owner == Some(report.engine)
-        && run.fence == report.fence;
+    let good =
+        run.phase == Phase::Driven && run.owner == Some(report.engine) && run.fence == report.fence;
     if good { Ok(run.clone()) } else { Err(fenced()) }
 }
 
@@ -191,8 +188,8 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
             NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
             NewWaitOn::Invoke { app, workflow, data } => {
-                let known = run.answered.contains(&step)
-                    || run.waits.iter().any(|wait| wait.step == step);
+                let known =
+                    run.answered.contains(&step) || run.waits.iter().any(|wait| wait.step == step);
                 answered |= run.answered.contains(&step);
                 if !known {
                     children.push((step, until, app, workflow, data));

@@ -126,9 +126,8 @@ fn waiting<E>(draft: &Draft, event: &Event, path: &str) -> Decided<Vec<(Seq, Str
     let Some(value) = value else { return Ok(Vec::new()) };
     let (ws, name, path) = (event.ws.clone(), event.name.clone(), path.to_owned());
     let scan = Scan::Waits(ws.clone(), name.clone(), path.clone(), value.clone());
-    let key = |run, step| {
-        RowKey::Wait(ws.clone(), name.clone(), path.clone(), value.clone(), run, step)
-    };
+    let key =
+        |run, step| RowKey::Wait(ws.clone(), name.clone(), path.clone(), value.clone(), run, step);
     let written =
         draft.written(key(Seq(i64::MIN), String::new()), key(Seq(i64::MAX), String::new()));
     let mut waits: Vec<_> = draft
@@ -152,7 +151,8 @@ fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided
     let Some(Wait { on: WaitOn::Event { name, matches }, since, .. }) = wait else {
         return Ok(false);
     };
-    let matches = matches.iter().all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
+    let matches =
+        matches.iter().all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
     if *name != event.name || !matches || event.id.seq < *since {
         return Ok(false);
     }

@@ -1,0 +1,112 @@
+//! Commands into a store: guess what they read, decide them together, say what came of each.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use tidegate_core::{
+    command::{Answer, Batch, Command, Refusal, decide, probe},
+    time::Timestamp,
+};
+
+use crate::{Decision, Store, StoreError};
+
+/// A command with the random number that its ids are made from. A repeat keeps the number.
+pub type Salted = (Command, u64);
+
+/// What came of one command.
+pub type Answered = Result<Answer, Refusal>;
+
+/// Decides commands in order, in as few transactions as they fit into.
+///
+/// Commands that did not fit into the first go into the next. All answers are durable when this
+/// returns; on an error those of the last transaction are not, and nothing of it is kept.
+pub async fn commit(store: &dyn Store, commands: Vec<Salted>) -> Result<Vec<Answered>, StoreError> {
+    let mut answers: Vec<Option<Answered>> = vec![None; commands.len()];
+    let mut open: Vec<(usize, Salted)> = commands.into_iter().enumerate().collect();
+    while !open.is_empty() {
+        let (places, batch): (Vec<usize>, Vec<Salted>) = open.into_iter().unzip();
+        let decided = transact(store, batch.clone()).await?;
+        let mut left = Vec::new();
+        for ((place, command), answer) in places.into_iter().zip(batch).zip(decided) {
+            match answer {
+                Some(answer) => answers[place] = Some(answer),
+                None => left.push((place, command)),
+            }
+        }
+        open = left;
+    }
+    Ok(answers.into_iter().map(|answer| answer.expect("each was decided")).collect())
+}
+
+/// One transaction; `None` for a command that did not fit.
+async fn transact(
+    store: &dyn Store,
+    batch: Vec<Salted>,
+) -> Result<Vec<Option<Answered>>, StoreError> {
+    let reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
+    let size = batch.len();
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let told = answers.clone();
+    let decide = Box::new(move |snapshot| match decide(&batch, snapshot) {
+        Batch::Decided(changes, answers) => {
+            *told.lock().expect("nothing panics under this lock") = answers;
+            Decision::Apply(changes)
+        }
+        Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
+    });
+    store.transact(reads, decide).await?;
+    let answers = std::mem::take(&mut *answers.lock().expect("nothing panics under this lock"));
+    if size > 0 && answers.iter().all(Option::is_none) {
+        return Err(StoreError::Data("one command does not fit into a transaction".to_owned()));
+    }
+    Ok(answers)
+}
+
+/// Decides one command as if it were carried out, and changes nothing.
+pub async fn dry_run(store: &dyn Store, command: Salted) -> Result<Answered, StoreError> {
+    let batch = vec![command];
+    let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
+    for _ in 0..crate::MAX_ROUNDS {
+        match decide(&batch, store.read(reads.clone()).await?) {
+            Batch::Decided(_, answers) => {
+                let first = answers.into_iter().next().flatten();
+                return first.ok_or(StoreError::TooManyRounds);
+            }
+            Batch::Need(more, _) => reads.merge(more),
+        }
+    }
+    Err(StoreError::TooManyRounds)
+}
+
+/// Keeps what each command of a failed batch would have come to apart from the others.
+///
+/// A row that the store refuses must not take its neighbours down: the batch is halved until the
+/// culprit stands alone.
+pub async fn commit_apart(
+    store: &dyn Store,
+    commands: Vec<Salted>,
+) -> Vec<Result<Answered, Arc<StoreError>>> {
+    let mut results: BTreeMap<usize, Result<Answered, Arc<StoreError>>> = BTreeMap::new();
+    let mut parts: Vec<Vec<(usize, Salted)>> = vec![commands.into_iter().enumerate().collect()];
+    while let Some(part) = parts.pop() {
+        let batch = part.iter().map(|(_, command)| command.clone()).collect();
+        match commit(store, batch).await {
+            Ok(answers) => {
+                let places = part.iter().map(|(place, _)| *place);
+                results.extend(places.zip(answers.into_iter().map(Ok)));
+            }
+            Err(StoreError::Data(_)) if part.len() > 1 => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.push(second.to_vec());
+                parts.push(first.to_vec());
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                results.extend(part.into_iter().map(|(place, _)| (place, Err(error.clone()))));
+            }
+        }
+    }
+    results.into_values().collect()
+}

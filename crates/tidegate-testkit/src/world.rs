@@ -1,0 +1,496 @@
+//! A world to test behaviours in: one store, one clock that moves by hand, and short words for
+//! what users and workers do.
+//!
+//! It drives the store as an engine would, one command a transaction unless told otherwise, so
+//! that a behaviour reads as a story. It knows nothing that a user could not see.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    action::Flow,
+    command::{Answer, Command, Refusal},
+    event::{NewEvent, Outcome, Posted},
+    flow::Verdict,
+    id::{RunId, Seq},
+    json::Payload,
+    reads::{ReadSet, Scan},
+    request::Request,
+    row::StepKind,
+    row::{Ended, EngineId, GateState, Phase, Row, RowKey, Run, Workspace},
+    run::record::{NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
+    time::Timestamp,
+    version::{Registered, Released},
+    workflow::Workflow,
+};
+use tidegate_store::{Answered, ManualClock, Store, commit};
+
+/// How many rows a sweep or a lease looks at.
+const MANY: u32 = 500;
+
+/// One store and what is done with it.
+#[derive(Debug)]
+pub struct World {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Its clock.
+    pub clock: Arc<ManualClock>,
+    /// The workspace that the short words use.
+    pub ws: Workspace,
+    /// The engine that the short words use.
+    pub engine: EngineId,
+    salt: AtomicU64,
+}
+
+impl World {
+    /// A world on an empty store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        Self { store, clock, ws: "default".into(), engine: 1, salt: AtomicU64::new(1) }
+    }
+
+    /// The same store seen by another engine.
+    #[must_use]
+    pub fn engine(&self, engine: EngineId) -> Self {
+        Self { engine, ..self.in_workspace(&self.ws) }
+    }
+
+    /// The same store seen by another tenant.
+    #[must_use]
+    pub fn in_workspace(&self, ws: &str) -> Self {
+        Self {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            ws: ws.into(),
+            engine: self.engine,
+            salt: AtomicU64::new(self.salt.fetch_add(1 << 32, Ordering::SeqCst) + (1 << 40)),
+        }
+    }
+
+    /// Gives a command its random number.
+    pub fn salted(&self, command: Command) -> (Command, u64) {
+        (command, self.salt.fetch_add(1, Ordering::SeqCst))
+    }
+
+    /// Carries out commands in one transaction.
+    pub async fn batch(&self, commands: Vec<Command>) -> Vec<Answered> {
+        let commands = commands.into_iter().map(|command| self.salted(command)).collect();
+        commit(&*self.store, commands).await.expect("the store works")
+    }
+
+    /// Carries out one command.
+    pub async fn run(&self, command: Command) -> Answered {
+        self.batch(vec![command]).await.pop().expect("one answer for one command")
+    }
+
+    // ------------------------------------------------------------------ definitions
+
+    /// Registers a workflow from data; a higher version is released too.
+    pub async fn define(&self, definition: Value) -> Registered {
+        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        match self.try_register(workflow).await {
+            Ok(registered) => registered,
+            Err(refusal) => panic!("{definition}: {refusal}"),
+        }
+    }
+
+    /// Registers a workflow, which may be refused.
+    pub async fn try_register(&self, workflow: Workflow) -> Result<Registered, Refusal> {
+        let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
+        match self.run(Command::Register { ws, workflow, dev: false }).await? {
+            Answer::Registered(registered) => Ok(registered),
+            other => panic!("registering answered {other:?}"),
+        }
+    }
+
+    /// Registers all actions of a flow.
+    pub async fn define_flow(&self, definition: Value) {
+        let flow = Flow::parse(&definition).expect("a good definition").value;
+        for action in flow.actions {
+            self.try_register(action).await.expect("a new action");
+        }
+    }
+
+    /// Releases a version.
+    pub async fn release(&self, name: &str, version: u32) -> Released {
+        let (ws, app, name) = (self.ws.clone(), "default".to_owned(), name.to_owned());
+        match self.run(Command::Release { ws, app, name, version }).await {
+            Ok(Answer::Released(released)) => released,
+            other => panic!("releasing answered {other:?}"),
+        }
+    }
+
+    // ------------------------------------------------------------------ what comes in
+
+    /// Posts one event.
+    pub async fn post(&self, name: &str, data: Value) -> Posted {
+        self.post_event(event(name, &data)).await
+    }
+
+    /// Posts one event with all its fields.
+    pub async fn post_event(&self, event: NewEvent) -> Posted {
+        self.post_all(vec![event]).await.pop().expect("one answer for one event")
+    }
+
+    /// Posts several events as one request.
+    pub async fn post_all(&self, events: Vec<NewEvent>) -> Vec<Posted> {
+        match self.run(Command::Post { ws: self.ws.clone(), events }).await {
+            Ok(Answer::Posted(posted)) => posted,
+            other => panic!("posting answered {other:?}"),
+        }
+    }
+
+    /// Posts one event that triggers exactly one workflow; its verdict.
+    pub async fn send(&self, name: &str, data: Value) -> Verdict {
+        let posted = self.post(name, data).await;
+        assert_eq!(posted.runs.len(), 1, "`{name}` triggers one workflow: {posted:?}");
+        posted.runs.into_iter().next().map(|outcome| outcome.verdict).expect("one outcome")
+    }
+
+    /// Calls an action in a session.
+    pub async fn call(&self, flow: &str, action: &str, session: &str, input: Value) -> Verdict {
+        let request = request(flow, action, Some(session), None, &input);
+        self.dispatch(request).await.verdict
+    }
+
+    /// Calls an action.
+    pub async fn dispatch(&self, request: Request) -> Outcome {
+        match self.run(Command::Dispatch { ws: self.ws.clone(), request }).await {
+            Ok(Answer::Admitted(outcome)) => outcome,
+            other => panic!("a request was answered {other:?}"),
+        }
+    }
+
+    /// A planned occurrence of a schedule.
+    pub async fn occur(&self, workflow: &str, schedule: &str, skip_overlap: bool) -> Verdict {
+        let command = Command::Occur {
+            ws: self.ws.clone(),
+            app: "default".to_owned(),
+            workflow: workflow.to_owned(),
+            schedule: schedule.to_owned(),
+            skip_overlap,
+            planned_at: self.now(),
+        };
+        match self.run(command).await {
+            Ok(Answer::Admitted(outcome)) => outcome.verdict,
+            other => panic!("an occurrence was answered {other:?}"),
+        }
+    }
+
+    // ------------------------------------------------------------------ what workers do
+
+    /// The lanes of every version in the workspace.
+    pub async fn lanes(&self) -> Vec<Seq> {
+        let snapshot = self.read(ReadSet::default().catalog(&self.ws)).await;
+        let catalog = snapshot.catalogs.get(&self.ws);
+        let entries = catalog.iter().flat_map(|catalog| catalog.entries());
+        entries.flat_map(|(_, entry)| entry.versions.values().map(|version| version.lane)).collect()
+    }
+
+    /// Leases up to `limit` ready runs, best rank first.
+    pub async fn lease(&self, limit: u32) -> Vec<Run> {
+        let (ws, engine, lanes) = (self.ws.clone(), self.engine, self.lanes().await);
+        match self.run(Command::Lease { ws, engine, lanes, limit }).await {
+            Ok(Answer::Leased(mut runs)) => {
+                runs.sort_by_key(|run| run.rank);
+                runs
+            }
+            other => panic!("leasing answered {other:?}"),
+        }
+    }
+
+    /// Leases all that is ready.
+    pub async fn lease_all(&self) -> Vec<Run> {
+        self.lease(MANY).await
+    }
+
+    /// Leases the one run that is ready.
+    pub async fn lease_one(&self) -> Run {
+        let mut runs = self.lease_all().await;
+        assert_eq!(runs.len(), 1, "one run is ready: {runs:?}");
+        runs.pop().expect("one run")
+    }
+
+    /// Reports on a leased run.
+    pub async fn report(
+        &self,
+        run: &Run,
+        steps: Vec<NewStep>,
+        then: Then,
+    ) -> Result<Recorded, Refusal> {
+        let engine = run.owner.expect("the run is leased");
+        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, then };
+        let known = Box::new(run.clone());
+        match self.run(Command::Record { known, report }).await? {
+            Answer::Recorded(recorded) => Ok(recorded),
+            other => panic!("a report was answered {other:?}"),
+        }
+    }
+
+    /// Completes a leased run.
+    pub async fn complete(&self, run: &Run) {
+        let done = self.report(run, Vec::new(), Then::Complete(payload(&json!("done")))).await;
+        assert_eq!(done, Ok(Recorded::LetGo));
+    }
+
+    /// Fails a leased run for good.
+    pub async fn fail(&self, run: &Run) {
+        let error = tidegate_core::row::Fault { code: "Boom".into(), message: "boom".into() };
+        assert_eq!(self.report(run, Vec::new(), Then::Fail(error)).await, Ok(Recorded::LetGo));
+    }
+
+    /// Puts a leased run to sleep for so many milliseconds.
+    pub async fn sleep(&self, run: &Run, step: &str, ms: u64) {
+        let until = Some(self.now().plus_ms(ms));
+        let wait = NewWait { step: step.to_owned(), on: NewWaitOn::Time, until };
+        let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
+        assert_eq!(let_go, Ok(Recorded::LetGo));
+    }
+
+    /// Lets a leased run wait for an event, with a match on fields.
+    pub async fn wait_for(&self, run: &Run, step: &str, name: &str, matches: &[(&str, Value)]) {
+        let encoded = |(path, value): &(&str, Value)| {
+            let document = payload(&json!({ "it": value }));
+            let value = tidegate_core::run::wait::encoded(&document, "it").expect("a scalar");
+            ((*path).to_owned(), value)
+        };
+        let matches = matches.iter().map(encoded).collect();
+        let on = NewWaitOn::Event { name: name.to_owned(), matches };
+        let wait = NewWait { step: step.to_owned(), on, until: None };
+        let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
+        assert_eq!(let_go, Ok(Recorded::LetGo));
+    }
+
+    /// A worker confirms that it has stopped a cancelled run.
+    pub async fn stopped(&self, run: &Run) {
+        let answer = self.run(Command::Stopped { known: Box::new(run.clone()) }).await;
+        assert_eq!(answer, Ok(Answer::Done));
+    }
+
+    /// Leases and completes whatever is ready, wave after wave, until nothing is.
+    pub async fn drain(&self) -> Vec<RunId> {
+        let mut done = Vec::new();
+        loop {
+            let runs = self.lease_all().await;
+            if runs.is_empty() {
+                return done;
+            }
+            for run in runs {
+                self.complete(&run).await;
+                done.push(run.id);
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ what people do
+
+    /// Cancels a run.
+    pub async fn cancel(&self, run: RunId) -> Answered {
+        self.run(Command::Cancel { ws: self.ws.clone(), run, reason: "by hand".into() }).await
+    }
+
+    /// Pauses a run.
+    pub async fn pause(&self, run: RunId) -> Answered {
+        self.run(Command::Pause { ws: self.ws.clone(), run }).await
+    }
+
+    /// Resumes a run.
+    pub async fn resume(&self, run: RunId) -> Answered {
+        self.run(Command::Resume { ws: self.ws.clone(), run }).await
+    }
+
+    /// Sends a signal.
+    pub async fn signal(&self, run: RunId, name: &str, data: Value) -> Answered {
+        let (name, data) = (name.to_owned(), payload(&data));
+        self.run(Command::Signal { ws: self.ws.clone(), run, name, data }).await
+    }
+
+    // ------------------------------------------------------------------ time
+
+    /// This moment.
+    pub fn now(&self) -> Timestamp {
+        tidegate_store::Clock::now(&*self.clock)
+    }
+
+    /// Moves the clock on without anybody noticing.
+    pub fn pass(&self, ms: u64) {
+        self.clock.set(self.now().plus_ms(ms));
+    }
+
+    /// Moves the clock on by so many milliseconds and does whatever is due by then.
+    pub async fn tick(&self, ms: u64) {
+        self.pass(ms);
+        self.sweep().await;
+    }
+
+    /// Does whatever is due, until nothing is.
+    pub async fn sweep(&self) {
+        for _ in 0..1000 {
+            let due = ReadSet::default().scan(Scan::DueGates, MANY).scan(Scan::DueRuns, MANY);
+            let snapshot = self.read(due).await;
+            let command = |row: &Row| match row {
+                Row::Gate(gate) => {
+                    let ws = gate.key.scope().expect("a gate's key").ws;
+                    Some(Command::SweepGate { ws, gate: gate.key.clone() })
+                }
+                Row::Run(run) => Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
+                _ => None,
+            };
+            let found = snapshot.scans.values().flat_map(|found| &found.keys);
+            let rows = found.filter_map(|key| snapshot.rows.get(key)?.as_ref());
+            let commands: Vec<_> = rows.filter_map(command).collect();
+            if commands.is_empty() {
+                return;
+            }
+            for command in commands {
+                self.run(command).await.expect("a sweep is never refused");
+            }
+        }
+        panic!("the sweep finds something due for ever");
+    }
+
+    /// The engine died: its lease is over and others take its runs.
+    pub async fn lose(&self, engine: EngineId) -> usize {
+        let beat = match self.row(RowKey::Engine(engine)).await {
+            Some(Row::Engine(row)) => row.beat,
+            _ => {
+                assert!(self.store.beat(engine).await.expect("the store works"));
+                1
+            }
+        };
+        let dead = self.run(Command::MarkDead { engine, beat }).await;
+        assert!(matches!(dead, Ok(Answer::Changed(_))), "{dead:?}");
+        let snapshot = self.read(ReadSet::default().scan(Scan::Owned(engine), MANY)).await;
+        let mut reaped = 0;
+        for row in snapshot.rows.into_values().flatten() {
+            if let Row::Run(known) = row {
+                let answer = self.run(Command::Reap { known, engine }).await;
+                reaped += usize::from(answer == Ok(Answer::Changed(true)));
+            }
+        }
+        reaped
+    }
+
+    // ------------------------------------------------------------------ what can be seen
+
+    /// Reads without locks.
+    pub async fn read(&self, reads: ReadSet) -> tidegate_core::reads::Snapshot {
+        self.store.read(reads).await.expect("the store works")
+    }
+
+    /// One row.
+    pub async fn row(&self, key: RowKey) -> Option<Row> {
+        let snapshot = self.read(ReadSet::default().row(key.clone())).await;
+        snapshot.rows.get(&key).cloned().flatten()
+    }
+
+    /// A run that has not ended.
+    pub async fn live(&self, run: RunId) -> Option<Run> {
+        match self.row(RowKey::Run(run.seq)).await {
+            Some(Row::Run(run)) => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// A run that has ended.
+    pub async fn ended(&self, run: RunId) -> Option<Ended> {
+        match self.row(RowKey::Ended(run.seq)).await {
+            Some(Row::Ended(ended)) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// The state that users see: `queued`, `running`, `waiting`, `paused`, `completed`, `failed`
+    /// or `cancelled`; `none` where there is no such run.
+    pub async fn state(&self, run: RunId) -> &'static str {
+        if let Some(ended) = self.ended(run).await {
+            return ended.ending.state();
+        }
+        match self.live(run).await.map(|run| run.phase) {
+            Some(Phase::Line { .. } | Phase::Ready) => "queued",
+            Some(Phase::Driven | Phase::Stopping) => "running",
+            Some(Phase::Waiting) => "waiting",
+            Some(Phase::Paused) => "paused",
+            None => "none",
+        }
+    }
+
+    /// Everything in the store.
+    pub async fn dump(&self) -> Vec<Row> {
+        self.store.dump().await.expect("the store works")
+    }
+
+    /// How many runs of a workflow have not ended.
+    pub async fn alive(&self, workflow: &str) -> usize {
+        let rows = self.dump().await;
+        let of = |row: &Row| matches!(row, Row::Run(run) if run.workflow == workflow && run.phase != Phase::Stopping);
+        rows.iter().filter(|row| of(row)).count()
+    }
+
+    /// Holds and runs agree: every hold has a live run that says so, and the other way round.
+    pub async fn check_holds(&self) {
+        let rows = self.dump().await;
+        let runs: Vec<&Run> = rows
+            .iter()
+            .filter_map(|row| match row {
+                Row::Run(run) => Some(&**run),
+                _ => None,
+            })
+            .collect();
+        for row in &rows {
+            let Row::Gate(gate) = row else { continue };
+            let GateState::Slots(slots) = &gate.state else { continue };
+            for hold in &slots.holders {
+                let holder = runs.iter().find(|run| run.id == hold.run);
+                let agrees = holder.is_some_and(|run| run.holds(&gate.key));
+                assert!(
+                    agrees,
+                    "{:?} is held by {} which does not say so",
+                    gate.key.scope(),
+                    hold.run
+                );
+            }
+            for run in runs.iter().filter(|run| run.holds(&gate.key)) {
+                let held = slots.holders.iter().any(|hold| hold.run == run.id);
+                assert!(held, "{} says that it holds {:?}", run.id, gate.key.scope());
+            }
+        }
+    }
+}
+
+/// An event with a name and data.
+pub fn event(name: &str, data: &Value) -> NewEvent {
+    NewEvent { name: name.to_owned(), data: payload(data), dedupe_id: None, ts: None }
+}
+
+/// A request in the default app.
+pub fn request(
+    flow: &str,
+    action: &str,
+    session: Option<&str>,
+    user: Option<&str>,
+    input: &Value,
+) -> Request {
+    Request {
+        app: "default".to_owned(),
+        flow: flow.to_owned(),
+        action: action.to_owned(),
+        input: payload(input),
+        session: session.map(str::to_owned),
+        user: user.map(str::to_owned),
+        metadata: payload(&json!({})),
+        function_key: None,
+    }
+}
+
+/// A step that went well.
+pub fn step(id: &str, output: &Value) -> NewStep {
+    NewStep { id: id.to_owned(), kind: StepKind::Run, result: Ok(payload(output)) }
+}
+
+/// Data as a payload.
+pub fn payload(data: &Value) -> Payload {
+    Payload::from_value(data)
+}

@@ -1,0 +1,35 @@
+//! Every behaviour on every store.
+
+use std::sync::Arc;
+
+use tidegate_core::time::Timestamp;
+use tidegate_store::{ManualClock, MemoryStore, SqliteStore};
+use tidegate_testkit::world::World;
+
+/// A Sunday, so that nothing depends on the epoch.
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)))
+}
+
+mod memory {
+    use super::*;
+
+    async fn open() -> Option<World> {
+        let clock = clock();
+        Some(World::new(Arc::new(MemoryStore::new(clock.clone())), clock))
+    }
+
+    tidegate_testkit::behaviours!(super::open);
+}
+
+mod sqlite {
+    use super::*;
+
+    async fn open() -> Option<World> {
+        let clock = clock();
+        let store = SqliteStore::in_memory(clock.clone()).await.expect("SQLite opens");
+        Some(World::new(Arc::new(store), clock))
+    }
+
+    tidegate_testkit::behaviours!(super::open);
+}

@@ -10,6 +10,7 @@ pub mod command;
 pub mod definition;
 pub mod draft;
 pub mod event;
+pub mod explain;
 pub mod flow;
 pub mod id;
 pub mod json;

@@ -10,6 +10,10 @@ pub mod draft;
 pub mod id;
 pub mod json;
 pub mod key;
+pub mod reaction;
 pub mod reads;
 pub mod row;
+pub mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;

@@ -21,6 +21,8 @@ mod define;
 mod end;
 mod lease;
 mod repair;
+#[cfg(test)]
+mod tests;
 
 pub use define::{
     Backoff, BackoffKind, DEFAULT_MAX_LOST_LEASES, Follower, Reaction, ReactionErrors,

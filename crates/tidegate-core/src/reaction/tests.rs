@@ -1,6 +1,8 @@
 //! Reactions, by BEHAVIOURS B194–B217, B222 and N62–N71.
 
 mod definitions;
+mod fairness;
+mod random;
 mod repairs;
 
 use expect_test::expect;

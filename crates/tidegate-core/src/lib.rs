@@ -15,10 +15,14 @@ pub mod flow;
 pub mod id;
 pub mod json;
 pub mod key;
+pub mod reaction;
 pub mod reads;
 pub mod request;
 pub mod row;
 pub mod run;
+pub mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;
 pub mod version;
 pub mod workflow;

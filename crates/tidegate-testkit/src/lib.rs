@@ -1,1 +1,3 @@
-//! Under construction.
+//! Contract suites, samples and rigs that test Tidegate's stores. Shipped code never needs it.
+
+pub mod sample;

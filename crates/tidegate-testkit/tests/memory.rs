@@ -13,7 +13,6 @@ impl Open for Memory {
     }
 }
 
-#[expect(clippy::unused_async, reason = "the shape that the contract asks for")]
 async fn memory() -> Option<Memory> {
     Some(Memory)
 }

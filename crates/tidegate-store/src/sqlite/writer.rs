@@ -114,7 +114,7 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
 
 /// Makes the file this process's own: the schema up to date and older leases void, in one
 /// transaction. Gives the first sequence number that nobody was given.
-fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
+pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let begun = db.transaction_with_behavior(TransactionBehavior::Immediate);
     let tx = begun.map_err(|error| refused(&error))?;
     migrate(&tx, now)?;

@@ -4,6 +4,8 @@
 //! and gets one test for each case: [`store_contract!`](crate::store_contract) for all stores,
 //! [`durable_contract!`](crate::durable_contract) for those that outlive their process.
 
+#![expect(clippy::unwrap_used, reason = "a case fails by a panic")]
+
 pub mod durable;
 pub mod rows;
 pub mod scans;

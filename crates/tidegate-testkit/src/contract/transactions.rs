@@ -40,14 +40,12 @@ pub async fn a_decision_may_ask_for_more(store: &Arc<dyn Store>) {
     let seen = log.clone();
     let decide: Decide = Box::new(move |snapshot: Snapshot| {
         let missing = chain.iter().find(|key| !snapshot.rows.contains_key(*key));
-        match missing {
-            Some(key) => Decision::Need(ReadSet::default().row(key.clone()), snapshot),
-            None => {
-                seen.lock().unwrap().push(snapshot);
-                let run = Run { fence: 1, ..sample::run(3) };
-                Decision::Apply(vec![Change::Update(run.into())])
-            }
+        if let Some(key) = missing {
+            return Decision::Need(ReadSet::default().row(key.clone()), snapshot);
         }
+        seen.lock().unwrap().push(snapshot);
+        let run = Run { fence: 1, ..sample::run(3) };
+        Decision::Apply(vec![Change::Update(run.into())])
     });
     store.transact(ReadSet::default().row(RowKey::Run(Seq(1))), decide).await.unwrap();
     let snapshot = log.lock().unwrap().pop().expect("the decision is asked");

@@ -115,6 +115,11 @@ impl Catalog {
         self.workflows.iter()
     }
 
+    /// The rows that it was built from, by lane.
+    pub fn defs(&self) -> Vec<&Def> {
+        self.lanes.values().map(|version| &*version.def).collect()
+    }
+
     /// The version that a lane belongs to.
     pub fn lane(&self, lane: Seq) -> Option<&Version> {
         self.lanes.get(&lane)

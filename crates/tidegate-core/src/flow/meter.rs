@@ -142,7 +142,7 @@ mod tests {
     /// M1, I19: arrivals that all come at once are spread without any drift.
     #[test]
     fn a_backlog_of_two_million_ends_exactly_when_it_should() {
-        for (limit, per_ms) in [(3_u32, 1000_u64), (1_000_000, 1), (1, 31_536_000_000)] {
+        for (limit, per_ms) in [(3_u32, 1000_u64), (1_000_000, 1), (1_000_000, 31_536_000_000)] {
             let burst = 2_000_000;
             let rate = Rate { limit, per_ms, burst };
             let mut meter = None;

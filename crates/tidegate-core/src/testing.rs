@@ -14,7 +14,7 @@ use crate::{
     id::Seq,
     json::Payload,
     reaction::Follower,
-    reads::{BLOCK, Change, Found, ReadSet, Scan, Snapshot},
+    reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
     row::{Def, Logged, Phase, Row, RowKey, Stream, Sub, Workspace},
     stream::{self, Commit, Committed, NewLogged},
     time::Timestamp,
@@ -88,9 +88,8 @@ impl World {
             if scan.is_locked() {
                 held.extend(keys.iter().cloned());
             }
-            let rows = keys.iter().map(|key| (key.clone(), self.rows.get(key).cloned()));
-            snapshot.rows.extend(rows);
-            snapshot.scans.insert(scan.clone(), Found { limit: *limit, keys });
+            let rows = keys.iter().filter_map(|key| self.rows.get(key).cloned());
+            snapshot.add(scan.clone(), *limit, rows.collect());
         }
         for key in &reads.rows {
             assert!(!self.locked.contains(key), "would wait for somebody else's lock: {key:?}");

@@ -184,9 +184,10 @@ impl Demo<'_> {
 
     async fn sweep(&self) -> anyhow::Result<()> {
         let snapshot = self.store.read(ReadSet::default().scan(Scan::DueGates, 100)).await?;
-        for row in snapshot.rows.into_values().flatten() {
+        for row in snapshot.found(&Scan::DueGates) {
             if let Row::Gate(gate) = row {
-                self.ask(Command::SweepGate { ws: self.ws.clone(), gate: gate.key }).await?;
+                let (ws, gate) = (self.ws.clone(), gate.key.clone());
+                self.ask(Command::SweepGate { ws, gate }).await?;
             }
         }
         Ok(())

@@ -7,9 +7,9 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
-        GateState, Hold, Item, Kind, LogHead, Logged, Meter, Part, Need, Parent, Phase, Place, Rank,
-        Receipt, Row, Run, Scope, Signal, Slots, Source, Span, Step, StepKind, Stream, Sub, Turns,
-        Wait, WaitOn, WaitPath, WaitRow,
+        GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
+        Rank, Receipt, Row, Run, Scope, Signal, Slots, Source, Span, Step, StepKind, Stream, Sub,
+        Turns, Wait, WaitOn, WaitPath, WaitRow,
     },
     time::Timestamp,
 };

@@ -5,3 +5,8 @@
 
 pub use tidegate_core as core;
 pub use tidegate_store as store;
+
+/// The README's program, so that it cannot rot.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -169,6 +169,19 @@ impl Row {
     }
 }
 
+/// The row of one kind, where it is of that kind.
+impl Row {
+    /// A gate.
+    pub fn as_gate(&self) -> Option<&Gate> {
+        if let Self::Gate(row) = self { Some(row) } else { None }
+    }
+
+    /// A run that has not ended.
+    pub fn as_run(&self) -> Option<&Run> {
+        if let Self::Run(row) = self { Some(row) } else { None }
+    }
+}
+
 macro_rules! into_row {
     ($($name:ident => $variant:ident),*) => {
         $(impl From<$name> for Row {

@@ -20,7 +20,7 @@ use tidegate_store::{Decide, Decision, ManualClock, MemoryStore, SqliteStore, St
 use tidegate_testkit::sample;
 
 const SEEDS: u64 = 20;
-const STEPS: i64 = 60;
+const STEPS: i64 = 200;
 
 #[tokio::test]
 async fn sqlite_says_what_memory_says() {
@@ -50,7 +50,7 @@ async fn compare(
     let mut chance = Chance(seed);
     for step in 0..STEPS {
         // Slowly, so that moments to come are met one by one.
-        clock.set(Timestamp::from_micros(step / 4));
+        clock.set(Timestamp::from_micros(step / 12));
         let (reads, changes) = (chance.reads(), chance.changes());
         let expected = ask(reference, &reads, &changes).await;
         let got = ask(other, &reads, &changes).await;
@@ -202,7 +202,7 @@ impl Chance {
 
     /// Mostly of different rows; premises hold by luck, and a refusal is an answer too.
     fn changes(&mut self) -> Vec<Change> {
-        let count = self.below(3) + 1;
+        let count = (self.below(5) - 1).max(1);
         (0..count)
             .map(|_| match (self.below(6), self.row()) {
                 (0, row) => Change::Delete(row.key()),
@@ -214,8 +214,8 @@ impl Chance {
 
     fn reads(&mut self) -> ReadSet {
         let mut reads = ReadSet::default().row(self.row().key()).row(self.row().key());
-        for _ in 0..4 {
-            let limit = u32::try_from(self.below(6)).expect("small");
+        for _ in 0..12 {
+            let limit = u32::try_from(self.below(9)).expect("small");
             reads = reads.scan(self.scan(), limit);
         }
         reads

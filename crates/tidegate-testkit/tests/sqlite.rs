@@ -20,7 +20,7 @@ use tidegate_core::{
 };
 use tidegate_store::{ManualClock, SqliteStore, Store, StoreError, SystemClock};
 use tidegate_testkit::{
-    contract::{Open, insert, row, seen},
+    contract::{Open, insert, row, scans, seen},
     sample,
 };
 
@@ -104,6 +104,7 @@ async fn a_second_process_is_told_who_has_the_file() {
     place.open().await.expect("the lock dies with its process");
 }
 
+#[cfg(unix)]
 #[tokio::test]
 async fn a_link_to_the_file_is_the_same_file() {
     let place = Place::new();
@@ -179,6 +180,13 @@ async fn a_folder_that_is_not_there_is_named() {
     let error = SqliteStore::open(&path, Arc::new(SystemClock)).await.unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all/tidegate.db"), "{error}");
     assert!(error.contains("No such file"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_due_at_this_moment_is_due() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1000)));
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory(clock).await.unwrap());
+    scans::what_is_due_at_this_moment_is_due(&store).await;
 }
 
 #[tokio::test]

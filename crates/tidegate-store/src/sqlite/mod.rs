@@ -189,6 +189,8 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
                 )));
             }
             db.pragma_update(None, "synchronous", "full").map_err(named)?;
+            // Without it macOS lets a disk keep what was synchronised in its own memory.
+            db.pragma_update(None, "fullfsync", true).map_err(named)?;
             Ok(db)
         }
     }

@@ -119,6 +119,18 @@ fn scans_use_their_indexes_and_sort_nothing() {
     .assert_eq(&plans.join("\n"));
 }
 
+#[test]
+fn a_commit_waits_for_the_disk() {
+    let path = std::env::temp_dir().join(format!("tidegate-pragma-{}.db", std::process::id()));
+    let db = connect(&path, Access::Write).unwrap();
+    let pragma =
+        |name| db.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
+    assert_eq!(pragma("journal_mode").unwrap(), "wal".to_owned().into());
+    assert_eq!(pragma("synchronous").unwrap(), 2.into(), "2 is full");
+    drop(db);
+    fs::remove_file(path).unwrap();
+}
+
 #[tokio::test]
 async fn a_full_disk_is_unavailable_and_nothing_is_acknowledged() {
     let store = manual().await;

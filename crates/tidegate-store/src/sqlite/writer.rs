@@ -145,6 +145,7 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
         tx.execute_batch(migration.sql).map_err(failed)?;
         let record = (migration.version, migration.name, migration.checksum(), now.micros());
         tx.execute(sql::MIGRATION_INSERT, record).map_err(|error| refused(&error))?;
+        tracing::info!(version = migration.version, name = migration.name, "migrated the schema");
     }
     Ok(())
 }

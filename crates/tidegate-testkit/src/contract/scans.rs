@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Engine, Gate, Item, Logged, Phase, Place, Rank, Receipt, Row, RowKey, Run, Signal, Sub,
-        WaitPath, WaitRow,
+        Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row, RowKey, Run, Signal,
+        Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -127,6 +127,29 @@ pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     check(store, Scan::DueRuns, rows(runs)).await;
 }
 
+/// This very moment counts. For stores whose clock stands still.
+pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
+    let now = now(store).await;
+    let next = Some(Timestamp::from_micros(now.micros() + 1));
+    let gate = Gate { due: Some(now), ..sample::gate("main", "a", 1) };
+    let run = Run { due: Some(now), ..sample::run(1) };
+    let deferred = Sub { due: Some(now), ..sample::sub("mail", "a") };
+    let leased = Sub { owner: Some(1), until: Some(now), ..sample::sub("mail", "b") };
+    let early = [
+        Row::from(Gate { due: next, ..sample::gate("main", "b", 1) }),
+        Run { due: next, ..sample::run(2) }.into(),
+        Sub { due: next, ..sample::sub("mail", "c") }.into(),
+        Sub { owner: Some(1), until: next, ..sample::sub("mail", "d") }.into(),
+    ];
+    insert(store, early).await;
+    let due: [Row; 4] =
+        [gate.clone().into(), run.clone().into(), deferred.clone().into(), leased.clone().into()];
+    insert(store, due).await;
+    check(store, Scan::DueGates, rows([gate])).await;
+    check(store, Scan::DueRuns, rows([run])).await;
+    check(store, Scan::Work("main".into(), "mail".to_owned()), rows([deferred, leased])).await;
+}
+
 /// Nobody's runs and others' runs are not found.
 pub async fn runs_are_found_by_their_owner(store: &Arc<dyn Store>) {
     let owned = |seq, owner| Run { owner: Some(owner), ..sample::run(seq) };
@@ -239,6 +262,9 @@ pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
 pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store>) {
     let mut gates: Vec<_> = ["", "B", "a", "é"].map(|key| sample::gate("main", key, 1)).into();
     gates.extend([sample::gate("mai", "a", 2), sample::gate("main2", "a", 3)]);
+    // The first key that does not begin with the bytes asked for below.
+    let beyond = GateKey::from_bytes(b"\0\x04maio");
+    gates.push(Gate { key: beyond, ..sample::gate("main", "a", 4) });
     insert(store, gates.clone()).await;
     gates.sort_by_key(|gate| gate.key.clone());
     let beginning = [&4u16.to_be_bytes()[..], b"main"].concat();

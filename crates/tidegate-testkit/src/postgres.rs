@@ -1,0 +1,126 @@
+//! PostgreSQL for tests: the one that the environment names, or a throw-away cluster.
+//!
+//! [`url`] is the door. Where `TIDEGATE_TEST_POSTGRES` is set, it is the answer; otherwise
+//! `scripts/postgres` starts a cluster once per process, owned by an unprivileged user and tied
+//! to this process by a pipe: when the pipe closes, also because the process was killed, the
+//! server is stopped and its directory deleted. (A runner that starts a process per test would
+//! start a cluster per test, so `scripts/test` starts one and sets the variable.)
+//!
+//! Without PostgreSQL, a test says so and skips; where `CI` is set, a skip is a failure.
+
+use std::{
+    env,
+    hash::{BuildHasher, RandomState},
+    io::{BufRead, BufReader, Read},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The program that owns a cluster's life from `initdb` to the deletion of its directory.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres");
+
+/// The script's exit status where the machine has no PostgreSQL.
+const NONE_FOUND: i32 = 3;
+
+/// PostgreSQL cuts longer identifiers, which would make two schemas one.
+const LONGEST_IDENTIFIER: usize = 63;
+
+/// The PostgreSQL of this process's tests; `None`, said loudly, where there is none.
+pub fn url() -> Option<&'static str> {
+    static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
+    match SHARED.get_or_init(Shared::find) {
+        Some(Shared::Named(url)) => Some(url),
+        Some(Shared::Own(cluster)) => Some(cluster.url()),
+        None => None,
+    }
+}
+
+/// A schema name that no other call gets, in this process or another one.
+///
+/// The schema is not created, and nobody drops it: the cluster is what gets thrown away.
+pub fn fresh_schema(prefix: &str) -> String {
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Drawn rather than taken from the process id, which comes round again.
+    let process = PROCESS.get_or_init(|| RandomState::new().hash_one(0));
+    let name = format!("{prefix}_{process:016x}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    assert!(name.len() <= LONGEST_IDENTIFIER, "schema prefix `{prefix}` is too long");
+    name
+}
+
+/// A throw-away cluster, alive until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct Cluster {
+    url: String,
+    /// Ends when its standard input does, which this handle keeps open.
+    script: Child,
+}
+
+impl Cluster {
+    /// Starts a cluster of its own; `None` where the machine has no PostgreSQL.
+    pub fn start() -> Option<Cluster> {
+        let mut script = Command::new(SCRIPT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Out of reach of the terminal's Ctrl-C and of a runner that kills the test's group.
+            .process_group(0)
+            .spawn()
+            .expect("scripts/postgres is in the tree and executable");
+        let mut url = String::new();
+        let stdout = script.stdout.take().expect("standard output is piped");
+        BufReader::new(stdout).read_line(&mut url).expect("the script writes text");
+        if url.is_empty() {
+            let mut complaint = String::new();
+            let mut stderr = script.stderr.take().expect("standard error is piped");
+            stderr.read_to_string(&mut complaint).expect("the script writes text");
+            let status = script.wait().expect("the script is a child of this process");
+            assert_eq!(status.code(), Some(NONE_FOUND), "no throw-away cluster: {complaint}");
+            return None;
+        }
+        Some(Cluster { url: url.trim_end().to_owned(), script })
+    }
+
+    /// Where to connect, as a superuser.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        // A failed wait leaves nothing to do: the script ends by itself.
+        let _ = self.script.wait();
+    }
+}
+
+/// What all tests of one process use.
+#[derive(Debug)]
+enum Shared {
+    Named(String),
+    Own(Cluster),
+}
+
+impl Shared {
+    fn find() -> Option<Shared> {
+        if let Ok(url) = env::var("TIDEGATE_TEST_POSTGRES") {
+            return Some(Shared::Named(url));
+        }
+        if let Some(cluster) = Cluster::start() {
+            return Some(Shared::Own(cluster));
+        }
+        assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+        say_skipped();
+        None
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen, and has no other voice")]
+fn say_skipped() {
+    eprintln!("!!! NO POSTGRESQL: its tests are skipped; set TIDEGATE_TEST_POSTGRES or install it");
+}

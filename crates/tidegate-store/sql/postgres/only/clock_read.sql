@@ -1,0 +1,2 @@
+-- Reads the clock, in microseconds.
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint

@@ -5,6 +5,8 @@
 mod store;
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -16,6 +18,8 @@ mod settle;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{Options as PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};

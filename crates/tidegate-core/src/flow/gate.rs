@@ -150,18 +150,17 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
 
 /// The sweep's look at an empty or busy gate: deletes what nobody needs.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    if let Some(gate) = draft.gate(key)?.filter(|gate| matches!(gate.state, GateState::Slots(_))) {
+        // What it was due for is looked at here; what is left to do makes it due again.
+        let gate = Gate { due: None, ..gate.clone() };
+        draft.put(gate);
+    }
     settle(draft, key)?;
     let Some(gate) = draft.gate(key)? else { return Ok(()) };
-    let mut gate = gate.clone();
-    let idle_until = idle_until(&gate);
-    match idle_until {
+    match idle_until(gate) {
         Some(until) if until <= draft.now() => draft.delete(RowKey::Gate(key.clone())),
         Some(until) => {
-            gate.due = Some(until);
-            draft.put(gate);
-        }
-        None if matches!(gate.state, GateState::Slots(_)) => {
-            gate.due = None;
+            let gate = Gate { due: Some(until), ..gate.clone() };
             draft.put(gate);
         }
         None => {}

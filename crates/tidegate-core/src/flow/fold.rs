@@ -167,9 +167,11 @@ fn add(
         Kind::Last { period_ms, max_wait_ms } => {
             fold.count += 1;
             let quiet = draft.now().plus_ms(period_ms);
-            // The row's due time stays where it is: the sweep finds it early and moves it, so
-            // that a burst does not touch the index of due rows.
             fold.deadline = max_wait_ms.map_or(quiet, |max| quiet.min(fold.opened.plus_ms(max)));
+            // The row's due time stays where it is unless the period has become shorter: the
+            // sweep finds it early and moves it, so that a burst does not touch the index of due
+            // rows.
+            gate.due = gate.due.map(|due| due.min(fold.deadline));
             let (run, fire_at) = (fold.run, fold.deadline);
             gate.state = GateState::Fold(fold);
             draft.put(gate);
@@ -279,7 +281,10 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
         create(draft, &candidate, Some(part.run), source)
     });
     match outcome {
-        Ok(verdict) => Ok(Flushed::Run(verdict)),
+        Ok(verdict) => {
+            super::receipts::write(draft, &candidate, &verdict)?;
+            Ok(Flushed::Run(verdict))
+        }
         Err(Stop::Refused(Verdict::Skipped { by, .. })) => Ok(Flushed::Held(by)),
         Err(Stop::Refused(verdict)) => {
             super::receipts::write(draft, &candidate, &verdict)?;

@@ -39,6 +39,23 @@ macro_rules! behaviours {
             rate_limit {
             }
             debounce {
+                a_burst_gives_one_run_with_the_last_event,
+                keys_debounce_apart,
+                an_event_after_the_fire_opens_a_new_window,
+                a_late_fire_takes_no_later_event,
+                a_steady_stream_fires_at_its_longest_wait,
+                a_window_survives_a_restart_of_all_engines,
+                one_run_however_many_engines_see_the_deadline,
+                a_held_window_keeps_folding_until_the_holder_ends,
+                held_windows_flush_one_by_one_in_order,
+                a_held_window_that_comes_to_nothing_does_not_stop_the_others,
+                a_window_fires_through_as_many_gates_as_there_can_be,
+                each_coalesced_event_has_a_receipt,
+                what_debounce_fires_is_what_batch_collects,
+                a_window_fires_by_the_release_of_that_moment,
+                workspaces_and_workflows_debounce_apart,
+                a_burst_in_one_request_is_one_run,
+                a_window_fires_into_a_held_buffer,
             }
             batch {
             }

@@ -58,6 +58,22 @@ macro_rules! behaviours {
                 a_window_fires_into_a_held_buffer,
             }
             batch {
+                a_full_buffer_flushes_at_once,
+                a_buffer_flushes_a_time_after_its_first_event,
+                a_run_without_batch_has_no_list_of_events,
+                keys_are_collected_apart,
+                every_event_is_in_exactly_one_run,
+                one_request_fills_several_buffers,
+                an_old_timer_flushes_no_new_buffer,
+                a_buffer_survives_a_restart_of_all_engines,
+                a_late_flush_takes_no_later_event,
+                a_buffer_holds_no_more_bytes_than_allowed,
+                a_held_buffer_flushes_in_chunks,
+                a_held_buffer_keeps_to_its_bytes,
+                each_member_takes_its_own_claim,
+                a_buffer_flushes_by_the_release_of_that_moment,
+                gates_of_a_batch_go_by_its_key,
+                each_buffered_event_has_a_receipt,
             }
             priority {
             }

@@ -377,7 +377,9 @@ pub fn probe(
         ..Snapshot::default()
     };
     let mut reads = known.map(|run| RowKey::Run(run.id.seq)).fold(ReadSet::default(), ReadSet::row);
-    commands.iter().for_each(|(command, _)| reads.merge(command.reads()));
+    for (command, _) in commands {
+        reads.merge(command.reads());
+    }
     reads.merge(missing(commands, base).0);
     reads
 }

@@ -78,6 +78,21 @@ macro_rules! behaviours {
             priority {
             }
             singleton {
+                skip_keeps_the_live_run_wherever_it_is,
+                cancel_replaces_the_live_run_wherever_it_is,
+                a_replaced_run_writes_nothing_more,
+                a_chain_of_replacements_leaves_the_last,
+                one_run_waits_for_a_run_cancelled_by_hand,
+                a_new_mode_rules_from_its_release_on,
+                by_default_it_cancels_and_covers_the_workflow,
+                keys_workflows_and_workspaces_are_apart,
+                after_any_end_the_next_trigger_starts,
+                triggers_at_once_leave_one_run_per_key,
+                a_skipped_event_is_recorded_and_wakes_waiters,
+                a_newcomer_inherits_the_rank_of_a_run_not_yet_started,
+                a_newcomer_for_a_started_run_queues_anew,
+                a_paused_run_keeps_its_key_and_no_slot,
+                a_skipped_event_consumes_nothing,
             }
             idempotency {
             }

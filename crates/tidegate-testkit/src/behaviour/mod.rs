@@ -95,6 +95,19 @@ macro_rules! behaviours {
                 a_skipped_event_consumes_nothing,
             }
             idempotency {
+                the_first_event_of_a_key_runs_and_the_others_do_not,
+                a_repeat_is_still_an_event,
+                repeats_do_not_extend_the_window,
+                the_window_outlives_the_run,
+                by_default_one_run_of_the_workflow_a_day,
+                claims_are_apart,
+                of_repeats_at_once_exactly_one_runs,
+                a_run_replaced_before_its_first_step_gives_its_claim_back,
+                a_window_claims_its_last_event_when_it_fires,
+                a_repeated_dedupe_id_is_dropped_before_anything,
+                a_dedupe_id_is_remembered_for_a_day,
+                a_dedupe_id_is_one_per_workspace,
+                a_lost_answer_can_be_asked_for_again,
             }
             admission {
             }

@@ -80,9 +80,8 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
             Ok(())
         }
         Phase::Line { .. } => {
-            let class = run.needs.get(run.has).and_then(|need| need.gate.class());
             run.due = None;
-            if class == Some(Class::Policy) {
+            if run.lacks(Class::Policy) {
                 let reason = "it waited longer than maxWaitMs".to_owned();
                 return end::cancel(draft, run, reason, None);
             }

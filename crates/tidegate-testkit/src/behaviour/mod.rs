@@ -28,6 +28,18 @@ macro_rules! behaviours {
     ($open:path) => {
         $crate::behaviours! { @list $open;
             keys {
+                every_value_workflow_and_workspace_is_counted_apart,
+                without_a_key_the_whole_workflow_is_counted,
+                what_lacks_the_key_shares_one_bucket,
+                a_key_is_a_plain_path,
+                types_stay_apart_and_numbers_compare_by_value,
+                payloads_are_kept_byte_for_byte,
+                long_keys_are_told_apart_and_shown_by_their_beginning,
+                a_value_that_cannot_be_a_key_is_said_so,
+                a_policy_key_says_which_requests_meet,
+                an_actions_paths_start_at_the_request,
+                the_kinds_of_policy_keys_are_apart,
+                a_workflow_without_controls_runs_unshaped,
             }
             concurrency {
                 never_more_than_the_limit_are_driven,

@@ -287,6 +287,14 @@ impl World {
         assert_eq!(let_go, Ok(Recorded::LetGo));
     }
 
+    /// Lets a leased run wait for a signal.
+    pub async fn wait_for_signal(&self, run: &Run, step: &str, name: &str) {
+        let on = NewWaitOn::Signal { name: name.to_owned() };
+        let wait = NewWait { step: step.to_owned(), on, until: None };
+        let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
+        assert_eq!(let_go, Ok(Recorded::LetGo));
+    }
+
     /// Lets a leased run try a step again after so many milliseconds.
     pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
         let then = Then::Retry { step: step.to_owned(), delay_ms };

@@ -9,6 +9,7 @@ pub mod batch;
 pub mod concurrency;
 pub mod control;
 pub mod debounce;
+pub mod holds;
 pub mod idempotency;
 pub mod keys;
 pub mod leases;
@@ -43,8 +44,31 @@ macro_rules! behaviours {
             }
             concurrency {
                 never_more_than_the_limit_are_driven,
+                several_engines_share_the_limit,
                 waiters_are_served_in_their_order,
+                the_caller_is_told_for_which_gate_it_waits,
+                a_full_gate_delays_no_other_key,
+                several_limits_hold_at_once,
+                at_the_next_gate_the_older_run_is_served_first,
+                no_run_starves_and_no_two_deadlock,
+                with_the_span_run_a_sleeping_run_counts,
+                both_spans_stand_side_by_side,
+                many_that_end_together_name_their_successors,
+                a_new_releases_limit_rules_at_once,
+                a_limit_raised_over_a_long_line_serves_all_of_it,
+            }
+            holds {
                 a_sleeping_run_holds_no_slot_and_queues_again,
+                whatever_a_run_waits_for_it_holds_no_slot,
+                however_a_run_ends_its_slot_is_free_at_once,
+                a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped,
+                a_run_cancelled_while_driven_frees_its_slot_with_its_worker,
+                who_replaces_a_driven_run_waits_for_its_stop,
+                a_dead_engines_slots_come_back_when_it_is_found_dead,
+                a_run_that_lost_its_worker_queues_by_its_rank,
+                a_gate_that_an_ancestor_keeps_refuses_at_once,
+                a_caller_that_waits_leaves_its_slot_to_its_child,
+                a_gate_that_a_stranger_keeps_is_waited_for_or_refused,
             }
             throttle {
             }

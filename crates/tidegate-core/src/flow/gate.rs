@@ -233,6 +233,7 @@ fn offer(
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
+                turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
                 meter::conforms(turns.meter, rate, turns.pending.len(), now)?;
             }
             turns.pending.push(run.seq);

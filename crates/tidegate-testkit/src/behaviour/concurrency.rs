@@ -6,7 +6,7 @@ use tidegate_core::{
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
-    row::{Class, Row, Run},
+    row::{Class, RowKey, Run},
     run::record::{Record, Then},
 };
 
@@ -302,8 +302,9 @@ pub async fn a_limit_raised_over_a_long_line_serves_all_of_it(world: &World) {
     world.post_all((0..600).map(|n| event("sync", &json!({ "n": n }))).collect()).await;
     world.define(limited(2, 1000)).await;
     let due = world.read(ReadSet::default().scan(Scan::DueGates, 1)).await;
-    let Some(Row::Gate(gate)) = due.rows.into_values().flatten().next() else { panic!("no gate") };
-    let sweep = Command::SweepGate { ws: world.ws.clone(), gate: gate.key };
+    let mut found = due.scans.into_values().flat_map(|found| found.keys);
+    let Some(RowKey::Gate(gate)) = found.next() else { panic!("the line has a due time") };
+    let sweep = Command::SweepGate { ws: world.ws.clone(), gate };
     world.run(sweep).await.unwrap();
     let served = world.inside("sync", Class::Whole, "(whole)").await;
     assert!((2..600).contains(&served), "{served} at one look");

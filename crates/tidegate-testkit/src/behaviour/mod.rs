@@ -4,6 +4,8 @@
 //! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The lines of the
 //! promise (B60, G4, …) that a case keeps are named in its doc comment.
 
+#![allow(clippy::unwrap_used, reason = "a behaviour is a test: it stops where a promise breaks")]
+
 pub mod admission;
 pub mod batch;
 pub mod concurrency;
@@ -71,8 +73,31 @@ macro_rules! behaviours {
                 a_gate_that_a_stranger_keeps_is_waited_for_or_refused,
             }
             throttle {
+                a_burst_is_spread_over_the_window,
+                the_caller_is_told_when_its_turn_is_about_due,
+                as_many_as_the_burst_start_at_once,
+                an_uneven_rate_neither_hurries_nor_drifts,
+                a_turn_counts_from_the_first_lease,
+                after_an_outage_the_spacing_holds,
+                behind_a_full_gate_the_spacing_holds,
+                wakes_and_retries_need_no_turn,
+                every_key_has_its_own_rate,
+                a_run_cancelled_before_its_start_gives_its_turn_back,
+                a_run_paused_before_its_start_gives_its_turn_back,
+                turns_go_by_rank,
+                a_new_rate_counts_from_the_last_start,
+                a_slower_rate_remembers_the_burst_before_it,
+                several_engines_share_the_rate,
             }
             rate_limit {
+                the_overflow_is_dropped_and_told_when_to_come_again,
+                capacity_comes_back_evenly,
+                the_burst_says_how_many_come_at_once,
+                no_interval_admits_more_than_promised,
+                a_hot_key_does_not_affect_another,
+                a_dropped_event_still_does_all_else,
+                throttle_and_rate_limit_agree_on_the_overflow,
+                a_new_rate_remembers_what_was_admitted,
             }
             debounce {
             }

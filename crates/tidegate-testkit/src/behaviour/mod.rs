@@ -19,6 +19,7 @@ pub mod policies;
 pub mod priority;
 pub mod rate_limit;
 pub mod reactions;
+pub mod receipts;
 pub mod singleton;
 pub mod streams;
 pub mod throttle;
@@ -104,12 +105,35 @@ macro_rules! behaviours {
             batch {
             }
             priority {
+                ready_runs_are_leased_by_rank_over_all_workflows,
+                an_engine_takes_only_what_it_serves,
+                workspaces_are_leased_apart,
+                a_shift_moves_a_run_ahead_by_at_most_itself,
+                the_own_order_is_unchanged,
+                priority_does_not_break_a_limit,
             }
             singleton {
             }
             idempotency {
             }
             admission {
+                controls_act_in_one_order,
+                a_dry_run_changes_nothing,
+                what_a_gate_skips_costs_nothing,
+                what_a_rate_limit_drops_costs_nothing,
+                what_is_deduped_or_rejected_costs_nothing,
+                a_run_cancelled_in_line_gives_everything_back,
+                a_fold_is_counted_once,
+                what_one_workflow_refuses_is_still_an_event,
+                schedules_and_calls_pass_gates_only,
+                an_event_starts_each_workflow_once,
+                all_controls_hold_at_once,
+            }
+            receipts {
+                every_verdict_but_a_plain_start_is_kept,
+                a_receipt_says_what_is_missing,
+                each_workflow_writes_its_own_receipt,
+                refused_schedules_and_calls_are_kept,
             }
             policies {
             }

@@ -55,7 +55,7 @@ pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
                 world.report(&run, Vec::new(), Then::Continue).await.unwrap();
             }
         }
-        let child = if what == "child" { 1 } else { 0 };
+        let child = usize::from(what == "child");
         let mut leased = world.lease_all().await;
         assert_eq!(leased.len(), 1 + child, "{what}: the slot was handed on");
         leased.sort_by_key(|run| run.workflow != "child");

@@ -85,9 +85,9 @@ pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
         world.complete(&world.lease_one().await).await;
         assert_eq!(world.now().micros() - first, (n * 1_000_000 + 2) / 3, "start {n}");
         let rows = world.dump().await;
-        let due = rows.iter().filter_map(|row| match row {
-            Row::Gate(gate) => gate.due,
-            _ => None,
+        let due = rows.iter().filter_map(|row| {
+            let Row::Gate(gate) = row else { return None };
+            gate.due
         });
         world.clock.set(due.min().expect("the next turn is due some time"));
         world.sweep().await;

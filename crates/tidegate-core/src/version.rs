@@ -27,7 +27,7 @@ pub const MAX_ADOPTED: u32 = 2000;
 
 /// The most gates of one kind that a release looks at; the others meet the new numbers at their
 /// next event, start or end.
-const MAX_RENUMBERED: u32 = 700;
+const MAX_RENUMBERED: u32 = 400;
 
 /// What registering came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,7 +235,8 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(
     let rate_limit = workflow.rate_limit.as_ref().map(RateLimit::rate);
     let numbered = [Class::RateLimit, Class::RunLimit, Class::Throttle, Class::Keyed, Class::Whole];
     for key in gates(draft, ws, workflow, &numbered)? {
-        let Some(mut gate) = draft.gate(&key)?.cloned() else { continue };
+        let Some(before) = draft.gate(&key)?.cloned() else { continue };
+        let mut gate = before.clone();
         let waiting = match &mut gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
             GateState::Turns(Turns { meter, head, .. }) => {
@@ -251,7 +252,9 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(
             GateState::Fold(_) | GateState::Claim(_) => false,
         };
         gate.due = if waiting { Some(now) } else { gate.due };
-        draft.put(gate);
+        if gate != before {
+            draft.put(gate);
+        }
     }
     Ok(())
 }

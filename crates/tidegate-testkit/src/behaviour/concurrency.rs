@@ -1,5 +1,7 @@
 //! Concurrency: how many are inside at once, and in which order the others follow.
 
+use std::cell::Cell;
+
 use serde_json::{Value, json};
 use tidegate_core::{
     command::Command,
@@ -58,6 +60,33 @@ pub async fn several_engines_share_the_limit(world: &World) {
         }
     }
     assert_eq!(world.alive("sync").await, 0);
+    world.check_holds().await;
+}
+
+/// G1, B65, B131: the limit holds while engines race for every slot.
+pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
+    world.define(json!({ "name": "sync", "concurrency": { "limit": 3 } })).await;
+    let (inside, most, done) = (Cell::new(0_u32), Cell::new(0_u32), Cell::new(0_u32));
+    let drive = async |id: u128| {
+        let engine = world.engine(id);
+        for n in 0..8 {
+            engine.send("sync", json!({ "n": n })).await;
+            let runs = engine.lease(2).await;
+            inside.set(inside.get() + u32::try_from(runs.len()).unwrap());
+            most.set(most.get().max(inside.get()));
+            for run in runs {
+                tokio::task::yield_now().await;
+                // It has left before it says so: whoever is next comes after that.
+                inside.set(inside.get() - 1);
+                engine.complete(&run).await;
+                done.set(done.get() + 1);
+            }
+        }
+    };
+    tokio::join!(drive(11), drive(12), drive(13), drive(14));
+    let rest = u32::try_from(world.drain().await.len()).unwrap();
+    assert!(most.get() <= 3, "{} at once", most.get());
+    assert_eq!(done.get() + rest, 32, "each of them ran once");
     world.check_holds().await;
 }
 

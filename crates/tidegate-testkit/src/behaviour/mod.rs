@@ -48,6 +48,7 @@ macro_rules! behaviours {
             concurrency {
                 never_more_than_the_limit_are_driven,
                 several_engines_share_the_limit,
+                engines_that_race_never_exceed_the_limit,
                 waiters_are_served_in_their_order,
                 the_caller_is_told_for_which_gate_it_waits,
                 a_full_gate_delays_no_other_key,
@@ -95,6 +96,7 @@ macro_rules! behaviours {
                 capacity_comes_back_evenly,
                 the_burst_says_how_many_come_at_once,
                 no_interval_admits_more_than_promised,
+                engines_that_race_are_counted_together,
                 a_hot_key_does_not_affect_another,
                 a_dropped_event_still_does_all_else,
                 throttle_and_rate_limit_agree_on_the_overflow,
@@ -106,6 +108,7 @@ macro_rules! behaviours {
             }
             priority {
                 ready_runs_are_leased_by_rank_over_all_workflows,
+                what_becomes_ready_with_a_lease_is_leased_by_rank,
                 an_engine_takes_only_what_it_serves,
                 workspaces_are_leased_apart,
                 a_shift_moves_a_run_ahead_by_at_most_itself,

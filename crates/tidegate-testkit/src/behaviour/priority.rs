@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use tidegate_core::{
     command::{Answer, Command},
     id::RunId,
+    run::record::{Record, Then},
 };
 
-use crate::world::World;
+use crate::world::{World, payload};
 
 /// A workflow whose runs count as queued so much earlier.
 fn shifted(name: &str, shift_ms: u64) -> Value {
@@ -39,6 +40,36 @@ pub async fn ready_runs_are_leased_by_rank_over_all_workflows(world: &World) {
     }
     world.tick(100).await;
     assert_eq!(order(world).await, sent, "the sleeper is the oldest, the waiter keeps its rank");
+}
+
+/// P2: what becomes ready in the very transaction of a lease is leased by its rank too.
+pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
+    world.define(json!({ "name": "plain" })).await;
+    world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
+    world.begin("limited", json!({})).await;
+    let waiting = world.begin("limited", json!({})).await;
+    let driven = world.lease_one().await;
+    let young = world.begin("plain", json!({})).await;
+    let done = Then::Complete(payload(&json!(null)));
+    let (run, engine, fence) = (driven.id.seq, world.engine, driven.fence);
+    let report = Record { run, engine, fence, steps: Vec::new(), then: done };
+    let (ws, lanes) = (world.ws.clone(), world.lanes().await);
+    let lease = Command::Lease { ws, engine, lanes, limit: 1 };
+    let commands =
+        vec![Command::Record { known: Box::new(driven), report }, lease.clone(), lease.clone()];
+    let leased: Vec<_> = world
+        .batch(commands)
+        .await
+        .into_iter()
+        .filter_map(|answer| {
+            let Ok(Answer::Leased(runs)) = answer else { return None };
+            Some(runs.iter().map(|run| run.id).collect::<Vec<_>>())
+        })
+        .collect();
+    assert_eq!(leased[0], [waiting], "it is older than the one that was ready before");
+    let rest = world.lease_all().await.into_iter().map(|run| run.id);
+    assert_eq!(leased[1].iter().copied().chain(rest).collect::<Vec<_>>(), [young]);
+    world.check_holds().await;
 }
 
 /// P2: an engine takes only what it serves, and nothing that it does not serve is in its way.

@@ -75,6 +75,18 @@ impl Load {
         Ok(started.elapsed())
     }
 
+    /// Leaves `n` runs waiting on one gate that is never let go.
+    pub(crate) async fn park(&mut self, n: usize) -> Result<(), StoreError> {
+        let hot = usize::MAX;
+        for first in (0..n).step_by(500) {
+            let commands = (first..n.min(first + 500)).map(|at| self.post(at, hot)).collect();
+            self.ask(commands).await?;
+        }
+        // The first of them is leased and never finished.
+        self.lease(1, 1).await?;
+        Ok(())
+    }
+
     fn post(&self, n: usize, key: usize) -> Command {
         let data = json!({ "n": n, "k": key, "pad": "x".repeat(100) });
         let data = Payload::from_value(&data);

@@ -79,9 +79,13 @@ impl Draft {
         Self { probed: Some(RefCell::default()), ..Self::new(base) }
     }
 
-    /// What was asked for while probing.
-    pub fn into_probed(self) -> ReadSet {
-        self.probed.map(RefCell::into_inner).unwrap_or_default()
+    /// What was asked for while probing and is not there yet, and what is there.
+    pub fn into_probed(self) -> (ReadSet, Snapshot) {
+        let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
+        let Snapshot { rows, scans, .. } = &self.base;
+        reads.rows.retain(|key| !rows.contains_key(key));
+        reads.scans.retain(|scan, limit| scans.get(scan).is_none_or(|found| found.limit < *limit));
+        (reads, self.base)
     }
 
     /// The snapshot, without the changes.
@@ -248,11 +252,11 @@ impl Draft {
     /// The first `count` runs in a gate's line.
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Line(gate.key.clone());
-        if self.probe(|reads| reads.scan(scan.clone(), LINE_READ)) {
-            return Ok(Vec::new());
-        }
-        let Some(found) = self.base.scans.get(&scan) else {
-            return need(ReadSet::default().scan(scan, LINE_READ));
+        let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
+        let found = match self.base.scans.get(&scan) {
+            Some(found) => found,
+            None if probing => return Ok(Vec::new()),
+            None => return need(ReadSet::default().scan(scan, LINE_READ)),
         };
         let place = |row: Option<&Row>| match row {
             Some(Row::Run(run)) => match run.phase {
@@ -282,11 +286,10 @@ impl Draft {
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
-        if self.probe(|reads| reads.scan(scan.clone(), limit)) {
-            return Ok(Vec::new());
-        }
+        let probing = self.probe(|reads| reads.scan(scan.clone(), limit));
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
+            _ if probing => Ok(Vec::new()),
             _ => need(ReadSet::default().scan(scan.clone(), limit)),
         }
     }

@@ -4,6 +4,7 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod inputs;
 mod seen;
 mod worker;
 
@@ -12,6 +13,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
 use tidegate_core::{
     action::Flow,

@@ -10,7 +10,10 @@ use crate::{
     draft::{Decided, Draft},
     flow::meter,
     id::{RunId, Seq},
-    row::{Class, Gate, GateKey, GateState, Hold, Phase, Place, RowKey, Run, Slots, Span, Turns},
+    row::{
+        Class, Gate, GateKey, GateState, Hold, Need, Phase, Place, Rank, RowKey, Run, Slots, Span,
+        Turns,
+    },
     time::Timestamp,
 };
 
@@ -40,7 +43,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 run.has += 1;
             }
             Err(due) => {
-                join(&mut gate, &mut run, need.tier);
+                join(&mut gate, &mut run, &need);
                 // A line with room is only seen in passing; the sweep must not miss it.
                 let room =
                     waiting && offer(&mut gate.state.clone(), run.id, limit, draft.now()).is_ok();
@@ -57,14 +60,19 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
+/// Where a run stands in a line: by its rank, in a session's by arrival alone (SPEC 6).
+fn place(need: &Need, rank: Rank) -> Place {
+    let by_arrival = Rank { at: Timestamp::default(), ..rank };
+    let policy = need.gate.class() == Some(Class::Policy);
+    Place { tier: need.tier, rank: if policy { by_arrival } else { rank } }
+}
+
 /// Gives back all that a run has beyond its first `keep` needs, and hands the places on.
 ///
 /// A run that stands in a line leaves it.
 pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
-    let touched = let_go(draft, run, keep)?;
-    run.phase = Phase::Waiting;
-    draft.put(run.clone());
-    settle_all(draft, touched)
+    let freed = vacate(draft, run, keep)?;
+    hand_on(draft, freed)
 }
 
 /// Gives back the executing gates of a run that has to go on, and lets it stand in line again.
@@ -73,18 +81,18 @@ pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), 
 /// older one waits.
 pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let keep = run.executing().min(run.has);
-    let touched = let_go(draft, &mut run, keep)?;
+    let freed = vacate(draft, &mut run, keep)?;
     let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
     let mut gate = gate_or_new(draft, &need.gate)?;
     run.due = None;
-    join(&mut gate, &mut run, need.tier);
+    join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
-    settle_all(draft, touched)
+    hand_on(draft, freed)
 }
 
-/// Takes a run out of its gates beyond the first `keep`; says which have to be settled.
-fn let_go<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
+/// As [`release`], but hands nothing on yet: says which gates have to.
+pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
         touched.push(need.gate.clone());
@@ -100,17 +108,20 @@ fn let_go<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateK
         touched.push(need.gate.clone());
     }
     run.has = run.has.min(keep);
+    run.phase = Phase::Waiting;
+    draft.put(run.clone());
     Ok(touched)
 }
 
-fn settle_all<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
+/// Lets in whoever is next at each of the gates.
+pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort();
-    gates.iter().try_for_each(|gate| settle(draft, gate))
+    gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
 /// Puts a run into a gate's line, at its place.
-fn join(gate: &mut Gate, run: &mut Run, tier: i64) {
-    let place = Place { tier, rank: run.rank };
+fn join(gate: &mut Gate, run: &mut Run, need: &Need) {
+    let place = place(need, run.rank);
     run.phase = Phase::Line { gate: gate.id, place };
     let first = head(&gate.state).map_or(place, |head| head.min(place));
     set_head(&mut gate.state, Some(first));

@@ -85,7 +85,7 @@ pub async fn controls_act_in_one_order(world: &World) {
     for (n, (controls, second, expected)) in ORDER.into_iter().enumerate() {
         let name = format!("w{n}");
         world.define(shaped(&name, controls)).await;
-        world.begin(&name, data("first")).await;
+        world.send_for_run(&name, data("first")).await;
         let verdict = world.send(&name, data(second)).await;
         assert_eq!(said(&verdict), expected, "{controls}");
     }
@@ -120,7 +120,7 @@ pub async fn what_a_gate_skips_costs_nothing(world: &World) {
         "throttle": { "limit": 1, "perMs": 1000 },
     });
     world.define(named("sync", &controls)).await;
-    world.begin("sync", json!({ "id": 1 })).await;
+    world.send_for_run("sync", json!({ "id": 1 })).await;
     let run = world.lease_one().await;
     for _ in 0..5 {
         let verdict = world.send("sync", json!({ "id": 2 })).await;
@@ -143,7 +143,7 @@ pub async fn what_a_rate_limit_drops_costs_nothing(world: &World) {
         "debounce": { "periodMs": 100 },
     });
     world.define(named("sync", &controls)).await;
-    let first = world.begin("sync", json!({ "id": 1 })).await;
+    let first = world.send_for_run("sync", json!({ "id": 1 })).await;
     world.tick(100).await;
     assert_eq!(world.drain().await, [first]);
     let dropped = world.send("sync", json!({ "id": 2 })).await;
@@ -184,9 +184,9 @@ pub async fn a_run_cancelled_in_line_gives_everything_back(world: &World) {
         "throttle": { "limit": 100, "perMs": 1000, "burst": 100 },
     });
     world.define(named("sync", &controls)).await;
-    let first = world.begin("sync", json!({ "k": 1 })).await;
-    let second = world.begin("sync", json!({ "k": 2 })).await;
-    let third = world.begin("sync", json!({ "k": 2 })).await;
+    let first = world.send_for_run("sync", json!({ "k": 1 })).await;
+    let second = world.send_for_run("sync", json!({ "k": 2 })).await;
+    let third = world.send_for_run("sync", json!({ "k": 2 })).await;
     assert_eq!(world.inside("sync", Class::Keyed, "2").await, 1);
     world.cancel(second).await.unwrap();
     assert_eq!(world.inside("sync", Class::RunLimit, "(whole)").await, 2, "the third moved up");
@@ -211,7 +211,7 @@ pub async fn a_fold_is_counted_once(world: &World) {
         world.define(named(&name, &controls)).await;
         for _ in 0..2 {
             for _ in 0..5 {
-                world.begin(&name, json!({})).await;
+                world.send_for_run(&name, json!({})).await;
                 assert_eq!(world.inside(&name, Class::RunLimit, "(whole)").await, 0);
             }
             world.tick(100).await;
@@ -279,7 +279,7 @@ pub async fn schedules_and_calls_pass_gates_only(world: &World) {
         world.define(named(&name, &controls)).await;
         assert_eq!(said(&world.occur(&name, "daily", false).await), "started", "{controls}");
         assert_eq!(said(&world.occur(&name, "daily", false).await), again, "{controls}");
-        world.begin("caller", json!({})).await;
+        world.send_for_run("caller", json!({})).await;
         let mut leased = world.lease_all().await;
         let caller = leased.iter().position(|run| run.workflow == "caller").unwrap();
         world.invoke(&leased.swap_remove(caller), "call", &name, json!({})).await;
@@ -323,15 +323,15 @@ pub async fn all_controls_hold_at_once(world: &World) {
         "priority": { "shiftMs": 10 },
     });
     world.define(named("sync", &controls)).await;
-    let a = world.begin("sync", json!({ "id": 1, "k": "a" })).await;
-    assert_eq!(world.begin("sync", json!({ "id": 2, "k": "a" })).await, a, "one window");
-    let b = world.begin("sync", json!({ "id": 3, "k": "b" })).await;
+    let a = world.send_for_run("sync", json!({ "id": 1, "k": "a" })).await;
+    assert_eq!(world.send_for_run("sync", json!({ "id": 2, "k": "a" })).await, a, "one window");
+    let b = world.send_for_run("sync", json!({ "id": 3, "k": "b" })).await;
     world.tick(100).await;
     let repeat = world.send("sync", json!({ "id": 2, "k": "c" })).await;
     assert_eq!(said(&repeat), "deduped by idempotency");
     let run = world.lease_one().await;
     assert_eq!(run.id, a, "one start a second");
-    let held = world.begin("sync", json!({ "id": 1, "k": "a" })).await;
+    let held = world.send_for_run("sync", json!({ "id": 1, "k": "a" })).await;
     let last = world.send("sync", json!({ "id": 5, "k": "d" })).await;
     assert_eq!(said(&last), "dropped by rateLimit", "three windows have opened");
     world.tick(1000).await;

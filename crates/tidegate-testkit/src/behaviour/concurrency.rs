@@ -144,7 +144,7 @@ pub async fn several_limits_hold_at_once(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
     let mut sent = Vec::new();
     for account in ["a", "a", "b", "c", "d", "d"] {
-        sent.push(world.begin("sync", json!({ "account": account })).await);
+        sent.push(world.send_for_run("sync", json!({ "account": account })).await);
     }
     let ids = |runs: &[Run]| runs.iter().map(|run| run.id).collect::<Vec<_>>();
     let first = world.lease_all().await;
@@ -166,7 +166,7 @@ pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
     let mut sent = Vec::new();
     for account in ["a", "a", "b"] {
-        sent.push(world.begin("sync", json!({ "account": account })).await);
+        sent.push(world.send_for_run("sync", json!({ "account": account })).await);
     }
     let first = world.lease_one().await;
     // The third waits for the whole already, the second only for its key.
@@ -196,7 +196,7 @@ pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
     let mut sent = Vec::<RunId>::new();
     for _ in 0..40 {
         let data = json!({ "a": random(3), "b": random(4) });
-        sent.push(world.begin("sync", data).await);
+        sent.push(world.send_for_run("sync", data).await);
     }
     let (mut driven, mut done) = (Vec::new(), 0);
     for round in 0..2000 {
@@ -252,7 +252,7 @@ pub async fn both_spans_stand_side_by_side(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
     let mut sent = Vec::new();
     for n in 0..3 {
-        sent.push(world.begin("sync", json!({ "n": n })).await);
+        sent.push(world.send_for_run("sync", json!({ "n": n })).await);
     }
     let first = world.lease_one().await;
     world.sleep(&first, "nap", 1000).await;

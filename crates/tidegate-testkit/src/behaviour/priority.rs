@@ -32,11 +32,11 @@ pub async fn ready_runs_are_leased_by_rank_over_all_workflows(world: &World) {
         world.define(json!({ "name": name })).await;
     }
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
-    let old = world.begin("b", json!({})).await;
+    let old = world.send_for_run("b", json!({})).await;
     world.sleep(&world.lease_one().await, "nap", 100).await;
     let mut sent = vec![old];
     for name in ["c", "limited", "limited", "b", "a", "c"] {
-        sent.push(world.begin(name, json!({})).await);
+        sent.push(world.send_for_run(name, json!({})).await);
     }
     world.tick(100).await;
     assert_eq!(order(world).await, sent, "the sleeper is the oldest, the waiter keeps its rank");
@@ -46,10 +46,10 @@ pub async fn ready_runs_are_leased_by_rank_over_all_workflows(world: &World) {
 pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
     world.define(json!({ "name": "plain" })).await;
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
-    world.begin("limited", json!({})).await;
-    let waiting = world.begin("limited", json!({})).await;
+    world.send_for_run("limited", json!({})).await;
+    let waiting = world.send_for_run("limited", json!({})).await;
     let driven = world.lease_one().await;
-    let young = world.begin("plain", json!({})).await;
+    let young = world.send_for_run("plain", json!({})).await;
     let done = Then::Complete(payload(&json!(null)));
     let (run, engine, fence) = (driven.id.seq, world.engine, driven.fence);
     let report = Record { run, engine, fence, steps: Vec::new(), then: done };
@@ -76,8 +76,8 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
 pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     let a = world.define(json!({ "name": "a" })).await;
     let b = world.define(json!({ "name": "b" })).await;
-    let first = world.begin("a", json!({})).await;
-    let second = world.begin("b", json!({})).await;
+    let first = world.send_for_run("a", json!({})).await;
+    let second = world.send_for_run("b", json!({})).await;
     for (lane, expected) in [(b.lane, second), (a.lane, first)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
         let leased = world.run(Command::Lease { ws, engine, lanes, limit: 1 }).await;
@@ -95,7 +95,7 @@ pub async fn workspaces_are_leased_apart(world: &World) {
     for _ in 0..50 {
         world.send("sync", json!({})).await;
     }
-    let late = other.begin("sync", json!({})).await;
+    let late = other.send_for_run("sync", json!({})).await;
     assert_eq!(other.lease_one().await.id, late);
     let leased = world.lease_all().await;
     assert_eq!(leased.len(), 50);
@@ -107,9 +107,9 @@ pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     world.define(json!({ "name": "plain" })).await;
     world.define(shifted("urgent", 1000)).await;
     for (gap, ahead) in [(0, true), (1, true), (999, true), (1000, false), (1001, false)] {
-        let plain = world.begin("plain", json!({})).await;
+        let plain = world.send_for_run("plain", json!({})).await;
         world.tick(gap).await;
-        let urgent = world.begin("urgent", json!({})).await;
+        let urgent = world.send_for_run("urgent", json!({})).await;
         let expected = if ahead { [urgent, plain] } else { [plain, urgent] };
         assert_eq!(order(world).await, expected, "{gap} ms later");
         world.tick(10_000).await;
@@ -123,7 +123,7 @@ pub async fn the_own_order_is_unchanged(world: &World) {
     world.define(definition).await;
     let mut sent = Vec::new();
     for _ in 0..6 {
-        sent.push(world.begin("urgent", json!({})).await);
+        sent.push(world.send_for_run("urgent", json!({})).await);
         world.tick(7).await;
     }
     assert_eq!(order(world).await, sent);
@@ -142,12 +142,12 @@ pub async fn priority_does_not_break_a_limit(world: &World) {
     world.define(version(1, None)).await;
     let mut plain = Vec::new();
     for _ in 0..3 {
-        plain.push(world.begin("sync", json!({})).await);
+        plain.push(world.send_for_run("sync", json!({})).await);
         world.tick(100).await;
     }
     let driven = world.lease_one().await;
     world.define(version(2, Some(150))).await;
-    let urgent = world.begin("sync", json!({})).await;
+    let urgent = world.send_for_run("sync", json!({})).await;
     assert!(world.lease_all().await.is_empty(), "the limit holds");
     world.complete(&driven).await;
     // It came 200 ms after the second and 100 ms after the third.

@@ -104,10 +104,10 @@ pub async fn each_workflow_writes_its_own_receipt(world: &World) {
 pub async fn refused_schedules_and_calls_are_kept(world: &World) {
     world.define(json!({ "name": "sync", "singleton": { "mode": "skip" } })).await;
     world.define(json!({ "name": "caller" })).await;
-    let first = world.begin("sync", json!({})).await;
+    let first = world.send_for_run("sync", json!({})).await;
     let skipped = world.occur("sync", "daily", true).await;
     assert!(matches!(skipped, Verdict::Skipped { holder, .. } if holder == first));
-    world.begin("caller", json!({})).await;
+    world.send_for_run("caller", json!({})).await;
     let runs = world.lease_all().await;
     let caller = runs.iter().find(|run| run.workflow == "caller").unwrap();
     world.invoke(caller, "call", "sync", json!({})).await;

@@ -3,7 +3,6 @@
 use serde_json::Value;
 use tidegate_core::{
     event::{NewEvent, Outcome},
-    id::RunId,
     json::Payload,
     row::Run,
     run::record::{NewWait, NewWaitOn, Recorded, Then},
@@ -21,12 +20,6 @@ impl World {
         posted.runs.pop().expect("one outcome")
     }
 
-    /// Posts one event and expects a run; its id.
-    pub async fn begin(&self, name: &str, data: Value) -> RunId {
-        let verdict = self.send(name, data).await;
-        verdict.run().unwrap_or_else(|| panic!("`{name}` made no run: {verdict:?}"))
-    }
-
     /// Lets a leased run call a child and wait for it.
     pub async fn invoke(&self, run: &Run, step: &str, workflow: &str, data: Value) {
         let (app, workflow, data) = ("default".to_owned(), workflow.to_owned(), payload(&data));
@@ -42,11 +35,5 @@ impl World {
         let wait = NewWait { step: step.to_owned(), on, until: None };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
-    }
-
-    /// Lets a leased run try a step again after so many milliseconds.
-    pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
-        let then = Then::Retry { step: step.to_owned(), delay_ms };
-        assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
     }
 }

@@ -270,9 +270,9 @@ fn gates(
     for class in classes {
         let prefix = GateKey::prefix(ws, *class, &workflow.app, &workflow.name);
         let rows = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
-        keys.extend(rows.into_iter().filter_map(|row| match row {
-            Row::Gate(gate) => Some(gate.key.clone()),
-            _ => None,
+        keys.extend(rows.into_iter().filter_map(|row| {
+            let Row::Gate(gate) = row else { return None };
+            Some(gate.key.clone())
         }));
     }
     Ok(keys)

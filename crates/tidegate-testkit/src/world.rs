@@ -5,6 +5,8 @@
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
 mod inputs;
+mod seen;
+mod worker;
 
 use std::sync::{
     Arc,

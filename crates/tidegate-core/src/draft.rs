@@ -291,6 +291,19 @@ impl Draft {
         }
     }
 
+    /// The first row of a scan that this draft has not deleted; reads on where `limit` is short.
+    pub fn first_found<E>(&self, scan: &Scan, limit: u32) -> Decided<Option<&Row>, E> {
+        if let Some(row) = self.found(scan, limit)?.into_iter().next() {
+            return Ok(Some(row));
+        }
+        match self.base.scans.get(scan) {
+            Some(found) if found.keys.len() >= found.limit as usize => {
+                need(ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     fn rows_of(&self, found: &Found) -> Vec<&Row> {
         let now = |key: &RowKey| match self.changed.get(key) {
             Some(changed) => changed.row(),

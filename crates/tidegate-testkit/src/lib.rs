@@ -3,4 +3,5 @@
 
 pub mod behaviour;
 pub mod postgres;
+pub mod worker;
 pub mod world;

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     draft::{Decided, Draft, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source},
+    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
     run::end,
 };
 
@@ -127,14 +127,15 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     }
 }
 
-/// A run never waits for a gate that one of its own callers keeps (SPEC G8).
+/// A run never waits for a gate that one of its own callers keeps (SPEC G8). A caller lets go of
+/// what it has only while it is driven, so that its child may wait for that.
 fn refuse_ancestors(
     draft: &Draft,
     candidate: &Candidate<'_>,
     passages: &[Passage],
 ) -> Decided<(), Verdict> {
     let Some(parent) = &candidate.parent else { return Ok(()) };
-    for passage in passages {
+    for passage in passages.iter().filter(|passage| passage.need.span == Span::Run) {
         let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&passage.need.gate)?
         else {
             continue;

@@ -57,6 +57,21 @@ macro_rules! behaviours {
             leases {
             }
             waits {
+                a_sleep_ends_at_its_moment,
+                one_event_wakes_all_who_match,
+                all_fields_of_a_match_must_match,
+                an_event_from_before_the_wait_does_not_end_it,
+                a_wait_that_runs_out_gives_null,
+                a_wait_is_answered_while_its_run_is_driven_for_another,
+                signals_are_kept_in_the_inbox,
+                a_signal_to_a_driven_run_is_not_lost,
+                what_became_of_a_child_reaches_its_parent,
+                a_refused_child_fails_the_step,
+                an_ancestor_is_known_over_generations,
+                a_cancelled_parent_leaves_its_children,
+                a_child_that_takes_too_long_fails_the_step,
+                a_retry_waits_its_time_without_a_slot,
+                a_run_is_woken_once,
             }
             control {
             }

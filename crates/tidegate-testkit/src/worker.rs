@@ -7,7 +7,7 @@ use tidegate_core::{
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
-    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
+    row::{Ending, EngineId, Fault, Gate, GateState, Row, RowKey, Run, Step},
     run::record::{NewStep, NewWait, NewWaitOn, Recorded, Then},
     version::Registered,
     workflow::Workflow,
@@ -62,6 +62,12 @@ impl World {
         self.store.beat(engine).await.expect("the store works")
     }
 
+    /// An engine is dead: takes its runs from it. The beat and the mark are part of it.
+    pub async fn reap_from(&self, engine: EngineId) -> usize {
+        self.beat(engine).await;
+        self.lose(engine).await
+    }
+
     /// All that is remembered of a run's steps, by id.
     pub async fn steps(&self, run: RunId) -> Vec<Step> {
         let scan = Scan::Steps(run.seq);
@@ -91,14 +97,15 @@ impl World {
         }
     }
 
-    /// Nothing is under way: no run lives, nobody holds or waits, nothing is kept for anybody.
+    /// Nothing is under way in the workspace: no run lives, nobody holds or waits, nothing folds.
     pub async fn check_quiet(&self) {
         self.check_holds().await;
+        let here = |gate: &Gate| gate.key.scope().is_some_and(|scope| scope.ws == self.ws);
         for row in self.dump().await {
             match row {
-                Row::Run(run) => panic!("{} is still there: {run:?}", run.id),
-                Row::Wait(wait) => panic!("a wait is left behind: {wait:?}"),
-                Row::Gate(gate) => match &gate.state {
+                Row::Run(run) if run.ws == self.ws => panic!("it is still there: {run:?}"),
+                Row::Wait(wait) if wait.ws == self.ws => panic!("it is left behind: {wait:?}"),
+                Row::Gate(gate) if here(&gate) => match &gate.state {
                     GateState::Slots(slots) => {
                         assert!(slots.holders.is_empty(), "held: {gate:?}");
                         assert!(slots.head.is_none(), "waited for: {gate:?}");

@@ -148,23 +148,16 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// The sweep's look at an empty or busy gate: deletes what nobody needs.
+/// The sweep's look at a gate that is due: serves its line and deletes what nobody needs.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    if let Some(gate) = draft.gate(key)?.cloned() {
+        // What made it due is dealt with now; the look itself says when the next one is.
+        draft.put(Gate { due: None, ..gate });
+    }
     settle(draft, key)?;
-    let Some(gate) = draft.gate(key)? else { return Ok(()) };
-    let mut gate = gate.clone();
-    let idle_until = idle_until(&gate);
-    match idle_until {
-        Some(until) if until <= draft.now() => draft.delete(RowKey::Gate(key.clone())),
-        Some(until) => {
-            gate.due = Some(until);
-            draft.put(gate);
-        }
-        None if matches!(gate.state, GateState::Slots(_)) => {
-            gate.due = None;
-            draft.put(gate);
-        }
-        None => {}
+    let idle_until = draft.gate(key)?.and_then(idle_until);
+    if idle_until.is_some_and(|until| until <= draft.now()) {
+        draft.delete(RowKey::Gate(key.clone()));
     }
     Ok(())
 }

@@ -196,7 +196,8 @@ pub struct Run {
     /// Steps that were answered while it was driven, so that its worker looks again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<String>,
-    /// Asked to pause at the next boundary.
+    /// Asked to pause at the next boundary. Once it is paused: has something to do besides what it
+    /// waits for, so that it goes on when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pausing: bool,
     /// Who waits for it.

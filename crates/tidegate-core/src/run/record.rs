@@ -134,7 +134,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         (run.failures, run.losses) = (0, 0);
     }
     match report.then.clone() {
-        Then::Continue if run.pausing => pause_now(draft, run)?,
+        Then::Continue | Then::Yield if run.pausing => park(draft, run, true)?,
         Then::Continue => {
             draft.put(run);
             return Ok(Recorded::GoOn);
@@ -208,23 +208,22 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     Ok(())
 }
 
-/// Puts a run to sleep without its executing gates; one that is answered already goes on.
-fn park(draft: &mut Draft, mut run: Run, answered: bool) -> Decided<()> {
+/// Puts a run to sleep without its executing gates; one that has something to do goes on, unless
+/// it was asked to pause.
+fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     run.owner = None;
     let keep = run.needs.iter().position(|need| need.span == Span::Executing);
     let keep = keep.unwrap_or(run.needs.len());
     gate::release(draft, &mut run, keep)?;
-    run.due = wait::due(&run);
-    run.phase = if run.pausing { Phase::Paused } else { Phase::Waiting };
-    if answered && !run.pausing {
+    if run.pausing {
+        (run.phase, run.pausing) = (Phase::Paused, going);
+    } else if going {
         return wait::wake(draft, run);
+    } else {
+        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
     }
     draft.put(run);
     Ok(())
-}
-
-fn pause_now(draft: &mut Draft, run: Run) -> Decided<()> {
-    park(draft, run, false)
 }
 
 /// Starts a child and waits for it; one that is refused fails the step at once.
@@ -260,7 +259,9 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            run.due = wait::due(&run);
+            if run.phase == Phase::Waiting {
+                run.due = wait::due(&run);
+            }
             draft.put(run);
             Ok(())
         }
@@ -278,11 +279,15 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -
     let (fence, at) = (run.fence, draft.now());
     let kind = StepKind::Invoke;
     draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
-    if run.phase == Phase::Waiting {
-        run.due = None;
-        return gate::advance(draft, run);
+    match run.phase {
+        Phase::Waiting => wait::wake(draft, run),
+        Phase::Paused => {
+            run.pausing = true;
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => Ok(()),
     }
-    Ok(())
 }
 
 /// The error that a parent sees when a gate refused its child (SPEC A5, G8).

@@ -43,7 +43,12 @@ pub fn answer<E>(
             draft.put(run);
             Ok(())
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Paused | Phase::Stopping => {
+        Phase::Paused => {
+            run.pausing = true;
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Stopping => {
             draft.put(run);
             Ok(())
         }

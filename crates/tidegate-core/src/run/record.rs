@@ -20,8 +20,8 @@ use crate::{
     id::Seq,
     json::Payload,
     row::{
-        Ending, EngineId, Event, Fault, Kind, Parent, Phase, Run, Span, Step, StepKind, Wait,
-        WaitOn,
+        Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Span, Step, StepKind,
+        Wait, WaitOn,
     },
     time::Timestamp,
 };
@@ -128,7 +128,10 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let (at, fence) = (draft.now(), report.fence);
     for step in report.steps.clone() {
         let NewStep { id, kind, result } = step;
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
+        // Written once: a report whose answer was lost is repeated.
+        if draft.row::<Refusal>(&RowKey::Step(run.id.seq, id.clone()))?.is_none() {
+            draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
+        }
     }
     if !report.steps.is_empty() {
         (run.failures, run.losses) = (0, 0);
@@ -139,9 +142,12 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             draft.put(run);
             return Ok(Recorded::GoOn);
         }
-        Then::Suspend(waits) => suspend(draft, run, waits)?,
+        Then::Suspend(waits) => {
+            run.losses = 0;
+            suspend(draft, run, waits)?;
+        }
         Then::Retry { step, delay_ms } => {
-            run.failures += 1;
+            (run.failures, run.losses) = (run.failures + 1, 0);
             let until = Some(at.plus_ms(delay_ms));
             run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
             park(draft, run, false)?;

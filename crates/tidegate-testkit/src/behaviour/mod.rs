@@ -55,6 +55,18 @@ macro_rules! behaviours {
             versions {
             }
             leases {
+                an_old_fence_writes_nothing_after_a_reap,
+                an_old_fence_writes_nothing_after_a_cancel,
+                a_dead_worker_has_stopped,
+                leases_of_several_engines_are_disjoint,
+                leases_in_one_transaction_are_disjoint,
+                only_the_dead_are_reaped,
+                a_dead_engine_leases_nothing,
+                a_step_is_recorded_once,
+                losses_are_counted_until_there_is_progress,
+                a_handover_is_no_loss,
+                different_runs_are_driven_side_by_side,
+                a_run_keeps_its_id_over_workers_and_attempts,
             }
             waits {
                 a_sleep_ends_at_its_moment,

@@ -62,12 +62,6 @@ impl World {
         self.store.beat(engine).await.expect("the store works")
     }
 
-    /// An engine is dead: takes its runs from it. The beat and the mark are part of it.
-    pub async fn reap_from(&self, engine: EngineId) -> usize {
-        self.beat(engine).await;
-        self.lose(engine).await
-    }
-
     /// All that is remembered of a run's steps, by id.
     pub async fn steps(&self, run: RunId) -> Vec<Step> {
         let scan = Scan::Steps(run.seq);

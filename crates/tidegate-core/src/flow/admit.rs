@@ -55,12 +55,11 @@ pub fn create(
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, &passages)?;
-    handoff::meet(draft, candidate, &passages, id)?;
+    let mut replaced = handoff::meet(draft, candidate, &passages, id)?;
     let queued_at = queued_at(draft, &passages)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    let mut replaced = None;
     let mut needs = Vec::with_capacity(passages.len());
     for mut passage in passages {
         let by = By::from(&passage);

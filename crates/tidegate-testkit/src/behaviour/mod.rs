@@ -16,6 +16,7 @@ pub mod policies;
 pub mod priority;
 pub mod rate_limit;
 pub mod reactions;
+pub mod releases;
 pub mod singleton;
 pub mod streams;
 pub mod throttle;
@@ -53,6 +54,32 @@ macro_rules! behaviours {
             policies {
             }
             versions {
+                an_incomplete_handoff_is_refused,
+                within_one_version_a_second_run_waits,
+                a_handoff_is_of_one_workflow_and_workspace,
+                keyed_runs_are_one_per_value,
+                an_input_without_the_key_is_refused,
+                supersede_cancels_older_runs,
+                supersede_moves_unstarted_runs_in_their_places,
+                supersede_moves_a_paused_run_that_has_not_started,
+                drain_lets_older_runs_finish,
+                drain_keeps_the_order_of_versions,
+                a_handover_is_per_key,
+                coexisting_versions_are_counted_apart,
+                a_release_by_itself_changes_nothing,
+            }
+            releases {
+                only_a_higher_number_releases_itself,
+                a_number_with_another_definition_is_refused,
+                assigned_versions_count_up,
+                rolling_back_is_a_release,
+                a_new_handoff_adopts_live_runs,
+                a_coexisting_version_is_adopted_by_the_next,
+                a_singleton_beside_a_handoff_is_within_its_version,
+                a_fold_takes_the_version_at_its_flush,
+                a_new_limit_rules_from_its_release_on,
+                a_release_rules_the_next_command,
+                an_engine_leases_what_it_serves,
             }
             leases {
                 an_old_fence_writes_nothing_after_a_reap,

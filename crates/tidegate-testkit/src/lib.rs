@@ -2,6 +2,7 @@
 //! the rigs that run both on every store. Never a dependency of shipped code.
 
 pub mod behaviour;
+pub mod fault;
 pub mod postgres;
 pub mod worker;
 pub mod world;

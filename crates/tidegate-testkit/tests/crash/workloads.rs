@@ -79,7 +79,6 @@ pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     process.serve(slots, &acts).await;
     process.serve(json!({ "name": "fails" }), &[Act::Step("a"), Act::Fail]).await;
     process.post("order", json!(1)).await;
-    process.post("order", json!(2)).await;
     process.post("fails", json!(1)).await;
 }
 
@@ -165,23 +164,30 @@ pub(crate) async fn lost_workers(process: &mut Process) {
     process.restart().await;
 }
 
-/// Versions that hand over while their runs are driven, wait and stand in line.
-pub(crate) async fn releases(process: &mut Process) {
-    for (name, policy) in [("moves", "supersede"), ("drains", "drain")] {
-        let handoff = json!({ "type": "singleton", "onNewVersion": policy });
-        let acts = [Act::Step("a"), Act::Sleep("nap", 5)];
-        process.serve(json!({ "name": name, "version": 1 }), &acts).await;
-        process.post(name, json!(1)).await;
-        process.post(name, json!(2)).await;
-        process.hold().await;
-        process.post(name, json!(3)).await;
-        process.serve(json!({ "name": name, "version": 2, "handoff": handoff }), &acts).await;
-        process.post(name, json!(4)).await;
-        let (ws, app) = (process.world.ws.clone(), "default".to_owned());
-        let back = Command::Release { ws, app, name: name.to_owned(), version: 2 };
-        process.ask(back).await.expect("it is registered");
-        process.post(name, json!(5)).await;
-    }
+/// A newer version that supersedes runs that are driven, and takes along those in line.
+pub(crate) async fn superseding_releases(process: &mut Process) {
+    hand_over(process, "supersede").await;
+}
+
+/// A newer version that waits for older runs.
+pub(crate) async fn draining_releases(process: &mut Process) {
+    hand_over(process, "drain").await;
+}
+
+async fn hand_over(process: &mut Process, policy: &str) {
+    let handoff = json!({ "type": "singleton", "onNewVersion": policy });
+    let acts = [Act::Step("a"), Act::Sleep("nap", 5)];
+    process.serve(json!({ "name": "order", "version": 1 }), &acts).await;
+    process.post("order", json!(1)).await;
+    process.post("order", json!(2)).await;
+    process.hold().await;
+    process.post("order", json!(3)).await;
+    process.serve(json!({ "name": "order", "version": 2, "handoff": handoff }), &acts).await;
+    process.post("order", json!(4)).await;
+    let (ws, app, name) = (process.world.ws.clone(), "default".to_owned(), "order".to_owned());
+    let again = Command::Release { ws, app, name, version: 2 };
+    process.ask(again).await.expect("it is registered");
+    process.post("order", json!(5)).await;
 }
 
 /// What nobody uses any more is swept away, whatever it was.

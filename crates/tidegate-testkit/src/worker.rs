@@ -4,11 +4,12 @@
 use serde_json::Value;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    event::NewEvent,
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
     row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
-    run::record::{NewStep, NewWait, NewWaitOn, Recorded, Then},
+    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
     version::Registered,
     workflow::Workflow,
 };
@@ -55,6 +56,19 @@ impl World {
     /// Reports one step that went well and goes on.
     pub async fn record(&self, run: &Run, id: &str, output: Value) -> Result<Recorded, Refusal> {
         self.report(run, vec![step(id, &output)], Then::Continue).await
+    }
+
+    /// A step sends an event, and the run goes on.
+    pub async fn tell(&self, run: &Run, step: &str, event: NewEvent) -> Result<Recorded, Refusal> {
+        let engine = run.owner.expect("the run is leased");
+        let sends = vec![NewSend { step: step.to_owned(), event }];
+        let (steps, then) = (Vec::new(), Then::Continue);
+        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        let known = Box::new(run.clone());
+        match self.run(Command::Record { known, report }).await? {
+            Answer::Recorded(recorded) => Ok(recorded),
+            other => panic!("a report was answered {other:?}"),
+        }
     }
 
     /// An engine says that it lives.

@@ -111,6 +111,8 @@ macro_rules! behaviours {
                 a_child_that_takes_too_long_fails_the_step,
                 a_retry_waits_its_time_without_a_slot,
                 a_run_is_woken_once,
+                a_step_sends_its_event_once,
+                a_run_can_replace_itself_by_what_it_sends,
             }
             control {
                 cancel_works_wherever_a_run_is,

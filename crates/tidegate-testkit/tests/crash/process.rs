@@ -12,13 +12,13 @@ use tidegate_core::{
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
     row::{Fault, GateState, Kind, Phase, Row, RowKey, Run, Source},
-    run::record::{NewWait, Record, Then},
+    run::record::{NewSend, NewWait, Record, Then},
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
     worker::{for_child, for_event, for_signal},
-    world::{World, payload, step},
+    world::{World, event, payload, step},
 };
 
 /// What is not due within this time is left alone: claims, and gates that nobody uses.
@@ -31,6 +31,8 @@ pub(crate) enum Act {
     Step(&'static str),
     /// A step that fails once and is tried again.
     Shaky(&'static str),
+    /// A step that sends an event of this name.
+    Send(&'static str, &'static str),
     /// A sleep.
     Sleep(&'static str, u64),
     /// A wait for an event of this name.
@@ -250,7 +252,7 @@ impl Process {
         let steps = self.world.steps(run.id).await;
         let acts = self.handlers.get(&run.workflow).cloned();
         for act in acts.expect("every workflow has a handler") {
-            let (Act::Step(id) | Act::Shaky(id)) = act else {
+            let (Act::Step(id) | Act::Shaky(id) | Act::Send(id, _)) = act else {
                 match self.leave(run, act, &steps) {
                     Some(then) => return self.report(run, None, then).await,
                     None => continue,
@@ -263,7 +265,7 @@ impl Process {
                 let then = Then::Retry { step: id.to_owned(), delay_ms: 10 };
                 return self.report(run, None, then).await;
             }
-            self.report(run, Some(id), Then::Continue).await?;
+            self.report(run, Some(act), Then::Continue).await?;
             let live = self.world.live(run.id).await;
             if live.is_none_or(|live| live.phase != Phase::Driven) {
                 return Ok(());
@@ -288,14 +290,21 @@ impl Process {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
                 Some(Then::Fail(Fault { code, message }))
             }
-            Act::Step(_) | Act::Shaky(_) => None,
+            Act::Step(_) | Act::Shaky(_) | Act::Send(..) => None,
         }
     }
 
-    async fn report(&self, run: &Run, id: Option<&str>, then: Then) -> Result<(), Died> {
-        let steps = id.map(|id| step(id, &Value::Null)).into_iter().collect();
+    async fn report(&self, run: &Run, done: Option<Act>, then: Then) -> Result<(), Died> {
+        let (mut steps, mut sends) = (Vec::new(), Vec::new());
+        match done {
+            Some(Act::Step(id) | Act::Shaky(id)) => steps.push(step(id, &Value::Null)),
+            Some(Act::Send(id, name)) => {
+                sends.push(NewSend { step: id.to_owned(), event: event(name, &Value::Null) });
+            }
+            _ => {}
+        }
         let (engine, fence) = (self.world.engine, run.fence);
-        let report = Record { run: run.id.seq, engine, fence, steps, then };
+        let report = Record { run: run.id.seq, engine, fence, steps, sends, then };
         let known = Box::new(run.clone());
         self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
         Ok(())

@@ -390,8 +390,21 @@ pub fn probe(
         // What it comes to is of no interest here.
         let _ = draft.attempt(*salt, |draft| command.decide(draft));
     }
-    reads.merge(draft.into_probed());
+    reads.merge(draft.into_probed().0);
     reads
+}
+
+/// Guesses what else the commands will read, now that some of it is known.
+///
+/// A decision stops at the first row that is missing. Without this, one that wakes many runs
+/// would read them one after another, each in a round of its own.
+fn look_ahead(commands: &[(Command, u64)], known: Snapshot) -> (ReadSet, Snapshot) {
+    let mut draft = Draft::probing(known);
+    for (command, salt) in commands {
+        let _ = draft.attempt(*salt, |draft| command.decide(draft));
+    }
+    let (reads, known) = draft.into_probed();
+    (reads.beyond(&known), known)
 }
 
 /// What deciding a batch came to.
@@ -432,6 +445,8 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     if needed.is_empty() {
         Batch::Decided(draft.changes(), answers)
     } else {
-        Batch::Need(needed, draft.into_base())
+        let (ahead, known) = look_ahead(commands, draft.into_base());
+        needed.merge(ahead);
+        Batch::Need(needed, known)
     }
 }

@@ -5,7 +5,7 @@
 //! snapshot stops with [`Stop::Need`], and its changes are undone.
 //!
 //! A *probing* draft takes every row that it has not got for absent and notes that it was asked
-//! for: what a command would read is found by deciding it once on nothing.
+//! for: what a command would read is found by deciding it once on what is known, be that nothing.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
@@ -79,9 +79,9 @@ impl Draft {
         Self { probed: Some(RefCell::default()), ..Self::new(base) }
     }
 
-    /// What was asked for while probing.
-    pub fn into_probed(self) -> ReadSet {
-        self.probed.map(RefCell::into_inner).unwrap_or_default()
+    /// What was asked for while probing, and what it was asked on.
+    pub fn into_probed(self) -> (ReadSet, Snapshot) {
+        (self.probed.map(RefCell::into_inner).unwrap_or_default(), self.base)
     }
 
     /// The snapshot, without the changes.
@@ -95,6 +95,16 @@ impl Draft {
         let reads = probed.take();
         *probed.borrow_mut() = note(reads);
         true
+    }
+
+    /// Stops until these are read; while probing notes them and goes on with what there is.
+    fn without<T, E>(&self, reads: ReadSet, instead: T) -> Decided<T, E> {
+        let mut reads = Some(reads);
+        let noted = self.probe(|mut noted| {
+            noted.merge(reads.take().unwrap_or_default());
+            noted
+        });
+        if noted { Ok(instead) } else { need(reads.unwrap_or_default()) }
     }
 
     /// Says while probing that a gate's line will be looked at.
@@ -248,11 +258,8 @@ impl Draft {
     /// The first `count` runs in a gate's line.
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Line(gate.key.clone());
-        if self.probe(|reads| reads.scan(scan.clone(), LINE_READ)) {
-            return Ok(Vec::new());
-        }
         let Some(found) = self.base.scans.get(&scan) else {
-            return need(ReadSet::default().scan(scan, LINE_READ));
+            return self.without(ReadSet::default().scan(scan, LINE_READ), Vec::new());
         };
         let place = |row: Option<&Row>| match row {
             Some(Row::Run(run)) => match run.phase {
@@ -272,7 +279,8 @@ impl Draft {
             // Beyond the last place that was read, others may stand in between.
             line.retain(|at| horizon.is_none_or(|horizon| at.0 <= horizon.0));
             if line.len() < count {
-                return need(ReadSet::default().scan(scan, found.limit.saturating_mul(4)));
+                let more = ReadSet::default().scan(scan, found.limit.saturating_mul(4));
+                return self.without(more, line);
             }
         }
         line.truncate(count);
@@ -281,12 +289,21 @@ impl Draft {
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
-        if self.probe(|reads| reads.scan(scan.clone(), limit)) {
-            return Ok(Vec::new());
-        }
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
-            _ => need(ReadSet::default().scan(scan.clone(), limit)),
+            _ => self.without(ReadSet::default().scan(scan.clone(), limit), Vec::new()),
+        }
+    }
+
+    /// All that a scan finds, however much it is; `limit` is a first guess.
+    pub fn found_all<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
+        let rows = self.found(scan, limit)?;
+        match self.base.scans.get(scan) {
+            Some(found) if found.is_full() => {
+                let more = ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4));
+                self.without(more, rows)
+            }
+            _ => Ok(rows),
         }
     }
 
@@ -303,7 +320,8 @@ impl Draft {
         rows.truncate(limit as usize);
         match self.base.scans.get(scan) {
             Some(found) if rows.len() < limit as usize && found.is_full() => {
-                need(ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4)))
+                let more = ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4));
+                self.without(more, rows)
             }
             _ => Ok(rows),
         }

@@ -139,6 +139,15 @@ impl ReadSet {
         *self = all;
     }
 
+    /// Leaves out what a snapshot has already.
+    #[must_use]
+    pub fn beyond(mut self, known: &Snapshot) -> Self {
+        self.rows.retain(|key| !known.rows.contains_key(key));
+        self.scans
+            .retain(|scan, limit| known.scans.get(scan).is_none_or(|found| found.limit < *limit));
+        self
+    }
+
     /// Whether nothing is asked for.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

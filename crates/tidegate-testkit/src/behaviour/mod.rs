@@ -80,6 +80,8 @@ macro_rules! behaviours {
                 a_new_limit_rules_from_its_release_on,
                 a_release_rules_the_next_command,
                 an_engine_leases_what_it_serves,
+                a_new_handoff_adopts_a_crowd,
+                a_raised_limit_serves_a_long_line,
             }
             leases {
                 an_old_fence_writes_nothing_after_a_reap,
@@ -113,6 +115,7 @@ macro_rules! behaviours {
                 a_run_is_woken_once,
                 a_step_sends_its_event_once,
                 a_run_can_replace_itself_by_what_it_sends,
+                one_event_wakes_a_crowd,
             }
             control {
                 cancel_works_wherever_a_run_is,

@@ -409,3 +409,18 @@ pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.complete(&new).await;
     world.check_quiet().await;
 }
+
+/// N16: however many they are, and whatever gates they have to pass, all are woken.
+pub async fn one_event_wakes_a_crowd(world: &World) {
+    let slots = json!([{ "limit": 1, "key": "n" }, { "limit": 1000 }]);
+    world.define(json!({ "name": "order", "concurrency": slots })).await;
+    for n in 0..100 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    for run in world.lease_all().await {
+        world.suspend(&run, vec![for_event("paid", "payment")]).await;
+    }
+    assert_eq!(world.post("payment", json!({})).await.woke, 100);
+    assert_eq!(world.drain().await.len(), 100);
+    world.check_quiet().await;
+}

@@ -67,6 +67,7 @@ macro_rules! behaviours {
                 a_handover_is_per_key,
                 coexisting_versions_are_counted_apart,
                 a_release_by_itself_changes_nothing,
+                every_way_in_meets_the_handoff,
             }
             releases {
                 only_a_higher_number_releases_itself,

@@ -65,10 +65,9 @@ impl World {
         let (steps, then) = (Vec::new(), Then::Continue);
         let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
         let known = Box::new(run.clone());
-        match self.run(Command::Record { known, report }).await? {
-            Answer::Recorded(recorded) => Ok(recorded),
-            other => panic!("a report was answered {other:?}"),
-        }
+        let answer = self.run(Command::Record { known, report }).await?;
+        let Answer::Recorded(recorded) = answer else { panic!("it was answered {answer:?}") };
+        Ok(recorded)
     }
 
     /// An engine says that it lives.

@@ -19,11 +19,8 @@ pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> 
     }
     let is_ready = |row: &Row| matches!(row, Row::Run(run) if run.phase == Phase::Ready);
     let ready = draft.found_still(&Scan::Ready(lanes.to_vec()), limit, is_ready)?;
-    let ready = ready.into_iter().filter_map(|row| match row {
-        Row::Run(run) => Some((**run).clone()),
-        _ => None,
-    });
-    let ready: Vec<Run> = ready.collect();
+    let run = |row: &Row| if let Row::Run(run) = row { Some((**run).clone()) } else { None };
+    let ready: Vec<Run> = ready.into_iter().filter_map(run).collect();
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
 }
 

@@ -3,7 +3,11 @@
 //! A command is data: it can be kept, sent again with the same ids, probed for what it will
 //! read, and decided on a draft together with others.
 
+mod stream;
+
 use std::{collections::BTreeMap, sync::Arc};
+
+pub use stream::{StreamAnswer, StreamCommand};
 
 use crate::{
     catalog::Catalog,
@@ -11,14 +15,16 @@ use crate::{
     event::{self, NewEvent, Outcome, Posted},
     id::{RunId, Seq},
     json::Payload,
+    reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, Run, Workspace},
+    row::{EngineId, GateKey, Row, RowKey, Run, Workspace},
     run::{
         control, lease,
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    stream::StreamRefusal,
     time::Timestamp,
     version::{self, Registered, Released},
     workflow::Workflow,
@@ -161,6 +167,13 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Something about streams.
+    Stream {
+        /// The workspace.
+        ws: Workspace,
+        /// What.
+        command: StreamCommand,
+    },
 }
 
 /// What a command came to.
@@ -180,6 +193,8 @@ pub enum Answer {
     Registered(Registered),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Stream`].
+    Stream(StreamAnswer),
     /// To all others.
     Done,
 }
@@ -240,6 +255,15 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
+    /// No such reaction.
+    #[error("there is no reaction `{0}`")]
+    NoReaction(String),
+    /// A stream said no.
+    #[error(transparent)]
+    Stream(#[from] StreamRefusal),
+    /// A reaction said no.
+    #[error(transparent)]
+    Reaction(#[from] ReactionRefusal),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -256,6 +280,9 @@ impl Refusal {
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
+            Self::NoReaction(_) => "no_reaction",
+            Self::Stream(refusal) => refusal.code(),
+            Self::Reaction(refusal) => refusal.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -300,7 +327,10 @@ impl Command {
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
             Self::MarkDead { .. } => none,
-            Self::Register { ws, .. } | Self::Release { ws, .. } => {
+            Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
+                none.catalog(ws)
+            }
+            Self::Register { ws, .. } | Self::Release { ws, .. } | Self::Stream { ws, .. } => {
                 none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
             }
         }
@@ -356,6 +386,7 @@ impl Command {
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)
             }
+            Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
@@ -376,35 +407,29 @@ pub fn probe(
     now: Timestamp,
 ) -> ReadSet {
     let known = commands.iter().filter_map(|(command, _)| command.known());
-    let rows = known.map(|run| Row::from(run.clone()));
+    let rows = known.clone().map(|run| Row::from(run.clone()));
     let base = Snapshot {
         now,
         rows: rows.map(|row| (row.key(), Some(row))).collect(),
         catalogs: catalogs.clone(),
         ..Snapshot::default()
     };
-    let mut draft = Draft::probing(base);
-    let mut reads = ReadSet::default();
-    for (command, salt) in commands {
+    let mut reads = known.map(|run| RowKey::Run(run.id.seq)).fold(ReadSet::default(), ReadSet::row);
+    for (command, _) in commands {
         reads.merge(command.reads());
-        // What it comes to is of no interest here.
-        let _ = draft.attempt(*salt, |draft| command.decide(draft));
     }
-    reads.merge(draft.into_probed().0);
+    reads.merge(missing(commands, base).0);
     reads
 }
 
-/// Guesses what else the commands will read, now that some of it is known.
-///
-/// A decision stops at the first row that is missing. Without this, one that wakes many runs
-/// would read them one after another, each in a round of its own.
-fn look_ahead(commands: &[(Command, u64)], known: Snapshot) -> (ReadSet, Snapshot) {
-    let mut draft = Draft::probing(known);
+/// What the commands would read next if all that is not in the snapshot were absent.
+fn missing(commands: &[(Command, u64)], base: Snapshot) -> (ReadSet, Snapshot) {
+    let mut draft = Draft::probing(base);
     for (command, salt) in commands {
+        // What it comes to is of no interest here.
         let _ = draft.attempt(*salt, |draft| command.decide(draft));
     }
-    let (reads, known) = draft.into_probed();
-    (reads.beyond(&known), known)
+    draft.into_probed()
 }
 
 /// What deciding a batch came to.
@@ -443,10 +468,11 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
         }
     }
     if needed.is_empty() {
-        Batch::Decided(draft.changes(), answers)
-    } else {
-        let (ahead, known) = look_ahead(commands, draft.into_base());
-        needed.merge(ahead);
-        Batch::Need(needed, known)
+        return Batch::Decided(draft.changes(), answers);
     }
+    // A decision stops at the first row that is missing; with many gates on its way it would ask
+    // once for each.
+    let (more, base) = missing(commands, draft.into_base());
+    needed.merge(more);
+    Batch::Need(needed, base)
 }

@@ -79,9 +79,13 @@ impl Draft {
         Self { probed: Some(RefCell::default()), ..Self::new(base) }
     }
 
-    /// What was asked for while probing, and what it was asked on.
+    /// What was asked for while probing and is not there yet, and what is there.
     pub fn into_probed(self) -> (ReadSet, Snapshot) {
-        (self.probed.map(RefCell::into_inner).unwrap_or_default(), self.base)
+        let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
+        let Snapshot { rows, scans, .. } = &self.base;
+        reads.rows.retain(|key| !rows.contains_key(key));
+        reads.scans.retain(|scan, limit| scans.get(scan).is_none_or(|found| found.limit < *limit));
+        (reads, self.base)
     }
 
     /// The snapshot, without the changes.
@@ -330,7 +334,10 @@ impl Draft {
     fn rows_of(&self, found: &Found) -> Vec<&Row> {
         let now = |key: &RowKey| match self.changed.get(key) {
             Some(changed) => changed.row(),
-            None => self.base.rows.get(key)?.as_ref(),
+            None => match self.base.rows.get(key) {
+                Some(row) => row.as_ref(),
+                None => self.base.hints.get(key),
+            },
         };
         found.keys.iter().filter_map(now).collect()
     }

@@ -117,8 +117,7 @@ fn limit_waiting(
     };
     if let Some(row) = draft.run(run)? {
         let mut row = row.clone();
-        let at = row.needs.get(row.has).and_then(|need| need.gate.class());
-        if matches!(row.phase, Phase::Line { .. }) && at == Some(Class::Policy) {
+        if matches!(row.phase, Phase::Line { .. }) && row.lacks(Class::Policy) {
             row.due = Some(draft.now().plus_ms(*max));
             draft.put(row);
         }

@@ -2,7 +2,9 @@
 //! the rigs that run both on every store. Never a dependency of shipped code.
 
 pub mod behaviour;
+pub mod contract;
 pub mod fault;
 pub mod postgres;
+pub mod sample;
 pub mod worker;
 pub mod world;

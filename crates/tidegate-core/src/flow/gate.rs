@@ -10,7 +10,10 @@ use crate::{
     draft::{Decided, Draft},
     flow::meter,
     id::{RunId, Seq},
-    row::{Class, Gate, GateKey, GateState, Hold, Phase, Place, RowKey, Run, Slots, Span, Turns},
+    row::{
+        Class, Gate, GateKey, GateState, Hold, Need, Phase, Place, Rank, RowKey, Run, Slots, Span,
+        Turns,
+    },
     time::Timestamp,
 };
 
@@ -37,7 +40,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 run.has += 1;
             }
             Err(due) => {
-                let place = Place { tier: need.tier, rank: run.rank };
+                let place = place(&need, run.rank);
                 run.phase = Phase::Line { gate: gate.id, place };
                 let first = head(&gate.state).map_or(place, |head| head.min(place));
                 set_head(&mut gate.state, Some(first));
@@ -57,10 +60,23 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
+/// Where a run stands in a line: by its rank, in a session's by arrival alone (SPEC 6).
+fn place(need: &Need, rank: Rank) -> Place {
+    let by_arrival = Rank { at: Timestamp::default(), ..rank };
+    let policy = need.gate.class() == Some(Class::Policy);
+    Place { tier: need.tier, rank: if policy { by_arrival } else { rank } }
+}
+
 /// Gives back all that a run has beyond its first `keep` needs, and hands the places on.
 ///
 /// A run that stands in a line leaves it.
 pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
+    let freed = vacate(draft, run, keep)?;
+    hand_on(draft, freed)
+}
+
+/// As [`release`], but hands nothing on yet: says which gates have to.
+pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
         touched.push(need.gate.clone());
@@ -78,11 +94,13 @@ pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), 
     run.has = run.has.min(keep);
     run.phase = Phase::Waiting;
     draft.put(run.clone());
-    touched.sort();
-    for gate in touched {
-        settle(draft, &gate)?;
-    }
-    Ok(())
+    Ok(touched)
+}
+
+/// Lets in whoever is next at each of the gates.
+pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
+    gates.sort();
+    gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
 /// Marks a run's holds as draining: it is cancelled, and its worker has not stopped yet.

@@ -17,10 +17,21 @@ pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> 
     if matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead) {
         return Err(Stop::Refused(Refusal::EngineDead(engine)));
     }
-    let is_ready = |row: &Row| matches!(row, Row::Run(run) if run.phase == Phase::Ready);
-    let ready = draft.found_still(&Scan::Ready(lanes.to_vec()), limit, is_ready)?;
-    let run = |row: &Row| if let Row::Run(run) = row { Some((**run).clone()) } else { None };
-    let ready: Vec<Run> = ready.into_iter().filter_map(run).collect();
+    let scan = Scan::Ready(lanes.to_vec());
+    let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
+    let is_ready = |run: &Run| run.phase == Phase::Ready && lanes.contains(&run.lane);
+    // Runs that became ready in this very transaction are as ready as the others.
+    let mut ready: Vec<Run> = draft
+        .found_still(&scan, limit, |row| row.as_run().is_some_and(is_ready))?
+        .into_iter()
+        .chain(draft.written(from, to))
+        .filter_map(Row::as_run)
+        .filter(|run| is_ready(run))
+        .cloned()
+        .collect();
+    ready.sort_by_key(|run| run.rank);
+    ready.dedup_by_key(|run| run.id);
+    ready.truncate(limit as usize);
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
 }
 

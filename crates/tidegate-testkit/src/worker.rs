@@ -79,8 +79,7 @@ impl World {
     pub async fn steps(&self, run: RunId) -> Vec<Step> {
         let scan = Scan::Steps(run.seq);
         let snapshot = self.read(ReadSet::default().scan(scan.clone(), 1000)).await;
-        let keys = snapshot.scans.get(&scan).map(|found| found.keys.clone()).unwrap_or_default();
-        let rows = keys.iter().filter_map(|key| snapshot.rows.get(key)?.as_ref());
+        let rows = snapshot.found(&scan).into_iter();
         rows.filter_map(|row| if let Row::Step(step) = row { Some(step.clone()) } else { None })
             .collect()
     }

@@ -92,11 +92,11 @@ impl Process {
         if let Some(Row::Engine(row)) = self.world.row(RowKey::Engine(dead)).await {
             let _ = self.attempt(Command::MarkDead { engine: dead, beat: row.beat }).await?;
         }
-        let owned = ReadSet::default().scan(Scan::Owned(dead), 100);
-        for row in self.world.read(owned).await.rows.into_values().flatten() {
-            if let Row::Run(known) = row {
-                let _ = self.attempt(Command::Reap { known, engine: dead }).await?;
-            }
+        let owned = Scan::Owned(dead);
+        let snapshot = self.world.read(ReadSet::default().scan(owned.clone(), 100)).await;
+        for run in snapshot.found(&owned).into_iter().filter_map(Row::as_run) {
+            let known = Box::new(run.clone());
+            let _ = self.attempt(Command::Reap { known, engine: dead }).await?;
         }
         Ok(())
     }
@@ -231,9 +231,11 @@ impl Process {
         let due = ReadSet::default().scan(Scan::DueGates, 100).scan(Scan::DueRuns, 100);
         let ws = &self.world.ws;
         let mut swept = 0;
-        for row in self.world.read(due).await.rows.into_values().flatten() {
+        let snapshot = self.world.read(due).await;
+        let gates = snapshot.found(&Scan::DueGates);
+        for row in gates.into_iter().chain(snapshot.found(&Scan::DueRuns)) {
             let command = match row {
-                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key },
+                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() },
                 Row::Run(run) => Command::SweepRun { ws: ws.clone(), run: run.id.seq },
                 other => panic!("the sweep finds {other:?}"),
             };

@@ -16,14 +16,15 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Row, RowKey, Run, Slots, Span,
-        Turns, Workspace,
+        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Row, RowKey, Run, Slots,
+        Span, Turns, Workspace,
     },
     workflow::Workflow,
 };
 
-/// The most live runs of one older version that a release looks through.
-pub const MAX_ADOPTED: u32 = 2000;
+/// How many live runs of one older version a release counts. One that brings a handoff looks
+/// through all of them, and is refused as a whole if they do not fit into its transaction.
+pub const MAX_COUNTED: u32 = 2000;
 
 /// The most gates of one kind that a release looks at; the others meet the new numbers at their
 /// next event, start or end.
@@ -102,12 +103,12 @@ pub fn register(
         released,
     };
     draft.put(def.clone());
-    let released = if number > highest {
+    // What is current stays so, and its new numbers rule from now on.
+    let current = entry.and_then(|entry| entry.current.as_ref());
+    let is_current = current.is_some_and(|current| current.version.lane == lane);
+    let released = if number > highest || is_current {
         Some(release_def(draft, &catalog, def, workflow)?)
     } else {
-        if released.is_some() {
-            renumber(draft, ws, workflow)?;
-        }
         bump(draft, ws)?;
         None
     };
@@ -153,15 +154,17 @@ fn release_def(
     let current = Current { version, workflow: workflow.clone().into() };
     let ws = def.ws.clone();
     draft.put(def);
+    let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
+    let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking) = (0, Vec::new());
     let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
     for other in versions.into_iter().flatten().map(|(_, other)| other) {
         if other.lane == current.version.lane {
             continue;
         }
-        for run in live(draft, other.lane)? {
+        for run in live(draft, other.lane, adopts)? {
             older += 1;
-            if !adopt(draft, &ws, &current, run.clone())? {
+            if adopts && !adopt(draft, &ws, &current, run.clone())? {
                 lacking.push(run.id);
             }
         }
@@ -171,8 +174,13 @@ fn release_def(
     Ok(Released { release, older, lacking })
 }
 
-fn live(draft: &Draft, lane: Seq) -> Decided<Vec<Run>> {
-    let rows = draft.found(&Scan::Lane(lane, Seq(i64::MIN)), MAX_ADOPTED)?;
+fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
+    let scan = Scan::Lane(lane, Seq(i64::MIN));
+    let rows = if adopts {
+        draft.found_all(&scan, MAX_COUNTED)?
+    } else {
+        draft.found(&scan, MAX_COUNTED)?
+    };
     let runs = rows.into_iter().filter_map(|row| match row {
         Row::Run(run) => Some((**run).clone()),
         _ => None,
@@ -183,10 +191,6 @@ fn live(draft: &Draft, lane: Seq) -> Decided<Vec<Run>> {
 /// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
 /// `false` means that the input lacks the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
-    let policy = current.workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
-    if !matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain)) {
-        return Ok(true);
-    }
     let Some(event) = draft.event(run.source.first())?.cloned() else { return Ok(false) };
     let candidate = Candidate {
         ws: ws.clone(),
@@ -219,10 +223,12 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         },
     };
     if let GateState::Slots(slots) = &mut row.state {
-        slots.holders.push(Hold { run: run.id, draining: false });
+        slots.holders.push(Hold { run: run.id, draining: run.phase == Phase::Stopping });
     }
     draft.put(row);
-    run.needs.insert(run.has, Need { gate: key, span: Span::Run, tier: 0 });
+    // Among the gates that it keeps to its end, not among those that it lets go of to sleep.
+    let kept = run.needs.iter().take(run.has).take_while(|need| need.span == Span::Run).count();
+    run.needs.insert(kept, Need { gate: key, span: Span::Run, tier: 0 });
     run.has += 1;
     draft.put(run);
     Ok(true)

@@ -3,6 +3,8 @@
 
 pub mod behaviour;
 pub mod contract;
+pub mod fault;
 pub mod postgres;
 pub mod sample;
+pub mod worker;
 pub mod world;

@@ -1,7 +1,8 @@
 //! The one door into *driven*: an engine leases ready runs, each with a new fence.
 
 use crate::{
-    draft::{Decided, Draft},
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
     flow::gate,
     id::Seq,
     reads::Scan,
@@ -11,21 +12,21 @@ use crate::{
 /// Leases up to `limit` ready runs of the lanes to an engine, best rank first.
 ///
 /// The lanes are those of one workspace that the engine serves; it takes workspaces in turn.
-pub fn lease<E>(
-    draft: &mut Draft,
-    engine: EngineId,
-    lanes: &[Seq],
-    limit: u32,
-) -> Decided<Vec<Run>, E> {
+pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> Decided<Vec<Run>> {
+    // Nobody would ever take a run from an engine that is dead already.
+    if matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead) {
+        return Err(Stop::Refused(Refusal::EngineDead(engine)));
+    }
     let scan = Scan::Ready(lanes.to_vec());
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
+    let is_ready = |run: &Run| run.phase == Phase::Ready && lanes.contains(&run.lane);
     // Runs that became ready in this very transaction are as ready as the others.
     let mut ready: Vec<Run> = draft
-        .found(&scan, limit)?
+        .found_still(&scan, limit, |row| row.as_run().is_some_and(is_ready))?
         .into_iter()
         .chain(draft.written(from, to))
         .filter_map(Row::as_run)
-        .filter(|run| run.phase == Phase::Ready && lanes.contains(&run.lane))
+        .filter(|run| is_ready(run))
         .cloned()
         .collect();
     ready.sort_by_key(|run| run.rank);

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
+    event::{self, NewEvent},
     flow::{
         admit::admit,
         gate,
@@ -19,7 +20,10 @@ use crate::{
     },
     id::Seq,
     json::Payload,
-    row::{Ending, EngineId, Event, Fault, Kind, Parent, Phase, Run, Step, StepKind, Wait, WaitOn},
+    row::{
+        Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
+        WaitOn,
+    },
     time::Timestamp,
 };
 
@@ -34,6 +38,8 @@ pub struct Record {
     pub fence: i64,
     /// Steps that finished since the last report.
     pub steps: Vec<NewStep>,
+    /// Events that steps send: posted with the step's record, or not at all.
+    pub sends: Vec<NewSend>,
     /// How the run goes on.
     pub then: Then,
 }
@@ -47,6 +53,15 @@ pub struct NewStep {
     pub kind: StepKind,
     /// What came of it.
     pub result: Result<Payload, Fault>,
+}
+
+/// An event that a step sends. What its sender is told becomes the step's output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSend {
+    /// The step's id.
+    pub step: String,
+    /// The event.
+    pub event: NewEvent,
 }
 
 /// How a run goes on after a report.
@@ -117,28 +132,43 @@ pub enum Recorded {
     GoOn,
     /// Let go: the run waits, is queued again, is paused or has ended.
     LetGo,
+    /// Stop, and confirm it: an event that the run sent has replaced it.
+    Stop,
 }
 
 /// Decides a worker's report.
 pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
-    let mut run = leased(draft, report)?;
-    let (at, fence) = (draft.now(), report.fence);
-    for step in report.steps.clone() {
-        let NewStep { id, kind, result } = step;
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
+    let ws = leased(draft, report)?.ws;
+    let at = draft.now();
+    for NewStep { id, kind, result } in report.steps.clone() {
+        remember(draft, report, id, kind, |_| Ok(result))?;
     }
-    if !report.steps.is_empty() {
+    for NewSend { step, event } in &report.sends {
+        remember(draft, report, step.clone(), StepKind::Send, |draft| {
+            let posted = event::post(draft, &ws, event)?;
+            Ok(Ok(Payload::from_value(&posted.to_value())))
+        })?;
+    }
+    // What it sent may have answered the run itself, or replaced it.
+    let mut run = match leased(draft, report) {
+        Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
+        run => run?,
+    };
+    if !report.steps.is_empty() || !report.sends.is_empty() {
         (run.failures, run.losses) = (0, 0);
     }
     match report.then.clone() {
-        Then::Continue if run.pausing => pause_now(draft, run)?,
+        Then::Continue | Then::Yield if run.pausing => park(draft, run, true)?,
         Then::Continue => {
             draft.put(run);
             return Ok(Recorded::GoOn);
         }
-        Then::Suspend(waits) => suspend(draft, run, waits)?,
+        Then::Suspend(waits) => {
+            run.losses = 0;
+            suspend(draft, run, waits)?;
+        }
         Then::Retry { step, delay_ms } => {
-            run.failures += 1;
+            (run.failures, run.losses) = (run.failures + 1, 0);
             let until = Some(at.plus_ms(delay_ms));
             run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
             park(draft, run, false)?;
@@ -152,6 +182,22 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         }
     }
     Ok(Recorded::LetGo)
+}
+
+/// Records a step, once: a report whose answer was lost is repeated.
+fn remember(
+    draft: &mut Draft,
+    report: &Record,
+    id: String,
+    kind: StepKind,
+    result: impl FnOnce(&mut Draft) -> Decided<Result<Payload, Fault>>,
+) -> Decided<()> {
+    if draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_none() {
+        let result = result(draft)?;
+        let (run, fence, at) = (report.run, report.fence, draft.now());
+        draft.put(Step { run, id, kind, fence, at, result });
+    }
+    Ok(())
 }
 
 /// A worker confirms that it has stopped driving a cancelled run.
@@ -205,22 +251,22 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     Ok(())
 }
 
-/// Puts a run to sleep without its executing gates; one that is answered already goes on.
-fn park(draft: &mut Draft, mut run: Run, answered: bool) -> Decided<()> {
+/// Puts a run to sleep without its executing gates; one that has something to do goes on, unless
+/// it was asked to pause.
+fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     run.owner = None;
-    if answered && !run.pausing {
+    if going && !run.pausing {
         return gate::requeue(draft, run);
     }
     let keep = run.executing();
     gate::release(draft, &mut run, keep)?;
-    run.due = wait::due(&run);
-    run.phase = if run.pausing { Phase::Paused } else { Phase::Waiting };
+    if run.pausing {
+        (run.phase, run.pausing) = (Phase::Paused, going);
+    } else {
+        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
+    }
     draft.put(run);
     Ok(())
-}
-
-fn pause_now(draft: &mut Draft, run: Run) -> Decided<()> {
-    park(draft, run, false)
 }
 
 /// Starts a child and waits for it; one that is refused fails the step at once.
@@ -256,7 +302,9 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            run.due = wait::due(&run);
+            if run.phase == Phase::Waiting {
+                run.due = wait::due(&run);
+            }
             draft.put(run);
             Ok(())
         }
@@ -274,11 +322,15 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -
     let (fence, at) = (run.fence, draft.now());
     let kind = StepKind::Invoke;
     draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
-    if run.phase == Phase::Waiting {
-        run.due = None;
-        return gate::advance(draft, run);
+    match run.phase {
+        Phase::Waiting => wait::wake(draft, run),
+        Phase::Paused => {
+            run.pausing = true;
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => Ok(()),
     }
-    Ok(())
 }
 
 /// The error that a parent sees when a gate refused its child (SPEC A5, G8).

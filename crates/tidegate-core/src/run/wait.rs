@@ -16,11 +16,9 @@ use crate::{
     },
 };
 
-/// The most waiters that one event wakes in its own transaction.
-pub const MAX_WOKEN: u32 = 1000;
-
-/// The most signals of one name that are read from an inbox at once.
-const INBOX_READ: u32 = 1;
+/// How many waiters of one event are looked for at first. All of them are woken in the event's own
+/// transaction; an event that wakes more than fit into one is refused as a whole.
+const WAITS_READ: u32 = 64;
 
 /// Gives a wait its answer and wakes the run if it sleeps.
 pub fn answer<E>(
@@ -43,7 +41,12 @@ pub fn answer<E>(
             draft.put(run);
             Ok(())
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Paused | Phase::Stopping => {
+        Phase::Paused => {
+            run.pausing = true;
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Stopping => {
             draft.put(run);
             Ok(())
         }
@@ -104,7 +107,7 @@ pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<u32, E> {
     let (ws, name) = (event.ws.clone(), event.name.clone());
     let from = RowKey::WaitPath(ws.clone(), name.clone(), String::new());
     let to = RowKey::WaitPath(ws, format!("{name}\0"), String::new());
-    for row in draft.found(&paths, MAX_WOKEN)?.into_iter().chain(draft.written(from, to)) {
+    for row in draft.found_all(&paths, WAITS_READ)?.into_iter().chain(draft.written(from, to)) {
         if let Row::WaitPath(row) = row {
             found.push(row.path.clone());
         }
@@ -131,7 +134,7 @@ fn waiting<E>(draft: &Draft, event: &Event, path: &str) -> Decided<Vec<(Seq, Str
     let written =
         draft.written(key(Seq(i64::MIN), String::new()), key(Seq(i64::MAX), String::new()));
     let mut waits: Vec<_> = draft
-        .found(&scan, MAX_WOKEN)?
+        .found_all(&scan, WAITS_READ)?
         .into_iter()
         .chain(written)
         .filter_map(|row| match row {
@@ -175,7 +178,7 @@ pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
 fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Signal>, E> {
     let inbox = Scan::Inbox(run, name.to_owned());
     let key = |seq| RowKey::Signal(run, name.to_owned(), seq);
-    let kept = draft.found(&inbox, INBOX_READ)?;
+    let kept = draft.found_still(&inbox, 1, |_| true)?;
     let written = draft.written(key(Seq(i64::MIN)), key(Seq(i64::MAX)));
     let first = kept.into_iter().chain(written).find_map(|row| match row {
         Row::Signal(signal) => Some(signal.clone()),

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::{
     Decide, Store, StoreError,
     catalogs::Catalogs,
-    clock::{Clock, SteadyClock, SystemClock},
+    clock::{Clock, SystemClock},
     codec,
     settle::{Source, fill, settle},
 };
@@ -29,7 +29,7 @@ use crate::{
 /// A store in memory, gone with the process.
 #[derive(Debug)]
 pub struct MemoryStore {
-    clock: SteadyClock,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     catalogs: Catalogs,
     wakes: watch::Sender<u64>,
@@ -45,7 +45,7 @@ impl MemoryStore {
     /// An empty store that asks this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            clock: SteadyClock::new(clock),
+            clock,
             state: Mutex::new(State { rows: BTreeMap::new(), next: 1 }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use crate::{
     Decide, Store, StoreError,
     catalogs::Catalogs,
-    clock::{Clock, SteadyClock},
+    clock::Clock,
     codec::Table,
     settle::fill,
 };
@@ -51,7 +51,7 @@ const STATEMENTS: usize = 160;
 /// A store in one file, owned by this process alone.
 #[derive(Debug)]
 pub struct SqliteStore {
-    clock: Arc<SteadyClock>,
+    clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     wakes: watch::Sender<u64>,
     /// None for a store in memory, where only the writer sees the rows.
@@ -88,7 +88,6 @@ impl SqliteStore {
         clock: Arc<dyn Clock>,
         make: impl FnOnce() -> Result<(Connection, Option<FileLock>), StoreError> + Send + 'static,
     ) -> Result<Self, StoreError> {
-        let clock = Arc::new(SteadyClock::new(clock));
         let catalogs = Arc::new(Catalogs::default());
         let (writer_clock, writer_catalogs) = (clock.clone(), catalogs.clone());
         let writer = Worker::start("tidegate-write", move || {

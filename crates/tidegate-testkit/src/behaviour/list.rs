@@ -155,6 +155,7 @@ macro_rules! behaviours {
                 a_lost_answer_can_be_asked_for_again,
             }
             admission {
+                a_clock_that_steps_back_keeps_order_and_shuts_nothing,
                 controls_act_in_one_order,
                 a_dry_run_changes_nothing,
                 what_a_gate_skips_costs_nothing,

@@ -30,11 +30,7 @@ use tidegate_core::{
 use tokio::sync::watch;
 
 use crate::{
-    Decide, Store, StoreError,
-    catalogs::Catalogs,
-    clock::Clock,
-    codec::Table,
-    settle::fill,
+    Decide, Store, StoreError, catalogs::Catalogs, clock::Clock, codec::Table, settle::fill,
 };
 use error::{refused, refused_for};
 use lock::FileLock;

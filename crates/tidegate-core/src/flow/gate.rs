@@ -229,6 +229,10 @@ fn offer(
     limit: Limit,
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
+    if let (GateState::Turns(turns), Limit::Rate(rate)) = (&mut *state, limit) {
+        // Kept even if the answer is no: a meter that is too far ahead is cut off once.
+        turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
+    }
     room(state, limit, now)?;
     match state {
         GateState::Slots(slots) => slots.holders.push(Hold { run, draining: false }),

@@ -5,4 +5,5 @@ pub mod behaviour;
 pub mod contract;
 pub mod postgres;
 pub mod sample;
+pub mod torture;
 pub mod world;

@@ -1,0 +1,89 @@
+//! Exactness over processes: what holds while engines on one PostgreSQL are killed at random.
+//!
+//! `TIDEGATE_TEST_SEED` repeats the choices of a run; what the machine does in between differs.
+
+use std::{
+    env,
+    hash::{BuildHasher, RandomState},
+    time::{Duration, Instant},
+};
+
+use tidegate_testkit::{
+    postgres::{fresh_schema, url},
+    torture::{
+        LIMIT, Orders, TTL,
+        drives::{crowd, drives, fences},
+        rig::{Rig, returns},
+        rows::{self, Left},
+        worker,
+    },
+};
+
+/// How many runs are claimed before the faults stop.
+const CLAIMS: usize = 2_000;
+
+/// I2, I4, I5, I7, I11: never more than the limit, every slot comes back, no run is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_holds_over_processes_that_are_killed() {
+    let Some(url) = url() else { return };
+    let seed = env::var("TIDEGATE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+    println!("TIDEGATE_TEST_SEED={seed}");
+    let schema = fresh_schema("torture");
+    let outside = rows::connect(url).await;
+    let deadlocks = rows::deadlocks(&outside).await;
+    let begun = Instant::now();
+    let mut rig = Rig::start(url, &schema, "worker_that_is_killed", seed);
+    println!("journals: {}", rig.directory());
+    rig.kill_until(CLAIMS).await;
+    let load = begun.elapsed();
+    rig.drain().await;
+    let seen = rig.seen();
+
+    let drives = drives(&rig.stories);
+    let crowd = crowd(&drives);
+    let left = Left::read(&outside, &schema).await.unwrap();
+    let returns = returns(&rig.stories, &seen);
+    let kills = rig.stories.iter().filter(|story| story.killed.is_some()).count();
+    println!(
+        "{} claims, {kills} kills in {load:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
+         at most {} driven and {} held at once; {} drives outlasted their lease; \
+         slots of killed processes back after at most {:.2?}; stopped by themselves: {:?}",
+        drives.len(),
+        begun.elapsed(),
+        left.states(),
+        seen.samples,
+        crowd.most,
+        seen.most,
+        drives.iter().filter(|drive| drive.late).count(),
+        returns.iter().max().copied().unwrap_or_default(),
+        rows::stops(&rig.stories),
+    );
+
+    none(&crowd.too_many, "driven beside too many others");
+    none(&crowd.twice, "driven twice at once");
+    none(&fences(&drives), "fences");
+    none(&seen.wrong, "seen in the tables");
+    none(&left.judge(&rig.stories, &drives), "left when all was quiet");
+    assert_eq!(rows::deadlocks(&outside).await, deadlocks, "deadlocks");
+    assert_eq!(crowd.most, LIMIT, "the limit was never reached, so that nothing was tried");
+    assert_eq!(seen.most, LIMIT, "the limit was never reached, so that nothing was tried");
+    assert!(kills >= 10 && !returns.is_empty(), "{kills} kills");
+    // They have come back, or the runs would not have ended. How soon depends on the machine;
+    // that it is not a matter of minutes does not.
+    assert!(returns.iter().all(|time| *time < TTL * 10 + Duration::from_secs(20)), "{returns:?}");
+    rig.clear();
+}
+
+fn none(wrong: &[String], what: &str) {
+    let first = wrong.iter().take(10).cloned().collect::<Vec<_>>().join("\n  ");
+    assert!(wrong.is_empty(), "{what}: {} wrong\n  {first}", wrong.len());
+}
+
+/// Not a test: the process that the test above starts and kills.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "runs as a child of the test above"]
+async fn worker_that_is_killed() {
+    let Some(orders) = Orders::of_this_process() else { return };
+    worker::work(orders).await;
+}

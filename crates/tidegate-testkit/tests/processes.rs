@@ -20,7 +20,7 @@ use tidegate_testkit::{
 };
 
 /// How many runs are claimed before the faults stop.
-const CLAIMS: usize = 2_000;
+const CLAIMS: usize = 20_000;
 
 /// I2, I4, I5, I7, I11: never more than the limit, every slot comes back, no run is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -151,7 +151,7 @@ impl Rig {
             if Instant::now() >= next {
                 self.kill_one();
                 // Now and then the next one follows at once.
-                let wait = if self.dice.one_in(5) { 0 } else { 200 + self.dice.below(1200) };
+                let wait = if self.dice.one_in(5) { 0 } else { 500 + self.dice.below(2000) };
                 next = Instant::now() + Duration::from_millis(wait);
             }
             self.look();

@@ -213,7 +213,8 @@ impl Worker {
         for command in self.draw_cancels().into_iter().chain(self.due().await?) {
             ask(command, Asked::Other);
         }
-        let hands = HANDS - self.flights.len();
+        // Those who only reported a step come back: a few more than its hands for a moment.
+        let hands = HANDS.saturating_sub(self.flights.len());
         if hands > 0 {
             let (ws, engine, lanes) = (WORKSPACE.into(), self.engine, vec![self.lane]);
             let limit = u32::try_from(hands).unwrap_or(u32::MAX);

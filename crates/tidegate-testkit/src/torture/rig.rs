@@ -38,6 +38,8 @@ struct Living {
     file: Option<File>,
     /// Its journal so far.
     text: String,
+    /// How many claims are in it.
+    claims: usize,
 }
 
 impl Living {
@@ -47,16 +49,13 @@ impl Living {
             self.file = File::open(&self.orders.journal).ok();
         }
         if let Some(file) = &mut self.file {
+            let known = self.text.len();
             file.read_to_string(&mut self.text).expect("a journal is text");
+            self.claims += self.text[known..].matches(" start ").count();
         }
     }
 
-    fn claims(&self) -> usize {
-        self.text.matches(" start ").count()
-    }
-
-    fn story(mut self, killed: Option<i64>) -> Story {
-        self.read();
+    fn story(self, killed: Option<i64>) -> Story {
         Story { engine: self.orders.engine, notes: journal::read(&self.text), killed }
     }
 }
@@ -86,6 +85,8 @@ pub struct Rig {
     living: Vec<Living>,
     /// The journals of those that are gone.
     pub stories: Vec<Story>,
+    /// How often they claimed a run.
+    claimed: usize,
     started: usize,
     draining: bool,
     seen: Arc<Mutex<Seen>>,
@@ -107,6 +108,7 @@ impl Rig {
             dice: Dice::new(seed),
             living: Vec::new(),
             stories: Vec::new(),
+            claimed: 0,
             started: 0,
             draining: false,
             seen,
@@ -139,7 +141,7 @@ impl Rig {
         if self.draining {
             tell_to_drain(&mut child);
         }
-        self.living.push(Living { child, orders, file: None, text: String::new() });
+        self.living.push(Living { child, orders, file: None, text: String::new(), claims: 0 });
     }
 
     /// Kills workers at random moments until so many runs were claimed.
@@ -170,7 +172,9 @@ impl Rig {
     }
 
     /// Keeps the journal and starts another one, which repeats most of what was left unanswered.
-    fn bury(&mut self, gone: Living, killed: Option<i64>) {
+    fn bury(&mut self, mut gone: Living, killed: Option<i64>) {
+        gone.read();
+        self.claimed += gone.claims;
         let story = gone.story(killed);
         let posts = drives::posts(std::slice::from_ref(&story)).into_iter();
         let open = posts.filter(|(_, (_, answered))| !answered).map(|(id, (key, _))| (id, key));
@@ -193,12 +197,8 @@ impl Rig {
     }
 
     /// How many runs were claimed so far.
-    pub fn claims(&self) -> usize {
-        let starts = |story: &Story| {
-            story.notes.iter().filter(|(_, note)| matches!(note, journal::Note::Start { .. })).count()
-        };
-        self.living.iter().map(Living::claims).sum::<usize>()
-            + self.stories.iter().map(starts).sum::<usize>()
+    fn claims(&self) -> usize {
+        self.claimed + self.living.iter().map(|worker| worker.claims).sum::<usize>()
     }
 
     /// The faults are over: waits until every run has ended, then stops all workers.
@@ -220,6 +220,7 @@ impl Rig {
             drop(worker.child.stdin.take());
             let status = worker.child.wait().expect("it is a child of this process");
             assert!(status.success(), "a worker failed: {status}");
+            worker.read();
             self.stories.push(worker.story(None));
         }
     }

@@ -27,12 +27,13 @@ use tidegate_core::{
     workflow::Workflow,
 };
 use tidegate_store::{Answered, PostgresStore, Store, StoreError, commit};
+use tokio_postgres::Client;
 
 use super::{
     Dice, KEYS, LIMIT, Orders, TTL, WORKFLOW, WORKSPACE,
     journal::{Journal, Note},
     lease::{Lease, Watch},
-    micros, pause,
+    micros, pause, rows,
     script::{Act, Script},
 };
 use crate::world::payload;
@@ -40,8 +41,11 @@ use crate::world::payload;
 /// How many runs a worker drives at once: all workers together want more than there are slots.
 const HANDS: usize = 9;
 
-/// How many events a worker posts ahead of what it ends.
-const AHEAD: i64 = 24;
+/// How many runs there are to be that have not ended: enough to fill every line.
+const BACKLOG: i64 = 150;
+
+/// How many events a worker posts at once at the most.
+const POSTS: i64 = 12;
 
 /// How often it looks for what is due.
 const SWEEP: Duration = Duration::from_millis(20);
@@ -50,7 +54,7 @@ const SWEEP: Duration = Duration::from_millis(20);
 const DUE: u32 = 50;
 
 /// How long it rests when nothing is at hand.
-const REST: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(10);
 
 /// A run that is being driven.
 #[derive(Debug)]
@@ -101,6 +105,7 @@ impl Told {
 #[derive(Debug)]
 pub struct Worker {
     store: Arc<dyn Store>,
+    schema: String,
     engine: EngineId,
     lane: Seq,
     journal: Arc<Journal>,
@@ -115,8 +120,10 @@ pub struct Worker {
     posts: Vec<(String, String)>,
     /// Runs that may be cancelled.
     victims: Vec<RunId>,
-    /// Posted here less ended here.
-    ahead: i64,
+    /// A look at the tables past the engine.
+    outside: Client,
+    /// How many more runs there could be.
+    room: i64,
     numbered: u64,
     next_sweep: Instant,
     next_look: Instant,
@@ -143,6 +150,7 @@ impl Worker {
         let lease = Lease::take(store.clone(), engine, journal.clone()).await?;
         let mut worker = Self {
             lane: Seq(0),
+            schema: orders.schema.clone(),
             engine,
             journal,
             lease,
@@ -153,7 +161,8 @@ impl Worker {
             stopped: Vec::new(),
             posts: orders.unanswered.clone(),
             victims: Vec::new(),
-            ahead: 0,
+            outside: rows::connect(&orders.url).await,
+            room: POSTS,
             numbered: 0,
             next_sweep: Instant::now(),
             next_look: Instant::now(),
@@ -191,6 +200,10 @@ impl Worker {
     }
 
     async fn turn(&mut self) -> Result<(), StoreError> {
+        // Reported together: a transaction costs more than a report.
+        if let Some(over) = self.flights.iter().map(|flight| flight.over).max() {
+            pause(over.saturating_duration_since(Instant::now())).await;
+        }
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + TTL / 4;
             let found = self.watch.look(&*self.store, self.engine).await?;
@@ -231,7 +244,7 @@ impl Worker {
                 Asked::Other => {}
             }
         }
-        if idle && leased.is_empty() {
+        if idle && leased.is_empty() && self.flights.is_empty() {
             pause(REST).await;
         }
         self.drive(leased).await
@@ -319,9 +332,7 @@ impl Worker {
                 run.failures = 0;
                 self.take_off(run, done);
             }
-            Ok(Answer::Recorded(Recorded::LetGo)) => {
-                self.ahead -= i64::from(matches!(act.then, Then::Complete(_) | Then::Fail(_)));
-            }
+            Ok(Answer::Recorded(Recorded::LetGo)) => {}
             Err(Refusal::Fenced { .. }) => {
                 if act.then == Then::Continue {
                     self.note_end(&run);
@@ -339,9 +350,9 @@ impl Worker {
     }
 
     fn draw_posts(&mut self) -> Vec<(Command, String)> {
-        while self.ahead < AHEAD && !self.draining() {
+        let wanted = if self.draining() { 0 } else { std::mem::take(&mut self.room).clamp(0, POSTS) };
+        for _ in 0..wanted {
             self.numbered += 1;
-            self.ahead += 1;
             let id = format!("{:032x}-{}", self.engine, self.numbered);
             self.posts.push((id, format!("k{}", self.dice.below(KEYS))));
         }
@@ -386,6 +397,8 @@ impl Worker {
         self.next_sweep = Instant::now() + SWEEP;
         let due = ReadSet::default().scan(Scan::DueGates, DUE).scan(Scan::DueRuns, DUE);
         let snapshot = self.store.read(due).await?;
+        let unended = rows::unended(&self.outside, &self.schema).await.unwrap_or(BACKLOG);
+        self.room = BACKLOG - unended;
         let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));
         let command = |row: &Row| match row {
             Row::Gate(gate) => {

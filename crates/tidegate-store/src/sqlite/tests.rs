@@ -84,7 +84,7 @@ fn scans_use_their_indexes_and_sort_nothing() {
         sql::RUN_LANE,
         sql::GATE_DUE,
         sql::GATE_PREFIX,
-        sql::ENGINE_LIVE,
+        sql::ENGINE_WATCHED,
         sql::STEP_OF_RUN,
         sql::ITEM_OF_RUN,
         sql::WAIT_PATH_OF_NAME,
@@ -106,6 +106,8 @@ fn scans_use_their_indexes_and_sort_nothing() {
         SEARCH gate USING INDEX gate_due (due<?)
         SEARCH gate USING INDEX sqlite_autoindex_gate_1 (key>? AND key<?)
         SCAN engine
+        CORRELATED SCALAR SUBQUERY 1
+        SEARCH run USING COVERING INDEX run_owner (owner=?)
         SEARCH step USING INDEX sqlite_autoindex_step_1 (run=?)
         SEARCH item USING PRIMARY KEY (run=?)
         SEARCH wait_path USING PRIMARY KEY (ws=? AND name=?)

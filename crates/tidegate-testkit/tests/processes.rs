@@ -46,10 +46,11 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let returns = returns(&rig.stories, &seen);
     let kills = rig.stories.iter().filter(|story| story.killed.is_some()).count();
     println!(
-        "{} claims, {kills} kills in {load:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
+        "{} claims, {kills} kills and {} falls in {load:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
          at most {} driven and {} held at once; {} drives outlasted their lease; \
          slots of killed processes back after at most {:.2?}; stopped by themselves: {:?}",
         drives.len(),
+        rig.falls,
         begun.elapsed(),
         left.states(),
         seen.samples,

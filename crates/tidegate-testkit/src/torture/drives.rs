@@ -64,7 +64,9 @@ fn drives_of(story: &Story) -> Vec<Drive> {
                 }
             }
             Note::Stop { .. } => {
-                done.extend(std::mem::take(&mut open).into_values().map(|it| Drive { to: *at, ..it }));
+                done.extend(
+                    std::mem::take(&mut open).into_values().map(|it| Drive { to: *at, ..it }),
+                );
             }
             Note::Step { .. } | Note::Post { .. } | Note::Posted { .. } | Note::Beat { .. } => {}
         }
@@ -124,7 +126,11 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
         found.most = found.most.max(others.len());
         if others.len() > LIMIT {
             let who: Vec<_> = others.iter().map(|other| drives[*other].run.as_str()).collect();
-            found.too_many.push(format!("{moment}: {} at once on {}: {who:?}", who.len(), drive.key));
+            found.too_many.push(format!(
+                "{moment}: {} at once on {}: {who:?}",
+                who.len(),
+                drive.key
+            ));
         }
     }
     found

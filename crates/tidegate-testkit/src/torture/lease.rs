@@ -22,8 +22,11 @@ use super::{
     micros, pause,
 };
 
-/// How many rows one look takes in.
+/// How many engines one look takes in.
 const MANY: u32 = 200;
+
+/// How many runs are taken from one dead engine at once: fewer than it may own.
+const AT_ONCE: u32 = 4;
 
 /// The worker's own lease.
 #[derive(Clone, Debug)]
@@ -82,14 +85,11 @@ impl Lease {
 pub struct Watch(BTreeMap<EngineId, (i64, Instant)>);
 
 impl Watch {
-    /// Looks at all engines; gives what is to be done about those whose beat has stopped.
-    pub async fn look(
-        &mut self,
-        store: &dyn Store,
-        me: EngineId,
-    ) -> Result<Vec<Command>, StoreError> {
+    /// Looks at all engines: those whose beat has stopped, to be declared dead, and those who are
+    /// dead and still own something.
+    pub async fn look(&mut self, store: &dyn Store, me: EngineId) -> Result<Found, StoreError> {
         let snapshot = store.read(ReadSet::default().scan(Scan::Engines, MANY)).await?;
-        let (mut commands, mut dead) = (Vec::new(), Vec::new());
+        let mut found = Found::default();
         for row in snapshot.found(&Scan::Engines) {
             let Row::Engine(row) = row else { continue };
             let seen = self.0.entry(row.id).or_insert((row.beat, Instant::now()));
@@ -97,20 +97,37 @@ impl Watch {
                 *seen = (row.beat, Instant::now());
             }
             if row.dead {
-                dead.push(row.id);
+                found.dead.push(row.id);
             } else if row.id != me && seen.1.elapsed() >= TTL {
-                commands.push(Command::MarkDead { engine: row.id, beat: row.beat });
-                dead.push(row.id);
+                found.stopped.push(Command::MarkDead { engine: row.id, beat: row.beat });
+                found.dead.push(row.id);
             }
         }
-        let owned = dead.iter().fold(ReadSet::default(), |reads, engine| {
-            reads.scan(Scan::Owned(*engine), MANY)
-        });
+        Ok(found)
+    }
+}
+
+/// What a look at the engines has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// To be declared dead, if they have not moved since.
+    pub stopped: Vec<Command>,
+    /// Dead, or about to be.
+    pub dead: Vec<EngineId>,
+}
+
+impl Found {
+    /// What takes some of the runs of the dead from them.
+    pub async fn reap(&self, store: &dyn Store) -> Result<Vec<Command>, StoreError> {
+        let owned = self
+            .dead
+            .iter()
+            .fold(ReadSet::default(), |reads, engine| reads.scan(Scan::Owned(*engine), AT_ONCE));
         let snapshot = store.read(owned).await?;
-        for engine in dead {
-            let runs = snapshot.found(&Scan::Owned(engine)).into_iter().filter_map(Row::as_run);
-            commands.extend(runs.map(|run| Command::Reap { known: Box::new(run.clone()), engine }));
-        }
-        Ok(commands)
+        let of = |engine| snapshot.found(&Scan::Owned(engine)).into_iter().filter_map(Row::as_run);
+        let reap = |engine| {
+            of(engine).map(move |run| Command::Reap { known: Box::new(run.clone()), engine })
+        };
+        Ok(self.dead.iter().flat_map(|engine| reap(*engine)).collect())
     }
 }

@@ -8,12 +8,7 @@ use tidegate_core::{
 };
 use tokio_postgres::{Client, Error, IsolationLevel, NoTls, Row};
 
-use super::{
-    LIMIT, WORKSPACE,
-    drives::Drive,
-    journal::Note,
-    script::Script,
-};
+use super::{LIMIT, WORKSPACE, drives::Drive, journal::Note, script::Script};
 use crate::torture::drives::{self, Story};
 
 /// A connection of its own.
@@ -48,7 +43,8 @@ pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> 
                                 from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
                    from gate
                   where key >= $1 and key < $2";
-    let runs = "select body ->> 'id', body -> 'needs' -> 0 ->> 'gate', (body ->> 'has')::bigint, owner
+    let runs =
+        "select body ->> 'id', body -> 'needs' -> 0 ->> 'gate', (body ->> 'has')::bigint, owner
                   from (select body::jsonb, owner from run) run
                  where (body ->> 'has')::bigint > 0 or owner is not null";
     let mut first = u16::try_from(WORKSPACE.len()).expect("short").to_be_bytes().to_vec();
@@ -89,10 +85,12 @@ fn judge(gates: &[Row], runs: &[Row]) -> Sample {
         }
     }
     let differ = held.symmetric_difference(&said);
-    sample.wrong.extend(differ.map(|(key, run)| match held.contains(&(key.clone(), run.clone())) {
-        true => format!("gate {key} is held by {run}, which does not say so or is gone"),
-        false => format!("{run} says that it holds gate {key}"),
-    }));
+    sample.wrong.extend(differ.map(
+        |(key, run)| match held.contains(&(key.clone(), run.clone())) {
+            true => format!("gate {key} is held by {run}, which does not say so or is gone"),
+            false => format!("{run} says that it holds gate {key}"),
+        },
+    ));
     sample
 }
 
@@ -207,7 +205,8 @@ impl Left {
             let script = Script::of(*run);
             let steps = self.steps.get(&run.seq.0).unwrap_or(&none);
             let ids: Vec<&str> = steps.keys().map(String::as_str).collect();
-            let cancelled = state == "cancelled" && ids.iter().all(|id| script.steps().contains(id));
+            let cancelled =
+                state == "cancelled" && ids.iter().all(|id| script.steps().contains(id));
             if !cancelled && (state != script.state() || ids != script.steps()) {
                 wrong.push(format!("{run} ({script:?}) ended {state} with steps {ids:?}"));
             }

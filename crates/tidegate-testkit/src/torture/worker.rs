@@ -206,8 +206,7 @@ impl Worker {
         }
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + TTL / 4;
-            let found = self.watch.look(&*self.store, self.engine).await?;
-            self.ask(found).await?;
+            self.reap().await?;
         }
         let (mut commands, mut asked) = (Vec::new(), Vec::new());
         let mut ask = |command, what| {
@@ -269,9 +268,8 @@ impl Worker {
     /// Begins to drive, from where the recorded steps end.
     async fn drive(&mut self, runs: Vec<Run>) -> Result<(), StoreError> {
         let again = runs.iter().filter(|run| run.fence > 1);
-        let steps = again.fold(ReadSet::default(), |reads, run| {
-            reads.scan(Scan::Steps(run.id.seq), 10)
-        });
+        let steps =
+            again.fold(ReadSet::default(), |reads, run| reads.scan(Scan::Steps(run.id.seq), 10));
         let snapshot = if steps.is_empty() { None } else { Some(self.store.read(steps).await?) };
         for run in runs {
             let found = snapshot.iter().flat_map(|it| it.found(&Scan::Steps(run.id.seq)));
@@ -350,7 +348,8 @@ impl Worker {
     }
 
     fn draw_posts(&mut self) -> Vec<(Command, String)> {
-        let wanted = if self.draining() { 0 } else { std::mem::take(&mut self.room).clamp(0, POSTS) };
+        let wanted =
+            if self.draining() { 0 } else { std::mem::take(&mut self.room).clamp(0, POSTS) };
         for _ in 0..wanted {
             self.numbered += 1;
             let id = format!("{:032x}-{}", self.engine, self.numbered);
@@ -390,6 +389,24 @@ impl Worker {
 
     // ------------------------------------------------------------------ sweeping
 
+    /// Takes the runs of the dead from them, some at a time.
+    ///
+    /// Now and then it falls itself between the two: others have to find what it leaves.
+    async fn reap(&mut self) -> Result<(), StoreError> {
+        let found = self.watch.look(&*self.store, self.engine).await?;
+        let marked = !found.stopped.is_empty();
+        self.ask(found.stopped.clone()).await?;
+        if marked && !self.draining() && self.dice.one_in(5) {
+            fall();
+        }
+        let reaps = found.reap(&*self.store).await?;
+        if !reaps.is_empty() {
+            self.next_look = Instant::now();
+        }
+        self.ask(reaps).await?;
+        Ok(())
+    }
+
     async fn due(&mut self) -> Result<Vec<Command>, StoreError> {
         if Instant::now() < self.next_sweep {
             return Ok(Vec::new());
@@ -409,4 +426,10 @@ impl Worker {
         };
         Ok(gates.into_iter().chain(runs).filter_map(command).collect())
     }
+}
+
+/// Ends this very process as a kill from outside would.
+fn fall() {
+    let me = std::process::id().to_string();
+    std::process::Command::new("kill").args(["-KILL", &me]).status().expect("there is a `kill`");
 }

@@ -11,7 +11,7 @@ use std::{
 use tidegate_testkit::{
     postgres::{fresh_schema, url},
     torture::{
-        LIMIT, Orders, TTL,
+        Dice, LIMIT, Orders, TTL,
         drives::{crowd, drives, fences},
         rig::{Rig, returns},
         rows::{self, Left},
@@ -33,7 +33,7 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let outside = rows::connect(url).await;
     let deadlocks = rows::deadlocks(&outside).await;
     let begun = Instant::now();
-    let mut rig = Rig::start(url, &schema, "worker_that_is_killed", seed);
+    let mut rig = Rig::start(url, &schema, "worker_that_is_killed", Dice::new(seed));
     println!("journals: {}", rig.directory());
     rig.kill_until(CLAIMS).await;
     let load = begun.elapsed();

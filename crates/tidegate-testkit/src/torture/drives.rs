@@ -38,14 +38,8 @@ pub fn drives(stories: &[Story]) -> Vec<Drive> {
 }
 
 fn drives_of(story: &Story) -> Vec<Drive> {
-    let leases: Vec<i64> = story
-        .notes
-        .iter()
-        .filter_map(|(_, note)| match note {
-            Note::Beat { sent } => Some(*sent),
-            _ => None,
-        })
-        .collect();
+    let sent = |note: &Note| if let Note::Beat { sent } = note { Some(*sent) } else { None };
+    let leases: Vec<i64> = story.notes.iter().filter_map(|(_, note)| sent(note)).collect();
     let last = story.notes.last().map_or(0, |(at, _)| *at);
     let over = story.killed.unwrap_or(last);
     let mut open: BTreeMap<(&str, i64), Drive> = BTreeMap::new();
@@ -53,10 +47,15 @@ fn drives_of(story: &Story) -> Vec<Drive> {
     for (at, note) in &story.notes {
         match note {
             Note::Start { run, key, fence } => {
-                let (run, key, fence) = (run.clone(), key.clone(), *fence);
-                let drive = Drive { run, key, fence, from: *at, to: over.max(*at), late: false };
-                let Note::Start { run, .. } = note else { continue };
-                open.insert((run, fence), drive);
+                let drive = Drive {
+                    run: run.clone(),
+                    key: key.clone(),
+                    fence: *fence,
+                    from: *at,
+                    to: over.max(*at),
+                    late: false,
+                };
+                open.insert((run, *fence), drive);
             }
             Note::End { run, fence } => {
                 if let Some(drive) = open.remove(&(run.as_str(), *fence)) {

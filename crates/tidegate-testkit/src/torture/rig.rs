@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const SAMPLE: Duration = Duration::from_millis(50);
 
 /// How long anything may take before it is thought stuck. Generous: the machine may be busy.
-const STUCK: Duration = Duration::from_secs(300);
+const STUCK: Duration = Duration::from_mins(5);
 
 /// A worker that lives, as far as is known.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub struct Rig {
 
 impl Rig {
     /// Starts the workers: `entry` is the test of this program that is one.
-    pub fn start(url: &str, schema: &str, entry: &'static str, seed: u64) -> Self {
+    pub fn start(url: &str, schema: &str, entry: &'static str, dice: Dice) -> Self {
         let directory = std::env::temp_dir().join(format!("tidegate-{schema}"));
         fs::create_dir_all(&directory).expect("the directory for temporary files can be written");
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -111,7 +111,7 @@ impl Rig {
             schema: schema.to_owned(),
             directory,
             entry,
-            dice: Dice::new(seed),
+            dice,
             living: Vec::new(),
             stories: Vec::new(),
             falls: 0,

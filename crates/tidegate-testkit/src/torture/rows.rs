@@ -8,8 +8,12 @@ use tidegate_core::{
 };
 use tokio_postgres::{Client, Error, IsolationLevel, NoTls, Row};
 
-use super::{LIMIT, WORKSPACE, drives::Drive, journal::Note, script::Script};
-use crate::torture::drives::{self, Story};
+use super::{
+    LIMIT, WORKSPACE,
+    drives::{self, Drive, Story},
+    journal::Note,
+    script::Script,
+};
 
 /// A connection of its own.
 pub async fn connect(url: &str) -> Client {
@@ -84,13 +88,12 @@ fn judge(gates: &[Row], runs: &[Row]) -> Sample {
             sample.wrong.push(format!("{id} is owned and holds nothing"));
         }
     }
-    let differ = held.symmetric_difference(&said);
-    sample.wrong.extend(differ.map(
-        |(key, run)| match held.contains(&(key.clone(), run.clone())) {
-            true => format!("gate {key} is held by {run}, which does not say so or is gone"),
-            false => format!("{run} says that it holds gate {key}"),
-        },
-    ));
+    let gone = held.difference(&said);
+    sample.wrong.extend(gone.map(|(key, run)| {
+        format!("gate {key} is held by {run}, which does not say so or is gone")
+    }));
+    let unheld = said.difference(&held);
+    sample.wrong.extend(unheld.map(|(key, run)| format!("{run} says that it holds gate {key}")));
     sample
 }
 
@@ -235,9 +238,14 @@ impl Left {
 /// Why workers stopped by themselves.
 pub fn stops(stories: &[Story]) -> Vec<String> {
     let notes = stories.iter().flat_map(|story| &story.notes);
-    let reasons = notes.filter_map(|(_, note)| match note {
+    let reason = |note: &Note| match note {
         Note::Stop { reason } => Some(reason.clone()),
-        _ => None,
-    });
-    reasons.collect()
+        Note::Start { .. }
+        | Note::Step { .. }
+        | Note::End { .. }
+        | Note::Post { .. }
+        | Note::Posted { .. }
+        | Note::Beat { .. } => None,
+    };
+    notes.filter_map(|(_, note)| reason(note)).collect()
 }

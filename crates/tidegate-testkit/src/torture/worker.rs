@@ -273,11 +273,8 @@ impl Worker {
         let snapshot = if steps.is_empty() { None } else { Some(self.store.read(steps).await?) };
         for run in runs {
             let found = snapshot.iter().flat_map(|it| it.found(&Scan::Steps(run.id.seq)));
-            let done = found.filter_map(|row| match row {
-                Row::Step(step) => Some(step.id.clone()),
-                _ => None,
-            });
-            let done = done.collect();
+            let id = |row: &Row| if let Row::Step(it) = row { Some(it.id.clone()) } else { None };
+            let done = found.filter_map(id).collect();
             self.take_off(run, done);
         }
         Ok(())
@@ -416,15 +413,12 @@ impl Worker {
         let snapshot = self.store.read(due).await?;
         let unended = rows::unended(&self.outside, &self.schema).await.unwrap_or(BACKLOG);
         self.room = BACKLOG - unended;
-        let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));
-        let command = |row: &Row| match row {
-            Row::Gate(gate) => {
-                Some(Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() })
-            }
-            Row::Run(run) => Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
-            _ => None,
-        };
-        Ok(gates.into_iter().chain(runs).filter_map(command).collect())
+        let gates = snapshot.found(&Scan::DueGates).into_iter().filter_map(Row::as_gate);
+        let gates =
+            gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
+        let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
+        let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
+        Ok(gates.chain(runs).collect())
     }
 }
 

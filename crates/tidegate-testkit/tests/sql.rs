@@ -3,6 +3,8 @@
 //!
 //! A changed plan or schema is accepted with `UPDATE_EXPECT=1`, after a look at the difference.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::{
     fmt::Write,
     fs,

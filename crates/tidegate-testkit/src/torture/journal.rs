@@ -138,8 +138,8 @@ mod tests {
             Note::Beat { sent: 7 },
             Note::Stop { reason: "it could not renew".into() },
         ];
-        let text: String = notes.iter().map(|note| format!("5 {}\n", note.write())).collect();
+        let lines: Vec<_> = notes.iter().map(|note| format!("5 {}", note.write())).collect();
         let expected: Vec<_> = notes.into_iter().map(|note| (5, note)).collect();
-        assert_eq!(read(&format!("{text}6 sta")), expected);
+        assert_eq!(read(&format!("{}\n6 sta", lines.join("\n"))), expected);
     }
 }

@@ -31,8 +31,29 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often the tables are looked at.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// How long anything may take before it is thought stuck. Generous: the machine may be busy.
-const STUCK: Duration = Duration::from_mins(5);
+/// How long nothing may happen before it is thought stuck. Generous: the machine may be busy.
+const STUCK: Duration = Duration::from_secs(40);
+
+/// Whether something still happens.
+#[derive(Debug)]
+struct Progress {
+    count: i64,
+    since: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { count: 0, since: Instant::now() }
+    }
+
+    /// Takes a count that changes whenever something happens; says whether nothing does.
+    fn is_stuck(&mut self, count: i64) -> bool {
+        if self.count != count {
+            *self = Self { count, since: Instant::now() };
+        }
+        self.since.elapsed() >= STUCK
+    }
+}
 
 /// A worker that lives, as far as is known.
 #[derive(Debug)]
@@ -151,12 +172,15 @@ impl Rig {
         self.living.push(Living { child, orders, file: None, text: String::new(), claims: 0 });
     }
 
-    /// Kills workers at random moments until so many runs were claimed.
-    pub async fn kill_until(&mut self, claims: usize) {
-        let begun = Instant::now();
+    /// Kills workers at random moments until so many runs were claimed. An error says that
+    /// nothing is claimed any more.
+    pub async fn kill_until(&mut self, claims: usize) -> Result<(), String> {
+        let mut progress = Progress::new();
         let mut next = Instant::now() + TTL;
         while self.claims() < claims {
-            assert!(begun.elapsed() < STUCK, "only {} of {claims} claims", self.claims());
+            if progress.is_stuck(i64::try_from(self.claims()).unwrap_or(i64::MAX)) {
+                return Err(format!("nothing is claimed any more after {}", self.claims()));
+            }
             if Instant::now() >= next {
                 self.kill_one();
                 // Now and then the next one follows at once.
@@ -166,6 +190,7 @@ impl Rig {
             self.look();
             pause(LOOK).await;
         }
+        Ok(())
     }
 
     fn kill_one(&mut self) {
@@ -210,18 +235,18 @@ impl Rig {
         self.claimed + self.living.iter().map(|worker| worker.claims).sum::<usize>()
     }
 
-    /// The faults are over: waits until every run has ended, then stops all workers.
-    pub async fn drain(&mut self) {
+    /// The faults are over: waits until every run has ended, then stops all workers. An error
+    /// says that some never end.
+    pub async fn drain(&mut self) -> Result<(), String> {
         self.draining = true;
         self.living.iter_mut().for_each(|worker| tell_to_drain(&mut worker.child));
         let client = rows::connect(&self.url).await;
-        let begun = Instant::now();
+        let mut progress = Progress::new();
         // Looked at twice: a worker may have been about to post.
-        let mut quiet = 0;
-        while quiet < 2 {
-            let left = rows::unended(&client, &self.schema).await.expect("the table is there");
+        let (mut quiet, mut left) = (0, 0);
+        while quiet < 2 && !progress.is_stuck(left) {
+            left = rows::unended(&client, &self.schema).await.expect("the table is there");
             quiet = if left == 0 { quiet + 1 } else { 0 };
-            assert!(begun.elapsed() < STUCK, "{left} runs never end");
             self.look();
             pause(TTL / 4).await;
         }
@@ -232,6 +257,7 @@ impl Rig {
             worker.read();
             self.stories.push(worker.story(None));
         }
+        if left == 0 { Ok(()) } else { Err(format!("{left} runs never end")) }
     }
 
     /// What the samples have shown; no more are taken.

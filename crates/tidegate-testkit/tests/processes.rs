@@ -39,24 +39,25 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let loaded = begun.elapsed();
     // What came to a stop is judged like everything else: the judges know more than that.
     let quiet = rig.drain().await;
-    let seen = rig.seen();
+    let samples = rig.samples();
 
     let drives = drives(&rig.stories);
     let crowd = crowd(&drives);
     let left = Left::read(&outside, &schema).await.unwrap();
-    let returns = returns(&rig.stories, &seen);
+    let returns = returns(&rig.stories, &samples);
     let kills = rig.stories.iter().filter(|story| story.killed.is_some()).count();
     println!(
-        "{} claims, {kills} kills and {} falls in {loaded:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
+        "{} claims, {kills} kills, {} halts and {} falls in {loaded:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
          at most {} driven and {} held at once; {} drives outlasted their lease; \
          slots of killed processes back after at most {:.2?}; stopped by themselves: {:?}",
         drives.len(),
+        rig.halts,
         rig.falls,
         begun.elapsed(),
         left.states(),
-        seen.samples,
+        samples.count,
         crowd.most,
-        seen.most,
+        samples.most,
         drives.iter().filter(|drive| drive.late).count(),
         returns.iter().max().copied().unwrap_or_default(),
         rows::stops(&rig.stories),
@@ -66,14 +67,14 @@ async fn a_limit_holds_over_processes_that_are_killed() {
         told("driven beside too many others", &crowd.too_many),
         told("driven twice at once", &crowd.twice),
         told("fences that do not grow", &fences(&drives)),
-        told("seen in the tables on the way", &seen.wrong),
+        told("seen in the tables on the way", &samples.wrong),
         told("left in the tables in the end", &left.judge(&rig.stories, &drives)),
         told("stuck", &[load, quiet].into_iter().filter_map(Result::err).collect::<Vec<_>>()),
     ];
     assert!(wrong.iter().all(String::is_empty), "{}", wrong.concat());
     assert_eq!(rows::deadlocks(&outside).await, deadlocks, "deadlocks");
     assert_eq!(crowd.most, LIMIT, "the limit was never reached, so that nothing was tried");
-    assert_eq!(seen.most, LIMIT, "the limit was never reached, so that nothing was tried");
+    assert_eq!(samples.most, LIMIT, "the limit was never reached, so that nothing was tried");
     assert!(kills >= 10 && !returns.is_empty(), "{kills} kills");
     // They have come back, or the runs would not have ended. How soon depends on the machine;
     // that it is not a matter of minutes does not.

@@ -155,7 +155,9 @@ async fn what_is_asked_all_the_time_uses_its_index() {
     for name in HOT {
         let mut plan = |dialect: &str, lines: Vec<String>| {
             writeln!(plans, "{name}, {dialect}:").unwrap();
-            lines.iter().for_each(|line| writeln!(plans, "    {line}").unwrap());
+            for line in lines {
+                writeln!(plans, "    {line}").unwrap();
+            }
         };
         if let Some(sql) = text("postgres", name) {
             plan("postgres", postgres_plan(&client, &sql).await);

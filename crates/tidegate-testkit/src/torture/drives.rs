@@ -138,13 +138,20 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
 /// Every lease has a fence of its own, and later ones are higher (I11).
 pub fn fences(drives: &[Drive]) -> Vec<String> {
     let mut of_run: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
-    for drive in drives {
-        of_run.entry(&drive.run).or_default().push((drive.from, drive.fence));
-    }
+    let mut known = BTreeSet::new();
     let mut wrong = Vec::new();
+    for drive in drives {
+        if !known.insert((&drive.run, drive.fence)) {
+            wrong.push(format!("{} was leased twice with fence {}", drive.run, drive.fence));
+        }
+        // A process that stood still may have noted late what it got long before.
+        if !drive.late {
+            of_run.entry(&drive.run).or_default().push((drive.from, drive.fence));
+        }
+    }
     for (run, mut leases) in of_run {
         leases.sort_unstable();
-        if !leases.is_sorted_by(|a, b| a.1 < b.1) {
+        if !leases.is_sorted_by_key(|lease| lease.1) {
             wrong.push(format!("{run} had fences that do not grow: {leases:?}"));
         }
     }

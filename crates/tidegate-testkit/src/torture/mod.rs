@@ -34,7 +34,10 @@ pub const KEYS: u64 = 10;
 pub const LIMIT: usize = 3;
 
 /// How long a lease lasts without renewal.
-pub const TTL: Duration = Duration::from_millis(1200);
+pub const TTL: Duration = Duration::from_millis(TTL_MS);
+
+/// The same in milliseconds.
+pub const TTL_MS: u64 = 1200;
 
 /// An engine that could not renew stops this long before its lease ends.
 pub const MARGIN: Duration = Duration::from_millis(200);

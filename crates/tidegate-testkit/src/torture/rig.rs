@@ -14,7 +14,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Dice, Orders, TTL,
+    Dice, Orders, TTL, TTL_MS,
     drives::{self, Story},
     journal, micros, pause, rows,
 };
@@ -65,6 +65,8 @@ struct Living {
     text: String,
     /// How many claims are in it.
     claims: usize,
+    /// When it is let go on, if it stands still.
+    still_until: Option<Instant>,
 }
 
 impl Living {
@@ -80,6 +82,20 @@ impl Living {
         }
     }
 
+    /// Sends a signal that the standard library does not know.
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
+    }
+
+    /// Lets it go on, if its time has come.
+    fn wake(&mut self, now: Instant) {
+        if self.still_until.is_some_and(|until| until <= now) {
+            self.still_until = None;
+            self.signal("-CONT");
+        }
+    }
+
     fn story(self, killed: Option<i64>) -> Story {
         Story { engine: self.orders.engine, notes: journal::read(&self.text), killed }
     }
@@ -89,7 +105,7 @@ impl Living {
 #[derive(Debug, Default)]
 pub struct Seen {
     /// How many there were.
-    pub samples: usize,
+    pub count: usize,
     /// The most holders of a gate.
     pub most: usize,
     /// What is wrong.
@@ -110,6 +126,8 @@ pub struct Rig {
     living: Vec<Living>,
     /// The journals of those that are gone.
     pub stories: Vec<Story>,
+    /// How often one was made to stand still.
+    pub halts: usize,
     /// How many have killed themselves while they reaped.
     pub falls: usize,
     /// How often they claimed a run.
@@ -135,6 +153,7 @@ impl Rig {
             dice,
             living: Vec::new(),
             stories: Vec::new(),
+            halts: 0,
             falls: 0,
             claimed: 0,
             started: 0,
@@ -169,7 +188,8 @@ impl Rig {
         if self.draining {
             tell_to_drain(&mut child);
         }
-        self.living.push(Living { child, orders, file: None, text: String::new(), claims: 0 });
+        let (text, file) = (String::new(), None);
+        self.living.push(Living { child, orders, file, text, claims: 0, still_until: None });
     }
 
     /// Kills workers at random moments until so many runs were claimed. An error says that
@@ -182,7 +202,7 @@ impl Rig {
                 return Err(format!("nothing is claimed any more after {}", self.claims()));
             }
             if Instant::now() >= next {
-                self.kill_one();
+                self.strike();
                 // Now and then the next one follows at once.
                 let wait = if self.dice.one_in(5) { 0 } else { 300 + self.dice.below(1400) };
                 next = Instant::now() + Duration::from_millis(wait);
@@ -193,9 +213,18 @@ impl Rig {
         Ok(())
     }
 
-    fn kill_one(&mut self) {
+    /// Kills one at random, or makes it stand still for about as long as a lease: it comes back
+    /// and believes that nothing has happened.
+    fn strike(&mut self) {
         let count = u64::try_from(self.living.len()).expect("few");
         let at = usize::try_from(self.dice.below(count)).expect("few");
+        if self.dice.one_in(5) {
+            let still = TTL / 2 + self.dice.up_to_ms(2 * TTL_MS);
+            self.living[at].signal("-STOP");
+            self.living[at].still_until = Some(Instant::now() + still);
+            self.halts += 1;
+            return;
+        }
         let mut victim = self.living.swap_remove(at);
         let before = micros();
         victim.child.kill().expect("it is a child of this process");
@@ -217,7 +246,10 @@ impl Rig {
 
     /// Reads journals, and replaces workers that have stopped by themselves.
     fn look(&mut self) {
-        self.living.iter_mut().for_each(Living::read);
+        for worker in &mut self.living {
+            worker.wake(Instant::now());
+            worker.read();
+        }
         for at in (0..self.living.len()).rev() {
             let status = self.living[at].child.try_wait().expect("it is a child of this process");
             if let Some(status) = status {
@@ -239,7 +271,9 @@ impl Rig {
     /// says that some never end.
     pub async fn drain(&mut self) -> Result<(), String> {
         self.draining = true;
-        self.living.iter_mut().for_each(|worker| tell_to_drain(&mut worker.child));
+        for worker in &mut self.living {
+            tell_to_drain(&mut worker.child);
+        }
         let client = rows::connect(&self.url).await;
         let mut progress = Progress::new();
         // Looked at twice: a worker may have been about to post.
@@ -261,7 +295,7 @@ impl Rig {
     }
 
     /// What the samples have shown; no more are taken.
-    pub fn seen(&self) -> Seen {
+    pub fn samples(&self) -> Seen {
         self.sampling.abort();
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -301,7 +335,7 @@ async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
         // Before the first worker has made the tables there is nothing to see.
         if let Ok(sample) = rows::sample(&mut client, &schema).await {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.samples += 1;
+            seen.count += 1;
             seen.most = seen.most.max(sample.most);
             seen.wrong.extend(sample.wrong);
             seen.last_owned.extend(sample.owners.into_iter().map(|owner| (owner, at)));

@@ -22,6 +22,9 @@ use tidegate_testkit::{
 /// How many runs are claimed before the faults stop.
 const CLAIMS: usize = 20_000;
 
+/// As many with `TIDEGATE_TEST_FULL`.
+const FULL_CLAIMS: usize = 100_000;
+
 /// I2, I4, I5, I7, I11: never more than the limit, every slot comes back, no run is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_holds_over_processes_that_are_killed() {
@@ -35,7 +38,8 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let begun = Instant::now();
     let mut rig = Rig::start(url, &schema, "worker_that_is_killed", Dice::new(seed));
     println!("journals: {}", rig.directory());
-    let load = rig.kill_until(CLAIMS).await;
+    let full = env::var_os("TIDEGATE_TEST_FULL").is_some();
+    let load = rig.kill_until(if full { FULL_CLAIMS } else { CLAIMS }).await;
     let loaded = begun.elapsed();
     // What came to a stop is judged like everything else: the judges know more than that.
     let quiet = rig.drain().await;

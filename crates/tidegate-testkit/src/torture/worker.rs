@@ -254,6 +254,8 @@ impl Worker {
     fn leased(&self, answer: Answered) -> Vec<Run> {
         let runs = match answer {
             Ok(Answer::Leased(runs)) => runs,
+            // It stood still for too long, and will see so before it goes on.
+            Err(refusal) if refusal.code() == "engine_dead" => Vec::new(),
             other => panic!("leasing answered {other:?}"),
         };
         for run in &runs {

@@ -174,7 +174,10 @@ impl View<'_> {
             (Scan::Lane(lane, after), Row::Run(run)) => {
                 by_key(run.lane == *lane && run.id.seq > *after)
             }
-            (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead),
+            (Scan::Engines, Row::Engine(engine)) => {
+                let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
+                by_key(!engine.dead || self.rows.values().any(owns))
+            }
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
             (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {

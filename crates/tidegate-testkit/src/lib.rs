@@ -11,5 +11,6 @@ pub mod contract;
 pub mod fault;
 pub mod postgres;
 pub mod sample;
+pub mod torture;
 pub mod worker;
 pub mod world;

@@ -3,4 +3,5 @@
 
 pub mod behaviour;
 pub mod postgres;
+pub mod reference;
 pub mod world;

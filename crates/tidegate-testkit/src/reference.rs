@@ -50,7 +50,7 @@ enum State {
     /// It waits at the stop that it has not passed.
     Line,
     Ready,
-    Driven(u64),
+    Driven(u128),
     Sleeping(Ms),
     Ended(&'static str),
 }
@@ -59,17 +59,20 @@ enum State {
 struct Run {
     workflow: String,
     version: i128,
-    data: Value,
+    /// What it carries: one event, or those of a batch.
+    events: Vec<Value>,
     admitted: Ms,
-    rank: (Ms, Ordinal),
+    rank: (Ms, u64),
     state: State,
     way: Vec<(Stop, Place)>,
     passed: usize,
     started: bool,
     /// The engine that has yet to confirm that it stopped driving it.
-    stopping: Option<u64>,
-    /// The replaced runs that must have stopped before it starts.
-    after: Vec<Ordinal>,
+    stopping: Option<u128>,
+    /// It took the place of another: it stands before those who wait in the ordinary way.
+    in_place: bool,
+    /// The window that it came from, where later requests still join it.
+    window: Option<Place>,
     claim: Option<Place>,
 }
 
@@ -78,10 +81,17 @@ struct Fold {
     place: Place,
     workflow: String,
     control: &'static str,
+    /// What it holds, each with the run that will carry it.
+    items: Vec<Item>,
+    /// Its time came, and this gate would have skipped it.
+    blocked: Option<Place>,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    at: Ms,
+    data: Value,
     run: Ordinal,
-    items: Vec<(Ms, Value)>,
-    /// Its time came and a gate would have skipped it.
-    blocked: bool,
 }
 
 /// What one workflow made of one event.
@@ -102,6 +112,7 @@ pub struct Reference {
     folds: Vec<Fold>,
     meters: BTreeMap<Place, Meter>,
     claims: BTreeMap<Place, Ms>,
+    arrivals: u64,
 }
 
 impl Reference {
@@ -138,7 +149,7 @@ impl Reference {
     }
 
     /// Leases up to `limit` ready runs, best rank first [P2].
-    pub fn lease(&mut self, engine: u64, limit: usize) -> Vec<Ordinal> {
+    pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
         let leased: Vec<Ordinal> = self.ready().into_iter().take(limit).collect();
         for &run in &leased {
             if !self.runs[run].started
@@ -183,7 +194,7 @@ impl Reference {
     }
 
     /// An engine's lease is over: what it drove queues again, what it was stopping has stopped.
-    pub fn lose(&mut self, engine: u64) {
+    pub fn lose(&mut self, engine: u128) {
         for run in 0..self.runs.len() {
             if self.runs[run].stopping == Some(engine) {
                 self.stopped(run);
@@ -201,7 +212,8 @@ impl Reference {
             State::Sleeping(until) => Some(until),
             _ => None,
         });
-        let folds = self.folds.iter().filter(|fold| !fold.blocked).map(|fold| self.deadline(fold));
+        let folds =
+            self.folds.iter().filter(|fold| fold.blocked.is_none()).map(|fold| self.deadline(fold));
         let runs = 0..self.runs.len();
         let turns = runs.clone().filter_map(|run| self.turn_due(run));
         let patience = runs.filter_map(|run| self.gives_up_at(run));
@@ -217,7 +229,7 @@ impl Reference {
     pub fn sweep(&mut self) {
         self.settle();
         loop {
-            let folds = self.folds.iter().enumerate().filter(|(_, fold)| !fold.blocked);
+            let folds = self.folds.iter().enumerate().filter(|(_, fold)| fold.blocked.is_none());
             let folds = folds.map(|(n, fold)| (self.deadline(fold), 0, n));
             let runs = self.runs.iter().enumerate();
             let patience = runs.clone().filter_map(|(n, _)| Some((self.gives_up_at(n)?, 1, n)));
@@ -252,6 +264,32 @@ impl Reference {
         self.runs.iter().map(state).collect()
     }
 
+    /// What every run carries, or will carry.
+    pub fn carried(&self) -> Vec<Vec<Value>> {
+        self.runs.iter().map(|run| run.events.clone()).collect()
+    }
+
+    /// This moment.
+    pub fn now(&self) -> Ms {
+        self.now
+    }
+
+    /// The rank of a run.
+    pub fn rank(&self, run: Ordinal) -> (Ms, u64) {
+        self.runs[run].rank
+    }
+
+    /// The version of every run.
+    pub fn versions(&self) -> Vec<i128> {
+        self.runs.iter().map(|run| run.version).collect()
+    }
+
+    /// The runs that an engine drives, and those that it has yet to stop.
+    pub fn driven(&self) -> (Vec<Ordinal>, Vec<Ordinal>) {
+        let driven = |run: &Run| matches!(run.state, State::Driven(_));
+        (self.by_rank(driven), self.by_rank(|run| run.stopping.is_some()))
+    }
+
     /// The ready runs, best rank first.
     pub fn ready(&self) -> Vec<Ordinal> {
         self.by_rank(|run| run.state == State::Ready)
@@ -275,6 +313,9 @@ impl Reference {
         for run in self.by_rank(|run| run.state == State::Line) {
             let (_, place) = &self.runs[run].way[self.runs[run].passed];
             lines.entry(place.clone()).or_default().push(run);
+        }
+        for (place, line) in &mut lines {
+            line.sort_by_key(|&run| self.order(run, place));
         }
         lines
     }

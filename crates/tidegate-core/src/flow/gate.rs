@@ -244,7 +244,7 @@ fn rest(draft: &mut Draft, mut gate: Gate) {
         && !slots.holders.iter().any(|hold| !hold.draining)
     {
         gate.due = Some(draft.now());
-    } else if gate.due.is_none() {
+    } else if gate.due.is_none_or(|due| due <= draft.now()) {
         gate.due = idle_until;
     }
     draft.put(gate);

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    Fold, Ms, Ordinal, Place, Reference, Run, State, Stop, Told,
+    Fold, Item, Ms, Ordinal, Place, Reference, Run, State, Stop, Told,
     fields::{
-        count, key_of, limits, ms, place, policy, policy_name, policy_place, scoped, text, version,
+        count, key_of, limit_name, limits, ms, place, policy, policy_name, policy_place, scoped,
+        text, version,
     },
 };
 
@@ -23,7 +24,7 @@ impl Reference {
         }
         let fold = fold_of(name, &def, data);
         if let Some((control, place)) = &fold
-            && let Some(told) = self.join(name, &def, control, place, data)
+            && let Some(told) = self.join(&def, control, place, data)
         {
             return told;
         }
@@ -42,31 +43,21 @@ impl Reference {
     }
 
     /// Joins the open fold of the key, if there is one that still takes events.
-    fn join(
-        &mut self,
-        name: &str,
-        def: &Value,
-        control: &'static str,
-        place: &Place,
-        data: &Value,
-    ) -> Option<Told> {
-        if let Some(run) = self.quiet_and_waiting(control, name, place) {
-            self.runs[run].data = data.clone();
+    fn join(&mut self, def: &Value, control: &str, place: &Place, data: &Value) -> Option<Told> {
+        if let Some(run) = self.quiet_and_waiting(place) {
+            self.runs[run].events = vec![data.clone()];
             return Some(told("coalesced", Some(run)));
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
-        if self.deadline(&self.folds[at]) <= self.now && self.flush(at) {
+        let overdue = self.deadline(&self.folds[at]) <= self.now;
+        if overdue && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
-            return None;
+            return match self.quiet_and_waiting(place) {
+                Some(_) => self.join(def, control, place, data),
+                None => None,
+            };
         }
-        let now = self.now;
-        let run = self.folds[at].run;
-        self.folds[at].items.push((now, data.clone()));
-        if control == "batch" {
-            self.take(claim_of(name, def, data), def);
-            self.flush_if_full(at);
-        }
-        Some(told(if control == "batch" { "buffered" } else { "coalesced" }, Some(run)))
+        Some(self.add(at, def, data))
     }
 
     fn open(
@@ -77,32 +68,50 @@ impl Reference {
         place: Place,
         data: &Value,
     ) -> Told {
-        let run = self.new_run(name, data);
-        let items = vec![(self.now, data.clone())];
         let workflow = name.to_owned();
-        self.folds.push(Fold { place, workflow, control, run, items, blocked: false });
-        if control == "batch" {
-            self.take(claim_of(name, def, data), def);
-            self.flush_if_full(self.folds.len() - 1);
-        }
-        told(if control == "batch" { "buffered" } else { "coalesced" }, Some(run))
+        self.folds.push(Fold { place, workflow, control, items: Vec::new(), blocked: None });
+        self.add(self.folds.len() - 1, def, data)
     }
 
-    /// A debounced request that waits for the running one keeps coalescing.
-    fn quiet_and_waiting(&self, control: &str, name: &str, place: &Place) -> Option<Ordinal> {
-        let waits = |run: &Run| {
-            let at = run.way.get(run.passed).map(|(_, at)| at);
-            let here = at.is_some_and(|at| at.control == "policy" && at.key == place.key);
-            run.state == State::Line && run.workflow == name && here
+    /// Puts one event into a fold; a batch that is full goes at once.
+    fn add(&mut self, at: usize, def: &Value, data: &Value) -> Told {
+        let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
+        let batch = control == "batch";
+        let most = count(&def["batch"], "maxSize").filter(|_| batch).unwrap_or(usize::MAX);
+        let full = |run: Ordinal| items.iter().filter(|item| item.run == run).count() >= most;
+        let run = match items.last() {
+            Some(last) if !full(last.run) => last.run,
+            _ => self.new_run(&name),
         };
-        self.runs.iter().position(waits).filter(|_| control == "policy")
+        let item = Item { at: self.now, data: data.clone(), run };
+        self.folds[at].items.push(item);
+        if !batch {
+            self.runs[run].events = vec![data.clone()];
+            return told("coalesced", Some(run));
+        }
+        self.runs[run].events.push(data.clone());
+        self.take(claim_of(&name, def, data), def);
+        let full = self.runs[run].events.len() >= most;
+        if full && self.folds[at].blocked.is_none() && self.flush(at) {
+            return told("started", Some(run));
+        }
+        told("buffered", Some(run))
     }
 
-    fn new_run(&mut self, name: &str, data: &Value) -> Ordinal {
+    /// A debounced request that had to wait keeps coalescing until it starts.
+    fn quiet_and_waiting(&self, window: &Place) -> Option<Ordinal> {
+        let waits = |&run: &Ordinal| {
+            let it = &self.runs[run];
+            it.window.as_ref() == Some(window) && self.alive(run) && !it.started
+        };
+        (0..self.runs.len()).find(waits)
+    }
+
+    fn new_run(&mut self, name: &str) -> Ordinal {
         self.runs.push(Run {
             workflow: name.to_owned(),
             version: 0,
-            data: data.clone(),
+            events: Vec::new(),
             admitted: 0,
             rank: (0, 0),
             state: State::Folding,
@@ -110,7 +119,8 @@ impl Reference {
             passed: 0,
             started: false,
             stopping: None,
-            after: Vec::new(),
+            in_place: false,
+            window: None,
             claim: None,
         });
         self.runs.len() - 1
@@ -121,58 +131,45 @@ impl Reference {
     /// When a fold is to be flushed, by the current numbers.
     pub(super) fn deadline(&self, fold: &Fold) -> Ms {
         let def = self.current(&fold.workflow);
-        let (first, last) = (fold.items[0].0, fold.items.last().expect("never empty").0);
+        let (first, last) = (fold.items[0].at, fold.items.last().expect("never empty").at);
         if fold.control == "batch" {
-            let full = fold.items.len() >= count(&def["batch"], "maxSize").expect("given");
-            return if full {
-                last
-            } else {
-                first + ms(&def["batch"], "timeoutMs").expect("given")
-            };
+            return first + ms(&def["batch"], "timeoutMs").expect("given");
         }
-        let control =
-            if fold.control == "policy" { policy(def).expect("given") } else { &def["debounce"] };
+        let policy = policy(def).filter(|_| fold.control == "policy");
+        let control = policy.unwrap_or(&def["debounce"]);
         let quiet = last + ms(control, "periodMs").expect("given");
         ms(control, "maxWaitMs").map_or(quiet, |most| quiet.min(first + most))
     }
 
-    fn flush_if_full(&mut self, at: usize) {
-        let most = count(&self.current(&self.folds[at].workflow)["batch"], "maxSize");
-        if self.folds[at].items.len() >= most.expect("given") {
-            self.flush(at);
-        }
-    }
-
-    /// Flushes a fold, unless a gate would skip it [F4].
+    /// Flushes a fold, or what of it no gate skips [F4]; false where it stays as it was.
     pub(super) fn flush(&mut self, at: usize) -> bool {
         let mut fold = self.folds[at].clone();
         let def = self.current(&fold.workflow).clone();
-        let (_, last) = fold.items.last().expect("never empty").clone();
+        let name = fold.workflow.clone();
         if fold.control == "debounce" && def.get("batch").is_some() {
-            self.folds.remove(at);
-            let place = scoped(&fold.workflow, "batch", &def, &last);
-            if self.join(&fold.workflow, &def, "batch", &place, &last).is_none() {
-                self.open(&fold.workflow, &def, "batch", place, &last);
+            let last = self.folds.remove(at).items.pop().expect("never empty").data;
+            let place = scoped(&name, "batch", &def, &last);
+            if self.join(&def, "batch", &place, &last).is_none() {
+                self.open(&name, &def, "batch", place, &last);
             }
             return true;
         }
-        if self.skipping_holder(&fold.workflow, &def, &last).is_some() {
-            self.folds[at].blocked = true;
+        let run = fold.items[0].run;
+        let data = self.runs[run].events[0].clone();
+        if let Some(place) = self.skipped_at(&name, &def, &data) {
+            self.folds[at].blocked = Some(place);
             return false;
         }
         self.folds.remove(at);
-        let most = count(&def["batch"], "maxSize").unwrap_or(usize::MAX).min(fold.items.len());
-        let rest =
-            fold.items.split_off(if fold.control == "batch" { most } else { fold.items.len() });
-        let (_, data) = if fold.control == "batch" {
-            &fold.items[0]
-        } else {
-            fold.items.last().expect("never empty")
-        };
-        self.create(&fold.workflow, &data.clone(), Some(fold.run));
-        if let Some((_, first)) = rest.first() {
-            fold.run = self.new_run(&fold.workflow, &first.clone());
-            self.folds.push(Fold { items: rest, ..fold });
+        self.create(&name, &data, Some(run));
+        self.settle();
+        if fold.control == "policy" && self.runs[run].state == State::Line {
+            self.runs[run].window = Some(fold.place.clone());
+        }
+        fold.items.retain(|item| item.run != run && fold.control == "batch");
+        if !fold.items.is_empty() {
+            self.folds.push(fold);
+            self.flush(self.folds.len() - 1);
         }
         true
     }
@@ -197,48 +194,45 @@ impl Reference {
         if claim.as_ref().is_some_and(|claim| self.claimed(claim)) {
             return told("deduped", None);
         }
-        if self.skipping_holder(name, &def, data).is_some() {
+        if self.skipped_at(name, &def, data).is_some() {
             return told("skipped", None);
         }
-        let run = id.unwrap_or_else(|| self.new_run(name, data));
+        let run = id.unwrap_or_else(|| self.new_run(name));
         let shift = def.get("priority").and_then(|priority| ms(priority, "shiftMs")).unwrap_or(0);
-        let way = way(name, &def, data);
-        self.runs[run] = Run {
-            data: data.clone(),
-            version: version(&def),
-            admitted: self.now,
-            rank: (self.now - shift, run),
-            state: State::Line,
-            way,
-            claim,
-            ..self.runs[run].clone()
-        };
-        let mut old = self.superseded(run, &def);
-        old.extend(self.replaced(run, &def));
+        self.arrivals += 1;
+        self.take(claim.clone(), &def);
+        let it = &mut self.runs[run];
+        it.version = version(&def);
+        it.rank = (self.now - shift, self.arrivals);
+        it.way = way(name, &def, data);
+        it.admitted = self.now;
+        it.state = State::Line;
+        it.claim = claim;
+        if id.is_none() {
+            it.events = vec![data.clone()];
+        }
+        self.supersede(run, &def);
+        let old = self.replaced(run, &def);
         for &old in &old {
             self.replace(old, run);
         }
-        self.take(self.runs[run].claim.clone(), &def);
         told(if old.is_empty() { "started" } else { "replaced" }, Some(run))
     }
 
-    /// The older runs on the same handoff gate that a newer version cancels; it moves the others.
-    fn superseded(&mut self, run: Ordinal, def: &Value) -> Vec<Ordinal> {
+    /// A newer version cancels the older runs on its handoff gate and takes along the unstarted.
+    fn supersede(&mut self, run: Ordinal, def: &Value) {
         if def.get("handoff").is_none_or(|handoff| handoff["onNewVersion"] != "supersede") {
-            return Vec::new();
+            return;
         }
-        let place = self.handoff_of(run).expect("every run of such a workflow has one").clone();
-        let older = |other: &Ordinal| {
-            self.alive(*other)
-                && self.is_older(*other, run)
-                && self.handoff_of(*other) == Some(&place)
-        };
-        let older: Vec<Ordinal> = (0..self.runs.len()).filter(older).collect();
-        let (started, unstarted) = older.into_iter().partition(|&other| self.runs[other].started);
-        for other in Vec::from_iter::<Vec<Ordinal>>(unstarted) {
-            self.runs[other].version = self.runs[run].version;
+        let place = self.handoff_of(run).cloned();
+        for other in 0..self.runs.len() {
+            let here = self.alive(other) && self.handoff_of(other) == place.as_ref();
+            if here && self.is_older(other, run) && self.runs[other].started {
+                self.cut(other);
+            } else if here && self.is_older(other, run) {
+                self.runs[other].version = self.runs[run].version;
+            }
         }
-        started
     }
 
     /// The runs that `singleton: cancel` or `restart` replaces.
@@ -252,38 +246,40 @@ impl Reference {
         let held_by = |place: &Place| {
             let others = (0..self.runs.len()).filter(|&other| other != run);
             let here = others.filter(|&other| self.contends(other, place, self.runs[run].version));
-            here.min_by_key(|&other| (!self.holds(other, place), self.runs[other].rank))
+            // Those who wait in a session's line lose nothing by a restart of another.
+            let mut in_the_way = here.filter(|&other| {
+                place.control == "singleton"
+                    || self.holds(other, place)
+                    || self.runs[other].in_place
+            });
+            in_the_way.next()
         };
         way.filter(cancels).filter_map(held_by).collect()
     }
 
-    /// Cancels `old` for `new`, which inherits the place of one that had not started.
+    /// Cancels `old` for `new`, which inherits the rank of one that had not started.
     fn replace(&mut self, old: Ordinal, new: Ordinal) {
         self.cut(old);
-        let before = self.runs[old].clone();
-        let run = &mut self.runs[new];
-        if before.stopping.is_some() {
-            run.after.push(old);
-        }
-        if !before.started {
-            run.rank = run.rank.min(before.rank);
-            run.after.extend(before.after);
-            if let Some(claim) = before.claim {
+        self.runs[new].in_place = true;
+        if !self.runs[old].started {
+            self.runs[new].rank = self.runs[old].rank;
+            if let Some(claim) = self.runs[old].claim.clone() {
                 self.claims.remove(&claim);
             }
         }
     }
 
-    /// The run whose being there makes a refusing gate skip this event.
-    pub(super) fn skipping_holder(&self, name: &str, def: &Value, data: &Value) -> Option<Ordinal> {
+    /// The refusing gate that somebody is in, or waits for.
+    pub(super) fn skipped_at(&self, name: &str, def: &Value, data: &Value) -> Option<Place> {
         let skips = def.get("singleton").is_some_and(|singleton| singleton["mode"] == "skip");
         let single = skips.then(|| scoped(name, "singleton", def, data));
         let reject = policy_place(def, data).filter(|_| policy_name(def) == Some("reject"));
-        let places = single.into_iter().chain(reject);
-        let mut holders = places.filter_map(|place| {
-            (0..self.runs.len()).find(|&other| self.contends(other, &place, version(def)))
-        });
-        holders.next()
+        single.into_iter().chain(reject).find(|place| self.busy(place, version(def)))
+    }
+
+    /// Whether a live run is at a place.
+    pub(super) fn busy(&self, place: &Place, version: i128) -> bool {
+        (0..self.runs.len()).any(|other| self.contends(other, place, version))
     }
 
     /// Whether a live run stands at a place, in the eyes of another: where there is a handoff,
@@ -299,23 +295,24 @@ impl Reference {
 /// The stops of a run, in the order of G9.
 fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     let mut way = Vec::new();
+    if def.get("singleton").is_some() {
+        way.push((Stop::RunGate, scoped(name, "singleton", def, data)));
+    }
     if let Some(handoff) = def.get("handoff") {
         let key = text(handoff, "keyField").and_then(|path| key_of(data, &path));
         way.push((Stop::RunGate, place(name, "handoff", key)));
     }
-    if def.get("singleton").is_some() {
-        way.push((Stop::RunGate, scoped(name, "singleton", def, data)));
-    }
     way.extend(policy_place(def, data).map(|place| (Stop::RunGate, place)));
-    for (n, limit) in limits(def).into_iter().enumerate() {
-        let path = text(limit, "key");
-        let key = path.as_ref().and_then(|path| key_of(data, path));
-        let stop = match (limit["span"] == "run", path) {
+    let mut limits = limits(def);
+    limits.sort_by_key(|limit| text(limit, "key"));
+    for limit in limits {
+        let key = text(limit, "key").and_then(|path| key_of(data, &path));
+        let stop = match (limit["span"] == "run", limit.get("key")) {
             (true, _) => Stop::RunGate,
             (false, Some(_)) => Stop::Narrow,
             (false, None) => Stop::Wide,
         };
-        way.push((stop, place(name, &format!("concurrency {n}"), key)));
+        way.push((stop, place(name, &limit_name(limit), key)));
     }
     if def.get("throttle").is_some() {
         way.push((Stop::Turn, scoped(name, "throttle", def, data)));

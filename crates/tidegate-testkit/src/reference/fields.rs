@@ -63,6 +63,12 @@ pub(super) fn limits(def: &Value) -> Vec<&Value> {
     entries(def).into_iter().filter(|entry| entry.get("limit").is_some()).collect()
 }
 
+/// What a limit is known by: its span and the path of its key.
+pub(super) fn limit_name(limit: &Value) -> String {
+    let span = text(limit, "span").unwrap_or_else(|| "executing".to_owned());
+    format!("{span} {}", text(limit, "key").unwrap_or_default())
+}
+
 /// The policy among the entries.
 pub(super) fn policy(def: &Value) -> Option<&Value> {
     entries(def).into_iter().find(|entry| entry.is_string() || entry.get("policy").is_some())

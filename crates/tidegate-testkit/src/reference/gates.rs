@@ -1,8 +1,8 @@
 //! The way of a run towards its start: gates, lines and turns, in the order of G9.
 
 use super::{
-    Ms, Ordinal, Place, Reference, Run, State, Stop,
-    fields::{count, limits, ms, policy, text},
+    Ms, Ordinal, Place, Reference, State, Stop,
+    fields::{count, limit_name, limits, ms, policy, text, version},
 };
 
 impl Reference {
@@ -12,12 +12,11 @@ impl Reference {
     pub(super) fn settle(&mut self) {
         loop {
             let free = self.folds.iter().position(|fold| {
-                let (_, last) = fold.items.last().expect("never empty");
-                let def = self.current(&fold.workflow);
-                fold.blocked && self.skipping_holder(&fold.workflow, def, last).is_none()
+                let version = version(self.current(&fold.workflow));
+                fold.blocked.as_ref().is_some_and(|place| !self.busy(place, version))
             });
             if let Some(at) = free {
-                self.folds[at].blocked = false;
+                self.folds[at].blocked = None;
                 self.flush(at);
                 continue;
             }
@@ -39,33 +38,37 @@ impl Reference {
     /// Whether a run in a line is the next one there, and there is room.
     fn may_pass(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
-        let (stop, place) = &it.way[it.passed];
+        let (_, place) = &it.way[it.passed];
+        let first = self.lines()[place][0] == run;
         let inside = (0..self.runs.len()).filter(|&other| self.holds(other, place));
-        let here = |other: &&Run| {
-            other.state == State::Line
-                && other.way.get(other.passed).is_some_and(|(_, at)| at == place)
-        };
-        let first = self.runs.iter().filter(here).all(|other| other.rank >= it.rank);
-        let stopped = it.after.iter().all(|&old| self.runs[old].stopping.is_none());
         match place.control.as_str() {
             "throttle" => {
                 first && self.conforms(place, "throttle", &it.workflow, self.let_through(place))
             }
-            "handoff" => stopped && self.hands_over(run, place),
+            "handoff" => self.hands_over(run, place),
             "singleton" if self.handoff_of(run).is_some() => {
-                stopped
-                    && inside.filter(|&other| self.runs[other].version == it.version).count() == 0
+                inside.filter(|&other| self.runs[other].version == it.version).count() == 0
             }
-            "singleton" | "policy" => stopped && first && inside.count() == 0,
-            _ => {
-                assert!(*stop != Stop::Turn, "only throttles have turns");
-                let n: usize = place.control["concurrency ".len()..].parse().expect("numbered");
-                let limit = limits(self.current(&it.workflow))
-                    .get(n)
-                    .and_then(|limit| count(limit, "limit"));
+            "singleton" | "policy" => first && inside.count() == 0,
+            name => {
+                let limits = limits(self.current(&it.workflow));
+                let limit = limits.into_iter().find(|limit| limit_name(limit) == name);
+                let limit = limit.and_then(|limit| count(limit, "limit"));
                 first && limit.is_none_or(|limit| inside.count() < limit)
             }
         }
+    }
+
+    /// The order of a line: who takes another's place, then rank; where versions drain, the older
+    /// release stands before the newer.
+    pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Ms, u64)) {
+        let it = &self.runs[run];
+        let tier = match place.control.as_str() {
+            "handoff" => (0..self.runs.len()).filter(|&other| self.is_older(other, run)).count(),
+            "policy" | "singleton" => usize::from(!it.in_place),
+            _ => 0,
+        };
+        (tier, it.rank)
     }
 
     /// Whether a run may take its handoff gate, by the current release's policy.
@@ -89,8 +92,7 @@ impl Reference {
     pub(super) fn holds(&self, run: Ordinal, place: &Place) -> bool {
         let it = &self.runs[run];
         let Some(at) = it.way.iter().position(|(_, stop)| stop == place) else { return false };
-        let executing = it.way[at].0 > Stop::Turn;
-        at < it.passed && (self.alive(run) || it.stopping.is_some() && executing)
+        at < it.passed && (self.alive(run) || it.stopping.is_some())
     }
 
     /// Back to the lines of its executing gates [G3].

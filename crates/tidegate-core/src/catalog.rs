@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     flow::meter::Rate,
     id::Seq,
+    reaction::{Follower, Reaction},
     row::{Class, Def, Scope},
     workflow::{Trigger, Workflow},
 };
@@ -18,6 +19,8 @@ pub struct Catalog {
     by_event: BTreeMap<String, Vec<(String, String)>>,
     by_prefix: Vec<(String, (String, String))>,
     lanes: BTreeMap<Seq, Version>,
+    reactions: BTreeMap<String, Reaction>,
+    followers: Vec<Follower>,
 }
 
 /// One workflow with all its versions.
@@ -87,22 +90,46 @@ impl Catalog {
             let name = (def.app.clone(), def.name.clone());
             catalog.workflows.entry(name).or_default().versions.insert(def.version, version);
         }
+        catalog.read_reactions()?;
         for ((app, name), entry) in &mut catalog.workflows {
             let newest = entry.versions.values().filter(|version| version.release.is_some());
             let Some(version) = newest.max_by_key(|version| version.release).cloned() else {
                 continue;
             };
-            let workflow: Workflow =
-                serde_json::from_str(version.def.body.as_str()).map_err(|error| CatalogError {
-                    name: name.clone(),
-                    version: version.number,
-                    reason: error.to_string(),
-                })?;
+            let workflow: Workflow = read(&version.def)?;
             let name = (app.clone(), name.clone());
             index(&mut catalog.by_event, &mut catalog.by_prefix, &name, &workflow);
             entry.current = Some(Current { version, workflow: Arc::new(workflow) });
         }
         Ok(catalog)
+    }
+
+    /// Takes the reactions out of what was read as workflows.
+    fn read_reactions(&mut self) -> Result<(), CatalogError> {
+        let mine = |(app, _): &(String, String), _: &mut Entry| app == REACTIONS;
+        let entries = self.workflows.extract_if(.., mine).collect::<Vec<_>>();
+        for version in entries.into_iter().flat_map(|(_, entry)| entry.versions.into_values()) {
+            let reaction: Reaction = read(&version.def)?;
+            self.followers.push(Follower::from(&reaction));
+            self.reactions.insert(reaction.name.clone(), reaction);
+        }
+        Ok(())
+    }
+
+    /// A reaction by name.
+    pub fn reaction(&self, name: &str) -> Option<&Reaction> {
+        self.reactions.get(name)
+    }
+
+    /// The definition row of a reaction, if it was defined before.
+    pub fn reaction_def(&self, name: &str) -> Option<&Def> {
+        let rows = self.lanes.values().map(|version| &*version.def);
+        rows.into_iter().find(|def| def.app == REACTIONS && def.name == name)
+    }
+
+    /// What each reaction follows.
+    pub fn followers(&self) -> &[Follower] {
+        &self.followers
     }
 
     /// A workflow by app and name.
@@ -113,6 +140,11 @@ impl Catalog {
     /// All workflows, by app and name.
     pub fn entries(&self) -> impl Iterator<Item = (&(String, String), &Entry)> {
         self.workflows.iter()
+    }
+
+    /// The rows that it was built from, by lane.
+    pub fn defs(&self) -> Vec<&Def> {
+        self.lanes.values().map(|version| &*version.def).collect()
     }
 
     /// The version that a lane belongs to.
@@ -154,6 +186,17 @@ impl Catalog {
             | Class::Quiet => Limit::Open,
         }
     }
+}
+
+/// The app that reactions are filed under; no user's app begins with `$`.
+pub const REACTIONS: &str = "$reactions";
+
+fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {
+    serde_json::from_str(def.body.as_str()).map_err(|error| CatalogError {
+        name: def.name.clone(),
+        version: def.version,
+        reason: error.to_string(),
+    })
 }
 
 fn index(

@@ -3,7 +3,11 @@
 //! A command is data: it can be kept, sent again with the same ids, probed for what it will
 //! read, and decided on a draft together with others.
 
+mod stream;
+
 use std::{collections::BTreeMap, sync::Arc};
+
+pub use stream::{StreamAnswer, StreamCommand};
 
 use crate::{
     catalog::Catalog,
@@ -11,6 +15,7 @@ use crate::{
     event::{self, NewEvent, Outcome, Posted},
     id::{RunId, Seq},
     json::Payload,
+    reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
     row::{EngineId, GateKey, Row, Run, Workspace},
@@ -19,6 +24,7 @@ use crate::{
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    stream::StreamRefusal,
     time::Timestamp,
     version::{self, Registered, Released},
     workflow::Workflow,
@@ -161,6 +167,13 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Something about streams.
+    Stream {
+        /// The workspace.
+        ws: Workspace,
+        /// What.
+        command: StreamCommand,
+    },
 }
 
 /// What a command came to.
@@ -180,6 +193,8 @@ pub enum Answer {
     Registered(Registered),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Stream`].
+    Stream(StreamAnswer),
     /// To all others.
     Done,
 }
@@ -237,6 +252,15 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
+    /// No such reaction.
+    #[error("there is no reaction `{0}`")]
+    NoReaction(String),
+    /// A stream said no.
+    #[error(transparent)]
+    Stream(#[from] StreamRefusal),
+    /// A reaction said no.
+    #[error(transparent)]
+    Reaction(#[from] ReactionRefusal),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -252,6 +276,9 @@ impl Refusal {
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
+            Self::NoReaction(_) => "no_reaction",
+            Self::Stream(refusal) => refusal.code(),
+            Self::Reaction(refusal) => refusal.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -293,7 +320,10 @@ impl Command {
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
             Self::MarkDead { .. } => none,
-            Self::Register { ws, .. } | Self::Release { ws, .. } => {
+            Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
+                none.catalog(ws)
+            }
+            Self::Register { ws, .. } | Self::Release { ws, .. } | Self::Stream { ws, .. } => {
                 none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
             }
         }
@@ -349,6 +379,7 @@ impl Command {
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)
             }
+            Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }

@@ -294,7 +294,10 @@ impl Draft {
     fn rows_of(&self, found: &Found) -> Vec<&Row> {
         let now = |key: &RowKey| match self.changed.get(key) {
             Some(changed) => changed.row(),
-            None => self.base.rows.get(key)?.as_ref(),
+            None => match self.base.rows.get(key) {
+                Some(row) => row.as_ref(),
+                None => self.base.hints.get(key),
+            },
         };
         found.keys.iter().filter_map(now).collect()
     }

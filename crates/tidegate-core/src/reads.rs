@@ -157,8 +157,37 @@ pub struct Snapshot {
     pub rows: BTreeMap<RowKey, Option<Row>>,
     /// What each scan found, in its order. Shorter than its limit means complete.
     pub scans: BTreeMap<Scan, Found>,
+    /// Rows of a locked kind that a scan found without locking them: good for finding out what
+    /// to ask for, never for deciding.
+    pub hints: BTreeMap<RowKey, Row>,
     /// Definitions by workspace.
     pub catalogs: BTreeMap<Workspace, Arc<Catalog>>,
+}
+
+impl Snapshot {
+    /// Files what a scan found.
+    pub fn add(&mut self, scan: Scan, limit: u32, rows: Vec<Row>) {
+        let keys = rows.iter().map(Row::key).collect();
+        for row in rows {
+            let key = row.key();
+            if key.is_locked() && !scan.is_locked() {
+                self.hints.insert(key, row);
+            } else {
+                self.rows.insert(key, Some(row));
+            }
+        }
+        self.scans.insert(scan, Found { limit, keys });
+    }
+
+    /// The rows that a scan found, in its order.
+    pub fn found(&self, scan: &Scan) -> Vec<&Row> {
+        let keys = self.scans.get(scan).into_iter().flat_map(|found| &found.keys);
+        keys.filter_map(|key| match self.rows.get(key) {
+            Some(row) => row.as_ref(),
+            None => self.hints.get(key),
+        })
+        .collect()
+    }
 }
 
 /// What a scan found.

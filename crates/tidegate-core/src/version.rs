@@ -1,7 +1,7 @@
 //! Versions: what is registered, what is released, and what becomes of older runs.
 
 use crate::{
-    catalog::{Catalog, Current, Version},
+    catalog::{Catalog, Current, REACTIONS, Version},
     command::Refusal,
     draft::{Decided, Draft, Stop},
     flow::{
@@ -10,6 +10,7 @@ use crate::{
     },
     id::{RunId, Seq},
     json::Payload,
+    reaction::Reaction,
     reads::Scan,
     row::{
         Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Row, RowKey, Run, Slots, Span,
@@ -247,6 +248,28 @@ fn wake_lines(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided
         }
     }
     Ok(())
+}
+
+/// Defines a reaction, or changes it. Unchanged, it changes nothing.
+pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -> Decided<()> {
+    let catalog = draft.catalog(ws)?;
+    let value = serde_json::to_value(reaction).expect("a reaction is plain data");
+    let body = Payload::from_value(&value);
+    let known = catalog.reaction_def(&reaction.name);
+    if known.is_some_and(|known| known.body == body) {
+        return Ok(());
+    }
+    let lane = match known {
+        Some(known) => {
+            draft.row::<Refusal>(&RowKey::Def(known.lane))?;
+            known.lane
+        }
+        None => draft.next_seq()?,
+    };
+    let (ws, name) = (ws.clone(), reaction.name.clone());
+    let app = REACTIONS.to_owned();
+    draft.put(Def { lane, ws: ws.clone(), app, name, version: 1, body, released: None });
+    bump(draft, &ws)
 }
 
 fn bump(draft: &mut Draft, ws: &Workspace) -> Decided<()> {

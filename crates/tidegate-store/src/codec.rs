@@ -254,6 +254,8 @@ mod columns {
         ("failures", Int),
         ("claims", Int),
         ("blocked", Text),
+        ("log", Int),
+        ("error", Text),
     ];
     pub(super) const LOG_HEAD: &[Column] = &[("ws", Text), ("pos", Int)];
     pub(super) const EPOCH: &[Column] = &[("ws", Text), ("n", Int)];

@@ -7,6 +7,11 @@ use std::{
 
 use tidegate_core::{
     command::{Answer, Batch, Command, Refusal, decide, probe},
+    draft::{Draft, Stop},
+    explain::{Why, explain},
+    id::RunId,
+    reads::ReadSet,
+    row::Workspace,
     time::Timestamp,
 };
 
@@ -75,6 +80,25 @@ pub async fn dry_run(store: &dyn Store, command: Salted) -> Result<Answered, Sto
                 return first.ok_or(StoreError::TooManyRounds);
             }
             Batch::Need(more, _) => reads.merge(more),
+        }
+    }
+    Err(StoreError::TooManyRounds)
+}
+
+/// Why a run waits, or what became of it.
+pub async fn why(
+    store: &dyn Store,
+    ws: &Workspace,
+    run: RunId,
+) -> Result<Result<Why, Refusal>, StoreError> {
+    let mut reads = ReadSet::default().catalog(ws);
+    for _ in 0..crate::MAX_ROUNDS {
+        let draft = Draft::new(store.read(reads.clone()).await?);
+        match explain(&draft, ws, run) {
+            Ok(why) => return Ok(Ok(why)),
+            Err(Stop::Refused(refusal)) => return Ok(Err(refusal)),
+            Err(Stop::Need(more)) => reads.merge(*more),
+            Err(Stop::Full) => break,
         }
     }
     Err(StoreError::TooManyRounds)

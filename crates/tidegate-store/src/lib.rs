@@ -16,7 +16,7 @@ pub mod migrate;
 mod settle;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{Answered, Salted, commit, commit_apart, dry_run};
+pub use commit::{Answered, Salted, commit, commit_apart, dry_run, why};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_core::{
     catalog::Catalog,
-    reads::{Change, Found, ReadSet, Scan, Snapshot},
+    reads::{Change, ReadSet, Scan, Snapshot},
     row::{Row, RowKey, Workspace},
     time::Timestamp,
 };
@@ -54,9 +54,7 @@ pub(crate) fn fill(
     }
     for (scan, &limit) in &reads.scans {
         let rows = source.scan(scan, limit, snapshot.now)?;
-        let keys = rows.iter().map(Row::key).collect();
-        snapshot.scans.insert(scan.clone(), Found { limit, keys });
-        snapshot.rows.extend(rows.into_iter().map(|row| (row.key(), Some(row))));
+        snapshot.add(scan.clone(), limit, rows);
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 //! the rigs that run both on every store. Never a dependency of shipped code.
 
 pub mod behaviour;
+pub mod contract;
 pub mod postgres;
 pub mod reference;
+pub mod sample;
 pub mod world;

@@ -338,9 +338,8 @@ impl World {
                 Row::Run(run) => Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
                 _ => None,
             };
-            let found = snapshot.scans.values().flat_map(|found| &found.keys);
-            let rows = found.filter_map(|key| snapshot.rows.get(key)?.as_ref());
-            let commands: Vec<_> = rows.filter_map(command).collect();
+            let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));
+            let commands: Vec<_> = gates.into_iter().chain(runs).filter_map(command).collect();
             if commands.is_empty() {
                 return;
             }
@@ -364,9 +363,9 @@ impl World {
         assert!(matches!(dead, Ok(Answer::Changed(_))), "{dead:?}");
         let snapshot = self.read(ReadSet::default().scan(Scan::Owned(engine), MANY)).await;
         let mut reaped = 0;
-        for row in snapshot.rows.into_values().flatten() {
+        for row in snapshot.found(&Scan::Owned(engine)) {
             if let Row::Run(known) = row {
-                let answer = self.run(Command::Reap { known, engine }).await;
+                let answer = self.run(Command::Reap { known: known.clone(), engine }).await;
                 reaped += usize::from(answer == Ok(Answer::Changed(true)));
             }
         }

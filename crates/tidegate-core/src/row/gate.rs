@@ -117,11 +117,17 @@ impl GateKey {
         Self(bytes.into())
     }
 
-    /// What the keys of all gates of one kind and workflow begin with.
-    pub fn prefix(ws: &Workspace, class: Class, app: &str, name: &str) -> Vec<u8> {
+    /// What the keys of all gates of one kind begin with.
+    pub fn class_prefix(ws: &Workspace, class: Class) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         push_part(&mut bytes, ws.as_bytes());
         bytes.push(class as u8);
+        bytes
+    }
+
+    /// What the keys of all gates of one kind and workflow begin with.
+    pub fn prefix(ws: &Workspace, class: Class, app: &str, name: &str) -> Vec<u8> {
+        let mut bytes = Self::class_prefix(ws, class);
         push_part(&mut bytes, app.as_bytes());
         push_part(&mut bytes, name.as_bytes());
         bytes

@@ -3,14 +3,16 @@
 //! A store moves rows; it never looks inside a gate's state or a run's body. The order of
 //! [`RowKey`]'s variants is the order in which rows are locked.
 
+mod def;
+mod event;
 mod gate;
 mod run;
 mod stream;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
+pub use def::{Def, Engine, Epoch, LogHead};
+pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
@@ -20,11 +22,7 @@ pub use run::{
 };
 pub use stream::{Logged, Stream, Sub};
 
-use crate::{
-    id::{EventId, Seq},
-    json::Payload,
-    time::Timestamp,
-};
+use crate::id::Seq;
 
 /// A tenant's name.
 pub type Workspace = Arc<str>;
@@ -171,6 +169,19 @@ impl Row {
     }
 }
 
+/// The row of one kind, where it is of that kind.
+impl Row {
+    /// A gate.
+    pub fn as_gate(&self) -> Option<&Gate> {
+        if let Self::Gate(row) = self { Some(row) } else { None }
+    }
+
+    /// A run that has not ended.
+    pub fn as_run(&self) -> Option<&Run> {
+        if let Self::Run(row) = self { Some(row) } else { None }
+    }
+}
+
 macro_rules! into_row {
     ($($name:ident => $variant:ident),*) => {
         $(impl From<$name> for Row {
@@ -185,157 +196,3 @@ into_row!(
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged
 );
-
-/// A process that drives runs, alive as long as its beat changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Engine {
-    /// Fresh at every start.
-    pub id: EngineId,
-    /// Grows with every renewal.
-    pub beat: i64,
-    /// Set once by whoever saw no beat for a whole lease; never cleared.
-    pub dead: bool,
-}
-
-/// The last global position that a workspace's streams have used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogHead {
-    /// The workspace.
-    pub ws: Workspace,
-    /// The greatest position in use; 0 when none is.
-    pub pos: i64,
-}
-
-/// Grows with every change of a workspace's definitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Epoch {
-    /// The workspace.
-    pub ws: Workspace,
-    /// How many changes there have been.
-    pub n: i64,
-}
-
-/// One version of a workflow, an action or a reaction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Def {
-    /// The number that runs of this version are found by when they are ready.
-    pub lane: Seq,
-    /// The workspace.
-    pub ws: Workspace,
-    /// The app.
-    pub app: String,
-    /// The workflow's name, `flow/action`, or the reaction's name.
-    pub name: String,
-    /// The version; 0 for a reaction.
-    pub version: u32,
-    /// The definition as data.
-    pub body: Payload,
-    /// Grows with each release in the workspace; none before the first. The greatest is current.
-    pub released: Option<i64>,
-}
-
-/// Where an input came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Kind {
-    /// Posted: listed, and wakes waiters.
-    Event,
-    /// A call of an action.
-    Request,
-    /// A schedule's occurrence.
-    Cron,
-    /// A parent's call.
-    Invoke,
-}
-
-/// An immutable input: a posted event, a request, an occurrence or a parent's call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// Its id.
-    pub id: EventId,
-    /// The workspace.
-    pub ws: Workspace,
-    /// Where it came from.
-    pub kind: Kind,
-    /// The event's name, or what was called.
-    pub name: String,
-    /// When it was accepted.
-    pub at: Timestamp,
-    /// When the sender says that it happened.
-    pub ts: Option<Timestamp>,
-    /// The data, as it was sent.
-    pub data: Payload,
-}
-
-/// An event's place in a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// The run that will carry it.
-    pub run: Seq,
-    /// Its place, from 0.
-    pub n: u32,
-    /// The event.
-    pub event: EventId,
-}
-
-/// A run that waits for an event of a name, filed under one field's value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitRow {
-    /// The workspace.
-    pub ws: Workspace,
-    /// The event's name.
-    pub name: String,
-    /// The path to the field; empty when any event of the name will do.
-    pub path: String,
-    /// The encoded value wanted there.
-    pub value: Vec<u8>,
-    /// The run.
-    pub run: Seq,
-    /// Its step.
-    pub step: String,
-}
-
-/// A path that waits for this name are filed under, so that an event knows what to probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitPath {
-    /// The workspace.
-    pub ws: Workspace,
-    /// The event's name.
-    pub name: String,
-    /// The path; empty for waits without a match.
-    pub path: String,
-}
-
-/// A signal kept until its run asks for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Signal {
-    /// The run.
-    pub run: Seq,
-    /// The signal's name.
-    pub name: String,
-    /// Its place in the inbox.
-    pub seq: Seq,
-    /// What it carries.
-    pub data: Payload,
-}
-
-/// The durable record of a verdict other than a plain start.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Receipt {
-    /// Its number.
-    pub seq: Seq,
-    /// The workspace.
-    pub ws: Workspace,
-    /// The app.
-    pub app: String,
-    /// The workflow.
-    pub workflow: String,
-    /// The key that the deciding control saw, as people read it.
-    pub key: String,
-    /// The event that was decided on.
-    pub event: Seq,
-    /// When.
-    pub at: Timestamp,
-    /// The verdict as the caller was told it.
-    pub verdict: serde_json::Value,
-}

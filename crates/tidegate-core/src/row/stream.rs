@@ -56,6 +56,8 @@ pub struct Sub {
     pub reaction: String,
     /// The stream's name.
     pub stream: String,
+    /// The stream's number that the versions below belong to: a restarted stream has another.
+    pub log: Seq,
     /// The version of the last event that it is done with; -1 at the start.
     pub at: i64,
     /// The greatest version committed for it.
@@ -68,12 +70,55 @@ pub struct Sub {
     pub until: Option<Timestamp>,
     /// Not before: backoff or deferral.
     pub due: Option<Timestamp>,
-    /// Since when it has had work, for fairness: the least is served first.
+    /// Since when it has waited for its turn, for fairness: the least is served first.
     pub since: Timestamp,
     /// Failures in a row; reset by progress.
     pub failures: u32,
     /// Claims in a row without progress.
     pub claims: u32,
+    /// What the last failure said; gone with progress.
+    pub error: Option<String>,
     /// Why nothing more is claimed until it is unblocked.
     pub blocked: Option<String>,
+}
+
+impl Sub {
+    /// The place of a reaction that has seen nothing of a stream yet.
+    pub fn new(stream: &Stream, reaction: &str) -> Self {
+        Self {
+            ws: stream.ws.clone(),
+            reaction: reaction.to_owned(),
+            stream: stream.name.clone(),
+            log: stream.id,
+            at: -1,
+            want: -1,
+            owner: None,
+            fence: 0,
+            until: None,
+            due: None,
+            since: Timestamp::default(),
+            failures: 0,
+            claims: 0,
+            error: None,
+            blocked: None,
+        }
+    }
+
+    /// Whether there are events that it is not done with.
+    pub fn has_work(&self) -> bool {
+        self.want > self.at
+    }
+
+    /// Who holds a lease that has not ended.
+    pub fn holder(&self, now: Timestamp) -> Option<EngineId> {
+        self.owner.filter(|_| self.until.is_some_and(|until| until > now))
+    }
+
+    /// Whether a claim may take it: what [`Scan::Work`](crate::reads::Scan::Work) finds.
+    pub fn is_claimable(&self, now: Timestamp) -> bool {
+        self.has_work()
+            && self.blocked.is_none()
+            && self.holder(now).is_none()
+            && self.due.is_none_or(|due| due <= now)
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     flow::gate,
     id::Seq,
     reads::Scan,
-    row::{EngineId, Phase, Row, Run},
+    row::{EngineId, Phase, Row, RowKey, Run},
 };
 
 /// Leases up to `limit` ready runs of the lanes to an engine, best rank first.
@@ -18,11 +18,19 @@ pub fn lease<E>(
     limit: u32,
 ) -> Decided<Vec<Run>, E> {
     let scan = Scan::Ready(lanes.to_vec());
-    let ready = draft.found(&scan, limit)?.into_iter().filter_map(|row| match row {
-        Row::Run(run) if run.phase == Phase::Ready => Some((**run).clone()),
-        _ => None,
-    });
-    let ready: Vec<Run> = ready.take(limit as usize).collect();
+    let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
+    // Runs that became ready in this very transaction are as ready as the others.
+    let mut ready: Vec<Run> = draft
+        .found(&scan, limit)?
+        .into_iter()
+        .chain(draft.written(from, to))
+        .filter_map(Row::as_run)
+        .filter(|run| run.phase == Phase::Ready && lanes.contains(&run.lane))
+        .cloned()
+        .collect();
+    ready.sort_by_key(|run| run.rank);
+    ready.dedup_by_key(|run| run.id);
+    ready.truncate(limit as usize);
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
 }
 

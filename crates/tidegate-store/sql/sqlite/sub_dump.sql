@@ -2,6 +2,6 @@
 --
 -- Locks nothing. Index: the primary key.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,
-       blocked
+       blocked, log, error
   from sub
  order by ws, reaction, stream

@@ -4,7 +4,7 @@
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,
-       blocked
+       blocked, log, error
   from sub
  where ws = ?1
  order by reaction, stream

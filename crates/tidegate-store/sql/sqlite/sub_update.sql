@@ -1,7 +1,7 @@
 -- Updates a reaction's place in a stream.
 --
 -- ?1 ws   ?2 reaction   ?3 stream   ?4 work   ?5 at   ?6 want   ?7 owner   ?8 fence   ?9 until
--- ?10 due   ?11 since   ?12 failures   ?13 claims   ?14 blocked
+-- ?10 due   ?11 since   ?12 failures   ?13 claims   ?14 blocked   ?15 log   ?16 error
 -- Locks nothing: SQLite has one writer, and this runs inside its transaction.
 -- Index: the primary key.
 -- The caller checks that one row was changed.
@@ -16,7 +16,9 @@ update sub
        since    = ?11,
        failures = ?12,
        claims   = ?13,
-       blocked  = ?14
+       blocked  = ?14,
+       log      = ?15,
+       error    = ?16
  where ws = ?1
    and reaction = ?2
    and stream = ?3

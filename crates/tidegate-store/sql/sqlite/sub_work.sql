@@ -4,7 +4,7 @@
 -- Locks nothing: SQLite has one writer.
 -- Index: sub_work (ws, reaction, work, stream) where work is not null.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,
-       blocked
+       blocked, log, error
   from sub
  where ws = ?1
    and reaction = ?2

@@ -124,6 +124,8 @@ fn sub(from: &mut Cells) -> Result<Row, StoreError> {
         failures: from.small()?,
         claims: from.small()?,
         blocked: from.maybe_json()?,
+        log: from.seq()?,
+        error: from.maybe_json()?,
     }))
 }
 

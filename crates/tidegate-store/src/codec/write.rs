@@ -132,6 +132,8 @@ fn sub(row: &Sub) -> Vec<Cell> {
         int(row.failures.into()),
         int(row.claims.into()),
         row.blocked.as_ref().map_or(Cell::Text(None), json),
+        seq(row.log),
+        row.error.as_ref().map_or(Cell::Text(None), json),
     ]
 }
 

@@ -1,12 +1,22 @@
 //! What SQLite's errors mean to a caller.
 
+use std::fmt;
+
 use rusqlite::{Error, ErrorCode};
 
 use crate::StoreError;
 
 /// Any error but that of a commit.
 pub(super) fn refused(error: &Error) -> StoreError {
-    let reason = error.to_string();
+    classify(error, error.to_string())
+}
+
+/// Any error but that of a commit, with what it is about.
+pub(super) fn refused_for(subject: impl fmt::Display, error: &Error) -> StoreError {
+    classify(error, format!("{subject}: {error}"))
+}
+
+fn classify(error: &Error, reason: String) -> StoreError {
     let Some(code) = error.sqlite_error_code() else { return StoreError::Corrupt(reason) };
     if matches!(code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) {
         StoreError::Busy(reason)

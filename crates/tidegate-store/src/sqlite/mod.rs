@@ -36,7 +36,7 @@ use crate::{
     codec::Table,
     settle::fill,
 };
-use error::refused;
+use error::{refused, refused_for};
 use lock::FileLock;
 use view::{View, rows};
 use worker::Worker;
@@ -171,13 +171,7 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
-    let named = |error: rusqlite::Error| match refused(&error) {
-        StoreError::Corrupt(reason) => StoreError::Corrupt(format!("{}: {reason}", path.display())),
-        StoreError::Unavailable(reason) => {
-            StoreError::Unavailable(format!("{}: {reason}", path.display()))
-        }
-        other => other,
-    };
+    let named = |error: rusqlite::Error| refused_for(path.display(), &error);
     // No URI, so that a file may have any name; no mutex, since one thread has the connection.
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let db = db.map_err(named)?;
@@ -195,6 +189,8 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
                 )));
             }
             db.pragma_update(None, "synchronous", "full").map_err(named)?;
+            // Without it macOS lets a disk keep what was synchronised in its own memory.
+            db.pragma_update(None, "fullfsync", true).map_err(named)?;
             Ok(db)
         }
     }

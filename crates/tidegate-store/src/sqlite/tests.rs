@@ -1,1 +1,216 @@
+//! What can be seen of SQLite only from inside: its schema, its plans and its failures.
 
+use std::{fs, path::PathBuf};
+
+use expect_test::{expect, expect_file};
+use rusqlite::Connection;
+use tidegate_core::{
+    id::{EventId, Seq},
+    json::Payload,
+    reads::{Change, ReadSet},
+    row::{Event, Kind},
+    time::Timestamp,
+};
+
+use super::{statements as sql, writer::schema, *};
+use crate::{Decision, ManualClock};
+
+#[test]
+fn the_schema_is_the_one_on_file() {
+    let mut texts = schema(&fresh()).unwrap();
+    texts.push(String::new());
+    let text = format!(
+        "-- The schema after all migrations. Checked by a test.\n\n{}",
+        texts.join(";\n\n")
+    );
+    expect_file!["../../sql/sqlite/schema.sql"].assert_eq(&format!("{}\n", text.trim_end()));
+}
+
+#[test]
+fn every_table_has_the_columns_of_the_codec() {
+    let db = fresh();
+    for table in Table::ALL {
+        let mut statement = db.prepare("select name, pk from pragma_table_info(?1)").unwrap();
+        let columns = statement.query_map([table.name()], |row| Ok((row.get(0)?, row.get(1)?)));
+        let columns: Vec<(String, u32)> = columns.unwrap().collect::<Result<_, _>>().unwrap();
+        let names: Vec<_> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let known: Vec<_> = table.columns().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, known, "{table:?}");
+        let key: Vec<_> = columns.iter().map(|(_, pk)| *pk).filter(|pk| *pk > 0).collect();
+        assert_eq!(key, (1..).take(table.key_len()).collect::<Vec<u32>>(), "{table:?}");
+    }
+}
+
+#[test]
+fn every_statement_can_be_prepared() {
+    let db = fresh();
+    let mut count = 0;
+    for folder in ["sql/sqlite", "sql/sqlite/only"] {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_statement = path.extension().is_some_and(|it| it == "sql")
+                && path.file_name().is_some_and(|it| it != "schema.sql");
+            if is_statement {
+                let text = fs::read_to_string(&path).unwrap();
+                db.prepare(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 100, "found {count} statements");
+}
+
+#[test]
+fn no_single_row_is_searched_for_without_its_key() {
+    let db = fresh();
+    for table in Table::ALL {
+        let statements = sql::of(table);
+        for text in [statements.read, statements.update, statements.delete] {
+            let plan = plan(&db, text);
+            assert!(plan.starts_with("SEARCH") && !plan.contains('\n'), "{plan}");
+        }
+    }
+}
+
+#[test]
+fn scans_use_their_indexes_and_sort_nothing() {
+    let db = fresh();
+    let scans = [
+        sql::RUN_LINE,
+        sql::RUN_READY,
+        sql::RUN_DUE,
+        sql::RUN_OWNED,
+        sql::RUN_LANE,
+        sql::GATE_DUE,
+        sql::GATE_PREFIX,
+        sql::ENGINE_LIVE,
+        sql::STEP_OF_RUN,
+        sql::ITEM_OF_RUN,
+        sql::WAIT_PATH_OF_NAME,
+        sql::WAIT_OF_VALUE,
+        sql::SIGNAL_INBOX,
+        sql::RECEIPT_OF_EVENT,
+        sql::LOG_OF_STREAM,
+        sql::LOG_FEED,
+        sql::SUB_WORK,
+        sql::SUB_OF_WORKSPACE,
+    ];
+    let plans: Vec<_> = scans.iter().map(|text| plan(&db, text)).collect();
+    expect![[r#"
+        SEARCH run USING INDEX run_line (line=?)
+        SEARCH run USING INDEX run_ready (ready=?)
+        SEARCH run USING INDEX run_due (due<?)
+        SEARCH run USING INDEX run_owner (owner=?)
+        SEARCH run USING INDEX run_lane (lane=? AND seq>?)
+        SEARCH gate USING INDEX gate_due (due<?)
+        SEARCH gate USING INDEX sqlite_autoindex_gate_1 (key>? AND key<?)
+        SCAN engine
+        SEARCH step USING INDEX sqlite_autoindex_step_1 (run=?)
+        SEARCH item USING PRIMARY KEY (run=?)
+        SEARCH wait_path USING PRIMARY KEY (ws=? AND name=?)
+        SEARCH wait USING PRIMARY KEY (ws=? AND name=? AND path=? AND value=?)
+        SEARCH signal USING INDEX sqlite_autoindex_signal_1 (run=? AND name=?)
+        SEARCH receipt USING INDEX receipt_event (event=?)
+        SEARCH log USING INDEX sqlite_autoindex_log_1 (stream=? AND version>?)
+        SEARCH log USING INDEX sqlite_autoindex_log_2 (ws=? AND pos>?)
+        SEARCH sub USING INDEX sub_work (ws=? AND reaction=? AND work>?)
+        SEARCH sub USING PRIMARY KEY (ws=?)"#]]
+    .assert_eq(&plans.join("\n"));
+}
+
+#[test]
+fn a_commit_waits_for_the_disk() {
+    let path = std::env::temp_dir().join(format!("tidegate-pragma-{}.db", std::process::id()));
+    let db = connect(&path, Access::Write).unwrap();
+    let pragma =
+        |name| db.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
+    assert_eq!(pragma("journal_mode").unwrap(), "wal".to_owned().into());
+    assert_eq!(pragma("synchronous").unwrap(), 2.into(), "2 is full");
+    drop(db);
+    fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_and_nothing_is_acknowledged() {
+    let store = manual().await;
+    limit_pages(&store, "pragma max_page_count = 1").await;
+    let big = "x".repeat(200_000);
+    let outcome = put(&store, 1, &big).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    assert_eq!(store.dump().await.unwrap(), []);
+
+    limit_pages(&store, "pragma max_page_count = 1000000").await;
+    put(&store, 1, &big).await.expect("there is room again");
+    assert_eq!(store.dump().await.unwrap().len(), 1);
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let mut db = fresh();
+    db.execute(sql::MIGRATION_INSERT, (99, "future", "00", 0)).unwrap();
+    let error = writer::take_over(&mut db, Timestamp::default()).unwrap_err().to_string();
+    assert!(error.starts_with("the schema is of a newer Tidegate"), "{error}");
+    assert!(error.contains("migration 99 `future`"), "{error}");
+}
+
+#[test]
+fn an_edited_migration_is_refused() {
+    let mut db = fresh();
+    db.execute("update migration set checksum = 'edited'", ()).unwrap();
+    let error = writer::take_over(&mut db, Timestamp::default()).unwrap_err().to_string();
+    assert!(error.starts_with("migration 1 `init` is not the one that was applied"), "{error}");
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let mut db = Connection::open_in_memory().unwrap();
+    db.execute("create table album (title text)", ()).unwrap();
+    let error = writer::take_over(&mut db, Timestamp::default()).unwrap_err().to_string();
+    assert_eq!(error, "the file is a database of another program; use another file");
+    assert_eq!(schema(&db).unwrap().len(), 1);
+}
+
+/// A database after all migrations.
+fn fresh() -> Connection {
+    let mut db = Connection::open_in_memory().unwrap();
+    writer::take_over(&mut db, Timestamp::default()).unwrap();
+    db
+}
+
+fn plan(db: &Connection, text: &str) -> String {
+    let mut statement = db.prepare(&["explain query plan ", text].concat()).unwrap();
+    for at in 1..=statement.parameter_count() {
+        statement.raw_bind_parameter(at, 1).unwrap();
+    }
+    let mut rows = statement.raw_query();
+    let mut steps: Vec<String> = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        steps.push(row.get(3).unwrap());
+    }
+    steps.join("\n")
+}
+
+async fn manual() -> SqliteStore {
+    SqliteStore::in_memory(Arc::new(ManualClock::default())).await.unwrap()
+}
+
+async fn limit_pages(store: &SqliteStore, pragma: &'static str) {
+    let set =
+        move |writer: &mut Writer| writer.db.execute_batch(pragma).map_err(|error| refused(&error));
+    store.writer.call(set).await.unwrap();
+}
+
+async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError> {
+    let event = Event {
+        id: EventId { seq: Seq(seq), salt: 0 },
+        ws: "main".into(),
+        kind: Kind::Event,
+        name: "name".to_owned(),
+        at: Timestamp::default(),
+        ts: None,
+        data: Payload::from_value(&data.into()),
+    };
+    let changes = vec![Change::Insert(event.into())];
+    store.transact(ReadSet::default(), Box::new(move |_| Decision::Apply(changes.clone()))).await
+}

@@ -11,7 +11,7 @@ use tidegate_core::{
 };
 
 use super::{
-    error::{not_committed, refused},
+    error::{not_committed, refused, refused_for},
     lock::FileLock,
     statements as sql,
     view::View,
@@ -104,21 +104,17 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
     if let Change::Insert(row) | Change::Update(row) = &change {
         codec::check(row, &cells)?;
     }
-    let named = |error: &rusqlite::Error| match refused(error) {
-        StoreError::Data(reason) => StoreError::Data(format!("{key:?}: {reason}")),
-        other => other,
-    };
     let mut statement = db.prepare_cached(sql).map_err(|error| refused(&error))?;
     match statement.execute(params_from_iter::<&Vec<Cell>>(&cells)) {
         Ok(1) => Ok(()),
         Ok(_) => Err(StoreError::Data(format!("{key:?} is not there"))),
-        Err(error) => Err(named(&error)),
+        Err(error) => Err(refused_for(format_args!("{key:?}"), &error)),
     }
 }
 
 /// Makes the file this process's own: the schema up to date and older leases void, in one
 /// transaction. Gives the first sequence number that nobody was given.
-fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
+pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let begun = db.transaction_with_behavior(TransactionBehavior::Immediate);
     let tx = begun.map_err(|error| refused(&error))?;
     migrate(&tx, now)?;
@@ -149,6 +145,7 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
         tx.execute_batch(migration.sql).map_err(failed)?;
         let record = (migration.version, migration.name, migration.checksum(), now.micros());
         tx.execute(sql::MIGRATION_INSERT, record).map_err(|error| refused(&error))?;
+        tracing::info!(version = migration.version, name = migration.name, "migrated the schema");
     }
     Ok(())
 }

@@ -68,6 +68,8 @@ create table sub (
   failures integer not null,
   claims   integer not null,
   blocked  text,
+  log      integer not null,
+  error    text,
   primary key (ws, reaction, stream)
 ) strict, without rowid;
 create index sub_work on sub (ws, reaction, work, stream) where work is not null;

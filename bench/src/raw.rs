@@ -1,0 +1,163 @@
+//! The limit: the very changes that the engine made, written again with nothing around them.
+//!
+//! The rows are encoded beforehand. What is timed is the store's own statements on the store's
+//! own tables, one transaction for each that the engine made: no reads, no locks, no decisions.
+
+use std::time::{Duration, Instant};
+
+use tidegate_core::reads::Change;
+use tidegate_store::codec::{Cell, ColumnType, Table, cells, key_cells};
+
+/// The statements of the tables that the workloads write, for one dialect.
+macro_rules! statements {
+    ($dialect:literal, $table:expr, $verb:expr) => {
+        match ($table, $verb) {
+            (Table::Gate, Verb::Insert) => sql!($dialect, "gate_insert"),
+            (Table::Gate, Verb::Update) => sql!($dialect, "gate_update"),
+            (Table::Run, Verb::Insert) => sql!($dialect, "run_insert"),
+            (Table::Run, Verb::Update) => sql!($dialect, "run_update"),
+            (Table::Run, Verb::Delete) => sql!($dialect, "run_delete"),
+            (Table::Event, Verb::Insert) => sql!($dialect, "event_insert"),
+            (Table::Ended, Verb::Insert) => sql!($dialect, "ended_insert"),
+            (Table::Receipt, Verb::Insert) => sql!($dialect, "receipt_insert"),
+            (Table::Def, Verb::Insert) => sql!($dialect, "def_insert"),
+            (Table::Epoch, Verb::Insert) => sql!($dialect, "epoch_insert"),
+            (table, verb) => panic!("no workload makes {verb:?} on {table:?}"),
+        }
+    };
+}
+macro_rules! sql {
+    ($dialect:literal, $name:literal) => {
+        include_str!(concat!("../../crates/tidegate-store/sql/", $dialect, "/", $name, ".sql"))
+    };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verb {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// One transaction's rows, by table and verb.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction(Vec<(Table, Verb, Vec<Vec<Cell>>)>);
+
+impl Transaction {
+    /// Encodes what a transaction changed.
+    pub(crate) fn new(changes: &[Change]) -> Self {
+        let mut groups: std::collections::BTreeMap<(Table, Verb), Vec<Vec<Cell>>> =
+            std::collections::BTreeMap::new();
+        for change in changes {
+            let (verb, row) = match change {
+                Change::Insert(row) => (Verb::Insert, cells(row)),
+                Change::Update(row) => (Verb::Update, cells(row)),
+                Change::Delete(key) => (Verb::Delete, key_cells(key)),
+            };
+            groups.entry((Table::of(&change.key()), verb)).or_default().push(row);
+        }
+        Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
+    }
+
+    /// How many rows it writes.
+    pub(crate) fn rows(&self) -> usize {
+        self.0.iter().map(|(_, _, rows)| rows.len()).sum()
+    }
+}
+
+/// Writes transactions into a SQLite file whose schema is there.
+pub(crate) fn sqlite(path: &std::path::Path, all: &[Transaction]) -> rusqlite::Result<Duration> {
+    let connection = rusqlite::Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let started = Instant::now();
+    for transaction in all {
+        connection.execute_batch("begin immediate")?;
+        for (table, verb, rows) in &transaction.0 {
+            let sql = statements!("sqlite", *table, *verb);
+            let mut statement = connection.prepare_cached(sql)?;
+            for row in rows {
+                statement.execute(rusqlite::params_from_iter(row.iter().map(value)))?;
+            }
+        }
+        connection.execute_batch("commit")?;
+    }
+    Ok(started.elapsed())
+}
+
+fn value(cell: &Cell) -> rusqlite::types::Value {
+    use rusqlite::types::Value;
+    match cell {
+        Cell::Int(Some(n)) => Value::Integer(*n),
+        Cell::Text(Some(text)) => Value::Text(text.clone()),
+        Cell::Bytes(Some(bytes)) => Value::Blob(bytes.clone()),
+        Cell::Int(None) | Cell::Text(None) | Cell::Bytes(None) => Value::Null,
+    }
+}
+
+type Param = Box<dyn tokio_postgres::types::ToSql + Send + Sync>;
+
+/// Writes transactions into a PostgreSQL schema whose tables are there: one statement for each
+/// table, and BEGIN, statements and COMMIT in one flight.
+pub(crate) async fn postgres(
+    client: &tokio_postgres::Client,
+    all: &[Transaction],
+) -> Result<Duration, tokio_postgres::Error> {
+    let mut prepared = std::collections::BTreeMap::new();
+    for (table, verb, _) in all.iter().flat_map(|transaction| &transaction.0) {
+        if !prepared.contains_key(&(*table, *verb)) {
+            let sql = statements!("postgres", *table, *verb);
+            prepared.insert((*table, *verb), client.prepare(sql).await?);
+        }
+    }
+    let (begin, commit) = (client.prepare("begin").await?, client.prepare("commit").await?);
+    let columns: Vec<Vec<Vec<Param>>> = all
+        .iter()
+        .map(|one| one.0.iter().map(|(table, verb, rows)| arrays(*table, *verb, rows)).collect())
+        .collect();
+    let started = Instant::now();
+    for (transaction, columns) in all.iter().zip(&columns) {
+        let params: Vec<Vec<&(dyn tokio_postgres::types::ToSql + Sync)>> = columns
+            .iter()
+            .map(|columns| columns.iter().map(|column| &**column as _).collect())
+            .collect();
+        let writes = transaction.0.iter().zip(&params).map(|((table, verb, _), params)| {
+            client.query(&prepared[&(*table, *verb)], params)
+        });
+        let ended = futures_util::future::try_join3(
+            client.query(&begin, &[]),
+            futures_util::future::try_join_all(writes),
+            client.query(&commit, &[]),
+        );
+        ended.await?;
+    }
+    Ok(started.elapsed())
+}
+
+/// The rows' columns, each as one array.
+fn arrays(table: Table, verb: Verb, rows: &[Vec<Cell>]) -> Vec<Param> {
+    let types = table.columns().iter().map(|(_, kind)| *kind);
+    let width = if verb == Verb::Delete { table.key_len() } else { table.columns().len() };
+    let column = |(at, kind): (usize, ColumnType)| -> Param {
+        let cells = rows.iter().map(move |row| &row[at]);
+        match kind {
+            ColumnType::Int => Box::new(cells.map(int).collect::<Vec<_>>()),
+            ColumnType::Text => Box::new(cells.map(text).collect::<Vec<_>>()),
+            ColumnType::Bytes => Box::new(cells.map(bytes).collect::<Vec<_>>()),
+        }
+    };
+    types.take(width).enumerate().map(column).collect()
+}
+
+fn int(cell: &Cell) -> Option<i64> {
+    if let Cell::Int(n) = cell { *n } else { None }
+}
+
+fn text(cell: &Cell) -> Option<String> {
+    if let Cell::Text(text) = cell { text.clone() } else { None }
+}
+
+fn bytes(cell: &Cell) -> Option<Vec<u8>> {
+    if let Cell::Bytes(bytes) = cell { bytes.clone() } else { None }
+}

@@ -1,0 +1,114 @@
+//! The stores to be measured: a file in a temporary folder, and a schema of its own.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use tidegate_store::{Options, PostgresStore, SqliteStore, Store, SystemClock};
+use tidegate_testkit::postgres;
+
+use crate::raw::{self, Transaction};
+
+/// Which database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// SQLite with `synchronous=full`.
+    Sqlite,
+    /// PostgreSQL as it comes: fsync and `synchronous_commit` on.
+    Postgres,
+}
+
+impl Kind {
+    /// The name in the results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "tidegate-sqlite",
+            Self::Postgres => "tidegate-pg",
+        }
+    }
+}
+
+/// A store with a place of its own, gone when it is closed.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The store.
+    pub(crate) store: Arc<dyn Store>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Folder(PathBuf),
+    Schema(String),
+}
+
+/// A place that holds nothing but the tables.
+#[derive(Debug)]
+pub(crate) struct Raw(Place);
+
+impl Opened {
+    /// An empty store.
+    pub(crate) async fn new(kind: Kind) -> anyhow::Result<Self> {
+        let name = postgres::fresh_schema("bench");
+        match kind {
+            Kind::Sqlite => {
+                let folder = std::env::temp_dir().join(name);
+                std::fs::create_dir_all(&folder)?;
+                let clock = Arc::new(SystemClock);
+                let store = SqliteStore::open(folder.join("bench.db"), clock).await?;
+                Ok(Self { store: Arc::new(store), place: Place::Folder(folder) })
+            }
+            Kind::Postgres => {
+                let options = Options { schema: name.clone(), ..Options::default() };
+                let store = PostgresStore::open(url()?, options).await?;
+                Ok(Self { store: Arc::new(store), place: Place::Schema(name) })
+            }
+        }
+    }
+
+    /// Lets go of the store and keeps its tables.
+    pub(crate) async fn into_raw(self) -> anyhow::Result<Raw> {
+        drop(self.store);
+        Ok(Raw(self.place))
+    }
+
+    /// Removes it.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        self.into_raw().await?.close().await
+    }
+}
+
+impl Raw {
+    /// Writes transactions with nothing around them.
+    pub(crate) async fn write(&self, all: &[Transaction]) -> anyhow::Result<Duration> {
+        match &self.0 {
+            Place::Folder(folder) => Ok(raw::sqlite(&folder.join("bench.db"), all)?),
+            Place::Schema(schema) => {
+                let client = connect().await?;
+                // The name is made of letters and digits by `fresh_schema`.
+                client.batch_execute(&format!("set search_path to {schema}")).await?;
+                Ok(raw::postgres(&client, all).await?)
+            }
+        }
+    }
+
+    /// Removes it.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        match self.0 {
+            Place::Folder(folder) => Ok(std::fs::remove_dir_all(folder)?),
+            Place::Schema(schema) => {
+                let drop = format!("drop schema {schema} cascade");
+                Ok(connect().await?.batch_execute(&drop).await?)
+            }
+        }
+    }
+}
+
+fn url() -> anyhow::Result<&'static str> {
+    postgres::url().context("no PostgreSQL: set TIDEGATE_TEST_POSTGRES or install the package")
+}
+
+async fn connect() -> anyhow::Result<tokio_postgres::Client> {
+    let (client, connection) = tokio_postgres::connect(url()?, tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}

@@ -1,0 +1,205 @@
+//! What is measured: admission, hand-off and claim, in batches, beside the same writes raw.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Command},
+    event::NewEvent,
+    id::Seq,
+    json::Payload,
+    reads::{Change, ReadSet, Snapshot},
+    row::{EngineId, Row, Run, Workspace},
+    run::record::{Record, Then},
+    workflow::Workflow,
+};
+use tidegate_store::{Decide, Decision, Salted, Store, StoreError, commit};
+use tokio::sync::watch;
+
+/// The engine that everything is leased to.
+const ENGINE: EngineId = 7;
+
+/// One store under load.
+#[derive(Debug)]
+pub(crate) struct Load {
+    store: Arc<dyn Store>,
+    ws: Workspace,
+    lane: Seq,
+    salt: u64,
+}
+
+impl Load {
+    /// Registers the one workflow: `limit` at once for each `k`.
+    pub(crate) async fn new(store: Arc<dyn Store>, limit: u32) -> Result<Self, StoreError> {
+        let definition = json!({ "name": "w", "concurrency": { "limit": limit, "key": "k" } });
+        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let ws: Workspace = "default".into();
+        let register =
+            Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
+        let mut load = Self { store, ws, lane: Seq(0), salt: 0 };
+        if let Some(Answer::Registered(registered)) = load.ask(vec![register]).await?.pop() {
+            load.lane = registered.lane;
+        }
+        Ok(load)
+    }
+
+    async fn ask(&mut self, commands: Vec<Command>) -> Result<Vec<Answer>, StoreError> {
+        let salted: Vec<Salted> = commands
+            .into_iter()
+            .map(|command| {
+                self.salt += 1;
+                (command, self.salt)
+            })
+            .collect();
+        let answers = commit(&*self.store, salted).await?;
+        Ok(answers.into_iter().map(|answer| answer.expect("nothing is refused here")).collect())
+    }
+
+    /// Starts `n` runs over `keys` keys, one event a command, `batch` commands a transaction.
+    pub(crate) async fn admit(
+        &mut self,
+        n: usize,
+        keys: usize,
+        batch: usize,
+    ) -> Result<Duration, StoreError> {
+        let started = Instant::now();
+        for first in (0..n).step_by(batch) {
+            let commands = (first..n.min(first + batch)).map(|at| self.post(at, at % keys));
+            let commands = commands.collect();
+            self.ask(commands).await?;
+        }
+        Ok(started.elapsed())
+    }
+
+    /// Leaves `n` runs waiting on one gate that is never let go.
+    pub(crate) async fn park(&mut self, n: usize) -> Result<(), StoreError> {
+        let hot = usize::MAX;
+        for first in (0..n).step_by(500) {
+            let commands = (first..n.min(first + 500)).map(|at| self.post(at, hot)).collect();
+            self.ask(commands).await?;
+        }
+        // The first of them is leased and never finished.
+        self.lease(1, 1).await?;
+        Ok(())
+    }
+
+    fn post(&self, n: usize, key: usize) -> Command {
+        let data = json!({ "n": n, "k": key, "pad": "x".repeat(100) });
+        let data = Payload::from_value(&data);
+        let event = NewEvent { name: "w".to_owned(), data, dedupe_id: None, ts: None };
+        Command::Post { ws: self.ws.clone(), events: vec![event] }
+    }
+
+    fn claim(&self, limit: usize) -> Command {
+        let (ws, lanes) = (self.ws.clone(), vec![self.lane]);
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        Command::Lease { ws, engine: ENGINE, lanes, limit }
+    }
+
+    /// Leases up to `n` ready runs, `batch` a transaction; how many and how long.
+    pub(crate) async fn lease(
+        &mut self,
+        n: usize,
+        batch: usize,
+    ) -> Result<(Vec<Run>, Duration), StoreError> {
+        let started = Instant::now();
+        let mut runs = Vec::new();
+        while runs.len() < n {
+            let claim = self.claim(batch.min(n - runs.len()));
+            let Some(Answer::Leased(leased)) = self.ask(vec![claim]).await?.pop() else { break };
+            if leased.is_empty() {
+                break;
+            }
+            runs.extend(leased);
+        }
+        Ok((runs, started.elapsed()))
+    }
+
+    /// Drains up to `n` runs: each transaction finishes a batch, hands its places on and leases
+    /// the next batch. Says how many it finished, how long it took, and how many were in flight.
+    pub(crate) async fn hand_off(
+        &mut self,
+        n: usize,
+        batch: usize,
+    ) -> Result<(usize, Duration), StoreError> {
+        let (mut runs, _) = self.lease(batch, batch).await?;
+        let started = Instant::now();
+        let mut done = 0;
+        while !runs.is_empty() && done < n {
+            done += runs.len();
+            let mut commands: Vec<_> = runs.drain(..).map(finish).collect();
+            commands.push(self.claim(batch));
+            if let Some(Answer::Leased(next)) = self.ask(commands).await?.pop() {
+                runs = next;
+            }
+        }
+        Ok((done, started.elapsed()))
+    }
+}
+
+fn finish(run: Run) -> Command {
+    let then = Then::Complete(Payload::from_value(&json!("done")));
+    let report =
+        Record { run: run.id.seq, engine: ENGINE, fence: run.fence, steps: Vec::new(), then };
+    Command::Record { known: Box::new(run), report }
+}
+
+/// A store that keeps what each transaction changed, so that it can be written again raw.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    inner: Arc<dyn Store>,
+    /// The changes, one list a transaction.
+    pub(crate) changes: Arc<Mutex<Vec<Vec<Change>>>>,
+}
+
+impl Recorder {
+    /// Records what is done to a store.
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, changes: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Store for Recorder {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        let changes = self.changes.clone();
+        let recorded = Box::new(move |snapshot| {
+            let decision = decide(snapshot);
+            if let Decision::Apply(made) = &decision {
+                changes.lock().expect("nothing panics under this lock").push(made.clone());
+            }
+            decision
+        });
+        self.inner.transact(reads, recorded).await
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.inner.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        self.inner.beat(engine).await
+    }
+
+    fn catalogs(
+        &self,
+    ) -> std::collections::BTreeMap<Workspace, Arc<tidegate_core::catalog::Catalog>> {
+        self.inner.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.inner.wakes()
+    }
+
+    fn wake(&self) {
+        self.inner.wake();
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.inner.dump().await
+    }
+}

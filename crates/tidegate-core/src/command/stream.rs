@@ -1,0 +1,180 @@
+//! The commands about streams and reactions.
+
+use super::Refusal;
+use crate::{
+    catalog::Catalog,
+    draft::{Decided, Draft, Stop},
+    reaction::{self, Ack, Claimed, Failed, Failure, Follower, Lease, Outcome, Reaction, Repair},
+    row::{EngineId, Workspace},
+    stream::{self, Close, Closed, Commit, Committed, Restart, Truncated},
+    time::Timestamp,
+    version,
+};
+
+/// Something to be decided about streams.
+#[derive(Clone, Debug)]
+pub enum StreamCommand {
+    /// Appends events.
+    Commit(Commit),
+    /// Ends a stream with a guard.
+    Close(Close),
+    /// Deletes the oldest events of a closed stream that everyone has passed.
+    Truncate {
+        /// The stream's name.
+        stream: String,
+        /// How many at the most.
+        limit: u32,
+    },
+    /// Begins a truncated stream anew.
+    Restart(Restart),
+    /// Defines a reaction, or changes it.
+    Define(Reaction),
+    /// Brings a reaction up to a stream that was there before it.
+    Follow {
+        /// The reaction.
+        reaction: String,
+        /// The stream.
+        stream: String,
+    },
+    /// Leases streams that have work.
+    Claim {
+        /// The reaction.
+        reaction: String,
+        /// For whom.
+        engine: EngineId,
+        /// How many at the most.
+        limit: u32,
+    },
+    /// Keeps leases for longer.
+    Renew {
+        /// The reaction that they belong to.
+        reaction: String,
+        /// The leases.
+        leases: Vec<Lease>,
+    },
+    /// Moves places forward and frees their leases.
+    Ack(Vec<Ack>),
+    /// Reports a failure.
+    Fail {
+        /// The lease.
+        lease: Lease,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// Stops a stream by its holder's hand.
+    Block {
+        /// The lease.
+        lease: Lease,
+        /// The last version that was handled.
+        done_upto: i64,
+        /// Why.
+        reason: String,
+    },
+    /// Puts a stream off.
+    Defer {
+        /// The lease.
+        lease: Lease,
+        /// The last version that was handled.
+        done_upto: i64,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Unblocks or resets those of the streams that are still meant.
+    Repair {
+        /// What is meant.
+        repair: Repair,
+        /// The streams that were found.
+        streams: Vec<String>,
+    },
+}
+
+/// What a command about streams came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamAnswer {
+    /// To `Commit` and `Restart`.
+    Committed(Committed),
+    /// To `Close`.
+    Closed(Closed),
+    /// To `Truncate`.
+    Truncated(Truncated),
+    /// To `Claim`.
+    Claimed(Claimed),
+    /// To `Renew`, lease by lease.
+    Renewed(Vec<Outcome<Timestamp>>),
+    /// To `Ack`, `Block` and `Defer`: where each place is.
+    At(Vec<Outcome<i64>>),
+    /// To `Fail`.
+    Failed(Outcome<Failed>),
+    /// To `Repair`: the streams that were mended.
+    Repaired(Vec<String>),
+    /// To `Define` and `Follow`.
+    Done,
+}
+
+impl StreamCommand {
+    /// Decides it on a draft.
+    pub(super) fn decide(&self, draft: &mut Draft, ws: &Workspace) -> Decided<StreamAnswer> {
+        let catalog = draft.catalog(ws)?;
+        let all = catalog.followers();
+        match self {
+            Self::Commit(commit) => {
+                no(stream::commit(draft, commit, all)).map(StreamAnswer::Committed)
+            }
+            Self::Close(close) => no(stream::close(draft, close, all)).map(StreamAnswer::Closed),
+            Self::Truncate { stream, limit } => {
+                no(stream::truncate(draft, ws, stream, all, *limit)).map(StreamAnswer::Truncated)
+            }
+            Self::Restart(restart) => {
+                no(stream::restart(draft, restart, all)).map(StreamAnswer::Committed)
+            }
+            Self::Define(reaction) => {
+                version::define_reaction(draft, ws, reaction)?;
+                Ok(StreamAnswer::Done)
+            }
+            Self::Follow { reaction, stream } => {
+                let follower = [Follower::from(&*known(&catalog, reaction)?)];
+                stream::follow(draft, ws, stream, &follower)?;
+                Ok(StreamAnswer::Done)
+            }
+            Self::Claim { reaction, engine, limit } => {
+                let reaction = known(&catalog, reaction)?;
+                let claimed = reaction::claim(draft, ws, reaction, *engine, *limit)?;
+                Ok(StreamAnswer::Claimed(claimed))
+            }
+            Self::Renew { reaction, leases } => {
+                let reaction = known(&catalog, reaction)?;
+                reaction::renew(draft, reaction, leases).map(StreamAnswer::Renewed)
+            }
+            Self::Ack(acks) => no(reaction::ack(draft, acks)).map(StreamAnswer::At),
+            Self::Fail { lease, failure } => {
+                let reaction = known(&catalog, &lease.reaction)?;
+                no(reaction::fail(draft, reaction, lease, failure)).map(StreamAnswer::Failed)
+            }
+            Self::Block { lease, done_upto, reason } => {
+                let at = no(reaction::block(draft, lease, *done_upto, reason))?;
+                Ok(StreamAnswer::At(vec![at]))
+            }
+            Self::Defer { lease, done_upto, until } => {
+                let at = no(reaction::defer(draft, lease, *done_upto, *until))?;
+                Ok(StreamAnswer::At(vec![at]))
+            }
+            Self::Repair { repair, streams } => {
+                no(repair.apply(draft, streams)).map(StreamAnswer::Repaired)
+            }
+        }
+    }
+}
+
+fn known<'a>(catalog: &'a Catalog, name: &str) -> Decided<&'a Reaction> {
+    let unknown = || Stop::Refused(Refusal::NoReaction(name.to_owned()));
+    catalog.reaction(name).ok_or_else(unknown)
+}
+
+/// A refusal of a part is a refusal of the whole.
+fn no<T, E: Into<Refusal>>(decided: Decided<T, E>) -> Decided<T> {
+    decided.map_err(|stop| match stop {
+        Stop::Need(reads) => Stop::Need(reads),
+        Stop::Full => Stop::Full,
+        Stop::Refused(refusal) => Stop::Refused(refusal.into()),
+    })
+}

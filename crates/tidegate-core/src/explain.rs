@@ -1,0 +1,265 @@
+//! Why a run waits, or what became of it: read from the very rows that the gates read.
+
+use serde::Serialize;
+
+use crate::{
+    catalog::Limit,
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
+    flow::{meter, verdict::By},
+    id::RunId,
+    reads::Scan,
+    row::{
+        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Row, RowKey, Run, WaitOn, Workspace,
+    },
+    time::Timestamp,
+};
+
+/// How far down a line places are counted.
+const MAX_PLACE: usize = 1000;
+
+/// How many open folds of a workspace are searched for a run that does not exist yet.
+const MAX_FOLDS: u32 = 1000;
+
+/// Everything that keeps a run where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// The run.
+    pub run: RunId,
+    /// Its state in the user's words.
+    pub state: &'static str,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// The gates that it has still to pass, in order. The first is the one that it waits for.
+    pub gates: Vec<Binding>,
+    /// The earliest moment at which it can go on, where time alone decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earliest: Option<Timestamp>,
+}
+
+/// One gate between a run and its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Binding {
+    /// The control.
+    pub control: &'static str,
+    /// The key.
+    pub key: String,
+    /// What it lets in, by the current release.
+    pub limit: String,
+    /// Whether there is no room in it now.
+    pub full: bool,
+    /// Who is inside.
+    pub holders: Vec<RunId>,
+    /// Who of them was cancelled and has not stopped yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<RunId>,
+    /// The place in line, from 1; none where the run does not stand in this line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<usize>,
+    /// What makes room.
+    pub frees: String,
+    /// When that is, where time alone decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+/// Explains a run of this workspace, live, ended or still folding.
+pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
+    if let Some(run) = draft.run(id.seq)?
+        && run.id == id
+        && run.ws == *ws
+    {
+        return live(draft, run);
+    }
+    if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
+        && ended.id == id
+        && ended.ws == *ws
+    {
+        let sentence = match &ended.ending {
+            Ending::Completed { .. } => "it completed".to_owned(),
+            Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
+            Ending::Cancelled { reason, by: None } => format!("it was cancelled: {reason}"),
+            Ending::Cancelled { reason, by: Some(by) } => {
+                format!("it was cancelled: {reason}, and {by} runs in its place")
+            }
+        };
+        let (state, gates, earliest) = (ended.ending.state(), Vec::new(), None);
+        return Ok(Why { run: id, state, sentence, gates, earliest });
+    }
+    match folding(draft, ws, id)? {
+        Some(why) => Ok(why),
+        None => Err(Stop::Refused(Refusal::NoRun(id))),
+    }
+}
+
+fn live(draft: &Draft, run: &Run) -> Decided<Why> {
+    let mut gates = Vec::new();
+    for need in run.needs.iter().skip(run.has) {
+        gates.push(binding(draft, run, &need.gate)?);
+    }
+    let (state, sentence, earliest) = match run.phase {
+        Phase::Line { .. } => {
+            let first = gates.first();
+            ("queued", first.map(in_line).unwrap_or_default(), first.and_then(|gate| gate.at))
+        }
+        Phase::Ready => {
+            let (name, version) = (&run.workflow, run.version);
+            let sentence =
+                format!("it is ready and waits for an engine that serves `{name}` v{version}");
+            ("queued", sentence, Some(draft.now()))
+        }
+        Phase::Driven => {
+            gates.clear();
+            ("running", format!("it is being driven, under fence {}", run.fence), None)
+        }
+        Phase::Stopping => {
+            gates.clear();
+            let sentence = "it was cancelled; its worker has not confirmed the stop yet";
+            ("cancelled", sentence.to_owned(), None)
+        }
+        Phase::Waiting => {
+            gates.clear();
+            ("waiting", waiting(run), run.due)
+        }
+        Phase::Paused => {
+            gates.clear();
+            ("paused", "it was paused by hand and goes on when it is resumed".to_owned(), None)
+        }
+    };
+    Ok(Why { run: run.id, state, sentence, gates, earliest })
+}
+
+fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
+    let By { control, key: value, .. } = By::gate(key);
+    let limit = match key.scope() {
+        Some(scope) => draft.catalog(&scope.ws)?.limit(&scope),
+        None => Limit::Open,
+    };
+    let mut binding = Binding {
+        control,
+        key: value,
+        limit: words(limit),
+        full: false,
+        holders: Vec::new(),
+        draining: Vec::new(),
+        place: None,
+        frees: "nothing is in the way".to_owned(),
+        at: None,
+    };
+    let Some(gate) = draft.gate(key)? else { return Ok(binding) };
+    match &gate.state {
+        GateState::Slots(slots) => {
+            binding.holders = slots.holders.iter().map(|hold| hold.run).collect();
+            let draining = slots.holders.iter().filter(|hold| hold.draining);
+            binding.draining = draining.map(|hold| hold.run).collect();
+            binding.full = matches!(limit, Limit::Slots(n) if slots.holders.len() >= n as usize);
+            binding.frees = frees(&binding);
+        }
+        GateState::Turns(turns) => {
+            if let Limit::Rate(rate) = limit {
+                let next = meter::conforms(turns.meter, rate, turns.pending.len(), draft.now());
+                binding.full = next.is_err();
+                binding.at = next.err().flatten();
+                binding.frees = match binding.at {
+                    Some(at) => format!("the next turn, at {at}"),
+                    None if binding.full => "the start of a run that was let through".to_owned(),
+                    None => binding.frees,
+                };
+            }
+        }
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+    }
+    if matches!(run.phase, Phase::Line { gate: at, .. } if at == gate.id) {
+        let line = draft.line(gate, MAX_PLACE)?;
+        binding.place = line.iter().position(|(_, seq)| *seq == run.id.seq).map(|at| at + 1);
+        if let (Some(at), Some(place), Limit::Rate(rate)) = (binding.at, binding.place, limit) {
+            // Those ahead take a turn each.
+            let ahead = u64::try_from(place - 1).unwrap_or(u64::MAX);
+            binding.at =
+                Some(at.plus_ms(ahead.saturating_mul(rate.per_ms) / u64::from(rate.limit)));
+        }
+    }
+    Ok(binding)
+}
+
+fn words(limit: Limit) -> String {
+    match limit {
+        Limit::Slots(n) => format!("{n} at once"),
+        Limit::Rate(rate) => {
+            format!("{} in {} ms, {} at once", rate.limit, rate.per_ms, rate.burst)
+        }
+        Limit::Open => "open: the current release has no such control".to_owned(),
+    }
+}
+
+fn frees(binding: &Binding) -> String {
+    match (binding.draining.first(), binding.holders.first()) {
+        (Some(run), _) => {
+            format!("the worker of {run} confirming its stop, or the end of its lease")
+        }
+        (None, Some(run)) if binding.holders.len() == 1 => format!("the end of {run}"),
+        (None, Some(_)) => format!("the end of one of its {} holders", binding.holders.len()),
+        (None, None) => "nothing is in the way".to_owned(),
+    }
+}
+
+fn in_line(gate: &Binding) -> String {
+    let Binding { control, key, limit, frees, .. } = gate;
+    let place = match gate.place {
+        Some(place) => format!("place {place} in line"),
+        None => format!("beyond place {MAX_PLACE} in line"),
+    };
+    format!("it waits for {control} of {key} ({limit}), {place}; what frees it is {frees}")
+}
+
+fn waiting(run: &Run) -> String {
+    let each = run.waits.iter().map(|wait| {
+        let until = wait.until.map(|at| format!(" until {at}")).unwrap_or_default();
+        let what = match &wait.on {
+            WaitOn::Time => "sleeps".to_owned(),
+            WaitOn::Retry => format!("tries again after {} failures", run.failures),
+            WaitOn::Event { name, .. } => format!("waits for an event `{name}`"),
+            WaitOn::Signal { name } => format!("waits for a signal `{name}`"),
+            WaitOn::Child { run } => format!("waits for its child {run}"),
+        };
+        format!("step `{}` {what}{until}", wait.step)
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// A run whose id is fixed and which an open window or buffer will become.
+fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
+    for class in [Class::Debounce, Class::Batch, Class::Quiet] {
+        let scan = Scan::Gates(GateKey::class_prefix(ws, class));
+        let mine = draft.found(&scan, MAX_FOLDS)?.into_iter().find_map(|row| match row {
+            Row::Gate(gate) => carried(gate, id).map(|fold| (gate, fold)),
+            _ => None,
+        });
+        if let Some((gate, fold)) = mine {
+            return Ok(Some(folded(gate, fold, id)));
+        }
+    }
+    Ok(None)
+}
+
+fn carried(gate: &Gate, id: RunId) -> Option<&Fold> {
+    match &gate.state {
+        GateState::Fold(fold) if fold.run == id => Some(fold),
+        GateState::Fold(fold) if fold.full.iter().any(|part| part.run == id) => Some(fold),
+        _ => None,
+    }
+}
+
+fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
+    let By { control, key, .. } = By::gate(&gate.key);
+    let (count, at) = (fold.count, fold.deadline);
+    let (frees, at) = if fold.held {
+        ("the end of the run that its flush would be skipped for".to_owned(), None)
+    } else {
+        (format!("the deadline at {at}"), Some(at))
+    };
+    let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
+    Why { run: id, state: "queued", sentence, gates: Vec::new(), earliest: at }
+}

@@ -1,0 +1,182 @@
+//! How leases end when it is not by time: done, failed, blocked or put off.
+
+use super::{
+    Reaction, ReactionRefusal,
+    lease::{Lease, Outcome, held, lock},
+};
+use crate::{
+    draft::{Decided, Draft, Stop},
+    row::Sub,
+    stream::to_back,
+    time::Timestamp,
+};
+
+/// The most of an error's text that is kept.
+pub const MAX_ERROR_BYTES: usize = 4096;
+
+/// All events up to a version are handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The lease under which they were.
+    pub lease: Lease,
+    /// The last event fully handled.
+    pub upto: i64,
+}
+
+/// What a handler reports when it fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The last event fully handled before the failing one.
+    pub done_upto: i64,
+    /// What went wrong.
+    pub error: String,
+    /// Whether trying again may help.
+    pub retryable: bool,
+    /// A random number, for the jitter of the backoff.
+    pub chance: u32,
+}
+
+/// What comes of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The events after `at` are delivered again.
+    Retry {
+        /// The last event that it is done with.
+        at: i64,
+        /// Failures in a row.
+        failures: u32,
+        /// Not before.
+        due: Option<Timestamp>,
+    },
+    /// Nothing is delivered until it is unblocked.
+    Blocked {
+        /// The last event that it is done with.
+        at: i64,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Moves places forward and frees their leases: all entries in one go, or none.
+///
+/// Answers in the order of the entries with the version that each place is at. Entries whose
+/// lease is lost change nothing and say so; the others are not harmed by them. Progress resets
+/// both counters; an ack without progress frees the lease and leaves them as they are.
+pub fn ack(draft: &mut Draft, acks: &[Ack]) -> Decided<Vec<Outcome<i64>>, ReactionRefusal> {
+    lock(draft, acks.iter().map(|ack| &ack.lease))?;
+    acks.iter().map(|ack| end(draft, &ack.lease, ack.upto, |_, _| ())).map(at).collect()
+}
+
+/// Counts one failure, frees the lease, and delivers the rest again, or blocks the stream.
+///
+/// Progress before the failing event resets `failures` first, so the failure just reported is
+/// always counted: it is the first of the event that the place stands before now. Counted the
+/// other way round, each event of a stream whose batches all fail somewhere would have one
+/// attempt more than `maxRetries` says, and the failure would be on no record.
+pub fn fail(
+    draft: &mut Draft,
+    reaction: &Reaction,
+    lease: &Lease,
+    failure: &Failure,
+) -> Decided<Outcome<Failed>, ReactionRefusal> {
+    let outcome = end(draft, lease, failure.done_upto, |sub, now| {
+        sub.failures = sub.failures.saturating_add(1);
+        sub.claims = 0;
+        let error = readable(&failure.error);
+        sub.blocked = verdict(reaction, sub.failures, failure.retryable, &error);
+        sub.error = Some(error);
+        if let (None, Some(backoff)) = (&sub.blocked, &reaction.backoff) {
+            sub.due = Some(now.plus_ms(backoff.wait_ms(sub.failures, failure.chance)));
+        }
+    })?;
+    let Outcome::Done(sub) = outcome else { return Ok(Outcome::Lost) };
+    let (at, failures, due) = (sub.at, sub.failures, sub.due);
+    Ok(Outcome::Done(match sub.blocked {
+        Some(reason) => Failed::Blocked { at, reason },
+        None => Failed::Retry { at, failures, due },
+    }))
+}
+
+/// Stops a stream by its holder's hand, after what it has handled.
+///
+/// Position and block change together, so a worker that got through half of a batch keeps that
+/// half. Blocking again is [`Outcome::Lost`]: the first one has freed the lease.
+pub fn block(
+    draft: &mut Draft,
+    lease: &Lease,
+    done_upto: i64,
+    reason: &str,
+) -> Decided<Outcome<i64>, ReactionRefusal> {
+    at(end(draft, lease, done_upto, |sub, _| {
+        let reason = readable(reason);
+        sub.claims = 0;
+        sub.error = Some(reason.clone());
+        sub.blocked = Some(reason);
+    }))
+}
+
+/// Puts a stream off until a moment, after what its holder has handled. Not a failure.
+///
+/// Also how a worker gives back what it will not get to: until now, and nothing is counted.
+pub fn defer(
+    draft: &mut Draft,
+    lease: &Lease,
+    done_upto: i64,
+    until: Timestamp,
+) -> Decided<Outcome<i64>, ReactionRefusal> {
+    at(end(draft, lease, done_upto, |sub, _| {
+        sub.claims = 0;
+        sub.due = Some(until);
+    }))
+}
+
+/// Ends a lease that is still held: moves the place, frees it, then does the rest.
+fn end(
+    draft: &mut Draft,
+    lease: &Lease,
+    upto: i64,
+    rest: impl FnOnce(&mut Sub, Timestamp),
+) -> Decided<Outcome<Sub>, ReactionRefusal> {
+    let Some(mut sub) = held(draft, lease)? else { return Ok(Outcome::Lost) };
+    if upto > sub.want {
+        let (reaction, stream, want) = (sub.reaction, sub.stream, sub.want);
+        return Err(Stop::Refused(ReactionRefusal::Beyond { reaction, stream, upto, want }));
+    }
+    if upto > sub.at {
+        sub.at = upto;
+        sub.failures = 0;
+        sub.claims = 0;
+        sub.error = None;
+    }
+    (sub.owner, sub.until) = (None, None);
+    if sub.has_work() {
+        to_back(&mut sub, draft.now());
+    }
+    rest(&mut sub, draft.now());
+    draft.put(sub.clone());
+    Ok(Outcome::Done(sub))
+}
+
+fn at(outcome: Decided<Outcome<Sub>, ReactionRefusal>) -> Decided<Outcome<i64>, ReactionRefusal> {
+    Ok(match outcome? {
+        Outcome::Done(sub) => Outcome::Done(sub.at),
+        Outcome::Lost => Outcome::Lost,
+    })
+}
+
+/// Why the stream has to stop, if it has to.
+fn verdict(reaction: &Reaction, failures: u32, retryable: bool, error: &str) -> Option<String> {
+    if !reaction.block_on_error {
+        return None;
+    }
+    if !retryable {
+        return Some(format!("failed with an error that is not retryable: {error}"));
+    }
+    let max = reaction.max_retries;
+    (failures > max).then(|| format!("failed {failures} times, maxRetries is {max}: {error}"))
+}
+
+/// An error's text as every store can keep it.
+fn readable(error: &str) -> String {
+    error[..error.floor_char_boundary(MAX_ERROR_BYTES)].replace('\0', "\u{fffd}")
+}

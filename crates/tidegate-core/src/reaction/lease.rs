@@ -1,0 +1,188 @@
+//! Leases on places: taken by a claim, kept by renewal, checked before anything is done with them.
+
+use super::Reaction;
+use crate::{
+    draft::{Decided, Draft},
+    id::Seq,
+    reads::Scan,
+    row::{EngineId, Row, Sub, Workspace},
+    stream::{ask, sub_key, to_back},
+    time::Timestamp,
+};
+
+/// What names a lease: repeated by everything that its holder asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The reaction.
+    pub reaction: String,
+    /// The stream.
+    pub stream: String,
+    /// The holder.
+    pub engine: EngineId,
+    /// Tells this lease from all others of the same place.
+    pub fence: i64,
+}
+
+/// A lease that was just taken, and the work that goes with it: events `at + 1` to `want`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leased {
+    /// The lease.
+    pub lease: Lease,
+    /// The stream's number, by which its events are found.
+    pub log: Seq,
+    /// The last event that the reaction is done with.
+    pub at: i64,
+    /// The last event there is.
+    pub want: i64,
+    /// When the lease ends, unless it is renewed.
+    pub until: Timestamp,
+}
+
+/// What a claim found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    /// Leased to the caller, longest waiting first.
+    pub leased: Vec<Leased>,
+    /// Blocked instead, since leases on them were lost too often.
+    pub blocked: Vec<Blocked>,
+}
+
+/// A place that a claim has blocked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The stream.
+    pub stream: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What came of something that only the holder of a lease may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// It took effect.
+    Done(T),
+    /// The lease is not the caller's any more: nothing has changed.
+    Lost,
+}
+
+/// Leases up to `limit` places that have work, longest waiting first, until now + `leaseMs`.
+///
+/// Places that others are claiming, acking or committing to at this moment are skipped, so nobody
+/// waits. Each claim counts until there is progress; a place that was claimed `maxLostLeases`
+/// times without any is blocked instead, whatever `blockOnError` says: its handler never comes to
+/// an end, and nobody would be told.
+pub fn claim<E>(
+    draft: &mut Draft,
+    ws: &Workspace,
+    reaction: &Reaction,
+    engine: EngineId,
+    limit: u32,
+) -> Decided<Claimed, E> {
+    let now = draft.now();
+    let mut claimed = Claimed::default();
+    for mut sub in waiting(draft, ws, &reaction.name, limit)? {
+        sub.due = None;
+        if sub.claims >= reaction.max_lost_leases {
+            let reason = lost_too_often(&sub, reaction);
+            (sub.owner, sub.until) = (None, None);
+            sub.blocked = Some(reason.clone());
+            claimed.blocked.push(Blocked { stream: sub.stream.clone(), reason });
+        } else {
+            let until = now.plus_ms(reaction.lease_ms);
+            (sub.owner, sub.until) = (Some(engine), Some(until));
+            sub.fence += 1;
+            sub.claims += 1;
+            to_back(&mut sub, now);
+            claimed.leased.push(leased(&sub, engine, until));
+        }
+        draft.put(sub);
+    }
+    Ok(claimed)
+}
+
+/// Keeps leases for another `leaseMs` from now. All of them may belong to one reaction only.
+///
+/// A lease that has ended cannot be renewed, even if nobody has taken it.
+pub fn renew<E>(
+    draft: &mut Draft,
+    reaction: &Reaction,
+    leases: &[Lease],
+) -> Decided<Vec<Outcome<Timestamp>>, E> {
+    lock(draft, leases)?;
+    let mut outcomes = Vec::with_capacity(leases.len());
+    for lease in leases {
+        let Some(mut sub) = held(draft, lease)? else {
+            outcomes.push(Outcome::Lost);
+            continue;
+        };
+        let until = draft.now().plus_ms(reaction.lease_ms);
+        let until = sub.until.map_or(until, |before| before.max(until));
+        sub.until = Some(until);
+        draft.put(sub);
+        outcomes.push(Outcome::Done(until));
+    }
+    Ok(outcomes)
+}
+
+/// Asks for the places of all these leases at once.
+pub(super) fn lock<'a, E>(
+    draft: &Draft,
+    leases: impl IntoIterator<Item = &'a Lease>,
+) -> Decided<(), E> {
+    ask(draft, leases.into_iter().map(|lease| sub_key(&lease.ws, &lease.reaction, &lease.stream)))
+}
+
+/// The place of a lease, if the lease is still what its holder believes.
+pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Sub>, E> {
+    let key = sub_key(&lease.ws, &lease.reaction, &lease.stream);
+    Ok(match draft.row(&key)? {
+        Some(Row::Sub(sub)) => {
+            let mine = sub.holder(draft.now()) == Some(lease.engine) && sub.fence == lease.fence;
+            mine.then(|| sub.clone())
+        }
+        _ => None,
+    })
+}
+
+/// The first `limit` places that can be claimed, as they are now.
+fn waiting<E>(draft: &Draft, ws: &Workspace, reaction: &str, limit: u32) -> Decided<Vec<Sub>, E> {
+    let scan = Scan::Work(ws.clone(), reaction.to_owned());
+    let mut wanted = limit;
+    loop {
+        let found = draft.found(&scan, wanted)?;
+        let complete = found.len() < wanted as usize;
+        // An earlier command of this transaction may have taken some of them.
+        let subs = found.into_iter().filter_map(|row| {
+            let Row::Sub(sub) = row else { return None };
+            sub.is_claimable(draft.now()).then(|| sub.clone())
+        });
+        let mut subs: Vec<Sub> = subs.collect();
+        if subs.len() >= limit as usize || complete {
+            subs.sort_by(|a, b| (a.since, &a.stream).cmp(&(b.since, &b.stream)));
+            subs.truncate(limit as usize);
+            return Ok(subs);
+        }
+        wanted = wanted.saturating_mul(2);
+    }
+}
+
+fn leased(sub: &Sub, engine: EngineId, until: Timestamp) -> Leased {
+    let lease = Lease {
+        ws: sub.ws.clone(),
+        reaction: sub.reaction.clone(),
+        stream: sub.stream.clone(),
+        engine,
+        fence: sub.fence,
+    };
+    Leased { lease, log: sub.log, at: sub.at, want: sub.want, until }
+}
+
+fn lost_too_often(sub: &Sub, reaction: &Reaction) -> String {
+    let (claims, lease_ms, next) = (sub.claims, reaction.lease_ms, sub.at + 1);
+    format!(
+        "claimed {claims} times in a row without progress at version {next}: the lease of \
+         {lease_ms} ms runs out before the handler is done, or its engine dies"
+    )
+}

@@ -1,0 +1,54 @@
+//! The rows about who serves what: engines, definitions, and the heads that order them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{EngineId, Workspace};
+use crate::{id::Seq, json::Payload};
+
+/// A process that drives runs, alive as long as its beat changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Engine {
+    /// Fresh at every start.
+    pub id: EngineId,
+    /// Grows with every renewal.
+    pub beat: i64,
+    /// Set once by whoever saw no beat for a whole lease; never cleared.
+    pub dead: bool,
+}
+
+/// The last global position that a workspace's streams have used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogHead {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The greatest position in use; 0 when none is.
+    pub pos: i64,
+}
+
+/// Grows with every change of a workspace's definitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// The workspace.
+    pub ws: Workspace,
+    /// How many changes there have been.
+    pub n: i64,
+}
+
+/// One version of a workflow, an action or a reaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Def {
+    /// The number that runs of this version are found by when they are ready.
+    pub lane: Seq,
+    /// The workspace.
+    pub ws: Workspace,
+    /// The app.
+    pub app: String,
+    /// The workflow's name, `flow/action`, or the reaction's name.
+    pub name: String,
+    /// The version; 0 for a reaction.
+    pub version: u32,
+    /// The definition as data.
+    pub body: Payload,
+    /// Grows with each release in the workspace; none before the first. The greatest is current.
+    pub released: Option<i64>,
+}

@@ -1,0 +1,386 @@
+//! Streams: ordered, versioned lists of events.
+//!
+//! A commit appends to one stream, at the version that its caller expects or at the end. The
+//! stream's row is its lock, so versions have no gap and exactly one of two commits with the same
+//! expectation succeeds. Two first commits of one stream collide at the insert of its row; the
+//! store starts the loser again, and it sees the same [`StreamRefusal::Conflict`] as if it had
+//! come later. The workspace's [`LogHead`] is locked last and hands out global positions, so
+//! these become visible in order and no reader of the feed can skip a late commit.
+//!
+//! The log deduplicates nothing: the same event committed twice is two events.
+
+mod close;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, ops::RangeInclusive};
+
+pub use close::{
+    Behind, Close, ClosePhase, Closed, GUARD, Restart, SNAPSHOT, TRUNCATE_CHUNK, Truncated, close,
+    close_phase, restart, truncate,
+};
+pub(crate) use limits::is_name;
+pub use limits::{MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_NAME_CHARS};
+
+use crate::{
+    draft::{Decided, Draft, Stop, need},
+    id::EventId,
+    json::Payload,
+    reaction::Follower,
+    reads::ReadSet,
+    row::{LogHead, Logged, Row, RowKey, Stream, Sub, Workspace},
+    time::Timestamp,
+};
+
+/// Events to append to a stream, all of them or none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The stream.
+    pub stream: String,
+    /// What to append, in order.
+    pub events: Vec<NewLogged>,
+    /// The state that the caller decided on; without one the events go to the end.
+    pub expected: Option<Expected>,
+}
+
+/// An event before it has a version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewLogged {
+    /// Its name. Names that begin with `$` are Tidegate's own.
+    pub name: String,
+    /// The data, kept byte for byte.
+    pub data: Payload,
+    /// Correlation, causation and whatever else the caller adds.
+    pub meta: Payload,
+}
+
+/// What the caller believes to be the end of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing has ever been committed.
+    NoStream,
+    /// The last event has this version.
+    Version(i64),
+}
+
+impl Expected {
+    /// What a loaded stream says of its end: the last version, or -1 for none.
+    pub fn after(head: i64) -> Self {
+        if head < 0 { Self::NoStream } else { Self::Version(head) }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoStream => f.write_str("no stream"),
+            Self::Version(version) => write!(f, "version {version}"),
+        }
+    }
+}
+
+/// Where the events of a commit have gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The first event's version.
+    pub first: i64,
+    /// The last event's version.
+    pub last: i64,
+    /// Their places among all events of the workspace: without a gap inside a commit.
+    pub positions: RangeInclusive<i64>,
+    /// Their ids, in order.
+    pub ids: Vec<EventId>,
+}
+
+/// Why nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamRefusal {
+    /// The stream does not end where the caller believes.
+    #[error("stream `{stream}`: expected {expected}, got {}", Expected::after(*actual))]
+    Conflict {
+        /// The stream.
+        stream: String,
+        /// What the caller believes.
+        expected: Expected,
+        /// The last event's version; -1 when there is none.
+        actual: i64,
+    },
+    /// A guard ended the stream.
+    #[error("stream `{stream}`: closed at version {guard}, nothing more is committed")]
+    StreamClosed {
+        /// The stream.
+        stream: String,
+        /// The guard's version.
+        guard: i64,
+    },
+    /// The stream's or an event's name cannot be used.
+    #[error("{what} `{name}`: {rule}")]
+    BadName {
+        /// Stream name or event name.
+        what: &'static str,
+        /// The name, at most its first 64 characters.
+        name: String,
+        /// What a name must be, and what this one is.
+        rule: String,
+    },
+    /// No event, or too many.
+    #[error("stream `{stream}`: a commit must have 1 to {MAX_COMMIT_EVENTS} events, got {count}")]
+    Count {
+        /// The stream.
+        stream: String,
+        /// How many were given.
+        count: usize,
+    },
+    /// One event, or all of them together, are too large.
+    #[error("stream `{stream}`: {what} must be at most {limit} bytes, got {size}")]
+    TooLarge {
+        /// The stream.
+        stream: String,
+        /// One event, or the commit.
+        what: &'static str,
+        /// The most that is allowed.
+        limit: usize,
+        /// What was given.
+        size: usize,
+    },
+    /// Only a stream that is closed can be truncated or restarted.
+    #[error("stream `{stream}`: must be closed first")]
+    NotClosed {
+        /// The stream.
+        stream: String,
+    },
+    /// Only a stream that is truncated can be restarted.
+    #[error("stream `{stream}`: must be truncated before it is restarted, but it is {phase}")]
+    NotTruncated {
+        /// The stream.
+        stream: String,
+        /// How far its closing is.
+        phase: &'static str,
+    },
+}
+
+impl StreamRefusal {
+    /// The stable code of this refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "conflict",
+            Self::StreamClosed { .. } => "stream_closed",
+            Self::BadName { .. } => "bad_name",
+            Self::Count { .. } => "commit_count",
+            Self::TooLarge { .. } => "commit_too_large",
+            Self::NotClosed { .. } => "stream_not_closed",
+            Self::NotTruncated { .. } => "stream_not_truncated",
+        }
+    }
+}
+
+/// Appends events to a stream, and tells the reactions that follow it that there is work.
+///
+/// `followers` are all reactions of the workspace; those that do not follow this stream are left
+/// alone. A lease on the stream neither delays a commit nor is touched by it.
+pub fn commit(
+    draft: &mut Draft,
+    commit: &Commit,
+    followers: &[Follower],
+) -> Decided<Committed, StreamRefusal> {
+    limits::check(commit).map_err(Stop::Refused)?;
+    let stream = opened(draft, &commit.ws, &commit.stream, followers)?;
+    if let Some(stream) = stream.as_ref().filter(|stream| stream.closed) {
+        let (stream, guard) = (stream.name.clone(), stream.head);
+        return Err(Stop::Refused(StreamRefusal::StreamClosed { stream, guard }));
+    }
+    check_expected(&commit.stream, commit.expected, stream.as_ref()).map_err(Stop::Refused)?;
+    let stream = match stream {
+        Some(stream) => stream,
+        None => new_stream(draft, &commit.ws, &commit.stream)?,
+    };
+    append(draft, stream, &commit.events, followers)
+}
+
+/// Brings the places of reactions up to a stream's end; `false` when there is no such stream.
+///
+/// A commit does the same for those that follow at the time. This is for a reaction that is
+/// defined later: it begins with the stream's first event.
+pub fn follow<E>(
+    draft: &mut Draft,
+    ws: &Workspace,
+    stream: &str,
+    followers: &[Follower],
+) -> Decided<bool, E> {
+    ask(draft, keys(ws, stream, followers))?;
+    let Some(stream) = stream_row(draft, ws, stream)? else { return Ok(false) };
+    tell(draft, &stream, followers)?;
+    Ok(true)
+}
+
+/// Compares what the caller believes with the stream's end.
+fn check_expected(
+    name: &str,
+    expected: Option<Expected>,
+    stream: Option<&Stream>,
+) -> Result<(), StreamRefusal> {
+    let actual = stream.map_or(-1, |stream| stream.head);
+    match expected {
+        Some(expected) if expected != Expected::after(actual) => {
+            Err(StreamRefusal::Conflict { stream: name.to_owned(), expected, actual })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A stream with all that an append to it changes, asked for in one go.
+///
+/// Also when the answer will be no: what a command reads must not depend on what it finds, or a
+/// committer that guesses the reads by deciding on nothing guesses too few.
+fn opened<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    stream: &str,
+    followers: &[Follower],
+) -> Decided<Option<Stream>, E> {
+    let head = RowKey::LogHead(ws.clone());
+    ask(draft, keys(ws, stream, followers).chain([head]))?;
+    stream_row(draft, ws, stream)
+}
+
+/// Writes events behind the stream's end and tells its followers.
+fn append<E>(
+    draft: &mut Draft,
+    mut stream: Stream,
+    events: &[NewLogged],
+    followers: &[Follower],
+) -> Decided<Committed, E> {
+    let head = RowKey::LogHead(stream.ws.clone());
+    let before = match draft.row(&head)? {
+        Some(Row::LogHead(head)) => head.pos,
+        _ => 0,
+    };
+    let (first, mut pos) = (stream.head + 1, before);
+    let mut ids = Vec::with_capacity(events.len());
+    for event in events {
+        (stream.head, pos) = (stream.head + 1, pos + 1);
+        let id = draft.new_event_id()?;
+        ids.push(id);
+        draft.put(Logged {
+            stream: stream.id,
+            version: stream.head,
+            ws: stream.ws.clone(),
+            pos,
+            id,
+            name: event.name.clone(),
+            at: draft.now(),
+            data: event.data.clone(),
+            meta: event.meta.clone(),
+        });
+    }
+    draft.put(LogHead { ws: stream.ws.clone(), pos });
+    draft.put(stream.clone());
+    tell(draft, &stream, followers)?;
+    Ok(Committed { first, last: stream.head, positions: before + 1..=pos, ids })
+}
+
+/// Moves `want` of every follower to the stream's end, never back.
+///
+/// A place that has work keeps its turn: otherwise a busy stream would be sent to the back of the
+/// line by each of its own commits.
+fn tell<E>(draft: &mut Draft, stream: &Stream, followers: &[Follower]) -> Decided<(), E> {
+    for follower in following(followers, &stream.name) {
+        let mut sub = place(draft, stream, follower)?;
+        if sub.want < stream.head {
+            if !sub.has_work() {
+                to_back(&mut sub, draft.now());
+            }
+            sub.want = stream.head;
+            draft.put(sub);
+        }
+    }
+    Ok(())
+}
+
+/// A follower's place in this stream; at the start if it has none.
+///
+/// A place in what the stream was before a restart says nothing about this one.
+fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower) -> Decided<Sub, E> {
+    let key = sub_key(&stream.ws, &follower.reaction, &stream.name);
+    Ok(match draft.row(&key)? {
+        Some(Row::Sub(sub)) if sub.log == stream.id => sub.clone(),
+        Some(Row::Sub(sub)) => {
+            let mut sub = sub.clone();
+            rewind(&mut sub, -1);
+            Sub { log: stream.id, want: -1, ..sub }
+        }
+        _ => Sub::new(stream, &follower.reaction),
+    })
+}
+
+/// Puts a place at a version, whatever it was at, and forgets its troubles.
+///
+/// A lease is not freed, its holder may be at work: but it has another fence, so that the holder
+/// can move nothing any more, and it ends when its time is up.
+pub(crate) fn rewind(sub: &mut Sub, at: i64) {
+    sub.at = at;
+    sub.due = None;
+    sub.failures = 0;
+    sub.claims = 0;
+    sub.error = None;
+    sub.blocked = None;
+    if sub.owner.is_some() {
+        sub.fence += 1;
+    }
+}
+
+/// Gives a place the last turn of all that wait.
+///
+/// Always later than its last one, also where the clock stands still or was set back: within one
+/// moment places then take turns.
+pub(crate) fn to_back(sub: &mut Sub, now: Timestamp) {
+    let after_last = Timestamp::from_micros(sub.since.micros().saturating_add(1));
+    sub.since = now.max(after_last);
+}
+
+/// The row of a stream.
+fn stream_row<E>(draft: &Draft, ws: &Workspace, stream: &str) -> Decided<Option<Stream>, E> {
+    match draft.row(&RowKey::Stream(ws.clone(), stream.to_owned()))? {
+        Some(Row::Stream(stream)) => Ok(Some(stream.clone())),
+        _ => Ok(None),
+    }
+}
+
+fn new_stream<E>(draft: &mut Draft, ws: &Workspace, name: &str) -> Decided<Stream, E> {
+    let id = draft.next_seq()?;
+    Ok(Stream { ws: ws.clone(), name: name.to_owned(), id, head: -1, closed: false })
+}
+
+/// Those who follow a stream.
+fn following<'a>(followers: &'a [Follower], stream: &str) -> impl Iterator<Item = &'a Follower> {
+    followers.iter().filter(move |follower| follower.source.covers(stream))
+}
+
+/// A stream's row and the places of its followers.
+fn keys(ws: &Workspace, stream: &str, followers: &[Follower]) -> impl Iterator<Item = RowKey> {
+    let row = RowKey::Stream(ws.clone(), stream.to_owned());
+    following(followers, stream)
+        .map(move |follower| sub_key(ws, &follower.reaction, stream))
+        .chain([row])
+}
+
+/// What names a place.
+pub(crate) fn sub_key(ws: &Workspace, reaction: &str, stream: &str) -> RowKey {
+    RowKey::Sub(ws.clone(), reaction.to_owned(), stream.to_owned())
+}
+
+/// Stops unless all these rows are there, and then asks for all that are missing at once.
+pub(crate) fn ask<E>(draft: &Draft, keys: impl IntoIterator<Item = RowKey>) -> Decided<(), E> {
+    let mut missing = ReadSet::default();
+    for key in keys {
+        match draft.row::<E>(&key) {
+            Ok(_) => {}
+            Err(Stop::Need(more)) => missing.merge(*more),
+            Err(stop) => return Err(stop),
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { need(missing) }
+}

@@ -1,0 +1,284 @@
+//! A store for tests: rows in a map, read and written as the contract says, and nothing clever.
+//!
+//! It is strict where a database would be silent: a locked row that is changed without having
+//! been read under lock is a lost update, so it panics.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    catalog::Catalog,
+    draft::{Decided, Draft, Stop},
+    id::Seq,
+    json::Payload,
+    reaction::Follower,
+    reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
+    row::{Def, Logged, Phase, Row, RowKey, Stream, Sub, Workspace},
+    stream::{self, Commit, Committed, NewLogged},
+    time::Timestamp,
+};
+
+/// How often a decision may ask for more.
+const MAX_ROUNDS: usize = 8;
+
+/// All rows, and the time.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// Every row there is.
+    pub(crate) rows: BTreeMap<RowKey, Row>,
+    /// The store's clock; tests move it.
+    pub(crate) now: Timestamp,
+    /// Rows that somebody else has locked: skipped by claims, and nobody may ask for them.
+    pub(crate) locked: BTreeSet<RowKey>,
+    blocks: i64,
+}
+
+impl World {
+    /// An empty store at a moment.
+    pub(crate) fn at_ms(ms: i64) -> Self {
+        Self { now: Timestamp::from_ms(ms), ..Self::default() }
+    }
+
+    /// Moves the clock on.
+    pub(crate) fn pass_ms(&mut self, ms: u64) {
+        self.now = self.now.plus_ms(ms);
+    }
+
+    /// Decides in one transaction: reads what is asked for until nothing more is, then applies.
+    #[track_caller]
+    pub(crate) fn decide<T, E>(
+        &mut self,
+        mut decide: impl FnMut(&mut Draft) -> Decided<T, E>,
+    ) -> Result<T, E> {
+        let mut reads = ReadSet::default();
+        for _ in 0..MAX_ROUNDS {
+            let (snapshot, held) = self.read(&reads);
+            let mut draft = Draft::new(snapshot);
+            match draft.attempt(self.blocks.cast_unsigned(), &mut decide) {
+                Ok(value) => {
+                    self.apply(draft.changes(), &held);
+                    return Ok(value);
+                }
+                Err(Stop::Need(more)) => {
+                    let before = reads.clone();
+                    reads.merge(*more);
+                    assert_ne!(reads, before, "a decision asks for what it has got");
+                }
+                Err(Stop::Refused(refusal)) => return Err(refusal),
+                Err(Stop::Full) => panic!("one command does not fit into a transaction"),
+            }
+        }
+        panic!("a decision asked for more rows {MAX_ROUNDS} times in a row");
+    }
+
+    /// What a store finds, and the keys of the rows that it has locked.
+    pub(crate) fn read(&mut self, reads: &ReadSet) -> (Snapshot, BTreeSet<RowKey>) {
+        self.blocks += 1;
+        let block = Seq(self.blocks * BLOCK);
+        let mut snapshot = Snapshot { now: self.now, block, ..Snapshot::default() };
+        let mut held = BTreeSet::new();
+        for (scan, limit) in &reads.scans {
+            let mut keys = self.scan(scan);
+            if matches!(scan, Scan::Ready(_) | Scan::Work(..)) {
+                keys.retain(|key| !self.locked.contains(key));
+            }
+            keys.truncate(*limit as usize);
+            if scan.is_locked() {
+                held.extend(keys.iter().cloned());
+            }
+            let rows = keys.iter().filter_map(|key| self.rows.get(key).cloned());
+            snapshot.add(scan.clone(), *limit, rows.collect());
+        }
+        for key in &reads.rows {
+            assert!(!self.locked.contains(key), "would wait for somebody else's lock: {key:?}");
+            snapshot.rows.insert(key.clone(), self.rows.get(key).cloned());
+            held.insert(key.clone());
+        }
+        for ws in &reads.catalogs {
+            snapshot.catalogs.insert(ws.clone(), Arc::new(self.catalog(ws)));
+        }
+        (snapshot, held)
+    }
+
+    fn catalog(&self, ws: &Workspace) -> Catalog {
+        let epoch = match self.rows.get(&RowKey::Epoch(ws.clone())) {
+            Some(Row::Epoch(epoch)) => epoch.n,
+            _ => 0,
+        };
+        let defs = self.rows.values().filter_map(|row| {
+            let Row::Def(def) = row else { return None };
+            (def.ws == *ws).then(|| Def::clone(def))
+        });
+        Catalog::build(epoch, defs.collect()).expect("definitions of a test can be read")
+    }
+
+    fn apply(&mut self, changes: Vec<Change>, held: &BTreeSet<RowKey>) {
+        for change in changes {
+            let key = change.key();
+            let lost = key.is_locked() && !held.contains(&key);
+            assert!(!lost, "changed without having been read under lock: {key:?}");
+            let was_there = self.rows.contains_key(&key);
+            match change {
+                Change::Insert(row) => {
+                    assert!(!was_there, "inserted twice: {key:?}");
+                    self.rows.insert(key, row);
+                }
+                Change::Update(row) => {
+                    assert!(was_there, "updated and not there: {key:?}");
+                    self.rows.insert(key, row);
+                }
+                Change::Delete(key) => {
+                    assert!(self.rows.remove(&key).is_some(), "deleted and not there: {key:?}");
+                }
+            }
+        }
+    }
+
+    /// All rows that a scan means, in its order, by looking at each row.
+    fn scan(&self, scan: &Scan) -> Vec<RowKey> {
+        let mut found: Vec<(Order, RowKey)> = self
+            .rows
+            .iter()
+            .filter_map(|(key, row)| Some((self.place(scan, row)?, key.clone())))
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Where a row stands among those that a scan finds; `None` when it is none of them.
+    fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
+        match (scan, row) {
+            (Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns, Row::Run(_)) => {
+                self.place_of_run(scan, row)
+            }
+            (Scan::DueGates, Row::Gate(gate)) => due(gate.due, self.now),
+            (Scan::Gates(prefix), Row::Gate(gate)) => {
+                gate.key.as_bytes().starts_with(prefix).then(Order::default)
+            }
+            (Scan::Owned(engine), Row::Run(run)) => {
+                (run.owner == Some(*engine)).then(Order::default)
+            }
+            (Scan::Lane(lane, after), Row::Run(run)) => {
+                (run.lane == *lane && run.id.seq > *after).then(Order::default)
+            }
+            (Scan::Engines, Row::Engine(engine)) => (!engine.dead).then(Order::default),
+            (Scan::Steps(run), Row::Step(step)) => (step.run == *run).then(Order::default),
+            (Scan::Items(run), Row::Item(item)) => (item.run == *run).then(Order::default),
+            (Scan::WaitPaths(ws, name), Row::WaitPath(path)) => {
+                (path.ws == *ws && path.name == *name).then(Order::default)
+            }
+            (Scan::Waits(ws, name, path, value), Row::Wait(wait)) => {
+                let same = wait.ws == *ws && wait.name == *name;
+                (same && wait.path == *path && wait.value == *value).then(Order::default)
+            }
+            (Scan::Inbox(run, name), Row::Signal(signal)) => {
+                (signal.run == *run && signal.name == *name).then(Order::default)
+            }
+            (Scan::Receipts(event), Row::Receipt(receipt)) => {
+                (receipt.event == *event).then(Order::default)
+            }
+            (Scan::Log(stream, from), Row::Logged(event)) => {
+                (event.stream == *stream && event.version >= *from).then(Order::default)
+            }
+            (Scan::Feed(ws, after), Row::Logged(event)) => {
+                let wanted = event.ws == *ws && event.pos > *after;
+                wanted.then(|| Order { at: event.pos, ..Order::default() })
+            }
+            (Scan::Work(ws, reaction), Row::Sub(sub)) => {
+                let wanted = sub.ws == *ws && sub.reaction == *reaction;
+                let wanted = wanted && sub.is_claimable(self.now);
+                wanted.then(|| Order { at: sub.since.micros(), ..Order::default() })
+            }
+            (Scan::Subs(ws), Row::Sub(sub)) => (sub.ws == *ws).then(Order::default),
+            _ => None,
+        }
+    }
+
+    fn place_of_run(&self, scan: &Scan, row: &Row) -> Option<Order> {
+        let Row::Run(run) = row else { return None };
+        match (scan, run.phase) {
+            (Scan::Line(key), Phase::Line { gate, place }) => {
+                let Some(Row::Gate(found)) = self.rows.get(&RowKey::Gate(key.clone())) else {
+                    return None;
+                };
+                let (at, seq) = (place.rank.at.micros(), place.rank.seq);
+                (found.id == gate).then_some(Order { tier: place.tier, at, seq })
+            }
+            (Scan::Ready(lanes), Phase::Ready) => {
+                let (at, seq) = (run.rank.at.micros(), run.rank.seq);
+                lanes.contains(&run.lane).then_some(Order { tier: 0, at, seq })
+            }
+            (Scan::DueRuns, _) => due(run.due, self.now),
+            _ => None,
+        }
+    }
+}
+
+/// The workspace of tests that need only one.
+pub(crate) fn ws() -> Workspace {
+    "default".into()
+}
+
+/// Streams, as tests see them.
+impl World {
+    /// Commits `count` events to a stream, at its end.
+    #[track_caller]
+    pub(crate) fn append(
+        &mut self,
+        stream: &str,
+        count: usize,
+        followers: &[Follower],
+    ) -> Committed {
+        let event =
+            NewLogged { name: "happened".to_owned(), data: Payload::null(), meta: Payload::null() };
+        let events = vec![event; count];
+        let commit = Commit { ws: ws(), stream: stream.to_owned(), events, expected: None };
+        self.decide(|draft| stream::commit(draft, &commit, followers)).unwrap()
+    }
+
+    /// A reaction's place in a stream.
+    #[track_caller]
+    pub(crate) fn sub(&self, reaction: &str, stream: &str) -> &Sub {
+        match self.rows.get(&RowKey::Sub(ws(), reaction.to_owned(), stream.to_owned())) {
+            Some(Row::Sub(sub)) => sub,
+            other => panic!("no place of `{reaction}` in `{stream}`: {other:?}"),
+        }
+    }
+
+    /// All places of reactions, by reaction and stream.
+    pub(crate) fn subs(&self) -> impl Iterator<Item = &Sub> {
+        let rows = self.rows.values();
+        rows.filter_map(|row| if let Row::Sub(sub) = row { Some(sub) } else { None })
+    }
+
+    /// A stream's head.
+    pub(crate) fn stream(&self, name: &str) -> Option<&Stream> {
+        match self.rows.get(&RowKey::Stream(ws(), name.to_owned())) {
+            Some(Row::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// All events of a stream, in order.
+    pub(crate) fn log(&self, name: &str) -> Vec<&Logged> {
+        let Some(stream) = self.stream(name) else { return Vec::new() };
+        let (from, to) = (RowKey::Logged(stream.id, 0), RowKey::Logged(stream.id, i64::MAX));
+        let rows = self.rows.range(from..=to).map(|(_, row)| row);
+        rows.filter_map(|row| if let Row::Logged(event) = row { Some(event) } else { None })
+            .collect()
+    }
+}
+
+/// What a scan sorts by; the row's key breaks ties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    tier: i64,
+    at: i64,
+    seq: Seq,
+}
+
+fn due(due: Option<Timestamp>, now: Timestamp) -> Option<Order> {
+    due.filter(|due| *due <= now).map(|due| Order { at: due.micros(), ..Order::default() })
+}

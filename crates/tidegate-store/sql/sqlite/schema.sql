@@ -1,0 +1,205 @@
+-- The schema after all migrations. Checked by a test.
+
+CREATE TABLE def (
+  lane     integer not null primary key,
+  ws       text    not null,
+  app      text    not null,
+  name     text    not null,
+  version  integer not null,
+  body     text    not null,
+  released integer,
+  unique (ws, app, name, version)
+) strict;
+
+CREATE TABLE ended (
+  seq       integer not null primary key,
+  salt      integer not null,
+  ws        text    not null,
+  app       text    not null,
+  workflow  text    not null,
+  version   integer not null,
+  state     text    not null,
+  queued_at integer not null,
+  ended_at  integer not null,
+  event_seq integer not null,
+  body      text    not null
+) strict;
+
+CREATE TABLE engine (
+  id   text    not null primary key,
+  beat integer not null,
+  dead integer not null
+) strict, without rowid;
+
+CREATE TABLE epoch (
+  ws text    not null primary key,
+  n  integer not null
+) strict, without rowid;
+
+CREATE TABLE event (
+  seq  integer not null primary key,
+  salt integer not null,
+  ws   text    not null,
+  kind text    not null,
+  name text    not null,
+  at   integer not null,
+  ts   integer,
+  data text    not null
+) strict;
+
+CREATE TABLE gate (
+  key   blob    not null primary key,
+  id    integer not null,
+  at    integer not null,
+  due   integer,
+  state text    not null
+) strict;
+
+CREATE TABLE item (
+  run        integer not null,
+  n          integer not null,
+  event_seq  integer not null,
+  event_salt integer not null,
+  primary key (run, n)
+) strict, without rowid;
+
+CREATE TABLE log (
+  stream  integer not null,
+  version integer not null,
+  ws      text    not null,
+  pos     integer not null,
+  seq     integer not null,
+  salt    integer not null,
+  name    text    not null,
+  at      integer not null,
+  data    text    not null,
+  meta    text    not null,
+  primary key (stream, version),
+  unique (ws, pos)
+) strict;
+
+CREATE TABLE log_head (
+  ws  text    not null primary key,
+  pos integer not null
+) strict, without rowid;
+
+CREATE TABLE meta (
+  name  text    not null primary key,
+  value integer not null
+) strict, without rowid;
+
+CREATE TABLE migration (
+  version  integer not null primary key,
+  name     text    not null,
+  checksum text    not null,
+  at       integer not null
+) strict
+;
+
+CREATE TABLE receipt (
+  seq      integer not null primary key,
+  ws       text    not null,
+  app      text    not null,
+  workflow text    not null,
+  key      text    not null,
+  event    integer not null,
+  at       integer not null,
+  verdict  text    not null
+) strict;
+
+CREATE TABLE run (
+  seq       integer not null primary key,
+  salt      integer not null,
+  ws        text    not null,
+  lane      integer not null,
+  ready     integer,
+  line      integer,
+  tier      integer not null,
+  order_at  integer not null,
+  order_seq integer not null,
+  due       integer,
+  owner     text,
+  fence     integer not null,
+  body      text    not null
+) strict;
+
+CREATE TABLE signal (
+  run  integer not null,
+  name text    not null,
+  seq  integer not null,
+  data text    not null,
+  primary key (run, name, seq)
+) strict;
+
+CREATE TABLE step (
+  run   integer not null,
+  id    text    not null,
+  kind  text    not null,
+  fence integer not null,
+  at    integer not null,
+  ok    integer not null,
+  out   text    not null,
+  primary key (run, id)
+) strict;
+
+CREATE TABLE stream (
+  ws     text    not null,
+  name   text    not null,
+  id     integer not null,
+  head   integer not null,
+  closed integer not null,
+  primary key (ws, name)
+) strict, without rowid;
+
+CREATE TABLE sub (
+  ws       text    not null,
+  reaction text    not null,
+  stream   text    not null,
+  work     integer,
+  at       integer not null,
+  want     integer not null,
+  owner    text,
+  fence    integer not null,
+  until    integer,
+  due      integer,
+  since    integer not null,
+  failures integer not null,
+  claims   integer not null,
+  blocked  text,
+  log      integer not null,
+  error    text,
+  primary key (ws, reaction, stream)
+) strict, without rowid;
+
+CREATE TABLE wait (
+  ws    text    not null,
+  name  text    not null,
+  path  text    not null,
+  value blob    not null,
+  run   integer not null,
+  step  text    not null,
+  primary key (ws, name, path, value, run, step)
+) strict, without rowid;
+
+CREATE TABLE wait_path (
+  ws   text not null,
+  name text not null,
+  path text not null,
+  primary key (ws, name, path)
+) strict, without rowid;
+
+CREATE INDEX gate_due on gate (due, key) where due is not null;
+
+CREATE INDEX receipt_event on receipt (event, seq);
+
+CREATE INDEX run_due on run (due, seq) where due is not null;
+
+CREATE INDEX run_lane on run (lane, seq);
+
+CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line is not null;
+
+CREATE INDEX run_owner on run (owner, seq) where owner is not null;
+
+CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
+
+CREATE INDEX sub_work on sub (ws, reaction, work, stream) where work is not null;

@@ -1,0 +1,378 @@
+//! Scans find what they say, in their order, up to their limit.
+
+use std::sync::Arc;
+
+use tidegate_core::{
+    id::Seq,
+    reads::{Found, ReadSet, Scan},
+    row::{
+        Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row, RowKey, Run, Signal,
+        Sub, WaitPath, WaitRow,
+    },
+    time::Timestamp,
+};
+use tidegate_store::Store;
+
+use super::{insert, seen};
+use crate::sample;
+
+/// More than there is.
+const ALL: u32 = 1000;
+
+/// Asks for all and for every smaller number, in a transaction and without one; `expected` is
+/// what there is, in order.
+async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>) {
+    let keys: Vec<RowKey> = expected.iter().map(Row::key).collect();
+    let lengths = (1..=u32::try_from(expected.len()).unwrap()).rev();
+    for limit in std::iter::once(ALL).chain(lengths) {
+        let reads = ReadSet::default().scan(scan.clone(), limit);
+        for snapshot in [seen(store, reads.clone()).await, store.read(reads).await.unwrap()] {
+            let first = keys.iter().take(limit as usize).cloned().collect();
+            assert_eq!(snapshot.scans[&scan], Found { limit, keys: first }, "{scan:?}");
+            let found: Vec<&Row> = expected.iter().take(limit as usize).collect();
+            assert_eq!(snapshot.found(&scan), found, "{scan:?}");
+            // What was not locked must not pass for what was.
+            let passes = expected.iter().any(|row| snapshot.rows.contains_key(&row.key()));
+            let hinted = expected.iter().any(|row| row.key().is_locked()) && !scan.is_locked();
+            assert!(!(passes && hinted), "{scan:?}");
+        }
+    }
+}
+
+/// The store's time.
+async fn now(store: &Arc<dyn Store>) -> Timestamp {
+    store.read(ReadSet::default()).await.unwrap().now
+}
+
+fn rows<R: Into<Row>>(rows: impl IntoIterator<Item = R>) -> Vec<Row> {
+    rows.into_iter().map(Into::into).collect()
+}
+
+fn rank(at: i64, seq: i64) -> Rank {
+    Rank { at: Timestamp::from_ms(at), seq: Seq(seq) }
+}
+
+/// Tier first, then rank, then the run's number.
+pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
+    let gates = [sample::gate("main", "a", 70), sample::gate("main", "b", 71)];
+    let standing = |seq: i64, gate: i64, tier: i64, rank: Rank| Run {
+        phase: Phase::Line { gate: Seq(gate), place: Place { tier, rank } },
+        ..sample::run(seq)
+    };
+    let line = [
+        standing(9, 70, -1, rank(9, 9)),
+        standing(8, 70, 0, rank(-5, 9)),
+        standing(7, 70, 0, rank(1, 2)),
+        standing(5, 70, 0, rank(1, 3)),
+        standing(6, 70, 0, rank(1, 3)),
+        standing(1, 70, 4, rank(0, 0)),
+    ];
+    let others = [
+        standing(20, 71, 0, rank(0, 0)),
+        Run { phase: Phase::Ready, ..sample::run(21) },
+        sample::run(22),
+    ];
+    insert(store, gates).await;
+    insert(store, line.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::Line(sample::gate_key("main", "a")), rows(line)).await;
+}
+
+/// No gate, no line.
+pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
+    let phase = Phase::Line { gate: Seq(0), place: Place { tier: 0, rank: rank(0, 0) } };
+    insert(store, [Run { phase, ..sample::run(1) }]).await;
+    check(store, Scan::Line(sample::gate_key("main", "gone")), Vec::new()).await;
+}
+
+/// One order over all lanes asked for, and no other lanes.
+pub async fn ready_runs_are_merged_over_lanes_by_rank(store: &Arc<dyn Store>) {
+    let ready = |seq: i64, lane: i64, rank: Rank| Run {
+        lane: Seq(lane),
+        phase: Phase::Ready,
+        rank,
+        ..sample::run(seq)
+    };
+    let line = [
+        ready(9, 1, rank(-1, 5)),
+        ready(2, 2, rank(3, 1)),
+        ready(8, 1, rank(3, 2)),
+        ready(3, 2, rank(3, 3)),
+        ready(4, 1, rank(3, 3)),
+    ];
+    let others = [ready(20, 3, rank(0, 0)), Run { phase: Phase::Driven, ..sample::run(21) }];
+    insert(store, line.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::Ready(vec![Seq(2), Seq(1), Seq(2), Seq(99)]), rows(line)).await;
+    check(store, Scan::Ready(Vec::new()), Vec::new()).await;
+}
+
+/// What is due later is not due.
+pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
+    let now = now(store).await;
+    let due = |key: &str, due: Timestamp| Gate { due: Some(due), ..sample::gate("main", key, 1) };
+    let past = now.minus_ms(50);
+    let gates = [due("z", now.minus_ms(90)), due("a", past), due("b", past), due("c", now)];
+    let others = [due("later", now.plus_ms(3_600_000)), sample::gate("main", "never", 2)];
+    insert(store, gates.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::DueGates, rows(gates)).await;
+}
+
+/// What is due later is not due.
+pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
+    let now = now(store).await;
+    let due = |seq: i64, due: Timestamp| Run { due: Some(due), ..sample::run(seq) };
+    let past = now.minus_ms(50);
+    let runs = [due(9, now.minus_ms(90)), due(1, past), due(2, past), due(3, now)];
+    let others = [due(4, now.plus_ms(3_600_000)), sample::run(5)];
+    insert(store, runs.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::DueRuns, rows(runs)).await;
+}
+
+/// This very moment counts. For stores whose clock stands still.
+pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
+    let now = now(store).await;
+    let next = Some(Timestamp::from_micros(now.micros() + 1));
+    let gate = Gate { due: Some(now), ..sample::gate("main", "a", 1) };
+    let run = Run { due: Some(now), ..sample::run(1) };
+    let deferred = Sub { due: Some(now), ..sample::sub("mail", "a") };
+    let leased = Sub { owner: Some(1), until: Some(now), ..sample::sub("mail", "b") };
+    let early = [
+        Row::from(Gate { due: next, ..sample::gate("main", "b", 1) }),
+        Run { due: next, ..sample::run(2) }.into(),
+        Sub { due: next, ..sample::sub("mail", "c") }.into(),
+        Sub { owner: Some(1), until: next, ..sample::sub("mail", "d") }.into(),
+    ];
+    insert(store, early).await;
+    let due: [Row; 4] =
+        [gate.clone().into(), run.clone().into(), deferred.clone().into(), leased.clone().into()];
+    insert(store, due).await;
+    check(store, Scan::DueGates, rows([gate])).await;
+    check(store, Scan::DueRuns, rows([run])).await;
+    check(store, Scan::Work("main".into(), "mail".to_owned()), rows([deferred, leased])).await;
+}
+
+/// Nobody's runs and others' runs are not found.
+pub async fn runs_are_found_by_their_owner(store: &Arc<dyn Store>) {
+    let owned = |seq, owner| Run { owner: Some(owner), ..sample::run(seq) };
+    let mine = [owned(2, u128::MAX), owned(30, u128::MAX)];
+    insert(store, mine.iter().rev().cloned().chain([owned(1, 0), sample::run(4)])).await;
+    check(store, Scan::Owned(u128::MAX), rows(mine)).await;
+}
+
+/// The cursor is the last number seen.
+pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
+    let runs = [3, 5, 40].map(sample::run);
+    let other = Run { lane: Seq(2), ..sample::run(6) };
+    insert(store, runs.iter().rev().cloned().chain([other])).await;
+    check(store, Scan::Lane(Seq(1), Seq(0)), rows(runs.clone())).await;
+    check(store, Scan::Lane(Seq(1), Seq(3)), rows(runs[1..].to_vec())).await;
+    check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
+}
+
+/// The dead are remembered and not asked.
+pub async fn dead_engines_are_not_found(store: &Arc<dyn Store>) {
+    let engine = |id, dead| Engine { id, beat: 3, dead };
+    insert(store, [engine(u128::MAX, false), engine(2, true), engine(1, false)]).await;
+    check(store, Scan::Engines, rows([engine(1, false), engine(u128::MAX, false)])).await;
+}
+
+/// By bytes.
+pub async fn steps_are_found_by_id(store: &Arc<dyn Store>) {
+    let steps = ["", "Z", "a", "a:1", "b", "é"].map(|id| sample::step(1, id));
+    insert(store, steps.iter().rev().cloned().chain([sample::step(2, "a")])).await;
+    check(store, Scan::Steps(Seq(1)), rows(steps)).await;
+}
+
+/// By number, not by its letters.
+pub async fn items_are_found_by_place(store: &Arc<dyn Store>) {
+    let item = |run, n| Item { run: Seq(run), n, event: sample::event_id(n.into()) };
+    let items = [0, 2, 10].map(|n| item(1, n));
+    insert(store, items.iter().rev().cloned().chain([item(2, 0)])).await;
+    check(store, Scan::Items(Seq(1)), rows(items)).await;
+}
+
+/// A wait is found by exactly what it is filed under.
+pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
+    let wait = |name: &str, path: &str, value: &[u8], run, step: &str| WaitRow {
+        ws: "main".into(),
+        name: name.to_owned(),
+        path: path.to_owned(),
+        value: value.to_vec(),
+        run: Seq(run),
+        step: step.to_owned(),
+    };
+    let found =
+        [(2, "b"), (10, "a"), (10, "b")].map(|(run, step)| wait("e", "p", &[0, 255], run, step));
+    let others = [
+        wait("e", "p", &[0], 1, "a"),
+        wait("e", "", &[], 1, "a"),
+        wait("f", "p", &[0, 255], 1, "a"),
+        WaitRow { ws: "other".into(), ..wait("e", "p", &[0, 255], 1, "a") },
+    ];
+    insert(store, found.iter().rev().cloned().chain(others.clone())).await;
+    let ws: Arc<str> = "main".into();
+    let waits = |path: &str, value: &[u8]| {
+        Scan::Waits(ws.clone(), "e".to_owned(), path.to_owned(), value.to_vec())
+    };
+    check(store, waits("p", &[0, 255]), rows(found)).await;
+    check(store, waits("", &[]), rows([others[1].clone()])).await;
+
+    let path = |ws: &str, name: &str, path: &str| WaitPath {
+        ws: ws.into(),
+        name: name.to_owned(),
+        path: path.to_owned(),
+    };
+    let paths = ["", "B", "a"].map(|it| path("main", "e", it));
+    let others = [path("main", "f", "p"), path("other", "e", "p")];
+    insert(store, paths.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::WaitPaths(ws, "e".to_owned()), rows(paths)).await;
+}
+
+/// One name of one run.
+pub async fn an_inbox_is_read_oldest_first(store: &Arc<dyn Store>) {
+    let signal = |run, name: &str, seq| Signal {
+        run: Seq(run),
+        name: name.to_owned(),
+        seq: Seq(seq),
+        data: sample::payload("1"),
+    };
+    let signals = [9, 10, 200].map(|seq| signal(1, "go", seq));
+    let others = [signal(1, "stop", 1), signal(2, "go", 1)];
+    insert(store, signals.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::Inbox(Seq(1), "go".to_owned()), rows(signals)).await;
+}
+
+/// In order of their numbers.
+pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
+    let receipt = |seq, event| Receipt {
+        seq: Seq(seq),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        key: String::new(),
+        event: Seq(event),
+        at: Timestamp::from_ms(1),
+        verdict: serde_json::json!("drop"),
+    };
+    let receipts = [receipt(9, 1), receipt(10, 1)];
+    insert(store, receipts.iter().rev().cloned().chain([receipt(1, 2)])).await;
+    check(store, Scan::Receipts(Seq(1)), rows(receipts)).await;
+}
+
+/// All of a workspace, or all there are.
+pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store>) {
+    let mut gates: Vec<_> = ["", "B", "a", "é"].map(|key| sample::gate("main", key, 1)).into();
+    gates.extend([sample::gate("mai", "a", 2), sample::gate("main2", "a", 3)]);
+    // The first key that does not begin with the bytes asked for below.
+    let beyond = GateKey::from_bytes(b"\0\x04maio");
+    gates.push(Gate { key: beyond, ..sample::gate("main", "a", 4) });
+    insert(store, gates.clone()).await;
+    gates.sort_by_key(|gate| gate.key.clone());
+    let beginning = [&4u16.to_be_bytes()[..], b"main"].concat();
+    let main = gates.iter().filter(|gate| gate.key.as_bytes().starts_with(&beginning)).cloned();
+    let main = rows(main);
+    assert_eq!(main.len(), 4);
+    check(store, Scan::Gates(beginning), main).await;
+    check(store, Scan::Gates(Vec::new()), rows(gates.clone())).await;
+    check(store, Scan::Gates(gates[0].key.as_bytes().to_vec()), rows(gates[..1].to_vec())).await;
+    check(store, Scan::Gates(vec![255]), Vec::new()).await;
+}
+
+/// The first version is part of it.
+pub async fn a_stream_is_read_from_a_version_on(store: &Arc<dyn Store>) {
+    let log: Vec<_> = (0..12).map(|version| sample::logged(5, version, version + 1)).collect();
+    insert(store, log.iter().rev().cloned().chain([sample::logged(6, 0, 99)])).await;
+    check(store, Scan::Log(Seq(5), 0), rows(log.clone())).await;
+    check(store, Scan::Log(Seq(5), 9), rows(log[9..].to_vec())).await;
+    check(store, Scan::Log(Seq(5), 12), Vec::new()).await;
+}
+
+/// The position given is the last one seen.
+pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
+    let feed = [sample::logged(6, 0, 2), sample::logged(5, 1, 9), sample::logged(5, 0, 10)];
+    let other = Logged { ws: "other".into(), ..sample::logged(7, 0, 3) };
+    insert(store, feed.iter().rev().cloned().chain([other])).await;
+    check(store, Scan::Feed("main".into(), 0), rows(feed.clone())).await;
+    check(store, Scan::Feed("main".into(), 2), rows(feed[1..].to_vec())).await;
+    check(store, Scan::Feed("main".into(), 10), Vec::new()).await;
+}
+
+/// By the moment since when there is work, then by stream.
+pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
+    let waiting = |stream: &str, since| Sub {
+        since: Timestamp::from_micros(since),
+        ..sample::sub("mail", stream)
+    };
+    let work = [waiting("z", -5), waiting("B", 3), waiting("a", 3), waiting("c", 20)];
+    let others =
+        [sample::sub("other", "a"), Sub { ws: "other".into(), ..sample::sub("mail", "a") }];
+    insert(store, work.iter().rev().cloned().chain(others)).await;
+    check(store, Scan::Work("main".into(), "mail".to_owned()), rows(work)).await;
+}
+
+/// A lease that has run out is none, and a moment that has come does not defer.
+pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store>) {
+    let now = now(store).await;
+    let (past, future) = (now.minus_ms(1), now.plus_ms(3_600_000));
+    let sub = |stream: &str| sample::sub("mail", stream);
+    let free = [
+        Sub { due: Some(past), ..sub("deferred until now") },
+        Sub { until: Some(future), ..sub("given back") },
+        Sub { owner: Some(1), until: Some(past), ..sub("run out") },
+    ];
+    let others = [
+        Sub { owner: Some(1), until: Some(future), ..sub("leased") },
+        Sub { due: Some(future), ..sub("deferred") },
+        Sub { blocked: Some("poison".to_owned()), ..sub("blocked") },
+        Sub { want: -1, ..sub("idle") },
+    ];
+    insert(store, free.iter().cloned().chain(others)).await;
+    check(store, Scan::Work("main".into(), "mail".to_owned()), rows(free)).await;
+}
+
+/// By reaction, then by stream, whatever state they are in.
+pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
+    let blocked = Sub { blocked: Some("poison".to_owned()), ..sample::sub("b", "B") };
+    let subs = [sample::sub("a", "z"), blocked, sample::sub("b", "a")];
+    let other = Sub { ws: "other".into(), ..sample::sub("a", "a") };
+    insert(store, subs.iter().rev().cloned().chain([other])).await;
+    check(store, Scan::Subs("main".into()), rows(subs)).await;
+}
+
+/// An empty answer is an answer.
+pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
+    for scan in every_scan() {
+        check(store, scan, Vec::new()).await;
+    }
+}
+
+/// Nothing was asked for, and the answer says that it is not complete.
+pub async fn a_limit_of_nothing_finds_nothing(store: &Arc<dyn Store>) {
+    insert(store, [sample::run(1)]).await;
+    let scan = Scan::Lane(Seq(1), Seq(0));
+    let snapshot = seen(store, ReadSet::default().scan(scan.clone(), 0)).await;
+    assert_eq!(snapshot.scans[&scan], Found { limit: 0, keys: Vec::new() });
+}
+
+fn every_scan() -> Vec<Scan> {
+    let (ws, name): (Arc<str>, String) = ("main".into(), "name".to_owned());
+    vec![
+        Scan::Line(sample::gate_key("main", "a")),
+        Scan::Ready(vec![Seq(1)]),
+        Scan::DueGates,
+        Scan::DueRuns,
+        Scan::Owned(1),
+        Scan::Lane(Seq(1), Seq(0)),
+        Scan::Engines,
+        Scan::Steps(Seq(1)),
+        Scan::Items(Seq(1)),
+        Scan::WaitPaths(ws.clone(), name.clone()),
+        Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1]),
+        Scan::Inbox(Seq(1), name.clone()),
+        Scan::Receipts(Seq(1)),
+        Scan::Gates(vec![1]),
+        Scan::Log(Seq(1), 0),
+        Scan::Feed(ws.clone(), 0),
+        Scan::Work(ws.clone(), name),
+        Scan::Subs(ws),
+    ]
+}

@@ -1,0 +1,449 @@
+//! Rows to test with: small ones to build on, and one of every kind at its extremes.
+
+use std::sync::Arc;
+
+use tidegate_core::{
+    id::{EventId, RunId, Seq},
+    json::{MAX_EVENT_BYTES, Payload},
+    row::{
+        Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
+        GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
+        Rank, Receipt, Row, Run, Scope, Signal, Slots, Source, Span, Step, StepKind, Stream, Sub,
+        Turns, Wait, WaitOn, WaitPath, WaitRow,
+    },
+    time::Timestamp,
+};
+
+use tidegate_core::key::{Key, Scalar};
+
+/// Names that databases trip over.
+pub const NAME: &str = "żółć 🦀 'quoted' \"too\" \\ %_ \u{1}\n;--";
+
+/// Free text that one database cannot keep as it is.
+pub const FREE_TEXT: &str = "before\0after \u{10ffff}";
+
+/// Payloads that must come back byte for byte.
+pub const PAYLOADS: &[&str] = &[
+    r#""\u0000""#,
+    r#"{"\u0000":"a\u0000b"}"#,
+    r#""\ud800""#,
+    r#"{"half":"\udc00x"}"#,
+    "9007199254740993",
+    "-123456789012345678901234567890.10",
+    "1e400",
+    "1.0",
+    "-0",
+    r#"{"a":1,"a":2,"a":1}"#,
+    " {\n\t\"b\" : [ 1 ,2 ] , \"a\":null}\r\n",
+    r#""\u00e9é\/""#,
+    "\"\u{7f}\u{2028}\u{10ffff}\"",
+    "null",
+];
+
+/// A payload from its text.
+pub fn payload(text: &str) -> Payload {
+    Payload::parse(text.as_bytes(), MAX_EVENT_BYTES).expect("a sample is valid JSON")
+}
+
+/// A gate's key in workspace `ws`, told apart by `key`.
+pub fn gate_key(ws: &str, key: &str) -> GateKey {
+    GateKey::new(&Scope {
+        ws: ws.into(),
+        class: Class::Keyed,
+        app: "shop".to_owned(),
+        name: "order".to_owned(),
+        slot: String::new(),
+        key: Key::Value(Scalar::text(key.to_owned())),
+    })
+}
+
+/// A gate with nobody in it.
+pub fn gate(ws: &str, key: &str, id: i64) -> Gate {
+    Gate {
+        key: gate_key(ws, key),
+        id: Seq(id),
+        at: Timestamp::from_ms(1),
+        due: None,
+        state: GateState::Slots(Slots::default()),
+    }
+}
+
+/// A run that waits for nothing in particular, in lane 1.
+pub fn run(seq: i64) -> Run {
+    Run {
+        id: run_id(seq),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        version: 1,
+        lane: Seq(1),
+        source: Source::Event(event_id(seq)),
+        queued_at: Timestamp::from_ms(seq),
+        rank: Rank { at: Timestamp::from_ms(seq), seq: Seq(seq) },
+        needs: Vec::new(),
+        has: 0,
+        phase: Phase::Waiting,
+        owner: None,
+        fence: 0,
+        due: None,
+        started: false,
+        failures: 0,
+        losses: 0,
+        waits: Vec::new(),
+        answered: Vec::new(),
+        pausing: false,
+        parent: None,
+        replaced: None,
+        replay_of: None,
+        claim: None,
+    }
+}
+
+/// An event with some data.
+pub fn event(seq: i64, data: &str) -> Event {
+    Event {
+        id: event_id(seq),
+        ws: "main".into(),
+        kind: Kind::Event,
+        name: "order/placed".to_owned(),
+        at: Timestamp::from_ms(1),
+        ts: None,
+        data: payload(data),
+    }
+}
+
+/// A reaction's place with one event to do.
+pub fn sub(reaction: &str, stream: &str) -> Sub {
+    Sub {
+        ws: "main".into(),
+        reaction: reaction.to_owned(),
+        stream: stream.to_owned(),
+        at: -1,
+        want: 0,
+        owner: None,
+        fence: 0,
+        until: None,
+        due: None,
+        since: Timestamp::from_ms(1),
+        failures: 0,
+        claims: 0,
+        blocked: None,
+        log: Seq(1),
+        error: None,
+    }
+}
+
+/// An event of a stream.
+pub fn logged(stream: i64, version: i64, pos: i64) -> Logged {
+    Logged {
+        stream: Seq(stream),
+        version,
+        ws: "main".into(),
+        pos,
+        id: event_id(pos),
+        name: "Placed".to_owned(),
+        at: Timestamp::from_ms(1),
+        data: payload("{}"),
+        meta: payload("{}"),
+    }
+}
+
+/// A definition.
+pub fn def(lane: i64, name: &str, version: u32) -> Def {
+    Def {
+        lane: Seq(lane),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        name: name.to_owned(),
+        version,
+        body: payload("{}"),
+        released: None,
+    }
+}
+
+/// A step that went well.
+pub fn step(run: i64, id: &str) -> Step {
+    Step {
+        run: Seq(run),
+        id: id.to_owned(),
+        kind: StepKind::Run,
+        fence: 1,
+        at: Timestamp::from_ms(1),
+        result: Ok(payload("1")),
+    }
+}
+
+/// A run's id.
+pub fn run_id(seq: i64) -> RunId {
+    RunId { seq: Seq(seq), salt: 7 }
+}
+
+/// An event's id.
+pub fn event_id(seq: i64) -> EventId {
+    EventId { seq: Seq(seq), salt: 8 }
+}
+
+/// Rows of every kind, at least one each, with every optional part present and absent and every
+/// number at an end of its range. No two have the same key.
+pub fn every_row() -> Vec<Row> {
+    let mut rows = gates();
+    rows.extend(runs());
+    rows.extend(ended());
+    rows.extend(steps());
+    rows.extend(streams());
+    rows.extend(subs());
+    rows.extend(events());
+    rows.extend(small());
+    rows
+}
+
+const PAST: Timestamp = Timestamp::from_micros(i64::MIN);
+const FUTURE: Timestamp = Timestamp::from_micros(i64::MAX);
+
+fn gates() -> Vec<Row> {
+    let states = [
+        GateState::Slots(Slots::default()),
+        GateState::Slots(Slots {
+            holders: vec![
+                Hold { run: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, draining: true },
+                Hold { run: RunId { seq: Seq(0), salt: 0 }, draining: false },
+            ],
+            head: Some(far_place()),
+            folds: vec![gate_key("main", "fold"), GateKey::from_bytes(&[0, 255])],
+            moved_to: Some(i64::MAX),
+        }),
+        GateState::Meter(Meter { tat: i64::MAX, rest: u32::MAX, limit: 1, per_ms: u64::MAX }),
+        GateState::Turns(Turns::default()),
+        GateState::Turns(Turns {
+            meter: Some(Meter { tat: i64::MIN, rest: 0, limit: u32::MAX, per_ms: 1 }),
+            pending: vec![Seq(1), Seq(i64::MAX)],
+            head: Some(far_place()),
+        }),
+        GateState::Fold(Fold {
+            run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
+            first: EventId { seq: Seq(0), salt: 0 },
+            last: EventId { seq: Seq(i64::MAX), salt: u64::MAX },
+            opened: PAST,
+            deadline: FUTURE,
+            count: u32::MAX,
+            bytes: u64::MAX,
+            full: vec![Part { run: run_id(3), first: event_id(4), count: u32::MAX }],
+            held: true,
+            fired: true,
+        }),
+        GateState::Claim(Claim { event: event_id(1), run: Some(run_id(2)), until: FUTURE }),
+    ];
+    let gate = |(n, state): (usize, GateState)| Gate {
+        key: gate_key("every", &n.to_string()),
+        id: Seq(i64::MAX),
+        at: if n == 0 { PAST } else { FUTURE },
+        due: (n > 0).then_some(FUTURE),
+        state,
+    };
+    let mut gates: Vec<_> = states.into_iter().enumerate().map(gate).collect();
+    let long = Key::Value(Scalar::text("é".repeat(5000)));
+    let scope = gates[0].key.scope().map(|scope| Scope { key: long, ..scope });
+    let key = GateKey::new(&scope.expect("a gate's key can be taken apart"));
+    gates.push(Gate { key, ..gates[0].clone() });
+    gates.push(Gate { key: GateKey::from_bytes(&[]), ..gates[0].clone() });
+    gates.into_iter().map(Row::from).collect()
+}
+
+fn far_place() -> Place {
+    Place { tier: i64::MAX, rank: Rank { at: PAST, seq: Seq(i64::MAX) } }
+}
+
+fn runs() -> Vec<Row> {
+    let full = Run {
+        id: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
+        ws: NAME.into(),
+        app: NAME.to_owned(),
+        workflow: NAME.to_owned(),
+        version: u32::MAX,
+        lane: Seq(i64::MAX),
+        source: Source::Batch(event_id(i64::MAX)),
+        queued_at: FUTURE,
+        rank: Rank { at: FUTURE, seq: Seq(i64::MAX) },
+        needs: vec![Need { gate: gate_key("every", "need"), span: Span::Start, tier: i64::MAX }],
+        has: 1,
+        phase: Phase::Driven,
+        owner: Some(u128::MAX),
+        fence: i64::MAX,
+        due: Some(PAST),
+        started: true,
+        failures: u32::MAX,
+        losses: u32::MAX,
+        waits: waits(),
+        answered: vec!["paid".to_owned()],
+        pausing: true,
+        parent: Some(Parent { run: Seq(3), step: NAME.to_owned(), line: vec![Seq(3), Seq(2)] }),
+        replaced: Some(run_id(5)),
+        replay_of: Some(run_id(6)),
+        claim: Some(gate_key("every", "claim")),
+    };
+    let phases = [
+        Phase::Ready,
+        Phase::Waiting,
+        Phase::Paused,
+        Phase::Stopping,
+        Phase::Line { gate: Seq(9), place: far_place() },
+    ];
+    let with = |(n, phase)| Run { phase, ..run(n) };
+    let mut runs: Vec<_> = (1000..).zip(phases).map(with).collect();
+    runs.push(Run { owner: Some(0), due: Some(FUTURE), ..run(1100) });
+    runs.push(full);
+    runs.into_iter().map(Row::from).collect()
+}
+
+fn waits() -> Vec<Wait> {
+    let on = [
+        WaitOn::Time,
+        WaitOn::Retry,
+        WaitOn::Event { name: NAME.to_owned(), matches: vec![("a.b".to_owned(), vec![0, 255])] },
+        WaitOn::Signal { name: FREE_TEXT.to_owned() },
+        WaitOn::Child { run: run_id(i64::MAX) },
+    ];
+    let wait = |on| Wait { step: NAME.to_owned(), on, until: Some(FUTURE), since: Seq(i64::MAX) };
+    on.into_iter().map(wait).collect()
+}
+
+fn ended() -> Vec<Row> {
+    let endings = [
+        Ending::Completed { output: payload(PAYLOADS[1]) },
+        Ending::Failed { error: fault() },
+        Ending::Cancelled { reason: FREE_TEXT.to_owned(), by: Some(run_id(1)) },
+        Ending::Cancelled { reason: String::new(), by: None },
+    ];
+    let with = |(seq, ending)| Ended {
+        id: RunId { seq: Seq(seq), salt: u64::MAX },
+        ws: NAME.into(),
+        app: String::new(),
+        workflow: NAME.to_owned(),
+        version: u32::MAX,
+        source: Source::Batch(EventId { seq: Seq(4), salt: u64::MAX - 1 }),
+        queued_at: PAST,
+        ended_at: FUTURE,
+        ending,
+        parent: (seq % 2 == 0).then_some(Seq(i64::MAX)),
+        replay_of: (seq % 2 == 0).then(|| run_id(2)),
+    };
+    (2000..).zip(endings).map(with).map(Row::from).collect()
+}
+
+fn fault() -> Fault {
+    Fault { code: "HeldByAncestor".to_owned(), message: FREE_TEXT.to_owned() }
+}
+
+fn steps() -> Vec<Row> {
+    let kinds = [
+        StepKind::Run,
+        StepKind::Sleep,
+        StepKind::Event,
+        StepKind::Signal,
+        StepKind::Invoke,
+        StepKind::Send,
+    ];
+    let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
+    let mut steps: Vec<_> =
+        ["a", "b", "c", "d", "e", NAME].into_iter().zip(kinds).map(with).collect();
+    steps.push(Step { result: Err(fault()), ..step(0, "") });
+    steps.push(Step { result: Ok(payload(PAYLOADS[5])), ..step(0, "ok") });
+    steps.into_iter().map(Row::from).collect()
+}
+
+fn streams() -> Vec<Row> {
+    let stream = |name: &str, head, closed| {
+        Row::from(Stream { ws: "every".into(), name: name.to_owned(), id: Seq(5), head, closed })
+    };
+    let logged = Logged {
+        id: EventId { seq: Seq(i64::MAX), salt: u64::MAX },
+        name: NAME.to_owned(),
+        at: PAST,
+        data: payload(PAYLOADS[3]),
+        meta: payload(PAYLOADS[9]),
+        ..logged(i64::MAX, i64::MAX, i64::MAX)
+    };
+    let head = LogHead { ws: NAME.into(), pos: i64::MAX };
+    vec![stream("", -1, false), stream(NAME, i64::MAX, true), logged.into(), head.into()]
+}
+
+fn subs() -> Vec<Row> {
+    let idle = Sub { want: -1, ..sub("every", "idle") };
+    let full = Sub {
+        at: i64::MAX - 1,
+        want: i64::MAX,
+        owner: Some(u128::MAX),
+        fence: i64::MAX,
+        until: Some(PAST),
+        due: Some(FUTURE),
+        since: PAST,
+        failures: u32::MAX,
+        claims: u32::MAX,
+        ..sub(NAME, NAME)
+    };
+    let blocked = Sub { blocked: Some(FREE_TEXT.to_owned()), ..sub("every", "blocked") };
+    let silent = Sub { blocked: Some(String::new()), ..sub("every", "silent") };
+    [idle, full, blocked, silent].into_iter().map(Row::from).collect()
+}
+
+fn events() -> Vec<Row> {
+    let kinds = [Kind::Event, Kind::Request, Kind::Cron, Kind::Invoke];
+    let with = |(seq, kind)| Event {
+        id: EventId { seq: Seq(seq), salt: u64::MAX },
+        kind,
+        name: NAME.to_owned(),
+        ts: (seq % 2 == 0).then_some(PAST),
+        at: FUTURE,
+        ..event(seq, "null")
+    };
+    let payloads = (4000..).zip(PAYLOADS).map(|(seq, data)| event(seq, data));
+    (3000..).zip(kinds).map(with).chain(payloads).map(Row::from).collect()
+}
+
+fn small() -> Vec<Row> {
+    let ws = || Arc::from(NAME);
+    let text = || NAME.to_owned();
+    let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
+    vec![
+        Engine { id: 0, beat: i64::MAX, dead: true }.into(),
+        Engine { id: u128::MAX, beat: 0, dead: true }.into(),
+        Epoch { ws: ws(), n: i64::MAX }.into(),
+        Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
+            .into(),
+        def(1, "every", u32::MAX).into(),
+        Item { run: Seq(i64::MAX), n: u32::MAX, event: salted }.into(),
+        WaitRow {
+            ws: ws(),
+            name: text(),
+            path: text(),
+            value: (0..=255).collect(),
+            run: Seq(i64::MAX),
+            step: text(),
+        }
+        .into(),
+        WaitRow {
+            ws: ws(),
+            name: text(),
+            path: String::new(),
+            value: Vec::new(),
+            run: Seq(0),
+            step: String::new(),
+        }
+        .into(),
+        WaitPath { ws: ws(), name: text(), path: String::new() }.into(),
+        WaitPath { ws: ws(), name: text(), path: text() }.into(),
+        Signal { run: Seq(i64::MAX), name: text(), seq: Seq(i64::MAX), data: payload("1e400") }
+            .into(),
+        Receipt {
+            seq: Seq(i64::MAX),
+            ws: ws(),
+            app: text(),
+            workflow: text(),
+            key: FREE_TEXT.to_owned(),
+            event: Seq(i64::MAX),
+            at: FUTURE,
+            verdict: serde_json::json!({ "skip": { "running": u64::MAX, "why": FREE_TEXT } }),
+        }
+        .into(),
+    ]
+}

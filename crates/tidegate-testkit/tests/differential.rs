@@ -1,0 +1,251 @@
+//! One seeded workload on every store: each must say the same as the reference.
+//!
+//! The contract finds what somebody thought of; this finds the rest.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use tidegate_core::{
+    id::Seq,
+    reads::{Change, ReadSet, Scan, Snapshot},
+    row::{
+        Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row, RowKey, Run,
+        Signal, Sub, WaitPath, WaitRow,
+    },
+    time::Timestamp,
+};
+use tidegate_store::{Decide, Decision, ManualClock, MemoryStore, SqliteStore, Store, StoreError};
+use tidegate_testkit::sample;
+
+const SEEDS: u64 = 20;
+const STEPS: i64 = 200;
+
+#[tokio::test]
+async fn sqlite_says_what_memory_says() {
+    let seeds = match std::env::var("TIDEGATE_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("TIDEGATE_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..SEEDS,
+    };
+    for seed in seeds {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_micros(0)));
+        let memory: Arc<dyn Store> = Arc::new(MemoryStore::new(clock.clone()));
+        let sqlite = SqliteStore::in_memory(clock.clone()).await.expect("a store in memory opens");
+        compare(seed, &clock, &memory, &(Arc::new(sqlite) as Arc<dyn Store>)).await;
+    }
+}
+
+/// What is printed on a difference is enough to see it again.
+async fn compare(
+    seed: u64,
+    clock: &ManualClock,
+    reference: &Arc<dyn Store>,
+    other: &Arc<dyn Store>,
+) {
+    let again = format!("TIDEGATE_SEED={seed} cargo test -p tidegate-testkit --test differential");
+    let mut chance = Chance(seed);
+    for step in 0..STEPS {
+        // Slowly, so that moments to come are met one by one.
+        clock.set(Timestamp::from_micros(step / 12));
+        let (reads, changes) = (chance.reads(), chance.changes());
+        let expected = ask(reference, &reads, &changes).await;
+        let got = ask(other, &reads, &changes).await;
+        assert_eq!(got, expected, "step {step} of {again}\n{reads:#?}\n{changes:#?}");
+    }
+    let (expected, got) = (reference.dump().await, other.dump().await);
+    assert_eq!(got.ok(), expected.ok(), "the dump of {again}");
+}
+
+/// What a store says of one transaction, without what stores word as they like.
+type Answer = (BTreeMap<RowKey, Option<Row>>, Vec<(Scan, u32, Vec<RowKey>)>, &'static str);
+
+async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Answer {
+    let seen = Arc::new(Mutex::new(Snapshot::default()));
+    let (slot, changes) = (seen.clone(), changes.to_vec());
+    let decide: Decide = Box::new(move |snapshot| {
+        *slot.lock().expect("nobody panicked") = snapshot;
+        Decision::Apply(changes.clone())
+    });
+    let outcome = match store.transact(reads.clone(), decide).await {
+        Ok(()) => "done",
+        Err(StoreError::Data(_)) => "refused",
+        Err(other) => panic!("a store failed: {other}"),
+    };
+    let snapshot = std::mem::take(&mut *seen.lock().expect("nobody panicked"));
+    let scans = snapshot.scans.into_iter().map(|(scan, found)| (scan, found.limit, found.keys));
+    (snapshot.rows, scans.collect(), outcome)
+}
+
+/// Small numbers and names, so that rows meet often.
+struct Chance(u64);
+
+impl Chance {
+    /// `SplitMix64`: short, and the same on every machine.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: i64) -> i64 {
+        i64::try_from(self.next() % end.unsigned_abs()).expect("less than a small number")
+    }
+
+    fn name(&mut self) -> String {
+        ["", "a", "B", "é", "a\u{1}"][usize::try_from(self.below(5)).expect("small")].to_owned()
+    }
+
+    fn time(&mut self) -> Timestamp {
+        Timestamp::from_micros(self.below(20) - 3)
+    }
+
+    fn maybe_time(&mut self) -> Option<Timestamp> {
+        (self.below(2) == 0).then(|| self.time())
+    }
+
+    fn engine(&mut self) -> Option<EngineId> {
+        [None, Some(0), Some(u128::MAX)][usize::try_from(self.below(3)).expect("small")]
+    }
+
+    fn gate_key(&mut self) -> GateKey {
+        let ws = self.below(2);
+        let scope = sample::gate_key(if ws == 0 { "main" } else { "main2" }, &self.name()).scope();
+        let mut scope = scope.expect("a gate's key can be taken apart");
+        scope.class = if self.below(2) == 0 { Class::Keyed } else { Class::Throttle };
+        GateKey::new(&scope)
+    }
+
+    fn rank(&mut self) -> Rank {
+        Rank { at: Timestamp::from_micros(self.below(2)), seq: Seq(self.below(2)) }
+    }
+
+    fn run(&mut self) -> Run {
+        let place = Place { tier: self.below(2), rank: self.rank() };
+        let gate = Seq(self.below(3));
+        let phases = [Phase::Ready, Phase::Line { gate, place }, Phase::Driven, Phase::Waiting];
+        Run {
+            lane: Seq(self.below(3)),
+            rank: self.rank(),
+            phase: phases[usize::try_from(self.below(4)).expect("small")],
+            owner: self.engine(),
+            due: self.maybe_time(),
+            ..sample::run(self.below(12))
+        }
+    }
+
+    fn sub(&mut self) -> Sub {
+        Sub {
+            at: self.below(2),
+            want: self.below(3),
+            owner: self.engine(),
+            until: self.maybe_time(),
+            due: self.maybe_time(),
+            since: self.time(),
+            blocked: (self.below(4) == 0).then(|| self.name()),
+            ..sample::sub(&self.name(), &self.name())
+        }
+    }
+
+    fn wait(&mut self) -> WaitRow {
+        WaitRow {
+            ws: "main".into(),
+            name: self.name(),
+            path: self.name(),
+            value: self.name().into_bytes(),
+            run: Seq(self.below(3)),
+            step: self.name(),
+        }
+    }
+
+    fn row(&mut self) -> Row {
+        match self.below(12) {
+            0 | 1 => Gate {
+                key: self.gate_key(),
+                due: self.maybe_time(),
+                ..sample::gate("main", "", self.below(3))
+            }
+            .into(),
+            2..=4 => self.run().into(),
+            5 => {
+                Engine { id: self.engine().unwrap_or(7), beat: 1, dead: self.below(2) == 0 }.into()
+            }
+            6 => self.sub().into(),
+            7 => sample::step(self.below(3), &self.name()).into(),
+            8 => self.wait().into(),
+            9 => sample::logged(self.below(3), self.below(4), self.below(20)).into(),
+            10 => Item { run: Seq(self.below(2)), n: 3, event: sample::event_id(1) }.into(),
+            _ => self.rare_row(),
+        }
+    }
+
+    fn rare_row(&mut self) -> Row {
+        let version = u32::try_from(self.below(3)).expect("small");
+        match self.below(4) {
+            0 => sample::def(self.below(4), &self.name(), version).into(),
+            1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
+            2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
+            _ => Signal {
+                run: Seq(self.below(2)),
+                name: self.name(),
+                seq: Seq(self.below(9)),
+                data: sample::payload("1"),
+            }
+            .into(),
+        }
+    }
+
+    /// Mostly of different rows; premises hold by luck, and a refusal is an answer too.
+    fn changes(&mut self) -> Vec<Change> {
+        let count = (self.below(5) - 1).max(1);
+        (0..count)
+            .map(|_| match (self.below(6), self.row()) {
+                (0, row) => Change::Delete(row.key()),
+                (1, row) => Change::Update(row),
+                (_, row) => Change::Insert(row),
+            })
+            .collect()
+    }
+
+    fn reads(&mut self) -> ReadSet {
+        let mut reads = ReadSet::default().row(self.row().key()).row(self.row().key());
+        for _ in 0..12 {
+            let limit = u32::try_from(self.below(9)).expect("small");
+            reads = reads.scan(self.scan(), limit);
+        }
+        reads
+    }
+
+    fn scan(&mut self) -> Scan {
+        let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
+        match self.below(18) {
+            0 => Scan::Line(self.gate_key()),
+            1 => Scan::Ready(lanes),
+            2 => Scan::DueGates,
+            3 => Scan::DueRuns,
+            4 => Scan::Owned(self.engine().unwrap_or(7)),
+            5 => Scan::Lane(Seq(self.below(3)), Seq(self.below(12))),
+            6 => Scan::Engines,
+            7 => Scan::Steps(Seq(self.below(3))),
+            8 => Scan::Items(Seq(self.below(2))),
+            9 => Scan::WaitPaths("main".into(), self.name()),
+            10 => Scan::Waits("main".into(), self.name(), self.name(), self.name().into_bytes()),
+            11 => Scan::Inbox(Seq(self.below(2)), self.name()),
+            12 => Scan::Receipts(Seq(1)),
+            13 => {
+                let key = self.gate_key();
+                let length = self.next() % (key.as_bytes().len() as u64 + 1);
+                Scan::Gates(key.as_bytes()[..usize::try_from(length).expect("small")].to_vec())
+            }
+            14 => Scan::Log(Seq(self.below(3)), self.below(4)),
+            15 => Scan::Feed("main".into(), self.below(20)),
+            16 => Scan::Work("main".into(), self.name()),
+            _ => Scan::Subs("main".into()),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The SQLite store keeps the contract, and what only a file can promise.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use tidegate_core::{
+    id::Seq,
+    reads::ReadSet,
+    row::{Engine, Row, RowKey},
+    time::Timestamp,
+};
+use tidegate_store::{ManualClock, SqliteStore, Store, StoreError, SystemClock};
+use tidegate_testkit::{
+    contract::{Open, insert, row, scans, seen},
+    sample,
+};
+
+/// A folder of its own, gone with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("tidegate.db")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+impl Open for Place {
+    async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(SqliteStore::open(self.file(), Arc::new(SystemClock)).await?))
+    }
+}
+
+mod file {
+    use super::Place;
+
+    async fn place() -> Option<Place> {
+        Some(Place::new())
+    }
+
+    tidegate_testkit::store_contract!(place);
+    tidegate_testkit::durable_contract!(place);
+}
+
+mod in_memory {
+    use std::sync::Arc;
+
+    use tidegate_store::{SqliteStore, Store, StoreError, SystemClock};
+    use tidegate_testkit::contract::Open;
+
+    struct InMemory;
+
+    impl Open for InMemory {
+        async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+            Ok(Arc::new(SqliteStore::in_memory(Arc::new(SystemClock)).await?))
+        }
+    }
+
+    async fn in_memory() -> Option<InMemory> {
+        Some(InMemory)
+    }
+
+    tidegate_testkit::store_contract!(in_memory);
+}
+
+#[tokio::test]
+async fn a_second_opening_in_this_process_is_told_who_has_the_file() {
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    assert_in_use(place.open().await.unwrap_err(), &place, std::process::id());
+    drop(store);
+    place.open().await.expect("the file is free again");
+}
+
+#[tokio::test]
+async fn a_second_process_is_told_who_has_the_file() {
+    let place = Place::new();
+    let mut other = OtherProcess::start(&place);
+    other.wait_for_commits(1);
+    assert_in_use(place.open().await.unwrap_err(), &place, other.child.id());
+    other.kill();
+    place.open().await.expect("the lock dies with its process");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_the_file_is_the_same_file() {
+    let place = Place::new();
+    let link = place.0.join("link.db");
+    std::os::unix::fs::symlink(place.file(), &link).unwrap();
+    let through_link = SqliteStore::open(&link, Arc::new(SystemClock)).await.unwrap();
+    let error = place.open().await.unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    drop(through_link);
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_outlives_a_kill() {
+    let place = Place::new();
+    let mut other = OtherProcess::start(&place);
+    let acknowledged = other.wait_for_commits(20);
+    other.kill();
+    let store = place.open().await.unwrap();
+    for seq in 1..=acknowledged {
+        let key = RowKey::Event(Seq(seq));
+        assert!(row(&store, key).await.is_some(), "event {seq} of {acknowledged} is gone");
+    }
+    let block = seen(&store, ReadSet::default()).await.block;
+    assert!(block.0 > other.last_block, "{block} was given out before the kill");
+}
+
+#[tokio::test]
+async fn opening_voids_older_leases() {
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    assert!(store.beat(7).await.unwrap());
+    drop(store);
+    let store = place.open().await.unwrap();
+    let engine = Engine { id: 7, beat: 1, dead: true };
+    assert_eq!(row(&store, RowKey::Engine(7)).await, Some(engine.into()));
+    assert!(!store.beat(7).await.unwrap());
+    assert!(store.beat(8).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_file_of_something_else_is_refused() {
+    let place = Place::new();
+    let text = "this is a letter to a friend, not a database. ".repeat(100);
+    std::fs::write(place.file(), &text).unwrap();
+    let error = place.open().await.unwrap_err().to_string();
+    assert!(error.contains("tidegate.db"), "{error}");
+    assert!(error.contains("not a database"), "{error}");
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), text, "it is left as it was");
+}
+
+#[tokio::test]
+async fn a_damaged_file_gives_an_error_and_no_wrong_rows() {
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    insert(&store, (1..200).map(|seq| sample::event(seq, r#"{"some":"data"}"#))).await;
+    drop(store);
+    let mut bytes = std::fs::read(place.file()).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xa5);
+    std::fs::write(place.file(), bytes).unwrap();
+    let outcome = match place.open().await {
+        Ok(store) => store.dump().await,
+        Err(error) => Err(error),
+    };
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("restore the file from a backup"), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_named() {
+    let path = PathBuf::from("/nowhere/at/all/tidegate.db");
+    let error = SqliteStore::open(&path, Arc::new(SystemClock)).await.unwrap_err().to_string();
+    assert!(error.contains("/nowhere/at/all/tidegate.db"), "{error}");
+    assert!(error.contains("No such file"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_due_at_this_moment_is_due() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1000)));
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory(clock).await.unwrap());
+    scans::what_is_due_at_this_moment_is_due(&store).await;
+}
+
+#[tokio::test]
+async fn moments_come_from_the_clock_that_was_given() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1000)));
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory(clock.clone()).await.unwrap());
+    assert_eq!(seen(&store, ReadSet::default()).await.now, Timestamp::from_ms(1000));
+    clock.advance_ms(5);
+    assert_eq!(seen(&store, ReadSet::default()).await.now, Timestamp::from_ms(1005));
+    clock.set(Timestamp::from_ms(3));
+    assert_eq!(seen(&store, ReadSet::default()).await.now, Timestamp::from_ms(1005));
+    assert_eq!(store.read(ReadSet::default()).await.unwrap().now, Timestamp::from_ms(1005));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_does_not_stop_its_transaction() {
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    {
+        let inserting = insert(&store, [sample::run(1)]);
+        let mut inserting = std::pin::pin!(inserting);
+        // Asked once, so that it is under way, and then dropped.
+        let once = std::future::poll_fn(|context| {
+            let _ = inserting.as_mut().poll(context);
+            std::task::Poll::Ready(())
+        });
+        once.await;
+    }
+    assert_eq!(row(&store, RowKey::Run(Seq(1))).await, Some(Row::from(sample::run(1))));
+}
+
+#[track_caller]
+fn assert_in_use(error: StoreError, place: &Place, pid: u32) {
+    let expected = format!(
+        "{} is in use by another process (pid {pid}); stop it or use another file",
+        place.file().display()
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+/// This program once more, committing to the file of a place until it is killed.
+struct OtherProcess {
+    child: Child,
+    says: BufReader<std::process::ChildStdout>,
+    last_block: i64,
+}
+
+impl OtherProcess {
+    fn start(place: &Place) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["the_other_process_commits_until_it_is_killed", "--exact", "--ignored"])
+            .arg("--nocapture")
+            .env(FILE, place.file())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Self { child, says, last_block: 0 }
+    }
+
+    /// Reads on until so many commits were acknowledged; gives the last one.
+    fn wait_for_commits(&mut self, count: i64) -> i64 {
+        loop {
+            let mut line = String::new();
+            assert!(self.says.read_line(&mut line).unwrap() > 0, "the other process has ended");
+            let Some(said) = line.trim().strip_prefix("committed ") else { continue };
+            let (seq, block) = said.split_once(' ').expect("a number and a block");
+            self.last_block = block.parse().unwrap();
+            let seq: i64 = seq.parse().unwrap();
+            if seq >= count {
+                return seq;
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for OtherProcess {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Tells the other process its file.
+const FILE: &str = "TIDEGATE_TEST_SQLITE_FILE";
+
+/// The most that the other process commits: it ends by itself if nobody kills it.
+const MOST_COMMITS: i64 = 100_000;
+
+#[tokio::test]
+#[ignore = "started by the tests above, in a process of its own"]
+async fn the_other_process_commits_until_it_is_killed() {
+    let Some(file) = std::env::var_os(FILE) else { return };
+    let store = SqliteStore::open(file, Arc::new(SystemClock)).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    for seq in 1..=MOST_COMMITS {
+        insert(&store, [sample::event(seq, "{}")]).await;
+        let block = seen(&store, ReadSet::default()).await.block;
+        println!("committed {seq} {block}");
+        std::io::stdout().flush().unwrap();
+    }
+}

@@ -18,7 +18,7 @@ use crate::{
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, Run, Workspace},
+    row::{EngineId, GateKey, Row, RowKey, Run, Workspace},
     run::{
         control, lease,
         record::{self, NewWaitOn, Record, Recorded, Then},
@@ -400,22 +400,29 @@ pub fn probe(
     now: Timestamp,
 ) -> ReadSet {
     let known = commands.iter().filter_map(|(command, _)| command.known());
-    let rows = known.map(|run| Row::from(run.clone()));
+    let rows = known.clone().map(|run| Row::from(run.clone()));
     let base = Snapshot {
         now,
         rows: rows.map(|row| (row.key(), Some(row))).collect(),
         catalogs: catalogs.clone(),
         ..Snapshot::default()
     };
-    let mut draft = Draft::probing(base);
-    let mut reads = ReadSet::default();
-    for (command, salt) in commands {
+    let mut reads = known.map(|run| RowKey::Run(run.id.seq)).fold(ReadSet::default(), ReadSet::row);
+    for (command, _) in commands {
         reads.merge(command.reads());
+    }
+    reads.merge(missing(commands, base).0);
+    reads
+}
+
+/// What the commands would read next if all that is not in the snapshot were absent.
+fn missing(commands: &[(Command, u64)], base: Snapshot) -> (ReadSet, Snapshot) {
+    let mut draft = Draft::probing(base);
+    for (command, salt) in commands {
         // What it comes to is of no interest here.
         let _ = draft.attempt(*salt, |draft| command.decide(draft));
     }
-    reads.merge(draft.into_probed());
-    reads
+    draft.into_probed()
 }
 
 /// What deciding a batch came to.
@@ -454,8 +461,11 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
         }
     }
     if needed.is_empty() {
-        Batch::Decided(draft.changes(), answers)
-    } else {
-        Batch::Need(needed, draft.into_base())
+        return Batch::Decided(draft.changes(), answers);
     }
+    // A decision stops at the first row that is missing; with many gates on its way it would ask
+    // once for each.
+    let (more, base) = missing(commands, draft.into_base());
+    needed.merge(more);
+    Batch::Need(needed, base)
 }

@@ -79,9 +79,13 @@ impl Draft {
         Self { probed: Some(RefCell::default()), ..Self::new(base) }
     }
 
-    /// What was asked for while probing.
-    pub fn into_probed(self) -> ReadSet {
-        self.probed.map(RefCell::into_inner).unwrap_or_default()
+    /// What was asked for while probing and is not there yet, and what is there.
+    pub fn into_probed(self) -> (ReadSet, Snapshot) {
+        let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
+        let Snapshot { rows, scans, .. } = &self.base;
+        reads.rows.retain(|key| !rows.contains_key(key));
+        reads.scans.retain(|scan, limit| scans.get(scan).is_none_or(|found| found.limit < *limit));
+        (reads, self.base)
     }
 
     /// The snapshot, without the changes.

@@ -4,11 +4,14 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod inputs;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
+pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
 use tidegate_core::{
     action::Flow,

@@ -15,7 +15,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     id::RunId,
     row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source},
-    run::end,
+    run::end::{self, Replaced},
 };
 
 /// Decides what becomes of one input for one workflow.
@@ -60,9 +60,9 @@ pub fn create(
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    let mut replaced = None;
+    let (mut replaced, mut freed) = (None, Vec::new());
     let mut needs = Vec::with_capacity(passages.len());
-    for mut passage in passages {
+    for passage in passages {
         let by = By::from(&passage);
         match (passage.when_full, gate::busy(draft, &passage.need.gate)?) {
             (WhenFull::Wait, _) | (_, None) => {}
@@ -70,9 +70,12 @@ pub fn create(
                 return Err(Stop::Refused(Verdict::Skipped { by, holder }));
             }
             (WhenFull::Replace, Some(_)) => {
-                if let Some(old) = end::replace(draft, &mut passage, id)? {
+                if let Some(Replaced { old, freed: places }) =
+                    end::replace(draft, &passage.need.gate, id)?
+                {
                     rank = if old.started { rank } else { old.rank };
                     replaced = Some((by, old.id));
+                    freed.extend(places);
                 }
             }
         }
@@ -107,6 +110,8 @@ pub fn create(
         claim,
     };
     gate::advance(draft, run)?;
+    // Only now: the newcomer stands before those who would be next otherwise.
+    gate::hand_on(draft, freed)?;
     match replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
         None => standing(draft, id),

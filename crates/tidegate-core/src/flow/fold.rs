@@ -83,11 +83,7 @@ fn join_one(
         return join_fired(draft, candidate, scope, gate, fold);
     }
     let overdue = fold.deadline <= draft.now();
-    let too_large = match kind {
-        Kind::All { max_bytes, .. } => fold.count > 0 && fold.bytes + size(candidate) > max_bytes,
-        Kind::Last { .. } => false,
-    };
-    if (overdue || too_large) && !fold.held {
+    if (overdue || !fits(candidate, kind, &fold)) && !fold.held {
         flush(draft, &key)?;
         return match load(draft, &key)? {
             None => Ok(None),
@@ -167,16 +163,18 @@ fn add(
         Kind::Last { period_ms, max_wait_ms } => {
             fold.count += 1;
             let quiet = draft.now().plus_ms(period_ms);
-            // The row's due time stays where it is: the sweep finds it early and moves it, so
-            // that a burst does not touch the index of due rows.
             fold.deadline = max_wait_ms.map_or(quiet, |max| quiet.min(fold.opened.plus_ms(max)));
+            // The row's due time stays where it is unless the period has become shorter: the
+            // sweep finds it early and moves it, so that a burst does not touch the index of due
+            // rows.
+            gate.due = gate.due.map(|due| due.min(fold.deadline));
             let (run, fire_at) = (fold.run, fold.deadline);
             gate.state = GateState::Fold(fold);
             draft.put(gate);
             Ok(Verdict::Coalesced { run, by, fire_at })
         }
         Kind::All { max_size, max_bytes, .. } => {
-            if fold.count > 0 && fold.bytes + size(candidate) > max_bytes {
+            if !fits(candidate, kind, &fold) {
                 part(draft, &mut fold, candidate.event)?;
             }
             if fold.count == 0 {
@@ -187,7 +185,8 @@ fn add(
             draft.put(Item { run: run.seq, n: fold.count, event: candidate.event });
             fold.count += 1;
             fold.bytes += size(candidate);
-            let (pending, flush_at, full) = (fold.count, fold.deadline, fold.count >= max_size);
+            let (pending, flush_at) = (fold.count, fold.deadline);
+            let full = fold.count >= max_size || fold.bytes >= max_bytes;
             if full && fold.held {
                 part(draft, &mut fold, candidate.event)?;
             }
@@ -279,7 +278,10 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
         create(draft, &candidate, Some(part.run), source)
     });
     match outcome {
-        Ok(verdict) => Ok(Flushed::Run(verdict)),
+        Ok(verdict) => {
+            super::receipts::write(draft, &candidate, &verdict)?;
+            Ok(Flushed::Run(verdict))
+        }
         Err(Stop::Refused(Verdict::Skipped { by, .. })) => Ok(Flushed::Held(by)),
         Err(Stop::Refused(verdict)) => {
             super::receipts::write(draft, &candidate, &verdict)?;
@@ -366,6 +368,17 @@ fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {
         },
         None => None,
     })
+}
+
+/// Whether a fold has room for one more. An empty one takes an event of any size.
+fn fits(candidate: &Candidate<'_>, kind: Kind, fold: &Fold) -> bool {
+    match kind {
+        Kind::Last { .. } => true,
+        Kind::All { max_size, max_bytes, .. } => {
+            let bytes = fold.bytes + size(candidate);
+            fold.count == 0 || (fold.count < max_size && bytes <= max_bytes)
+        }
+    }
 }
 
 fn size(candidate: &Candidate<'_>) -> u64 {

@@ -60,6 +60,12 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 ///
 /// A run that stands in a line leaves it.
 pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
+    let freed = vacate(draft, run, keep)?;
+    hand_on(draft, freed)
+}
+
+/// As [`release`], but hands nothing on yet: says which gates have to.
+pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
         touched.push(need.gate.clone());
@@ -77,11 +83,13 @@ pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), 
     run.has = run.has.min(keep);
     run.phase = Phase::Waiting;
     draft.put(run.clone());
-    touched.sort();
-    for gate in touched {
-        settle(draft, &gate)?;
-    }
-    Ok(())
+    Ok(touched)
+}
+
+/// Lets in whoever is next at each of the gates.
+pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
+    gates.sort();
+    gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
 /// Marks a run's holds as draining: it is cancelled, and its worker has not stopped yet.
@@ -150,18 +158,17 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
 
 /// The sweep's look at an empty or busy gate: deletes what nobody needs.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
+    if let Some(gate) = draft.gate(key)?.filter(|gate| matches!(gate.state, GateState::Slots(_))) {
+        // What it was due for is looked at here; what is left to do makes it due again.
+        let gate = Gate { due: None, ..gate.clone() };
+        draft.put(gate);
+    }
     settle(draft, key)?;
     let Some(gate) = draft.gate(key)? else { return Ok(()) };
-    let mut gate = gate.clone();
-    let idle_until = idle_until(&gate);
-    match idle_until {
+    match idle_until(gate) {
         Some(until) if until <= draft.now() => draft.delete(RowKey::Gate(key.clone())),
         Some(until) => {
-            gate.due = Some(until);
-            draft.put(gate);
-        }
-        None if matches!(gate.state, GateState::Slots(_)) => {
-            gate.due = None;
+            let gate = Gate { due: Some(until), ..gate.clone() };
             draft.put(gate);
         }
         None => {}

@@ -65,6 +65,9 @@ pub enum WhenFull {
     Replace,
 }
 
+/// The tier of a run that takes another's place: before all who wait in the ordinary way.
+pub const IN_PLACE: i64 = -1;
+
 /// A gate to pass, and what happens when it is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
@@ -133,6 +136,7 @@ impl Candidate<'_> {
         let workflow = self.workflow();
         let mut all = Vec::new();
         let mut add = |scope: Scope, span, tier, when_full| {
+            let tier = if when_full == WhenFull::Replace { IN_PLACE } else { tier };
             let need = Need { gate: GateKey::new(&scope), span, tier };
             all.push(Passage { need, when_full });
         };

@@ -3,43 +3,48 @@
 use super::wait;
 use crate::{
     draft::{Decided, Draft},
-    flow::{claim, gate, needs::Passage},
+    flow::{claim, gate, needs::IN_PLACE},
     id::RunId,
-    row::{Ended, Ending, Fault, Gate, GateState, Phase, RowKey, Run},
+    row::{Class, Ended, Ending, Fault, GateKey, GateState, Phase, RowKey, Run},
 };
 
-/// The tier of a run that takes another's place: before all who wait in the ordinary way.
-const IN_PLACE: i64 = -1;
-
 /// Ends a run: frees what it holds at once and hands it on.
-pub fn end<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<(), E> {
+pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
+    let freed = leave(draft, run, ending)?;
+    gate::hand_on(draft, freed)
+}
+
+/// Ends a run, and says which gates have places to hand on.
+fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
-    gate::release(draft, &mut run, 0)?;
+    let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
-    record(draft, &run, ending)
+    record(draft, &run, ending)?;
+    Ok(freed)
 }
 
 /// Cancels a run. It is cancelled at once; one that is being driven keeps its holds until its
 /// worker confirms the stop or its lease ends (SPEC G7).
-pub fn cancel<E>(
-    draft: &mut Draft,
-    mut run: Run,
-    reason: String,
-    by: Option<RunId>,
-) -> Decided<(), E> {
-    let ending = Ending::Cancelled { reason, by };
+pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>) -> Decided<(), E> {
+    let freed = call_off(draft, run, Ending::Cancelled { reason, by })?;
+    gate::hand_on(draft, freed)
+}
+
+/// As [`cancel`], and says which gates have places to hand on.
+fn call_off<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     match run.phase {
-        Phase::Stopping => Ok(()),
+        Phase::Stopping => Ok(Vec::new()),
         Phase::Driven => {
             wait::forget(draft, &mut run);
             gate::drain(draft, &run)?;
             run.phase = Phase::Stopping;
             run.due = None;
             draft.put(run.clone());
-            record(draft, &run, ending)
+            record(draft, &run, ending)?;
+            Ok(Vec::new())
         }
         Phase::Line { .. } | Phase::Ready | Phase::Waiting | Phase::Paused => {
-            end(draft, run, ending)
+            leave(draft, run, ending)
         }
     }
 }
@@ -51,28 +56,33 @@ pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Takes the place of whoever is inside, or was about to be; returns it as it was.
+/// A run that another one takes the place of, as it was.
+#[derive(Debug)]
+pub struct Replaced {
+    /// The run.
+    pub old: Run,
+    /// The gates that have places to hand on, once the newcomer stands where it stands.
+    pub freed: Vec<GateKey>,
+}
+
+/// Takes the place of whoever is inside, or was about to be.
 ///
-/// Where the old one is still being stopped, the newcomer stands before all others in line. If
-/// only such others stand there, none of them is replaced.
+/// Where the old one is still being stopped, the newcomer stands before all others in line. On a
+/// policy's gate others may queue: they keep their places, and none of them is replaced.
 pub fn replace<E>(
     draft: &mut Draft,
-    passage: &mut Passage,
+    key: &GateKey,
     newcomer: RunId,
-) -> Decided<Option<Run>, E> {
-    let key = passage.need.gate.clone();
-    passage.need.tier = IN_PLACE;
-    let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&key)? else {
-        return Ok(None);
-    };
+) -> Decided<Option<Replaced>, E> {
+    let Some(gate) = draft.gate(key)? else { return Ok(None) };
+    let GateState::Slots(slots) = &gate.state else { return Ok(None) };
     let inside = slots.holders.iter().find(|hold| !hold.draining).map(|hold| hold.run.seq);
-    let old = match inside {
-        Some(seq) => Some(seq),
-        None => {
-            let gate = draft.gate(&key)?.expect("read a line above");
-            let first = draft.head_of_line(gate)?;
-            first.filter(|(place, _)| place.tier == IN_PLACE).map(|(_, seq)| seq)
-        }
+    let old = if inside.is_some() {
+        inside
+    } else {
+        let queues = key.class() == Some(Class::Policy);
+        let first = draft.head_of_line(gate)?;
+        first.filter(|(place, _)| !queues || place.tier == IN_PLACE).map(|(_, seq)| seq)
     };
     let Some(old) = old.map(|seq| draft.run(seq)).transpose()?.flatten().cloned() else {
         return Ok(None);
@@ -80,8 +90,9 @@ pub fn replace<E>(
     if let Some(claim) = old.claim.as_ref().filter(|_| !old.started) {
         claim::give_back(draft, claim, old.id)?;
     }
-    cancel(draft, old.clone(), "replaced".to_owned(), Some(newcomer))?;
-    Ok(Some(old))
+    let ending = Ending::Cancelled { reason: "replaced".to_owned(), by: Some(newcomer) };
+    let freed = call_off(draft, old.clone(), ending)?;
+    Ok(Some(Replaced { old, freed }))
 }
 
 /// Writes how it ended, and tells whoever waits for it.

@@ -17,9 +17,6 @@ use crate::{
 /// The most leases that a run may lose in a row before it fails: it kills its workers.
 pub const MAX_LOSSES: u32 = 10;
 
-/// How many held folds one look at a gate flushes.
-const FOLDS_AT_ONCE: usize = 16;
-
 /// Looks at a gate that is due.
 pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(row) = draft.gate(key)?.cloned() else { return Ok(()) };
@@ -42,11 +39,12 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             Ok(())
         }
         GateState::Slots(mut slots) => {
-            let waiting: Vec<_> =
-                slots.folds.drain(..slots.folds.len().min(FOLDS_AT_ONCE)).collect();
-            draft.put(Gate { state: GateState::Slots(slots), ..row });
-            for key in waiting {
-                fold::retry(draft, &key)?;
+            // One fold a look: most likely it takes the place, and the others go on waiting.
+            let free = slots.holders.iter().all(|hold| hold.draining) && slots.head.is_none();
+            if free && !slots.folds.is_empty() {
+                let longest_held = slots.folds.remove(0);
+                draft.put(Gate { state: GateState::Slots(slots), ..row });
+                fold::retry(draft, &longest_held)?;
             }
             gate::sweep(draft, key)
         }

@@ -1,1 +1,251 @@
-//! Idempotency.
+//! Idempotency and `dedupeId`: the first one wins until a moment.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    event::{NewEvent, Posted},
+    flow::Verdict,
+};
+
+use crate::world::{World, event, replaced, window};
+
+/// A day.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// An event that carries a `dedupeId`.
+fn marked(name: &str, id: &str, data: &Value) -> NewEvent {
+    NewEvent { dedupe_id: Some(id.to_owned()), ..event(name, data) }
+}
+
+/// How many events the store holds.
+async fn recorded(world: &World) -> usize {
+    let rows = world.dump().await;
+    rows.iter().filter(|row| matches!(row, tidegate_core::row::Row::Event(_))).count()
+}
+
+/// C1, B116, B117: the first runs; the same key again makes no run, and the answer says so.
+pub async fn the_first_event_of_a_key_runs_and_the_others_do_not(world: &World) {
+    let once = json!({ "key": "order.id", "periodMs": 1000 });
+    world.define(json!({ "name": "bill", "idempotency": once })).await;
+    let first = world.post("bill", json!({ "order": { "id": 7 } })).await;
+    let run = first.runs[0].verdict.run().unwrap();
+    for same in [json!(7), json!(7.0)] {
+        let verdict = world.send("bill", json!({ "order": { "id": same } })).await;
+        let Verdict::Deduped { by, first: winner, run: its } = &verdict else {
+            panic!("{verdict:?}")
+        };
+        assert_eq!((by.control, *winner, *its), ("idempotency", first.id, Some(run)));
+        let value = verdict.to_value();
+        assert_eq!((&value["deduped"], &value["runId"]), (&json!(true), &Value::Null));
+    }
+    assert_eq!(world.send("bill", json!({ "order": { "id": "7" } })).await.outcome(), "started");
+    assert_eq!(world.send("bill", json!({ "order": { "id": 8 } })).await.outcome(), "started");
+    assert_eq!(world.drain().await.len(), 3);
+}
+
+/// C1, A3, B118, B119, B120: a repeat is recorded, wakes waiters, and triggers other workflows.
+pub async fn a_repeat_is_still_an_event(world: &World) {
+    world.define(json!({ "name": "bill", "idempotency": { "key": "id" } })).await;
+    world.define(json!({ "name": "audit", "triggers": ["bill"] })).await;
+    world.define(json!({ "name": "waiter", "triggers": ["begin"] })).await;
+    world.post("bill", json!({ "id": 1 })).await;
+    world.drain().await;
+    world.send("begin", json!({})).await;
+    let waiter = world.lease_one().await;
+    world.wait_for(&waiter, "paid", "bill", &[("id", json!(1))]).await;
+    let repeat = world.post("bill", json!({ "id": 1 })).await;
+    assert_eq!(world.data_of(repeat.id).await, json!({ "id": 1 }));
+    assert_eq!((repeat.deduped, repeat.woke), (false, 1), "the event itself is no repeat");
+    let outcomes: Vec<_> = repeat.runs.iter().map(|outcome| outcome.verdict.outcome()).collect();
+    assert_eq!(outcomes, ["started", "deduped"]);
+    let receipts = world.receipts_of(repeat.id).await;
+    assert_eq!(receipts.len(), 1);
+    assert_eq!((&receipts[0]["outcome"], &receipts[0]["key"]), (&json!("deduped"), &json!("1")));
+    assert_eq!(world.drain().await.len(), 2, "the waiter and the audit");
+}
+
+/// C1, B121, B122: repeats do not extend the window, and from its end on the key runs again.
+pub async fn repeats_do_not_extend_the_window(world: &World) {
+    let once = json!({ "key": "id", "periodMs": 1000 });
+    world.define(json!({ "name": "bill", "idempotency": once })).await;
+    for swept in [true, false] {
+        assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "started");
+        for _ in 0..3 {
+            world.tick(333).await;
+            assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "deduped");
+        }
+        if swept {
+            world.tick(1).await;
+        } else {
+            world.pass(1);
+        }
+    }
+    assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "started");
+    assert_eq!(world.drain().await.len(), 3);
+}
+
+/// C1, B123: the window outlives the run, however it ended.
+pub async fn the_window_outlives_the_run(world: &World) {
+    let once = json!({ "key": "id", "periodMs": 1000 });
+    world.define(json!({ "name": "bill", "idempotency": once })).await;
+    for end in ["completed", "failed", "cancelled", "never started"] {
+        let run = world.send_for_run("bill", json!({ "id": end })).await;
+        match end {
+            "completed" => world.complete(&world.lease_one().await).await,
+            "failed" => world.fail(&world.lease_one().await).await,
+            "cancelled" => {
+                let run = world.lease_one().await;
+                world.cancel(run.id).await.unwrap();
+                world.stopped(&run).await;
+            }
+            _ => assert!(world.cancel(run).await.is_ok()),
+        }
+        world.tick(999).await;
+        assert_eq!(world.send("bill", json!({ "id": end })).await.outcome(), "deduped", "{end}");
+        world.tick(1).await;
+        assert_eq!(world.send("bill", json!({ "id": end })).await.outcome(), "started", "{end}");
+        world.drain().await;
+    }
+}
+
+/// B124, B125: without a key there is one run for the workflow, without a period for a day.
+pub async fn by_default_one_run_of_the_workflow_a_day(world: &World) {
+    world.define(json!({ "name": "bill", "idempotency": {} })).await;
+    assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "started");
+    world.tick(DAY_MS - 1).await;
+    assert_eq!(world.send("bill", json!({ "id": 2 })).await.outcome(), "deduped");
+    world.tick(1).await;
+    assert_eq!(world.send("bill", json!({ "id": 3 })).await.outcome(), "started");
+}
+
+/// B53, B56, B132: events without the key share one claim; tenants and workflows share none.
+pub async fn claims_are_apart(world: &World) {
+    let other = world.in_workspace("b");
+    for tenant in [world, &other] {
+        for name in ["bill", "ship"] {
+            tenant.define(json!({ "name": name, "idempotency": { "key": "id" } })).await;
+            assert_eq!(tenant.send(name, json!({ "id": "a" })).await.outcome(), "started");
+            assert_eq!(tenant.send(name, json!({})).await.outcome(), "started");
+            assert_eq!(tenant.send(name, json!({ "id": [] })).await.outcome(), "deduped");
+        }
+    }
+}
+
+/// C1, B126: of repeats that come to several engines at once exactly one runs.
+pub async fn of_repeats_at_once_exactly_one_runs(world: &World) {
+    world.define(json!({ "name": "bill", "idempotency": { "key": "id" } })).await;
+    let (b, c) = (world.engine(2), world.engine(3));
+    for id in 0..5 {
+        let data = json!({ "id": id });
+        let several = vec![event("bill", &data), event("bill", &data)];
+        let (one, two, three, four) = tokio::join!(
+            world.post("bill", data.clone()),
+            b.post("bill", data.clone()),
+            c.post("bill", data.clone()),
+            b.post_all(several),
+        );
+        let all = [one, two, three].into_iter().chain(four);
+        let started = all.filter(|posted| posted.runs[0].verdict.run().is_some()).count();
+        assert_eq!(started, 1);
+        assert_eq!(world.drain().await.len(), 1);
+    }
+}
+
+/// C1: a run that is replaced before its first step gives its claim back; a later one does not.
+pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &World) {
+    let once = json!({ "key": "id" });
+    world.define(json!({ "name": "bill", "idempotency": once, "singleton": {} })).await;
+    world.send("bill", json!({ "id": 1 })).await;
+    let (second, _) = replaced(&world.send("bill", json!({ "id": 2 })).await);
+    assert_eq!(world.send("bill", json!({ "id": 2 })).await.outcome(), "deduped");
+    let (third, gone) = replaced(&world.send("bill", json!({ "id": 1 })).await);
+    assert_eq!(gone, second, "the first never ran, so that its key may");
+    let started = world.lease_one().await;
+    assert_eq!(started.id, third);
+    let (fourth, _) = replaced(&world.send("bill", json!({ "id": 2 })).await);
+    assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "deduped", "it had begun");
+    world.stopped(&started).await;
+    assert_eq!(world.drain().await, [fourth]);
+    world.check_holds().await;
+}
+
+/// A1: a window takes the claim of its last event when it fires, and none before.
+pub async fn a_window_claims_its_last_event_when_it_fires(world: &World) {
+    let (debounce, once) = (json!({ "periodMs": 1000, "key": "doc" }), json!({ "key": "id" }));
+    world.define(json!({ "name": "save", "debounce": debounce, "idempotency": once })).await;
+    let (a, _) = window(&world.send("save", json!({ "doc": "a", "id": 1 })).await);
+    window(&world.send("save", json!({ "doc": "a", "id": 2 })).await);
+    world.pass(500);
+    let late = world.post("save", json!({ "doc": "b", "id": 2 })).await;
+    window(&late.runs[0].verdict);
+    world.tick(500).await;
+    assert_eq!(world.drain().await, [a]);
+    let verdict = world.send("save", json!({ "doc": "c", "id": 2 })).await;
+    assert_eq!(verdict.outcome(), "deduped", "claimed by the fire");
+    let (c, _) = window(&world.send("save", json!({ "doc": "c", "id": 1 })).await);
+    world.tick(1000).await;
+    assert_eq!(world.drain().await, [c], "key 1 was never claimed, key 2 runs once");
+    let receipts = world.receipts_of(late.id).await;
+    assert_eq!(receipts.len(), 2, "{receipts:?}");
+    assert_eq!(receipts[1]["outcome"], "deduped", "and the loser's receipt says why");
+}
+
+/// C2, B127, B128: a repeated `dedupeId` is dropped before anything.
+pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
+    world.define(json!({ "name": "bill" })).await;
+    world.define(json!({ "name": "audit", "triggers": ["bill", "other"] })).await;
+    world.define(json!({ "name": "waiter", "triggers": ["begin"] })).await;
+    let first = world.post_event(marked("bill", "x", &json!({ "id": 1 }))).await;
+    assert!(!first.deduped);
+    world.drain().await;
+    world.send("begin", json!({})).await;
+    world.wait_for(&world.lease_one().await, "paid", "bill", &[]).await;
+    let before = recorded(world).await;
+    for name in ["bill", "other"] {
+        let repeat = world.post_event(marked(name, "x", &json!({ "id": 2 }))).await;
+        assert_eq!((repeat.id, repeat.deduped, repeat.woke), (first.id, true, 0), "{name}");
+    }
+    assert_eq!(recorded(world).await, before, "no record");
+    assert!(world.drain().await.is_empty(), "no run, and nobody woken");
+    assert_eq!(world.post_event(marked("bill", "y", &json!({}))).await.woke, 1);
+}
+
+/// C2, B129: from 24 hours after the first one on, it is a new event; repeats extend nothing.
+pub async fn a_dedupe_id_is_remembered_for_a_day(world: &World) {
+    world.define(json!({ "name": "bill" })).await;
+    let first = world.post_event(marked("bill", "x", &json!({}))).await;
+    world.tick(DAY_MS - 1).await;
+    assert!(world.post_event(marked("bill", "x", &json!({}))).await.deduped);
+    world.tick(1).await;
+    let second = world.post_event(marked("bill", "x", &json!({}))).await;
+    assert!(!second.deduped && second.id != first.id);
+    assert_eq!(world.drain().await.len(), 2);
+}
+
+/// C2: a repeat inside one request counts too; other tenants' ids do not.
+pub async fn a_dedupe_id_is_one_per_workspace(world: &World) {
+    let other = world.in_workspace("b");
+    for tenant in [world, &other] {
+        tenant.define(json!({ "name": "bill" })).await;
+        let ids = ["x", "y", "x", "X"];
+        let events = ids.iter().enumerate().map(|(n, id)| marked("bill", id, &json!({ "n": n })));
+        let posted = tenant.post_all(events.collect()).await;
+        let deduped: Vec<_> = posted.iter().map(|posted| posted.deduped).collect();
+        assert_eq!(deduped, [false, false, true, false]);
+        assert_eq!(posted[2].id, posted[0].id);
+        assert_eq!(tenant.drain().await.len(), 3);
+    }
+}
+
+/// C2, B130: a request whose answer was lost can be sent again, to any engine, with its ids.
+pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
+    world.define(json!({ "name": "bill" })).await;
+    let request = || vec![marked("bill", "x", &json!(1)), marked("bill", "y", &json!(2))];
+    let other = world.engine(2);
+    let (one, two) = tokio::join!(world.post_all(request()), other.post_all(request()));
+    let third = other.post_all(request()).await;
+    let ids = |posted: &[Posted]| posted.iter().map(|posted| posted.id).collect::<Vec<_>>();
+    assert_eq!(ids(&one), ids(&two));
+    assert_eq!(ids(&one), ids(&third));
+    assert_ne!(one[0].deduped, two[0].deduped, "one of them was first");
+    assert_eq!(world.drain().await.len(), 2);
+}

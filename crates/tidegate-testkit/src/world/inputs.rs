@@ -1,0 +1,110 @@
+//! What runs were started with, and what the senders were told.
+
+use serde_json::Value;
+use tidegate_core::{
+    flow::Verdict,
+    id::{EventId, RunId},
+    reads::{ReadSet, Scan},
+    row::{Row, RowKey, Run, Source},
+    run::record::{Recorded, Then},
+};
+
+use super::{MANY, World};
+
+impl World {
+    /// Posts one event that triggers one workflow, and names the run that carries it.
+    pub async fn send_for_run(&self, name: &str, data: Value) -> RunId {
+        let verdict = self.send(name, data).await;
+        verdict.run().unwrap_or_else(|| panic!("no run carries it: {verdict:?}"))
+    }
+
+    /// Calls an action in a session, and names the run that carries it.
+    pub async fn call_for_run(&self, flow: &str, action: &str, session: &str) -> RunId {
+        let verdict = self.call(flow, action, session, Value::Null).await;
+        verdict.run().unwrap_or_else(|| panic!("no run carries it: {verdict:?}"))
+    }
+
+    /// An event's data.
+    pub async fn data_of(&self, event: EventId) -> Value {
+        match self.row(RowKey::Event(event.seq)).await {
+            Some(Row::Event(row)) => serde_json::from_str(row.data.as_str()).expect("JSON"),
+            other => panic!("{event} has no row: {other:?}"),
+        }
+    }
+
+    /// The data of a run's event; of the first one for a batch (`ctx.event`).
+    pub async fn input_of(&self, run: RunId) -> Value {
+        let source = match (self.live(run).await, self.ended(run).await) {
+            (Some(run), _) => run.source,
+            (None, Some(run)) => run.source,
+            (None, None) => panic!("there is no run {run}"),
+        };
+        self.data_of(source.first()).await
+    }
+
+    /// The data of a batch's events, in their order (`ctx.events`); none for any other run.
+    pub async fn inputs_of(&self, run: RunId) -> Option<Vec<Value>> {
+        let live = self.live(run).await.map(|run| run.source);
+        let source = live.or(self.ended(run).await.map(|run| run.source));
+        let Some(Source::Batch(_)) = source else { return None };
+        let scan = Scan::Items(run.seq);
+        let snapshot = self.read(ReadSet::default().scan(scan.clone(), MANY)).await;
+        let mut inputs = Vec::new();
+        for (place, key) in snapshot.scans[&scan].keys.iter().enumerate() {
+            let Some(Some(Row::Item(item))) = snapshot.rows.get(key) else { continue };
+            assert_eq!(item.n as usize, place, "items have no gaps");
+            inputs.push(self.data_of(item.event).await);
+        }
+        Some(inputs)
+    }
+
+    /// The receipts of an event, oldest first.
+    pub async fn receipts_of(&self, event: EventId) -> Vec<Value> {
+        let scan = Scan::Receipts(event.seq);
+        let snapshot = self.read(ReadSet::default().scan(scan.clone(), MANY)).await;
+        let rows = snapshot.scans[&scan].keys.iter().filter_map(|key| snapshot.rows[key].clone());
+        let verdicts = rows.filter_map(|row| match row {
+            Row::Receipt(receipt) => Some(receipt.verdict),
+            _ => None,
+        });
+        verdicts.collect()
+    }
+
+    /// A step of a leased run failed and is tried again later.
+    pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
+        let then = Then::Retry { step: step.to_owned(), delay_ms };
+        assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
+    }
+}
+
+/// The window that an event joined: its run and when it fires.
+pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
+    match verdict {
+        Verdict::Coalesced { run, fire_at, .. } => (*run, *fire_at),
+        other => panic!("not coalesced: {other:?}"),
+    }
+}
+
+/// The buffer that an event joined: its run, how many it holds and when it flushes.
+pub fn buffer(verdict: &Verdict) -> (RunId, u32, tidegate_core::time::Timestamp) {
+    match verdict {
+        Verdict::Buffered { run, pending, flush_at, .. } => (*run, *pending, *flush_at),
+        other => panic!("not buffered: {other:?}"),
+    }
+}
+
+/// Who was in the way, and which control said so.
+pub fn skipped(verdict: &Verdict) -> (RunId, &'static str) {
+    match verdict {
+        Verdict::Skipped { by, holder } => (*holder, by.control),
+        other => panic!("not skipped: {other:?}"),
+    }
+}
+
+/// The run, and the one that it replaced.
+pub fn replaced(verdict: &Verdict) -> (RunId, RunId) {
+    match verdict {
+        Verdict::Replaced { run, replaced, .. } => (*run, *replaced),
+        other => panic!("nobody was replaced: {other:?}"),
+    }
+}

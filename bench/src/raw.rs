@@ -122,9 +122,10 @@ pub(crate) async fn postgres(
             .iter()
             .map(|columns| columns.iter().map(|column| &**column as _).collect())
             .collect();
-        let writes = transaction.0.iter().zip(&params).map(|((table, verb, _), params)| {
-            client.query(&prepared[&(*table, *verb)], params)
-        });
+        let writes =
+            transaction.0.iter().zip(&params).map(|((table, verb, _), params)| {
+                client.query(&prepared[&(*table, *verb)], params)
+            });
         let ended = futures_util::future::try_join3(
             client.query(&begin, &[]),
             futures_util::future::try_join_all(writes),

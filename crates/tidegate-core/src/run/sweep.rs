@@ -80,9 +80,10 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
             Ok(())
         }
         Phase::Line { .. } => {
-            let class = run.needs.get(run.has).and_then(|need| need.gate.class());
+            let mut missing = run.needs.iter().skip(run.has);
+            let busy = missing.any(|need| need.gate.class() == Some(Class::Policy));
             run.due = None;
-            if class == Some(Class::Policy) {
+            if busy {
                 let reason = "it waited longer than maxWaitMs".to_owned();
                 return end::cancel(draft, run, reason, None);
             }

@@ -149,7 +149,8 @@ impl Reference {
         if fold.control == "debounce" && def.get("batch").is_some() {
             let last = self.folds.remove(at).items.pop().expect("never empty").data;
             let place = scoped(&name, "batch", &def, &last);
-            if self.join(&def, "batch", &place, &last).is_none() {
+            let deduped = claim_of(&name, &def, &last).is_some_and(|claim| self.claimed(&claim));
+            if !deduped && self.join(&def, "batch", &place, &last).is_none() {
                 self.open(&name, &def, "batch", place, &last);
             }
             return true;
@@ -269,12 +270,22 @@ impl Reference {
         }
     }
 
-    /// The refusing gate that somebody is in, or waits for.
+    /// The refusing gate that somebody is in, or waits for. A policy comes after the singleton,
+    /// which may have replaced that very run.
     pub(super) fn skipped_at(&self, name: &str, def: &Value, data: &Value) -> Option<Place> {
-        let skips = def.get("singleton").is_some_and(|singleton| singleton["mode"] == "skip");
-        let single = skips.then(|| scoped(name, "singleton", def, data));
-        let reject = policy_place(def, data).filter(|_| policy_name(def) == Some("reject"));
-        single.into_iter().chain(reject).find(|place| self.busy(place, version(def)))
+        let single = def.get("singleton").map(|_| scoped(name, "singleton", def, data));
+        let skips = def["singleton"]["mode"] == "skip";
+        if let Some(place) = single.as_ref().filter(|place| skips && self.busy(place, version(def)))
+        {
+            return Some(place.clone());
+        }
+        let replaced = |run: Ordinal| {
+            single.as_ref().is_some_and(|place| self.contends(run, place, version(def)))
+        };
+        policy_place(def, data).filter(|_| policy_name(def) == Some("reject")).filter(|place| {
+            let mut others = (0..self.runs.len()).filter(|&run| !replaced(run));
+            others.any(|run| self.contends(run, place, version(def)))
+        })
     }
 
     /// Whether a live run is at a place.

@@ -2,7 +2,7 @@
 
 use super::{
     Ms, Ordinal, Place, Reference, State, Stop,
-    fields::{count, limit_name, limits, ms, policy, text, version},
+    fields::{count, limit_name, limits, ms, policy, policy_name, text, version},
 };
 
 impl Reference {
@@ -137,13 +137,14 @@ impl Reference {
         self.fits_at(place, &it.workflow, self.let_through(place))
     }
 
-    /// When a run gives up its place in its session's line.
+    /// When a run gives up: it has not got its session by then.
     pub(super) fn gives_up_at(&self, run: Ordinal) -> Option<Ms> {
         let it = &self.runs[run];
-        let (_, place) = it.way.get(it.passed)?;
-        let waits = it.state == State::Line && place.control == "policy";
-        let policy = policy(self.current(&it.workflow)).filter(|_| waits)?;
-        Some(it.admitted + ms(policy, "maxWaitMs")?)
+        let mut missing = it.way.iter().skip(it.passed);
+        let busy = missing.any(|(_, place)| place.control == "policy");
+        let def = self.current(&it.workflow);
+        let waits = busy && it.state == State::Line && policy_name(def) == Some("queue");
+        Some(it.admitted + ms(policy(def).filter(|_| waits)?, "maxWaitMs")?)
     }
 
     /// The handoff gate of a run.

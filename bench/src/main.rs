@@ -90,8 +90,8 @@ async fn measure(
     }
     let name = format!("k{keys}.b{batch}");
     let [admit_rows, hand_off_rows] = figures.rows;
-    report(kind, "admit", &name, runs, &figures.admit, Some((&figures.admit_raw, admit_rows)));
-    let raw = Some((&figures.hand_off_raw, hand_off_rows));
+    report(kind, "admit", &name, runs, &figures.admit, Some((&figures.admit_raw[..], admit_rows)));
+    let raw = Some((&figures.hand_off_raw[..], hand_off_rows));
     report(kind, "handoff", &name, runs, &figures.hand_off, raw);
     report(kind, "claim", &name, runs, &figures.claim, None);
     Ok(())
@@ -159,7 +159,7 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     crowded.close().await?;
     let n = arguments.parked;
     report(kind, "handoff", "k1000.b256.empty", 5000, &empty, None);
-    report(kind, "handoff", &format!("k1000.b256.parked{n}"), 5000, &full, Some((&empty, 0.0)));
+    report(kind, "handoff", &format!("k1000.b256.parked{n}"), 5000, &full, Some((&empty[..], 0.0)));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use tidegate_store::{Options, PostgresStore, SqliteStore, Store, SystemClock};
+use tidegate_store::{PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock};
 use tidegate_testkit::postgres;
 
 use crate::raw::{self, Transaction};
@@ -58,7 +58,7 @@ impl Opened {
                 Ok(Self { store: Arc::new(store), place: Place::Folder(folder) })
             }
             Kind::Postgres => {
-                let options = Options { schema: name.clone(), ..Options::default() };
+                let options = PostgresOptions { schema: name.clone(), ..PostgresOptions::default() };
                 let store = PostgresStore::open(url()?, options).await?;
                 Ok(Self { store: Arc::new(store), place: Place::Schema(name) })
             }

@@ -5,6 +5,8 @@
 mod store;
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -18,6 +20,8 @@ mod settle;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Answered, Salted, commit, commit_apart, dry_run, why};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{Options as PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};

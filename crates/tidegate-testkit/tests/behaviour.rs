@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_core::time::Timestamp;
-use tidegate_store::{ManualClock, MemoryStore, SqliteStore};
-use tidegate_testkit::world::World;
+use tidegate_store::{ManualClock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore};
+use tidegate_testkit::{postgres as server, world::World};
 
 /// A Sunday, so that nothing depends on the epoch.
 fn clock() -> Arc<ManualClock> {
@@ -28,6 +28,25 @@ mod sqlite {
     async fn open() -> Option<World> {
         let clock = clock();
         let store = SqliteStore::in_memory(clock.clone()).await.expect("SQLite opens");
+        Some(World::new(Arc::new(store), clock))
+    }
+
+    tidegate_testkit::behaviours!(super::open);
+}
+
+mod postgres {
+    use super::*;
+
+    async fn open() -> Option<World> {
+        let clock = clock();
+        let options = PostgresOptions {
+            schema: server::fresh_schema("behaviour"),
+            clock: Some(clock.clone()),
+            committers: 1,
+            readers: 1,
+            ..PostgresOptions::default()
+        };
+        let store = PostgresStore::open(server::url()?, options).await.expect("PostgreSQL opens");
         Some(World::new(Arc::new(store), clock))
     }
 

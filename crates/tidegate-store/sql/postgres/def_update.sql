@@ -1,0 +1,21 @@
+-- Gives definitions new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are held still by the latch of the workspace.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update def
+       set ws       = new.ws,
+           app      = new.app,
+           name     = new.name,
+           version  = new.version,
+           body     = new.body,
+           released = new.released
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[],
+                  $6::text[], $7::bigint[])
+           as new(lane, ws, app, name, version, body, released)
+     where def.lane = new.lane
+    returning 1
+)
+select expect_rows('def', count(*), cardinality($1))
+  from changed

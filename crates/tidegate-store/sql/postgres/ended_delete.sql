@@ -1,0 +1,14 @@
+-- Deletes ended runs by key.
+--
+-- $1 seq (arrays of one length)
+-- The rows are deleted under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from ended
+     using unnest($1::bigint[])
+           as old(seq)
+     where ended.seq = old.seq
+    returning 1
+)
+select expect_rows('ended', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,9 @@
+-- Renews an engine's lease, unless somebody has declared it dead.
+--
+-- $1 id
+-- Locks its row. Index: the primary key. No row changed: there is none, or it is marked dead.
+update engine
+   set beat = beat + 1
+ where id = $1::text
+   and dead = 0
+returning beat

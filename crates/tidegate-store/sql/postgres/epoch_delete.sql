@@ -1,0 +1,14 @@
+-- Deletes epochs by key.
+--
+-- $1 ws (arrays of one length)
+-- The rows are held still by the latch of the workspace.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from epoch
+     using unnest($1::text[])
+           as old(ws)
+     where epoch.ws = old.ws
+    returning 1
+)
+select expect_rows('epoch', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,15 @@
+-- Gives epochs new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are held still by the latch of the workspace.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update epoch
+       set n = new.n
+      from unnest($1::text[], $2::bigint[])
+           as new(ws, n)
+     where epoch.ws = new.ws
+    returning 1
+)
+select expect_rows('epoch', count(*), cardinality($1))
+  from changed

@@ -1,0 +1,14 @@
+-- Deletes gates by key.
+--
+-- $1 key (arrays of one length)
+-- The rows are locked by gate_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from gate
+     using unnest($1::bytea[])
+           as old(key)
+     where gate.key = old.key
+    returning 1
+)
+select expect_rows('gate', count(*), cardinality($1))
+  from gone

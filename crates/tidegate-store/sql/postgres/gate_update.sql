@@ -1,0 +1,18 @@
+-- Gives gates new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are locked by gate_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update gate
+       set id    = new.id,
+           at    = new.at,
+           due   = new.due,
+           state = new.state
+      from unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
+           as new(key, id, at, due, state)
+     where gate.key = new.key
+    returning 1
+)
+select expect_rows('gate', count(*), cardinality($1))
+  from changed

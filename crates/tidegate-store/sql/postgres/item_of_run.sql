@@ -1,0 +1,16 @@
+-- Reads all items of batches.
+--
+-- $1 run   $2 how many (arrays: one place for each scan)
+-- Locks nothing. Index: the primary key.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.run, found.n, found.event_seq, found.event_salt
+  from unnest($1::bigint[], $2::bigint[])
+       with ordinality as wanted(run, most, n)
+ cross join lateral (
+        select item.run, item.n, item.event_seq, item.event_salt
+          from item
+         where item.run = wanted.run
+         order by item.n
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.n

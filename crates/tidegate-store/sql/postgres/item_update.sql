@@ -1,0 +1,17 @@
+-- Gives items of batches new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are written under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update item
+       set event_seq  = new.event_seq,
+           event_salt = new.event_salt
+      from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
+           as new(run, n, event_seq, event_salt)
+     where item.run = new.run
+       and item.n = new.n
+    returning 1
+)
+select expect_rows('item', count(*), cardinality($1))
+  from changed

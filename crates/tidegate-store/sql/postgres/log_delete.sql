@@ -1,0 +1,15 @@
+-- Deletes stream events by key.
+--
+-- $1 stream   $2 version (arrays of one length)
+-- The rows are deleted under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from log
+     using unnest($1::bigint[], $2::bigint[])
+           as old(stream, version)
+     where log.stream = old.stream
+       and log.version = old.version
+    returning 1
+)
+select expect_rows('log', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,7 @@
+-- Reads log heads by key.
+--
+-- $1 ws (arrays of one length)
+-- Locks nothing. Index: the primary key. Row order is not promised.
+select ws, pos
+  from log_head
+ where ws = any($1::text[])

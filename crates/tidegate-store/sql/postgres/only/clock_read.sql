@@ -1,0 +1,2 @@
+-- Reads the clock, in microseconds.
+select clock()

@@ -1,0 +1,10 @@
+-- Locks log heads by key and reads them as they are once the locks are there.
+--
+-- $1 ws (arrays of one length)
+-- Locks in key order, waiting. Returns columns of the locked rows only (R15): what lives in
+-- other rows is read by a later statement. An absent row locks nothing (R3).
+select ws, pos
+  from log_head
+ where ws = any($1::text[])
+ order by ws
+   for no key update

@@ -1,0 +1,18 @@
+-- Says who stands in gates' lines, by place, once run_lock has locked them.
+--
+-- $1 the gate's key   $2 how many (arrays: one place for each line)
+-- Locks nothing. A number that run_lock did not lock means that the line has moved: try again.
+-- Index: run_line.
+select wanted.n, found.seq
+  from unnest($1::bytea[], $2::bigint[])
+       with ordinality as wanted(key, most, n)
+  join gate
+    on gate.key = wanted.key
+ cross join lateral (
+        select run.seq, run.tier, run.order_at, run.order_seq
+          from run
+         where run.line = gate.id
+         order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq

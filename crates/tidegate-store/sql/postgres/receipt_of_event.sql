@@ -1,0 +1,18 @@
+-- Reads the receipts of events.
+--
+-- $1 event   $2 how many (arrays: one place for each scan)
+-- Locks nothing. Index: receipt_event.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.seq, found.ws, found.app, found.workflow, found.key,
+       found.event, found.at, found.verdict
+  from unnest($1::bigint[], $2::bigint[])
+       with ordinality as wanted(event, most, n)
+ cross join lateral (
+        select receipt.seq, receipt.ws, receipt.app, receipt.workflow, receipt.key,
+               receipt.event, receipt.at, receipt.verdict
+          from receipt
+         where receipt.event = wanted.event
+         order by receipt.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

@@ -1,0 +1,14 @@
+-- Deletes runs by key.
+--
+-- $1 seq (arrays of one length)
+-- The rows are locked by run_lock or run_ready_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from run
+     using unnest($1::bigint[])
+           as old(seq)
+     where run.seq = old.seq
+    returning 1
+)
+select expect_rows('run', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,20 @@
+-- Reads the runs of definitions that have not ended, after a number.
+--
+-- $1 lane   $2 after   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: run_lane.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
+       found.line, found.tier, found.order_at, found.order_seq, found.due,
+       found.owner, found.fence, found.body
+  from unnest($1::bigint[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(lane, after, most, n)
+ cross join lateral (
+        select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier,
+               run.order_at, run.order_seq, run.due, run.owner, run.fence, run.body
+          from run
+         where run.lane = wanted.lane
+           and run.seq > wanted.after
+         order by run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

@@ -1,0 +1,21 @@
+-- Reads the first runs in gates' lines, by place.
+--
+-- $1 the gate's key   $2 how many (arrays: one place for each line)
+-- Locks nothing. Index: run_line.
+-- Returns the line's place first, from 1.
+select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
+       found.line, found.tier, found.order_at, found.order_seq, found.due,
+       found.owner, found.fence, found.body
+  from unnest($1::bytea[], $2::bigint[])
+       with ordinality as wanted(key, most, n)
+  join gate
+    on gate.key = wanted.key
+ cross join lateral (
+        select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier,
+               run.order_at, run.order_seq, run.due, run.owner, run.fence, run.body
+          from run
+         where run.line = gate.id
+         order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq

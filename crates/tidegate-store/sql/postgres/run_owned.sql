@@ -1,0 +1,19 @@
+-- Reads the runs that engines own.
+--
+-- $1 owner   $2 how many (arrays: one place for each scan)
+-- Locks nothing. Index: run_owner.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
+       found.line, found.tier, found.order_at, found.order_seq, found.due,
+       found.owner, found.fence, found.body
+  from unnest($1::text[], $2::bigint[])
+       with ordinality as wanted(owner, most, n)
+ cross join lateral (
+        select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier,
+               run.order_at, run.order_seq, run.due, run.owner, run.fence, run.body
+          from run
+         where run.owner = wanted.owner
+         order by run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

@@ -1,0 +1,29 @@
+-- Gives runs new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are locked by run_lock or run_ready_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update run
+       set salt      = new.salt,
+           ws        = new.ws,
+           lane      = new.lane,
+           ready     = new.ready,
+           line      = new.line,
+           tier      = new.tier,
+           order_at  = new.order_at,
+           order_seq = new.order_seq,
+           due       = new.due,
+           owner     = new.owner,
+           fence     = new.fence,
+           body      = new.body
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[],
+                  $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
+                  $11::text[], $12::bigint[], $13::text[])
+           as new(seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner,
+                  fence, body)
+     where run.seq = new.seq
+    returning 1
+)
+select expect_rows('run', count(*), cardinality($1))
+  from changed

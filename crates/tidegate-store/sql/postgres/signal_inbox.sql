@@ -1,0 +1,17 @@
+-- Reads the signals of a name in runs' inboxes, oldest first.
+--
+-- $1 run   $2 name   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: the primary key.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.run, found.name, found.seq, found.data
+  from unnest($1::bigint[], $2::text[], $3::bigint[])
+       with ordinality as wanted(run, name, most, n)
+ cross join lateral (
+        select signal.run, signal.name, signal.seq, signal.data
+          from signal
+         where signal.run = wanted.run
+           and signal.name = wanted.name
+         order by signal.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

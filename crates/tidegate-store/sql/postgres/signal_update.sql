@@ -1,0 +1,17 @@
+-- Gives signals new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are written under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update signal
+       set data = new.data
+      from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
+           as new(run, name, seq, data)
+     where signal.run = new.run
+       and signal.name = new.name
+       and signal.seq = new.seq
+    returning 1
+)
+select expect_rows('signal', count(*), cardinality($1))
+  from changed

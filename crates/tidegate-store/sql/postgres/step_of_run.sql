@@ -1,0 +1,17 @@
+-- Reads all steps of runs.
+--
+-- $1 run   $2 how many (arrays: one place for each scan)
+-- Locks nothing. Index: the primary key.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.run, found.id, found.kind, found.fence, found.at, found.ok,
+       found.out
+  from unnest($1::bigint[], $2::bigint[])
+       with ordinality as wanted(run, most, n)
+ cross join lateral (
+        select step.run, step.id, step.kind, step.fence, step.at, step.ok, step.out
+          from step
+         where step.run = wanted.run
+         order by step.id
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.id

@@ -1,0 +1,21 @@
+-- Gives steps new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are written under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update step
+       set kind  = new.kind,
+           fence = new.fence,
+           at    = new.at,
+           ok    = new.ok,
+           out   = new.out
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
+                  $6::bigint[], $7::text[])
+           as new(run, id, kind, fence, at, ok, out)
+     where step.run = new.run
+       and step.id = new.id
+    returning 1
+)
+select expect_rows('step', count(*), cardinality($1))
+  from changed

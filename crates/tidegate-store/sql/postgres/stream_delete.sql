@@ -1,0 +1,15 @@
+-- Deletes stream heads by key.
+--
+-- $1 ws   $2 name (arrays of one length)
+-- The rows are locked by stream_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from stream
+     using unnest($1::text[], $2::text[])
+           as old(ws, name)
+     where stream.ws = old.ws
+       and stream.name = old.name
+    returning 1
+)
+select expect_rows('stream', count(*), cardinality($1))
+  from gone

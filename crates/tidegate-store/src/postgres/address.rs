@@ -1,0 +1,241 @@
+//! Where the database is: the address as libpq spells it.
+//!
+//! `tokio_postgres` reads most of an address. What it does not know, `sslmode=verify-ca`,
+//! `sslmode=verify-full` and `sslrootcert`, is taken out before it looks.
+
+use std::{path::PathBuf, time::Duration};
+
+use tokio_postgres::config::{Config, SslMode};
+
+use crate::StoreError;
+
+/// How far the server's certificate is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// No encryption at all.
+    Off,
+    /// Encrypted, to whoever answers.
+    Anyone,
+    /// The chain leads to one of these roots.
+    Chain(PathBuf),
+    /// The chain does, and the certificate names the host.
+    ChainAndName(PathBuf),
+}
+
+/// An address that makes sense.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    pub(super) config: Config,
+    pub(super) trust: Trust,
+}
+
+/// Without an answer for this long, a connection is thought dead by the kernel's own probes.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+impl Address {
+    /// Reads `postgres://…` or `host=… dbname=…`.
+    pub(super) fn parse(text: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
+        let (rest, taken) = if text.starts_with("postgres://") || text.starts_with("postgresql://")
+        {
+            split_url(text)
+        } else {
+            split_words(text)?
+        };
+        let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            config_error(&cause.unwrap_or_else(|| error.to_string()))
+        })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(config_error("it names no host"));
+        }
+        let (mode, trust) = taken.trust()?;
+        config.ssl_mode(mode);
+        config.keepalives(true);
+        config.keepalives_idle(KEEPALIVE);
+        config.keepalives_interval(KEEPALIVE / 5);
+        config.keepalives_retries(3);
+        config.tcp_user_timeout(KEEPALIVE * 2);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(connect_timeout);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("tidegate");
+        }
+        Ok(Self { config, trust })
+    }
+}
+
+/// The settings that `tokio_postgres` does not get to see.
+#[derive(Debug, Default)]
+struct Taken {
+    mode: Option<String>,
+    root: Option<String>,
+}
+
+impl Taken {
+    /// Takes a setting, or leaves it to `tokio_postgres`.
+    fn take(&mut self, name: &str, value: &str) -> bool {
+        match name {
+            "sslmode" => self.mode = Some(value.to_owned()),
+            "sslrootcert" => self.root = Some(value.to_owned()),
+            _ => return false,
+        }
+        true
+    }
+
+    fn trust(self) -> Result<(SslMode, Trust), StoreError> {
+        let mode = self.mode.as_deref().unwrap_or("prefer");
+        let root = |root: Option<String>| match root {
+            Some(path) if path == "system" => {
+                Err(config_error("sslrootcert=system is not supported: give a file"))
+            }
+            Some(path) => Ok(PathBuf::from(path)),
+            None => Err(config_error(&format!("sslmode={mode} needs sslrootcert=<file>"))),
+        };
+        match mode {
+            "disable" => Ok((SslMode::Disable, Trust::Off)),
+            "allow" | "prefer" => Ok((SslMode::Prefer, Trust::Anyone)),
+            // As in libpq: who names a root wants it checked.
+            "require" if self.root.is_some() => {
+                Ok((SslMode::Require, Trust::Chain(root(self.root)?)))
+            }
+            "require" => Ok((SslMode::Require, Trust::Anyone)),
+            "verify-ca" => Ok((SslMode::Require, Trust::Chain(root(self.root)?))),
+            "verify-full" => Ok((SslMode::Require, Trust::ChainAndName(root(self.root)?))),
+            other => Err(config_error(&format!(
+                "sslmode must be disable, prefer, require, verify-ca or verify-full, got `{other}`"
+            ))),
+        }
+    }
+}
+
+fn split_url(text: &str) -> (String, Taken) {
+    let mut taken = Taken::default();
+    let Some((base, query)) = text.split_once('?') else { return (text.to_owned(), taken) };
+    let kept: Vec<&str> = query
+        .split('&')
+        .filter(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            !taken.take(name, &unescape(value))
+        })
+        .collect();
+    let mark = if kept.is_empty() { "" } else { "?" };
+    (format!("{base}{mark}{}", kept.join("&")), taken)
+}
+
+/// `%2F` and its like, which a path may contain.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = (*first == b'%')
+            .then(|| after.get(..2))
+            .flatten()
+            .and_then(|two| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok());
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Takes `name=value` words apart; values may stand in single quotes with backslashes.
+fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
+    let mut taken = Taken::default();
+    let mut kept = String::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (name, after) = rest
+            .split_once('=')
+            .ok_or_else(|| config_error("it is neither a postgres:// URL nor name=value words"))?;
+        let (raw, value, after) = take_value(after.trim_start());
+        if !taken.take(name.trim(), &value) {
+            kept.push_str(name.trim());
+            kept.push('=');
+            kept.push_str(raw);
+            kept.push(' ');
+        }
+        rest = after.trim_start();
+    }
+    Ok((kept, taken))
+}
+
+/// One value: as written, as meant, and what follows it.
+fn take_value(text: &str) -> (&str, String, &str) {
+    let quoted = text.starts_with('\'');
+    let mut value = String::new();
+    let mut escaped = false;
+    for (at, letter) in text.char_indices().skip(usize::from(quoted)) {
+        match letter {
+            _ if escaped => {
+                value.push(letter);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '\'' if quoted => return (&text[..=at], value, &text[at + 1..]),
+            _ if !quoted && letter.is_whitespace() => return (&text[..at], value, &text[at..]),
+            _ => value.push(letter),
+        }
+    }
+    (text, value, "")
+}
+
+fn config_error(reason: &str) -> StoreError {
+    StoreError::Config(format!("the database's address does not make sense: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Address, StoreError> {
+        Address::parse(text, Duration::from_secs(5))
+    }
+
+    #[test]
+    fn sslmode_is_spelt_as_in_libpq() {
+        let root = || PathBuf::from("/etc/my ca.pem");
+        for (text, trust) in [
+            ("postgres://u:p@h/db", Trust::Anyone),
+            ("postgres://u@h/db?sslmode=disable", Trust::Off),
+            ("postgres://u@h/db?sslmode=require&connect_timeout=3", Trust::Anyone),
+            (
+                "postgres://u@h/db?sslmode=verify-ca&sslrootcert=%2Fetc%2Fmy%20ca.pem",
+                Trust::Chain(root()),
+            ),
+            (
+                "postgresql://u@h/db?sslrootcert=/etc/my ca.pem&sslmode=require",
+                Trust::Chain(root()),
+            ),
+            (
+                "host=h dbname=db sslmode=verify-full sslrootcert='/etc/my ca.pem' user=u",
+                Trust::ChainAndName(root()),
+            ),
+        ] {
+            let address = parse(text).unwrap();
+            assert_eq!(address.trust, trust, "{text}");
+            assert_eq!(address.config.get_dbname(), Some("db"), "{text}");
+            assert_eq!(address.config.get_user(), Some("u"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        for (text, reason) in [
+            ("postgres://u@h/db?sslmode=verify-full", "sslmode=verify-full needs sslrootcert"),
+            ("postgres://u@h/db?sslmode=maybe", "got `maybe`"),
+            ("postgres://u@h/db?sslrootcert=system&sslmode=verify-ca", "give a file"),
+            ("nonsense", "name=value"),
+            ("user=u", "names no host"),
+            ("postgres://u@h/db?colour=red", "unknown option"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn quoted_words_survive() {
+        let address = parse(r"host=h password='it\'s a \\ secret' user=u sslmode=disable").unwrap();
+        assert_eq!(address.config.get_password(), Some(br"it's a \ secret".as_slice()));
+    }
+}

@@ -1,0 +1,155 @@
+//! A statement with its parameters, and what the server answered.
+
+use tidegate_core::row::{Row, RowKey};
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::{
+    StoreError,
+    codec::{self, Cell, ColumnType, Table},
+};
+
+/// One statement to run.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) sql: &'static str,
+    pub(super) params: Vec<Param>,
+}
+
+impl Call {
+    pub(super) fn new(sql: &'static str, params: Vec<Param>) -> Self {
+        Self { sql, params }
+    }
+}
+
+/// A parameter. Lists go in as arrays, one for each column.
+#[derive(Clone, Debug)]
+pub(super) enum Param {
+    Int(i64),
+    Text(String),
+    Ints(Vec<Option<i64>>),
+    Texts(Vec<Option<String>>),
+    Blobs(Vec<Option<Vec<u8>>>),
+}
+
+impl Param {
+    pub(super) fn value(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Int(value) => value,
+            Self::Text(value) => value,
+            Self::Ints(values) => values,
+            Self::Texts(values) => values,
+            Self::Blobs(values) => values,
+        }
+    }
+
+    pub(super) fn kind(&self) -> Type {
+        match self {
+            Self::Int(_) => Type::INT8,
+            Self::Text(_) => Type::TEXT,
+            Self::Ints(_) => Type::INT8_ARRAY,
+            Self::Texts(_) => Type::TEXT_ARRAY,
+            Self::Blobs(_) => Type::BYTEA_ARRAY,
+        }
+    }
+
+    /// Numbers, none of them absent.
+    pub(super) fn ints(values: impl IntoIterator<Item = i64>) -> Self {
+        Self::Ints(values.into_iter().map(Some).collect())
+    }
+
+    /// Texts, none of them absent.
+    pub(super) fn texts(values: impl IntoIterator<Item = String>) -> Self {
+        Self::Texts(values.into_iter().map(Some).collect())
+    }
+
+    /// Byte strings, none of them absent.
+    pub(super) fn blobs(values: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self::Blobs(values.into_iter().map(Some).collect())
+    }
+}
+
+/// Turns rows of cells into an array for each column. There is at least one row.
+pub(super) fn transpose(rows: Vec<Vec<Cell>>) -> Result<Vec<Param>, StoreError> {
+    let count = rows.len();
+    let first = rows.first().map_or(&[][..], Vec::as_slice);
+    let mut params: Vec<Param> = first
+        .iter()
+        .map(|cell| match cell {
+            Cell::Int(_) => Param::Ints(Vec::with_capacity(count)),
+            Cell::Text(_) => Param::Texts(Vec::with_capacity(count)),
+            Cell::Bytes(_) => Param::Blobs(Vec::with_capacity(count)),
+        })
+        .collect();
+    for cells in rows {
+        for (param, cell) in params.iter_mut().zip(cells) {
+            match (param, cell) {
+                (Param::Ints(values), Cell::Int(value)) => values.push(value),
+                (Param::Texts(values), Cell::Text(value)) => values.push(value),
+                (Param::Blobs(values), Cell::Bytes(value)) => values.push(value),
+                (_, cell) => {
+                    return Err(StoreError::Data(format!("{cell:?} is of the wrong type")));
+                }
+            }
+        }
+    }
+    Ok(params)
+}
+
+/// Keys of one table, as arrays.
+pub(super) fn key_params<'a>(
+    keys: impl IntoIterator<Item = &'a RowKey>,
+) -> Result<Vec<Param>, StoreError> {
+    transpose(keys.into_iter().map(codec::key_cells).collect())
+}
+
+/// Whole rows of one table, as arrays.
+pub(super) fn row_params(rows: &[Row]) -> Result<Vec<Param>, StoreError> {
+    let mut all = Vec::with_capacity(rows.len());
+    for row in rows {
+        let cells = codec::cells(row);
+        codec::check(row, &cells)?;
+        all.push(cells);
+    }
+    transpose(all)
+}
+
+/// A table's row, from the columns of an answer that begin at `first`.
+pub(super) fn decode(
+    table: Table,
+    from: &tokio_postgres::Row,
+    first: usize,
+) -> Result<Row, StoreError> {
+    let mut cells = Vec::with_capacity(table.columns().len());
+    for (place, (column, kind)) in table.columns().iter().enumerate() {
+        let at = first + place;
+        let cell = match kind {
+            ColumnType::Int => from.try_get(at).map(Cell::Int),
+            ColumnType::Text => from.try_get(at).map(Cell::Text),
+            ColumnType::Bytes => from.try_get(at).map(Cell::Bytes),
+        };
+        cells.push(
+            cell.map_err(|error| {
+                StoreError::Corrupt(format!("{}.{column}: {error}", table.name()))
+            })?,
+        );
+    }
+    codec::row(table, cells)
+}
+
+/// A number from a column that is never null.
+pub(super) fn int(from: &tokio_postgres::Row, at: usize) -> Result<i64, StoreError> {
+    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
+}
+
+/// Text from a column that is never null.
+pub(super) fn text(from: &tokio_postgres::Row, at: usize) -> Result<String, StoreError> {
+    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
+}
+
+/// Text from a column that may be null.
+pub(super) fn maybe_text(
+    from: &tokio_postgres::Row,
+    at: usize,
+) -> Result<Option<String>, StoreError> {
+    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
+}

@@ -1,0 +1,254 @@
+//! One connection, and statements sent over it in one flight.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::{sync::watch, task::AbortHandle};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::Type};
+
+use super::{
+    Settings,
+    call::{self, Call, Param},
+    sql,
+    trouble::Trouble,
+};
+use crate::StoreError;
+
+/// A connection with a task that drives it. Dropping it closes it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: Client,
+    driver: AbortHandle,
+    /// Closes when the driver ends.
+    gone: watch::Receiver<()>,
+    /// By statement; none through a pooler, where the next statement may go to another server
+    /// connection that has never heard of it.
+    prepared: Option<Mutex<HashMap<&'static str, Statement>>>,
+    round_trip: Duration,
+}
+
+/// What each statement of a flight was answered.
+pub(super) type Answers = Vec<Result<Vec<Row>, tokio_postgres::Error>>;
+
+type Answering<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    /// Connects and refuses a server that must not be trusted with a commit.
+    ///
+    /// `heard` is called for every notification.
+    pub(super) async fn open(
+        settings: &Settings,
+        heard: impl Fn() + Send + 'static,
+    ) -> Result<Self, Trouble> {
+        let (client, mut driven) = settings.connect().await?;
+        let (here, gone) = watch::channel(());
+        let task = tokio::spawn(async move {
+            let _here = here;
+            loop {
+                match poll_fn(|cx| driven.poll_message(cx)).await {
+                    Some(Ok(AsyncMessage::Notification(_))) => heard(),
+                    Some(Ok(AsyncMessage::Notice(notice))) => {
+                        tracing::debug!(message = notice.message(), "the database says");
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!(%error, "a connection to the database ended");
+                        return;
+                    }
+                    None => return,
+                }
+            }
+        });
+        let connection = Self {
+            client,
+            driver: task.abort_handle(),
+            gone,
+            prepared: (!settings.options.pooler).then(Mutex::default),
+            round_trip: settings.options.round_trip_timeout,
+        };
+        connection.greet(settings).await?;
+        Ok(connection)
+    }
+
+    async fn greet(&self, settings: &Settings) -> Result<(), Trouble> {
+        let mut calls = vec![Call::new(sql::SERVER_CHECK, Vec::new())];
+        if !settings.options.pooler {
+            let path = Param::Text(settings.search_path());
+            calls.push(Call::new(sql::SESSION_SETTINGS, vec![path]));
+        }
+        let rows = first_error(self.run_unnamed(&calls).await?)?;
+        let server = rows[0].first().ok_or_else(|| Trouble::lost("no answer to a greeting"))?;
+        settings.check_server(server)
+    }
+
+    /// Sends all statements at once and waits for all answers.
+    ///
+    /// An error says that the connection is lost; what a statement failed with is in its answer.
+    pub(super) async fn run(&self, calls: &[Call]) -> Result<Answers, Trouble> {
+        self.prepare(calls).await?;
+        self.fly(calls).await
+    }
+
+    /// As [`Connection::run`], without preparing anything first.
+    pub(super) async fn run_unnamed(&self, calls: &[Call]) -> Result<Answers, Trouble> {
+        self.send(calls, Sending::Unnamed).await
+    }
+
+    /// Sends what has been prepared, all at once, and waits for all answers.
+    pub(super) async fn fly(&self, calls: &[Call]) -> Result<Answers, Trouble> {
+        self.send(calls, Sending::Named).await
+    }
+
+    /// Runs several statements without parameters.
+    pub(super) async fn script(&self, statements: &str) -> Result<(), Trouble> {
+        self.client.batch_execute(statements).await.map_err(Trouble::from)
+    }
+
+    /// Runs one control statement, such as `rollback`, on its own.
+    pub(super) async fn control(&self, statement: &'static str) -> Result<(), Trouble> {
+        let answers = self.run(&[Call::new(statement, Vec::new())]).await?;
+        first_error(answers).map(|_| ())
+    }
+
+    /// Prepares what this connection has not seen yet, in one flight, before anything is sent:
+    /// a statement that waited for its own preparation would be overtaken by those after it.
+    pub(super) async fn prepare(&self, calls: &[Call]) -> Result<(), Trouble> {
+        let Some(prepared) = &self.prepared else { return Ok(()) };
+        let missing: Vec<&Call> = {
+            let known = locked(prepared);
+            calls
+                .iter()
+                .filter(|call| !is_control(call.sql))
+                .filter(|call| !known.contains_key(call.sql))
+                .collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let preparing = missing.iter().map(|call| -> Answering<'_, _> {
+            let kinds: Vec<Type> = call.params.iter().map(Param::kind).collect();
+            Box::pin(async move { self.client.prepare_typed(call.sql, &kinds).await })
+        });
+        let statements = self.in_time(all(preparing.collect())).await?;
+        for (call, statement) in missing.into_iter().zip(statements) {
+            locked(prepared).insert(call.sql, statement.map_err(Trouble::from)?);
+        }
+        Ok(())
+    }
+
+    async fn send(&self, calls: &[Call], sending: Sending) -> Result<Answers, Trouble> {
+        let flight = calls.iter().map(|call| self.answer(call, sending)).collect();
+        let answers: Answers = self.in_time(all(flight)).await?;
+        match answers.iter().find_map(|answer| answer.as_ref().err().filter(|it| it.is_closed())) {
+            Some(error) => Err(Trouble::lost(&error.to_string())),
+            None => Ok(answers),
+        }
+    }
+
+    fn answer<'a>(
+        &'a self,
+        call: &'a Call,
+        sending: Sending,
+    ) -> Answering<'a, Result<Vec<Row>, tokio_postgres::Error>> {
+        if is_control(call.sql) {
+            return Box::pin(async {
+                self.client.batch_execute(call.sql).await.map(|()| Vec::new())
+            });
+        }
+        let prepared = match (&self.prepared, sending) {
+            (Some(prepared), Sending::Named) => locked(prepared).get(call.sql).cloned(),
+            (_, Sending::Named | Sending::Unnamed) => None,
+        };
+        Box::pin(async move {
+            if let Some(statement) = prepared {
+                let params: Vec<_> = call.params.iter().map(Param::value).collect();
+                return self.client.query(&statement, &params).await;
+            }
+            let params: Vec<_> =
+                call.params.iter().map(|param| (param.value(), param.kind())).collect();
+            self.client.query_typed(call.sql, &params).await
+        })
+    }
+
+    /// A peer that has gone without a word must not be waited for as long as TCP would.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.round_trip, work).await {
+            Ok(done) => Ok(done),
+            Err(_) => Err(Trouble::lost("the database did not answer in time")),
+        }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn closed(&self) {
+        let mut gone = self.gone.clone();
+        while gone.changed().await.is_ok() {}
+    }
+}
+
+/// Whether a statement goes out by the name that it was prepared under.
+#[derive(Clone, Copy, Debug)]
+enum Sending {
+    Named,
+    Unnamed,
+}
+
+/// `begin`, `commit` and their like, which are sent as they are.
+fn is_control(statement: &str) -> bool {
+    sql::CONTROL.contains(&statement)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Polls all before it waits for any: each is sent when it is first polled, so that all leave
+/// together and in order.
+async fn all<T>(mut futures: Vec<Answering<'_, T>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        let mut waiting = false;
+        for (future, done) in futures.iter_mut().zip(&mut done) {
+            if done.is_none() {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(value) => *done = Some(value),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+/// All answers, or the first error: those after it only say that the transaction has failed.
+pub(super) fn first_error(answers: Answers) -> Result<Vec<Vec<Row>>, Trouble> {
+    answers.into_iter().map(|answer| answer.map_err(Trouble::from)).collect()
+}
+
+/// The one row that a statement answers with.
+pub(super) fn only(rows: &[Row]) -> Result<&Row, StoreError> {
+    rows.first().ok_or_else(|| StoreError::Corrupt("a statement answered nothing".to_owned()))
+}
+
+/// The number in the one row that a statement answers with.
+pub(super) fn only_int(rows: &[Row]) -> Result<i64, StoreError> {
+    call::int(only(rows)?, 0)
+}

@@ -1,0 +1,61 @@
+//! Brings the schema up to date, one process at a time.
+
+use super::{
+    Settings,
+    call::{self, Call, Param},
+    connection::{Connection, first_error},
+    latch,
+    pool::Pool,
+    sql,
+    trouble::Trouble,
+};
+use crate::{
+    StoreError,
+    migrate::{Applied, Migration, pending},
+};
+
+/// Makes the schema if it is missing, and applies what it has not had: all or nothing.
+pub(super) async fn migrate(settings: &Settings) -> Result<(), StoreError> {
+    let pool = Pool::new(settings.clone(), 1);
+    let mut tries = pool.tries();
+    loop {
+        let lent = tries.lend().await?;
+        let result = attempt(settings, &lent.connection).await;
+        if let Some(done) = tries.settle(lent, result).await? {
+            return Ok(done);
+        }
+    }
+}
+
+async fn attempt(settings: &Settings, connection: &Connection) -> Result<(), Trouble> {
+    let schema = &settings.options.schema;
+    let calls = [
+        Call::new(sql::BEGIN, Vec::new()),
+        settings.for_long_transaction(),
+        latch::migrations(schema),
+        Call::new(sql::SCHEMA_NAME, vec![Param::Text(schema.clone())]),
+        Call::new(sql::SCHEMA_CREATE, Vec::new()),
+        Call::new(sql::MIGRATION_TABLE, Vec::new()),
+    ];
+    // Prepared in a transaction of its own, this could not be: the table may not exist yet.
+    first_error(connection.run_unnamed(&calls).await?)?;
+    let read = [Call::new(sql::MIGRATION_READ, Vec::new())];
+    let answers = first_error(connection.run_unnamed(&read).await?)?;
+    let mut applied = Vec::new();
+    for row in answers.iter().flatten() {
+        let (version, name) = (call::int(row, 0)?, call::text(row, 1)?);
+        applied.push(Applied { version, name, checksum: call::text(row, 2)? });
+    }
+    for migration in pending(sql::MIGRATIONS, &applied)? {
+        tracing::info!(version = migration.version, name = migration.name, "migrating the schema");
+        connection.script(migration.sql).await?;
+        first_error(connection.run_unnamed(&[record(migration)]).await?)?;
+    }
+    connection.control(sql::COMMIT).await
+}
+
+fn record(migration: &Migration) -> Call {
+    let Applied { version, name, checksum } = migration.applied();
+    let params = vec![Param::Int(version), Param::Text(name), Param::Text(checksum)];
+    Call::new(sql::MIGRATION_INSERT, params)
+}

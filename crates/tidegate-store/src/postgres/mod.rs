@@ -1,0 +1,114 @@
+//! The store that keeps its rows in PostgreSQL.
+//!
+//! A transaction takes two round trips. The first locks and reads: latches, gates, runs, engines,
+//! streams, places of reactions and log heads, in this order everywhere, then everything that is
+//! not locked, then the clock. The second writes and commits. Each is sent in one flight.
+//!
+//! Nothing here knows what a gate or a run means: rows go through the codec as they are.
+
+mod address;
+mod call;
+mod connection;
+mod latch;
+mod migrate;
+mod options;
+mod pool;
+mod reading;
+mod scans;
+mod shared;
+mod sql;
+mod tls;
+mod transact;
+mod trouble;
+mod wake;
+mod writing;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Snapshot},
+    row::{EngineId, Row, Workspace},
+};
+use tokio::sync::watch;
+
+pub use options::Options;
+
+use self::{options::Settings, shared::Shared};
+use crate::{Decide, Store, StoreError};
+
+/// A store in PostgreSQL, shared by all processes that open the same schema.
+#[derive(Debug)]
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    wake: wake::Wake,
+}
+
+impl PostgresStore {
+    /// Connects, brings the schema up to date and begins to listen for wake-ups.
+    ///
+    /// Refuses a standby, and a server that may lose what it has committed.
+    pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
+        let settings = Settings::new(url, options)?;
+        migrate::migrate(&settings).await?;
+        let wake = wake::Wake::start(&settings);
+        let shared = Arc::new(Shared::new(settings));
+        Ok(Self { shared, wake })
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
+        // In a task of its own: whoever waits for it may be dropped at any moment, and a
+        // transaction that nobody finishes would hold its locks until the server ends it.
+        let shared = self.shared.clone();
+        run_to_the_end(async move { transact::transact(&shared, reads, decide).await }).await
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        let shared = self.shared.clone();
+        run_to_the_end(async move { shared.read(&reads).await }).await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        let shared = self.shared.clone();
+        run_to_the_end(async move { shared.beat(engine).await }).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.shared.catalogs.all()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    fn wake(&self) {
+        self.wake.send();
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        let shared = self.shared.clone();
+        run_to_the_end(async move { shared.dump().await }).await
+    }
+}
+
+async fn run_to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(stopped) => match stopped.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(StoreError::Unavailable("the program is shutting down".to_owned())),
+        },
+    }
+}
+
+/// Waits for real time, because what it waits for is a real server.
+#[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}

@@ -1,0 +1,268 @@
+//! How a store is opened, and what follows from it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_postgres::{Client, Row, tls::NoTlsStream};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{
+    address::{Address, Trust},
+    call::{self, Call, Param},
+    sql, tls,
+    trouble::Trouble,
+};
+use crate::{Clock, StoreError};
+
+/// How to use a PostgreSQL database.
+///
+/// The three time-outs of a transaction bound how long a stopped process can hold a gate, so that
+/// each is well below a quarter of the lease (7.5 of 30 seconds).
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The schema that holds everything, made if it is missing.
+    pub schema: String,
+    /// How many connections commit. More than a few only wait for each other's locks.
+    pub committers: usize,
+    /// How many connections read.
+    pub readers: usize,
+    /// The address is that of a pooler in transaction mode: nothing is kept between
+    /// transactions, no statement is prepared, and nothing is listened for.
+    pub pooler: bool,
+    /// A direct address to listen for wake-ups on, where `pooler` is set.
+    pub listen_url: Option<String>,
+    /// The longest wait for one lock.
+    pub lock_timeout: Duration,
+    /// The longest statement.
+    pub statement_timeout: Duration,
+    /// The longest silence inside a transaction before the server ends it.
+    pub idle_timeout: Duration,
+    /// The longest statement of a lease's renewal.
+    pub beat_timeout: Duration,
+    /// The longest attempt to connect.
+    pub connect_timeout: Duration,
+    /// The longest wait for a server's answers before it is thought gone.
+    pub round_trip_timeout: Duration,
+    /// How long contention and lost connections are met with another attempt.
+    pub patience: Duration,
+    /// How long the outcome of a lost COMMIT is asked for.
+    pub outcome_timeout: Duration,
+    /// Accept a server that may lose what it has committed: for tests and throw-away data.
+    pub allow_unsafe_durability: bool,
+    /// Go by this clock instead of the server's. For tests on one process: between processes only
+    /// the server's clock is the same for all.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            schema: "tidegate".to_owned(),
+            committers: 2,
+            readers: 2,
+            pooler: false,
+            listen_url: None,
+            lock_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(5),
+            beat_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(5),
+            round_trip_timeout: Duration::from_secs(20),
+            patience: Duration::from_secs(15),
+            outcome_timeout: Duration::from_secs(30),
+            allow_unsafe_durability: false,
+            clock: None,
+        }
+    }
+}
+
+/// PostgreSQL cuts longer identifiers.
+const LONGEST_IDENTIFIER: usize = 63;
+
+/// The oldest version that is tested: 15. What is used exists since 13.
+const OLDEST_SERVER: i64 = 130_000;
+
+/// Options that make sense, with the addresses read.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) options: Options,
+    address: Address,
+    connector: MakeRustlsConnect,
+    listen: Option<Box<Settings>>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the address: it may hold a password.
+        f.debug_struct("Settings").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    pub(super) fn new(url: &str, mut options: Options) -> Result<Self, StoreError> {
+        check_schema(&options.schema)?;
+        for (name, value) in [("committers", options.committers), ("readers", options.readers)] {
+            if value == 0 {
+                return Err(StoreError::Config(format!("{name} must be at least 1, got 0")));
+            }
+        }
+        let address = Address::parse(url, options.connect_timeout)?;
+        let connector = tls::connector(&address.trust)?;
+        let listen = match options.listen_url.take() {
+            Some(url) => {
+                let direct = Options { pooler: false, ..options.clone() };
+                Some(Box::new(Self::new(&url, direct)?))
+            }
+            None => None,
+        };
+        Ok(Self { options, address, connector, listen })
+    }
+
+    /// For renewals: short, so that an engine learns in time that it cannot renew.
+    pub(super) fn for_beats(&self) -> Self {
+        let mut settings = self.clone();
+        let beat = self.options.beat_timeout;
+        settings.options.lock_timeout = beat;
+        settings.options.statement_timeout = beat;
+        settings.options.idle_timeout = beat;
+        settings.options.round_trip_timeout = beat * 2;
+        settings.options.patience = beat * 2;
+        settings
+    }
+
+    /// Where to listen; none through a pooler.
+    pub(super) fn for_listening(&self) -> Option<Self> {
+        match &self.listen {
+            Some(direct) => Some(Self::clone(direct)),
+            None => (!self.options.pooler).then(|| self.clone()),
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<(Client, Driven), Trouble> {
+        let config = &self.address.config;
+        match self.address.trust {
+            Trust::Off => {
+                let (client, driven) = config.connect(tokio_postgres::NoTls).await?;
+                Ok((client, Driven::Plain(Box::new(driven))))
+            }
+            Trust::Anyone | Trust::Chain(_) | Trust::ChainAndName(_) => {
+                let (client, driven) = config.connect(self.connector.clone()).await?;
+                Ok((client, Driven::Encrypted(Box::new(driven))))
+            }
+        }
+    }
+
+    /// The setting that makes bare names mean ours.
+    pub(super) fn search_path(&self) -> String {
+        format!("\"{}\"", self.options.schema)
+    }
+
+    /// What every transaction sets first.
+    pub(super) fn for_transaction(&self) -> Call {
+        let it = &self.options;
+        self.transaction_settings(it.lock_timeout, it.statement_timeout, it.idle_timeout)
+    }
+
+    /// For a dump or a migration, which lasts as long as it lasts.
+    pub(super) fn for_long_transaction(&self) -> Call {
+        self.transaction_settings(Duration::from_mins(1), Duration::ZERO, self.options.idle_timeout)
+    }
+
+    fn transaction_settings(&self, lock: Duration, statement: Duration, idle: Duration) -> Call {
+        let ms = |time: Duration| Param::Text(time.as_millis().to_string());
+        let path = Param::Text(self.search_path());
+        let clock = self.options.clock.as_ref().map(|clock| clock.now().micros().to_string());
+        let clock = Param::Text(clock.unwrap_or_default());
+        Call::new(sql::TX_SETTINGS, vec![path, ms(lock), ms(statement), ms(idle), clock])
+    }
+
+    /// Refuses a server that must not be trusted with a commit.
+    pub(super) fn check_server(&self, answer: &Row) -> Result<(), Trouble> {
+        let standby: bool = answer.try_get(0)?;
+        let synchronous = call::text(answer, 1)?;
+        let fsync = call::text(answer, 2)?;
+        let version = call::int(answer, 3)?;
+        let refused = |reason: String| Err(Trouble::Refused(StoreError::Config(reason)));
+        if standby {
+            return refused(
+                "the server is a standby and cannot be written to; give the address of the \
+                 primary, or all addresses with target_session_attrs=read-write"
+                    .to_owned(),
+            );
+        }
+        if version < OLDEST_SERVER {
+            return refused(format!("the server is too old: 13 is needed, got {version}"));
+        }
+        if self.options.allow_unsafe_durability {
+            return Ok(());
+        }
+        for (name, value) in [("synchronous_commit", synchronous), ("fsync", fsync)] {
+            if value == "off" {
+                return refused(format!(
+                    "the server has {name}=off and may lose what it has committed; turn it on, \
+                     or set the option `allow_unsafe_durability` for data that may be lost"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A connection that somebody has to poll.
+pub(super) enum Driven {
+    Plain(Box<PlainConnection>),
+    Encrypted(Box<EncryptedConnection>),
+}
+
+type PlainConnection = tokio_postgres::Connection<tokio_postgres::Socket, NoTlsStream>;
+
+type EncryptedConnection = tokio_postgres::Connection<
+    tokio_postgres::Socket,
+    <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>>::Stream,
+>;
+
+impl Driven {
+    pub(super) fn poll_message(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<tokio_postgres::AsyncMessage, tokio_postgres::Error>>> {
+        match self {
+            Self::Plain(driven) => driven.poll_message(cx),
+            Self::Encrypted(driven) => driven.poll_message(cx),
+        }
+    }
+}
+
+/// A schema's name goes into `search_path` in quotes; it is kept to what needs none.
+fn check_schema(name: &str) -> Result<(), StoreError> {
+    let first = name.bytes().next().is_some_and(|it| it.is_ascii_lowercase() || it == b'_');
+    let rest = name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_');
+    if first && rest && name.len() <= LONGEST_IDENTIFIER && !name.starts_with("pg_") {
+        return Ok(());
+    }
+    Err(StoreError::Config(format!(
+        "schema must be at most {LONGEST_IDENTIFIER} lower-case letters, digits and `_`, must \
+         not begin with a digit or `pg_`, got `{name}`"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_a_plain_identifier() {
+        for good in ["tidegate", "_t", "a1_b"] {
+            assert!(check_schema(good).is_ok(), "{good}");
+        }
+        let long = "a".repeat(64);
+        for bad in ["", "1a", "Tidegate", "a-b", "a\"b", "a b", "pg_x", "ä", &long] {
+            assert!(check_schema(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn settings_do_not_print_a_password() {
+        let settings = Settings::new("postgres://u:hunter2@h/db", Options::default()).unwrap();
+        assert!(!format!("{settings:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,357 @@
+//! The first round trip: locks, in one order for everybody, and then everything else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_core::{
+    id::Seq,
+    reads::{Found, ReadSet, Scan, Snapshot},
+    row::{GateKey, Row, RowKey, Workspace},
+    time::Timestamp,
+};
+
+use super::{
+    Settings,
+    call::{self, Call, Param, decode, key_params},
+    connection::{Connection, first_error, only, only_int},
+    latch, scans, sql,
+    trouble::Trouble,
+};
+use crate::{StoreError, catalogs::Catalogs, codec::Table};
+
+/// Whether rows are locked before they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// For a transaction that will write.
+    Lock,
+    /// For a look without any lock.
+    Look,
+}
+
+/// The statements of a round trip, and what their answers mean.
+#[derive(Debug)]
+pub(super) struct Reading {
+    calls: Vec<Call>,
+    parts: Vec<Part>,
+    touch: Touch,
+}
+
+/// What a statement's answer means.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Nothing: it was asked for its effect.
+    Effect,
+    /// Rows by key; a key without a row is an absent row.
+    Keys { table: Table, keys: Vec<RowKey>, locked: bool },
+    /// What one scan found.
+    Scan { table: Table, scan: Scan, limit: u32, locked: bool },
+    /// What several scans of one kind found.
+    Scans { table: Table, scans: Vec<(Scan, u32)> },
+    /// Who stands where in lines whose runs were locked before.
+    Lines(Vec<(Scan, u32)>),
+    /// The epochs of these workspaces' definitions.
+    Epochs(Vec<Workspace>),
+    /// The clock, a block of numbers and the transaction's name.
+    Stamp,
+    /// The clock alone.
+    Clock,
+}
+
+/// What a transaction has learnt besides its snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Rows that it has looked for under lock, there or not.
+    pub(super) locked: BTreeSet<RowKey>,
+    /// Rows that it has looked for by key and found.
+    pub(super) there: BTreeSet<RowKey>,
+    /// Definitions that this process has not seen at their epoch.
+    pub(super) stale: Vec<(Workspace, i64)>,
+    /// What a lost COMMIT is looked up by.
+    pub(super) name: String,
+}
+
+/// The tables with locked rows, in lock order.
+const LOCKED: [Table; 6] =
+    [Table::Gate, Table::Run, Table::Engine, Table::Stream, Table::Sub, Table::LogHead];
+
+impl Reading {
+    /// Everything that `reads` asks for.
+    ///
+    /// One statement locks all rows of a table in the order of their keys. What depends on a lock
+    /// is read by a statement after the one that takes it (R15), the clock last (R8).
+    pub(super) fn new(reads: &ReadSet, touch: Touch) -> Result<Self, StoreError> {
+        let mut it = Self { calls: Vec::new(), parts: Vec::new(), touch };
+        let mut keys: BTreeMap<Table, Vec<RowKey>> = BTreeMap::new();
+        for key in &reads.rows {
+            keys.entry(Table::of(key)).or_default().push(key.clone());
+        }
+        let line = |scan: &Scan| touch == Touch::Lock && matches!(scan, Scan::Line(_));
+        let mut scans: BTreeMap<&Scan, &u32> =
+            reads.scans.iter().filter(|(scan, _)| !line(scan)).collect();
+        if touch == Touch::Lock {
+            it.lock(reads, &mut keys, &mut scans)?;
+        }
+        for (table, keys) in keys {
+            let call = Call::new(sql::read(table), key_params(&keys)?);
+            it.push(call, Part::Keys { table, keys, locked: false });
+        }
+        for (call, part) in scans::calls(scans, touch)? {
+            it.push(call, part);
+        }
+        if !reads.catalogs.is_empty() {
+            let names = reads.catalogs.iter().map(ToString::to_string);
+            let call = Call::new(sql::read(Table::Epoch), vec![Param::texts(names)]);
+            it.push(call, Part::Epochs(reads.catalogs.iter().cloned().collect()));
+        }
+        match touch {
+            Touch::Lock => it.push(Call::new(sql::TX_STAMP, Vec::new()), Part::Stamp),
+            Touch::Look => it.push(Call::new(sql::CLOCK_READ, Vec::new()), Part::Clock),
+        }
+        Ok(it)
+    }
+
+    /// Locks rows, table after table. Takes what it has dealt with out of `keys` and `scans`.
+    fn lock(
+        &mut self,
+        reads: &ReadSet,
+        keys: &mut BTreeMap<Table, Vec<RowKey>>,
+        scans: &mut BTreeMap<&Scan, &u32>,
+    ) -> Result<(), StoreError> {
+        for table in LOCKED {
+            let keys = keys.remove(&table).unwrap_or_default();
+            match sql::lock(table) {
+                Some(_) if keys.is_empty() => {}
+                Some(statement) => {
+                    let call = Call::new(statement, key_params(&keys)?);
+                    self.push(call, Part::Keys { table, keys, locked: true });
+                }
+                None => self.lock_runs(reads, keys),
+            }
+            // These never wait, so that they may follow whatever their table has locked.
+            let here = |scan: &Scan| {
+                (table == Table::Run && matches!(scan, Scan::Ready(_)))
+                    || (table == Table::Sub && matches!(scan, Scan::Work(..)))
+            };
+            let skipping: Vec<_> =
+                scans.iter().filter(|(scan, _)| here(scan)).map(|(&a, &b)| (a, b)).collect();
+            scans.retain(|scan, _| !here(scan));
+            for (call, part) in scans::calls(skipping, Touch::Lock)? {
+                self.push(call, part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks runs by number together with the heads of lines, in one order.
+    fn lock_runs(&mut self, reads: &ReadSet, keys: Vec<RowKey>) {
+        let lines: Vec<(&Scan, &GateKey, u32)> = reads
+            .scans
+            .iter()
+            .filter_map(|(scan, limit)| {
+                let Scan::Line(gate) = scan else { return None };
+                Some((scan, gate, *limit))
+            })
+            .collect();
+        if keys.is_empty() && lines.is_empty() {
+            return;
+        }
+        let numbers = keys.iter().filter_map(|key| {
+            let RowKey::Run(seq) = key else { return None };
+            Some(seq.0)
+        });
+        let of_lines = scans::line_params(lines.iter().map(|(_, gate, limit)| (*gate, *limit)));
+        let mut params = vec![Param::ints(numbers)];
+        params.extend(of_lines.iter().cloned());
+        let part = Part::Keys { table: Table::Run, keys, locked: true };
+        self.push(Call::new(sql::RUN_LOCK, params), part);
+        if !lines.is_empty() {
+            let scans = lines.iter().map(|(scan, _, limit)| ((*scan).clone(), *limit)).collect();
+            self.push(Call::new(sql::RUN_LINE_ORDER, of_lines), Part::Lines(scans));
+        }
+    }
+
+    fn push(&mut self, call: Call, part: Part) {
+        self.calls.push(call);
+        self.parts.push(part);
+    }
+
+    /// Puts the beginning of the transaction before everything else, with its latches.
+    pub(super) fn begin(&mut self, settings: &Settings, reads: &ReadSet) {
+        let begin = match self.touch {
+            Touch::Lock => sql::BEGIN,
+            Touch::Look => sql::BEGIN_READ,
+        };
+        let mut first = vec![Call::new(begin, Vec::new()), settings.for_transaction()];
+        if self.touch == Touch::Lock {
+            first.extend(latch::lock(&settings.options.schema, &reads.latches));
+        }
+        self.parts.splice(0..0, first.iter().map(|_| Part::Effect));
+        self.calls.splice(0..0, first);
+    }
+
+    /// Ends the transaction in the same flight.
+    pub(super) fn end(&mut self) {
+        self.push(Call::new(sql::COMMIT, Vec::new()), Part::Effect);
+    }
+
+    /// Leaves the transaction that is still open, in the same flight.
+    pub(super) fn leave_last(&mut self) {
+        self.parts.insert(0, Part::Effect);
+        self.calls.insert(0, Call::new(sql::ROLLBACK, Vec::new()));
+    }
+
+    /// Sends everything in one flight and files the answers.
+    pub(super) async fn run(
+        self,
+        connection: &Connection,
+        catalogs: &Catalogs,
+        snapshot: &mut Snapshot,
+        held: &mut Held,
+    ) -> Result<(), Trouble> {
+        let answers = first_error(connection.run(&self.calls).await?)?;
+        for (part, rows) in self.parts.into_iter().zip(answers) {
+            file(part, &rows, catalogs, snapshot, held)?;
+        }
+        Ok(())
+    }
+}
+
+fn file(
+    part: Part,
+    rows: &[tokio_postgres::Row],
+    catalogs: &Catalogs,
+    snapshot: &mut Snapshot,
+    held: &mut Held,
+) -> Result<(), Trouble> {
+    match part {
+        Part::Effect => {}
+        Part::Keys { table, keys, locked } => {
+            for key in keys {
+                note(snapshot, held, locked, key, None);
+            }
+            for row in rows {
+                let row = decode(table, row, 0)?;
+                held.there.insert(row.key());
+                note(snapshot, held, locked, row.key(), Some(row));
+            }
+        }
+        Part::Scan { table, scan, limit, locked } => {
+            let mut keys = Vec::with_capacity(rows.len());
+            for row in rows {
+                let row = decode(table, row, 0)?;
+                keys.push(row.key());
+                note_found(snapshot, held, locked, &scan, row);
+            }
+            snapshot.scans.insert(scan, Found { limit, keys });
+        }
+        Part::Scans { table, scans } => {
+            let mut found = empty(&scans);
+            for row in rows {
+                let place = place(row, found.len())?;
+                let row = decode(table, row, 1)?;
+                found[place].keys.push(row.key());
+                note_found(snapshot, held, false, &scans[place].0, row);
+            }
+            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+        }
+        Part::Lines(scans) => {
+            let mut found = empty(&scans);
+            for row in rows {
+                let key = RowKey::Run(Seq(call::int(row, 1)?));
+                if !matches!(snapshot.rows.get(&key), Some(Some(_)) if held.locked.contains(&key)) {
+                    return Err(Trouble::Contended("a line moved while it was read".to_owned()));
+                }
+                found[place(row, scans.len())?].keys.push(key);
+            }
+            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+        }
+        Part::Epochs(wanted) => held.stale.extend(stale(wanted, rows, catalogs, snapshot)?),
+        Part::Stamp => {
+            snapshot.now = Timestamp::from_micros(only_int(rows)?);
+            snapshot.block = Seq(call::int(only(rows)?, 1)?);
+            held.name = call::text(only(rows)?, 2)?;
+        }
+        Part::Clock => snapshot.now = Timestamp::from_micros(only_int(rows)?),
+    }
+    Ok(())
+}
+
+/// Files a row. What was read under a lock is not replaced by what was not.
+fn note(snapshot: &mut Snapshot, held: &mut Held, locked: bool, key: RowKey, row: Option<Row>) {
+    if locked {
+        held.locked.insert(key.clone());
+    } else if held.locked.contains(&key) {
+        return;
+    }
+    snapshot.rows.insert(key, row);
+}
+
+/// Files a row that a scan found: one that should have been locked and was not is a hint.
+fn note_found(snapshot: &mut Snapshot, held: &mut Held, locked: bool, scan: &Scan, row: Row) {
+    if row.key().is_locked() && !scan.is_locked() {
+        snapshot.hints.insert(row.key(), row);
+    } else {
+        note(snapshot, held, locked, row.key(), Some(row));
+    }
+}
+
+fn empty(scans: &[(Scan, u32)]) -> Vec<Found> {
+    scans.iter().map(|(_, limit)| Found { limit: *limit, keys: Vec::new() }).collect()
+}
+
+/// The scan that a row belongs to, counted from 1 in the answer.
+fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
+    let place = usize::try_from(call::int(row, 0)?).ok().and_then(|place| place.checked_sub(1));
+    place
+        .filter(|place| *place < scans)
+        .ok_or_else(|| StoreError::Corrupt("a row of no scan".to_owned()))
+}
+
+/// Takes catalogs from the cache where the epoch is the same; gives the others (R18).
+fn stale(
+    wanted: Vec<Workspace>,
+    rows: &[tokio_postgres::Row],
+    catalogs: &Catalogs,
+    snapshot: &mut Snapshot,
+) -> Result<Vec<(Workspace, i64)>, StoreError> {
+    let mut epochs = BTreeMap::new();
+    for row in rows {
+        epochs.insert(call::text(row, 0)?, call::int(row, 1)?);
+    }
+    let mut stale = Vec::new();
+    for ws in wanted {
+        let epoch = epochs.get(&*ws).copied().unwrap_or_default();
+        match catalogs.get(&ws, epoch) {
+            Some(catalog) => {
+                snapshot.catalogs.insert(ws, catalog);
+            }
+            None => stale.push((ws, epoch)),
+        }
+    }
+    Ok(stale)
+}
+
+/// Reads the definitions of workspaces whose epoch has changed, and keeps them.
+pub(super) async fn load_catalogs(
+    connection: &Connection,
+    catalogs: &Catalogs,
+    stale: Vec<(Workspace, i64)>,
+    snapshot: &mut Snapshot,
+) -> Result<(), Trouble> {
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let call = |ws: &Workspace| Call::new(sql::DEF_OF_WORKSPACE, vec![Param::Text(ws.to_string())]);
+    let calls: Vec<Call> = stale.iter().map(|(ws, _)| call(ws)).collect();
+    let answers = first_error(connection.run(&calls).await?)?;
+    for ((ws, epoch), rows) in stale.into_iter().zip(answers) {
+        let mut defs = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if let Row::Def(def) = decode(Table::Def, row, 0)? {
+                defs.push(def);
+            }
+        }
+        let catalog = catalogs.put(&ws, epoch, defs).map_err(StoreError::from)?;
+        snapshot.catalogs.insert(ws, catalog);
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Scans as statements.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::{
+    id::Seq,
+    reads::Scan,
+    row::{EngineId, GateKey},
+};
+
+use super::{
+    call::{Call, Param, transpose},
+    reading::{Part, Touch},
+    sql,
+};
+use crate::{
+    StoreError,
+    codec::{Cell, Table, engine_text, prefix_end},
+};
+
+/// How a scan is asked for.
+enum Shape {
+    /// Together with all others of its kind: one row of an array parameter for each.
+    Many(&'static str, Table, Vec<Cell>),
+    /// In a statement of its own.
+    Alone(&'static str, Table, Vec<Param>),
+}
+
+/// Scans that one statement asks for.
+struct Kind {
+    table: Table,
+    scans: Vec<(Scan, u32)>,
+    cells: Vec<Vec<Cell>>,
+}
+
+impl Kind {
+    fn new(table: Table) -> Self {
+        Self { table, scans: Vec::new(), cells: Vec::new() }
+    }
+}
+
+/// The statements that read what scans find. Lines are left out where they are locked: they are
+/// locked with the runs.
+pub(super) fn calls<'a>(
+    scans: impl IntoIterator<Item = (&'a Scan, &'a u32)>,
+    touch: Touch,
+) -> Result<Vec<(Call, Part)>, StoreError> {
+    let mut many: BTreeMap<&str, Kind> = BTreeMap::new();
+    let mut asked = Vec::new();
+    for (scan, &limit) in scans {
+        match shape(scan, touch) {
+            Shape::Many(statement, table, mut cells) => {
+                cells.push(Cell::Int(Some(limit.into())));
+                let kind = many.entry(statement).or_insert_with(|| Kind::new(table));
+                kind.scans.push((scan.clone(), limit));
+                kind.cells.push(cells);
+            }
+            Shape::Alone(statement, table, mut params) => {
+                params.push(Param::Int(limit.into()));
+                let locked = touch == Touch::Lock && scan.is_locked();
+                let part = Part::Scan { table, scan: scan.clone(), limit, locked };
+                asked.push((Call::new(statement, params), part));
+            }
+        }
+    }
+    for (statement, Kind { table, scans, cells }) in many {
+        asked.push((Call::new(statement, transpose(cells)?), Part::Scans { table, scans }));
+    }
+    Ok(asked)
+}
+
+fn shape(scan: &Scan, touch: Touch) -> Shape {
+    let lanes = |lanes: &[Seq]| vec![Param::ints(lanes.iter().map(|lane| lane.0))];
+    match (scan, touch) {
+        (Scan::Line(gate), _) => Shape::Many(sql::RUN_LINE, Table::Run, vec![gate_cell(gate)]),
+        (Scan::Ready(of), Touch::Lock) => Shape::Alone(sql::RUN_READY_LOCK, Table::Run, lanes(of)),
+        (Scan::Ready(of), Touch::Look) => Shape::Alone(sql::RUN_READY, Table::Run, lanes(of)),
+        (Scan::Work(ws, reaction), _) => {
+            let statement = if touch == Touch::Lock { sql::SUB_WORK_LOCK } else { sql::SUB_WORK };
+            let params = vec![Param::Text(ws.to_string()), Param::Text(reaction.clone())];
+            Shape::Alone(statement, Table::Sub, params)
+        }
+        (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
+        (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
+        (Scan::Engines, _) => Shape::Alone(sql::ENGINE_LIVE, Table::Engine, Vec::new()),
+        (other, _) => hint(other),
+    }
+}
+
+/// Scans that lock nothing and that many may ask for at once.
+fn hint(scan: &Scan) -> Shape {
+    let (statement, table, cells) = match scan {
+        Scan::Owned(engine) => (sql::RUN_OWNED, Table::Run, vec![engine_cell(*engine)]),
+        Scan::Lane(lane, after) => (sql::RUN_LANE, Table::Run, vec![int(lane.0), int(after.0)]),
+        Scan::Steps(run) => (sql::STEP_OF_RUN, Table::Step, vec![int(run.0)]),
+        Scan::Items(run) => (sql::ITEM_OF_RUN, Table::Item, vec![int(run.0)]),
+        Scan::WaitPaths(ws, name) => {
+            (sql::WAIT_PATH_OF_NAME, Table::WaitPath, vec![text(ws), text(name)])
+        }
+        Scan::Waits(ws, name, path, value) => {
+            let cells = vec![text(ws), text(name), text(path), bytes(value)];
+            (sql::WAIT_OF_VALUE, Table::Wait, cells)
+        }
+        Scan::Inbox(run, name) => (sql::SIGNAL_INBOX, Table::Signal, vec![int(run.0), text(name)]),
+        Scan::Receipts(event) => (sql::RECEIPT_OF_EVENT, Table::Receipt, vec![int(event.0)]),
+        Scan::Gates(prefix) => {
+            (sql::GATE_PREFIX, Table::Gate, vec![bytes(prefix), bytes(&prefix_end(prefix))])
+        }
+        Scan::Log(stream, from) => {
+            (sql::LOG_OF_STREAM, Table::Log, vec![int(stream.0), int(*from)])
+        }
+        Scan::Feed(ws, after) => (sql::LOG_FEED, Table::Log, vec![text(ws), int(*after)]),
+        Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
+        Scan::Line(_)
+        | Scan::Ready(_)
+        | Scan::Work(..)
+        | Scan::DueGates
+        | Scan::DueRuns
+        | Scan::Engines => unreachable!("`shape` has dealt with it"),
+    };
+    Shape::Many(statement, table, cells)
+}
+
+/// Gates and how many of each line, as two arrays.
+pub(super) fn line_params<'a>(lines: impl IntoIterator<Item = (&'a GateKey, u32)>) -> Vec<Param> {
+    let (keys, most): (Vec<_>, Vec<_>) =
+        lines.into_iter().map(|(key, most)| (key.as_bytes().to_vec(), i64::from(most))).unzip();
+    vec![Param::blobs(keys), Param::ints(most)]
+}
+
+fn gate_cell(key: &GateKey) -> Cell {
+    bytes(key.as_bytes())
+}
+
+fn engine_cell(engine: EngineId) -> Cell {
+    text(&engine_text(engine))
+}
+
+fn int(value: i64) -> Cell {
+    Cell::Int(Some(value))
+}
+
+fn text(value: &str) -> Cell {
+    Cell::Text(Some(value.to_owned()))
+}
+
+fn bytes(value: &[u8]) -> Cell {
+    Cell::Bytes(Some(value.to_vec()))
+}

@@ -1,0 +1,163 @@
+//! What a store does besides transactions: looks, beats and dumps.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use tidegate_core::{
+    reads::{ReadSet, Snapshot},
+    row::{Engine, EngineId, Row},
+};
+
+use super::{
+    Settings,
+    call::{Call, Param, decode, row_params},
+    connection::{Connection, first_error},
+    pool::Pool,
+    reading::{Held, Reading, Touch, load_catalogs},
+    sql,
+    trouble::Trouble,
+};
+use crate::{
+    StoreError,
+    catalogs::Catalogs,
+    codec::{self, Table},
+};
+
+/// What the tasks of a store share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) committers: Pool,
+    pub(super) readers: Pool,
+    /// Of its own, so that a lease is renewed however busy everything else is.
+    beats: Pool,
+    pub(super) catalogs: Catalogs,
+    /// Engines that have beaten here: their rows are not made a second time.
+    known: Mutex<BTreeSet<EngineId>>,
+}
+
+impl Shared {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            committers: Pool::new(settings.clone(), settings.options.committers),
+            readers: Pool::new(settings.clone(), settings.options.readers),
+            beats: Pool::new(settings.for_beats(), 1),
+            catalogs: Catalogs::default(),
+            known: Mutex::default(),
+            settings,
+        }
+    }
+
+    /// Reads everything in one snapshot of the database.
+    pub(super) async fn read(&self, reads: &ReadSet) -> Result<Snapshot, StoreError> {
+        let mut tries = self.readers.tries();
+        loop {
+            let lent = tries.lend().await?;
+            let result = self.try_read(&lent.connection, reads).await;
+            if let Some(done) = tries.settle(lent, result).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    async fn try_read(
+        &self,
+        connection: &Connection,
+        reads: &ReadSet,
+    ) -> Result<Snapshot, Trouble> {
+        let mut reading = Reading::new(reads, Touch::Look)?;
+        reading.begin(&self.settings, reads);
+        if reads.catalogs.is_empty() {
+            // Nothing can follow, so that the end travels along.
+            reading.end();
+        }
+        let (mut snapshot, mut held) = (Snapshot::default(), Held::default());
+        reading.run(connection, &self.catalogs, &mut snapshot, &mut held).await?;
+        if !reads.catalogs.is_empty() {
+            load_catalogs(connection, &self.catalogs, held.stale, &mut snapshot).await?;
+            connection.control(sql::COMMIT).await?;
+        }
+        Ok(snapshot)
+    }
+
+    pub(super) async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        let mut tries = self.beats.tries();
+        loop {
+            let lent = tries.lend().await?;
+            let result = self.try_beat(&lent.connection, engine).await;
+            if let Some(done) = tries.settle(lent, result).await? {
+                if done {
+                    self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(engine);
+                }
+                return Ok(done);
+            }
+        }
+    }
+
+    async fn try_beat(&self, connection: &Connection, engine: EngineId) -> Result<bool, Trouble> {
+        if self.write_alone(connection, beat_call(engine)).await?.len() == 1 {
+            return Ok(true);
+        }
+        if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
+            // It was there, so that it is dead, or dead and cleared away.
+            return Ok(false);
+        }
+        let row = Row::Engine(Engine { id: engine, beat: 1, dead: false });
+        let insert = Call::new(sql::insert(Table::Engine), row_params(&[row])?);
+        match self.write_alone(connection, insert).await {
+            Ok(_) => Ok(true),
+            Err(Trouble::Clash(..)) => {
+                Ok(self.write_alone(connection, beat_call(engine)).await?.len() == 1)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// One statement in a transaction of its own, all in one flight.
+    async fn write_alone(
+        &self,
+        connection: &Connection,
+        call: Call,
+    ) -> Result<Vec<tokio_postgres::Row>, Trouble> {
+        let calls = [
+            Call::new(sql::BEGIN, Vec::new()),
+            self.beats.settings().for_transaction(),
+            call,
+            Call::new(sql::COMMIT, Vec::new()),
+        ];
+        let mut answers = first_error(connection.run(&calls).await?)?;
+        Ok(answers.swap_remove(2))
+    }
+
+    pub(super) async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        let mut tries = self.readers.tries();
+        loop {
+            let lent = tries.lend().await?;
+            let result = self.try_dump(&lent.connection).await;
+            if let Some(done) = tries.settle(lent, result).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    async fn try_dump(&self, connection: &Connection) -> Result<Vec<Row>, Trouble> {
+        let mut calls =
+            vec![Call::new(sql::BEGIN_READ, Vec::new()), self.settings.for_long_transaction()];
+        calls.extend(Table::ALL.map(|table| Call::new(sql::dump(table), Vec::new())));
+        calls.push(Call::new(sql::COMMIT, Vec::new()));
+        let answers = first_error(connection.run(&calls).await?)?;
+        let mut rows = Vec::new();
+        for (table, found) in Table::ALL.into_iter().zip(answers.into_iter().skip(2)) {
+            for row in &found {
+                rows.push(decode(table, row, 0)?);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn beat_call(engine: EngineId) -> Call {
+    Call::new(sql::ENGINE_BEAT, vec![Param::Text(codec::engine_text(engine))])
+}

@@ -1,0 +1,148 @@
+//! The statements, one a file.
+
+use crate::{codec::Table, migrate::Migration};
+
+/// The schema's history.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "init",
+    sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
+}];
+
+// Control words are sent as they are: they take no parameters and belong to no table.
+pub(super) const BEGIN: &str = "begin isolation level read committed read write";
+pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
+pub(super) const COMMIT: &str = "commit";
+pub(super) const ROLLBACK: &str = "rollback";
+pub(super) const CONTROL: [&str; 5] = [BEGIN, BEGIN_READ, COMMIT, ROLLBACK, WAKE_LISTEN];
+
+macro_rules! statements {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(pub(super) const $name: &str =
+            include_str!(concat!("../../sql/postgres/", $file, ".sql"));)*
+    };
+}
+
+statements!(
+    RUN_LINE = "run_line",
+    RUN_READY = "run_ready",
+    GATE_DUE = "gate_due",
+    RUN_DUE = "run_due",
+    RUN_OWNED = "run_owned",
+    RUN_LANE = "run_lane",
+    ENGINE_LIVE = "engine_live",
+    STEP_OF_RUN = "step_of_run",
+    ITEM_OF_RUN = "item_of_run",
+    WAIT_PATH_OF_NAME = "wait_path_of_name",
+    WAIT_OF_VALUE = "wait_of_value",
+    SIGNAL_INBOX = "signal_inbox",
+    RECEIPT_OF_EVENT = "receipt_of_event",
+    GATE_PREFIX = "gate_prefix",
+    LOG_OF_STREAM = "log_of_stream",
+    LOG_FEED = "log_feed",
+    SUB_WORK = "sub_work",
+    SUB_OF_WORKSPACE = "sub_of_workspace",
+    DEF_OF_WORKSPACE = "def_of_workspace",
+    ENGINE_BEAT = "engine_beat",
+    RUN_LOCK = "only/run_lock",
+    RUN_LINE_ORDER = "only/run_line_order",
+    RUN_READY_LOCK = "only/run_ready_lock",
+    SUB_WORK_LOCK = "only/sub_work_lock",
+    LATCH_LOCK = "only/latch_lock",
+    TX_SETTINGS = "only/tx_settings",
+    TX_STAMP = "only/tx_stamp",
+    TX_STATUS = "only/tx_status",
+    SESSION_SETTINGS = "only/session_settings",
+    SERVER_CHECK = "only/server_check",
+    CLOCK_READ = "only/clock_read",
+    WAKE_SEND = "only/wake_send",
+    WAKE_LISTEN = "only/wake_listen",
+    SCHEMA_NAME = "only/schema_name",
+    SCHEMA_CREATE = "only/schema_create",
+    MIGRATION_TABLE = "only/migration_table",
+    MIGRATION_READ = "only/migration_read",
+    MIGRATION_INSERT = "only/migration_insert",
+);
+
+macro_rules! by_table {
+    ($(#[$doc:meta])* $name:ident, $suffix:literal) => {
+        $(#[$doc])*
+        pub(super) fn $name(table: Table) -> &'static str {
+            macro_rules! file {
+                ($table:literal) => {
+                    include_str!(concat!("../../sql/postgres/", $table, $suffix, ".sql"))
+                };
+            }
+            match table {
+                Table::Gate => file!("gate"),
+                Table::Run => file!("run"),
+                Table::Engine => file!("engine"),
+                Table::Stream => file!("stream"),
+                Table::Sub => file!("sub"),
+                Table::LogHead => file!("log_head"),
+                Table::Epoch => file!("epoch"),
+                Table::Def => file!("def"),
+                Table::Event => file!("event"),
+                Table::Ended => file!("ended"),
+                Table::Step => file!("step"),
+                Table::Item => file!("item"),
+                Table::Wait => file!("wait"),
+                Table::WaitPath => file!("wait_path"),
+                Table::Signal => file!("signal"),
+                Table::Receipt => file!("receipt"),
+                Table::Log => file!("log"),
+            }
+        }
+    };
+}
+
+by_table!(
+    /// Reads rows by key.
+    read,
+    "_read"
+);
+by_table!(
+    /// Inserts rows.
+    insert,
+    "_insert"
+);
+by_table!(
+    /// Gives rows new contents.
+    update,
+    "_update"
+);
+by_table!(
+    /// Deletes rows by key.
+    delete,
+    "_delete"
+);
+by_table!(
+    /// Reads all rows.
+    dump,
+    "_dump"
+);
+
+/// Locks rows by key; none for a table whose rows are not locked.
+///
+/// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
+pub(super) fn lock(table: Table) -> Option<&'static str> {
+    match table {
+        Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
+        Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
+        Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),
+        Table::Sub => Some(include_str!("../../sql/postgres/only/sub_lock.sql")),
+        Table::LogHead => Some(include_str!("../../sql/postgres/only/log_head_lock.sql")),
+        Table::Run
+        | Table::Epoch
+        | Table::Def
+        | Table::Event
+        | Table::Ended
+        | Table::Step
+        | Table::Item
+        | Table::Wait
+        | Table::WaitPath
+        | Table::Signal
+        | Table::Receipt
+        | Table::Log => None,
+    }
+}

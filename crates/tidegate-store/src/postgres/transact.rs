@@ -1,0 +1,236 @@
+//! Read under lock, ask, write, commit; and what follows when one of them goes wrong.
+
+use tidegate_core::{
+    reads::{Change, ReadSet, Scan, Snapshot},
+    row::RowKey,
+};
+
+use super::{
+    Shared,
+    call::{self, Call, Param},
+    connection::{Connection, first_error, only},
+    pause,
+    pool::{Retries, jittered},
+    reading::{Held, Reading, Touch, load_catalogs},
+    sql,
+    trouble::Trouble,
+    writing::Writing,
+};
+use crate::{Decide, Decision, MAX_ROUNDS, StoreError};
+
+/// One transaction, however many attempts it takes.
+pub(super) async fn transact(
+    shared: &Shared,
+    reads: ReadSet,
+    decide: Decide,
+) -> Result<(), StoreError> {
+    let mut retries = Retries::new(shared.settings.options.patience);
+    let mut attempt = Attempt { shared, reads, decide, rounds: 0, name: String::new() };
+    loop {
+        let trouble = match shared.committers.lend().await {
+            Ok(lent) => match attempt.run(&lent.connection).await {
+                Ok(()) => {
+                    shared.committers.give_back(lent);
+                    return Ok(());
+                }
+                Err(trouble) => {
+                    shared.committers.give_back_after(lent, &trouble).await;
+                    trouble
+                }
+            },
+            Err(trouble) => trouble,
+        };
+        if let Trouble::InDoubt(reason) = trouble {
+            if outcome(shared, &attempt.name, &reason).await? == Outcome::Committed {
+                return Ok(());
+            }
+            retries.after(Trouble::Lost(reason)).await?;
+        } else {
+            retries.after(trouble).await?;
+        }
+    }
+}
+
+/// What is kept from one attempt to the next.
+struct Attempt<'a> {
+    shared: &'a Shared,
+    /// Grows with every answer that asks for more.
+    reads: ReadSet,
+    decide: Decide,
+    rounds: usize,
+    /// The transaction that COMMIT was sent for last.
+    name: String,
+}
+
+/// How a try on one connection ended, when nothing went wrong.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Committed,
+    /// Locks are needed that come before those held.
+    Again,
+}
+
+/// How often a try may be repeated on one connection without a pause. Each repetition knows more
+/// rows than the one before; what has not settled by then is a matter for a pause.
+const MAX_REPEATS: usize = 2 * MAX_ROUNDS;
+
+impl Attempt<'_> {
+    async fn run(&mut self, connection: &Connection) -> Result<(), Trouble> {
+        for repeat in 0..MAX_REPEATS {
+            match self.once(connection, repeat > 0).await? {
+                End::Committed => return Ok(()),
+                End::Again => {}
+            }
+        }
+        Err(Trouble::Contended("the rows to lock kept changing".to_owned()))
+    }
+
+    async fn once(&mut self, connection: &Connection, again: bool) -> Result<End, Trouble> {
+        let mut held = Held::default();
+        let mut snapshot = Snapshot::default();
+        let mut reading = Reading::new(&self.reads, Touch::Lock)?;
+        reading.begin(&self.shared.settings, &self.reads);
+        if again {
+            reading.leave_last();
+        }
+        loop {
+            let catalogs = &self.shared.catalogs;
+            reading.run(connection, catalogs, &mut snapshot, &mut held).await?;
+            let stale = std::mem::take(&mut held.stale);
+            load_catalogs(connection, catalogs, stale, &mut snapshot).await?;
+            let (more, back) = match (self.decide)(snapshot) {
+                Decision::Apply(changes) => return self.apply(connection, changes, &held).await,
+                Decision::Need(more, back) => (more, back),
+            };
+            self.rounds += 1;
+            if self.rounds >= MAX_ROUNDS {
+                return Err(StoreError::TooManyRounds.into());
+            }
+            let fresh = beyond(&more, &self.reads);
+            self.reads.merge(more);
+            if !sorts_after(&fresh, &held) {
+                return Ok(End::Again);
+            }
+            reading = Reading::new(&fresh, Touch::Lock)?;
+            snapshot = back;
+        }
+    }
+
+    async fn apply(
+        &mut self,
+        connection: &Connection,
+        changes: Vec<Change>,
+        held: &Held,
+    ) -> Result<End, Trouble> {
+        let writing = Writing::new(changes, held)?;
+        if writing.is_empty() {
+            // There is nothing to keep, and a COMMIT would wait for the disk because of the locks.
+            connection.control(sql::ROLLBACK).await?;
+            return Ok(End::Committed);
+        }
+        let unlocked = writing.unlocked(held);
+        if !unlocked.is_empty() {
+            self.reads.merge(unlocked);
+            return Ok(End::Again);
+        }
+        match self.commit(connection, writing.calls()?, held).await {
+            Ok(()) => Ok(End::Committed),
+            Err(Trouble::Clash(table, reason)) => {
+                // Somebody else's row: the next try locks it and shows it to the decision.
+                tracing::debug!(reason, "somebody else was first");
+                self.reads.merge(writing.inserted(table));
+                Ok(End::Again)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Writes and commits in one flight. Once that is sent, a lost connection is a lost answer.
+    async fn commit(
+        &mut self,
+        connection: &Connection,
+        mut calls: Vec<Call>,
+        held: &Held,
+    ) -> Result<(), Trouble> {
+        calls.push(Call::new(sql::COMMIT, Vec::new()));
+        calls.push(Call::new(sql::TX_STATUS, vec![Param::Text(held.name.clone())]));
+        connection.prepare(&calls).await?;
+        self.name.clone_from(&held.name);
+        let answers = connection.fly(&calls).await.and_then(first_error).map_err(in_doubt)?;
+        // Every statement has succeeded, and yet only this says that COMMIT was not a ROLLBACK:
+        // that of a failed transaction succeeds too (R11).
+        match status(answers.last().map_or(&[][..], Vec::as_slice))?.as_deref() {
+            Some("committed") => Ok(()),
+            Some("aborted") => Err(Trouble::Contended("COMMIT has rolled back".to_owned())),
+            other => Err(Trouble::InDoubt(format!("COMMIT has left it {other:?}"))),
+        }
+    }
+}
+
+fn in_doubt(trouble: Trouble) -> Trouble {
+    if let Trouble::Lost(reason) = trouble { Trouble::InDoubt(reason) } else { trouble }
+}
+
+/// What `more` asks for beyond `reads`.
+fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
+    let mut fresh = more.clone();
+    fresh.latches.retain(|latch, mode| reads.latches.get(latch).is_none_or(|held| held < mode));
+    fresh.catalogs.retain(|ws| !reads.catalogs.contains(ws));
+    fresh.rows.retain(|key| !reads.rows.contains(key));
+    fresh.scans.retain(|scan, limit| reads.scans.get(scan).is_none_or(|known| known < limit));
+    fresh
+}
+
+/// Whether everything fresh that may have to wait sorts after all that is held.
+///
+/// Scans that skip what others lock never wait, so that they may come at any time.
+fn sorts_after(fresh: &ReadSet, held: &Held) -> bool {
+    let after = |key: &RowKey| held.locked.last().is_none_or(|last| last < key);
+    let rows = fresh.rows.iter().filter(|key| key.is_locked()).all(after);
+    let lines = fresh.scans.keys().any(|scan| matches!(scan, Scan::Line(_)));
+    let first_run = RowKey::Run(tidegate_core::id::Seq(i64::MIN));
+    fresh.latches.is_empty() && rows && (!lines || after(&first_run))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Committed,
+    Aborted,
+}
+
+/// Finds out what became of a transaction whose COMMIT was never answered (R10).
+///
+/// "In progress" proves nothing: its server process may still be at it, until the time-out of a
+/// silent transaction ends it.
+async fn outcome(shared: &Shared, name: &str, reason: &str) -> Result<Outcome, StoreError> {
+    let until = std::time::Instant::now() + shared.settings.options.outcome_timeout;
+    let mut seen = "the database could not be asked".to_owned();
+    while std::time::Instant::now() < until {
+        match ask_outcome(shared, name).await {
+            Ok(Some(status)) if status == "committed" => return Ok(Outcome::Committed),
+            Ok(Some(status)) if status == "aborted" => return Ok(Outcome::Aborted),
+            Ok(status) => seen = status.unwrap_or_else(|| "forgotten".to_owned()),
+            Err(Trouble::Refused(error)) => {
+                return Err(StoreError::Unknown(format!("{reason}; {error}")));
+            }
+            Err(trouble) => seen = trouble.into_error().to_string(),
+        }
+        pause(jittered(POLL)).await;
+    }
+    Err(StoreError::Unknown(format!("{reason}; transaction {name} is {seen}")))
+}
+
+/// How often an outcome is asked for.
+const POLL: std::time::Duration = std::time::Duration::from_millis(50);
+
+async fn ask_outcome(shared: &Shared, name: &str) -> Result<Option<String>, Trouble> {
+    let lent = shared.readers.lend().await?;
+    let call = Call::new(sql::TX_STATUS, vec![Param::Text(name.to_owned())]);
+    let answers = first_error(lent.connection.run(&[call]).await?)?;
+    shared.readers.give_back(lent);
+    Ok(status(answers.last().map_or(&[][..], Vec::as_slice))?)
+}
+
+fn status(rows: &[tokio_postgres::Row]) -> Result<Option<String>, StoreError> {
+    call::maybe_text(only(rows)?, 0)
+}

@@ -1,0 +1,122 @@
+//! What can go wrong while a transaction is tried, and what to do about it.
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::{StoreError, codec::Table};
+
+/// Why an attempt came to nothing. Nothing was changed, except where [`Trouble::InDoubt`] says so.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Others were in the way: the same again may succeed.
+    Contended(String),
+    /// A row that was not there when it was looked for is there: look again.
+    Clash(Table, String),
+    /// The connection is gone, and no COMMIT had been sent over it.
+    Lost(String),
+    /// The connection is gone, and COMMIT had been sent.
+    InDoubt(String),
+    /// Trying again would not help.
+    Refused(StoreError),
+}
+
+/// The tables where another transaction may have been first to insert the same key.
+///
+/// Everywhere else a key has one writer, and a second row under it is an error of the caller.
+pub(super) const CONTESTED: [Table; 7] = [
+    Table::Gate,
+    Table::Stream,
+    Table::Sub,
+    Table::LogHead,
+    Table::Epoch,
+    Table::WaitPath,
+    Table::Engine,
+];
+
+impl Trouble {
+    pub(super) fn lost(reason: &str) -> Self {
+        Self::Lost(reason.to_owned())
+    }
+
+    /// What the caller of a store is told when trying again has come to an end.
+    pub(super) fn into_error(self) -> StoreError {
+        match self {
+            Self::Contended(reason) | Self::Clash(_, reason) => StoreError::Busy(reason),
+            Self::Lost(reason) => StoreError::Unavailable(reason),
+            Self::InDoubt(reason) => StoreError::Unknown(reason),
+            Self::Refused(error) => error,
+        }
+    }
+
+    fn from_server(error: &DbError) -> Self {
+        let message = describe(error);
+        let code = error.code();
+        if CONTENDED.contains(code) {
+            return Self::Contended(message);
+        }
+        if *code == SqlState::UNIQUE_VIOLATION {
+            let table = CONTESTED.into_iter().find(|it| error.table() == Some(it.name()));
+            return match table {
+                Some(table) => Self::Clash(table, message),
+                None => Self::Refused(StoreError::Data(message)),
+            };
+        }
+        if *code == SqlState::INVALID_SQL_STATEMENT_NAME || *code == SqlState::DUPLICATE_PSTATEMENT
+        {
+            return Self::Refused(StoreError::Config(format!(
+                "a prepared statement was lost ({message}): the address leads to a pooler in \
+                 transaction mode; set the option `pooler`"
+            )));
+        }
+        match &code.code()[..2] {
+            // Connection, resources, operator intervention, system; a server that has become a
+            // standby; a plan that outlived a migration.
+            "08" | "53" | "57" | "58" | "25" | "0A" => Self::Lost(message),
+            "28" | "3D" => Self::Refused(StoreError::Config(message)),
+            "42" => {
+                Self::Refused(StoreError::Schema(format!("the schema does not fit: {message}")))
+            }
+            _ => Self::Refused(StoreError::Data(message)),
+        }
+    }
+}
+
+/// Deadlocks cannot happen between transactions of ours, and may with someone else's.
+const CONTENDED: [SqlState; 4] = [
+    SqlState::T_R_SERIALIZATION_FAILURE,
+    SqlState::T_R_DEADLOCK_DETECTED,
+    SqlState::LOCK_NOT_AVAILABLE,
+    SqlState::QUERY_CANCELED,
+];
+
+fn describe(error: &DbError) -> String {
+    let mut text = format!("{} ({})", error.message(), error.code().code());
+    if let Some(detail) = error.detail() {
+        text.push_str(": ");
+        text.push_str(detail);
+    }
+    text
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(server) = error.as_db_error() {
+            return Self::from_server(server);
+        }
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let text = format!("{error}{}", cause.unwrap_or_default());
+        // What never left this machine: a parameter that cannot be sent.
+        if text.starts_with("error serializing") {
+            return Self::Refused(StoreError::Data(text));
+        }
+        if text.contains("invalid peer certificate") || text.contains("does not support TLS") {
+            return Self::Refused(StoreError::Config(text));
+        }
+        Self::Lost(text)
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}

@@ -1,0 +1,131 @@
+//! Wake-ups between processes: they make things fast, and nothing depends on them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+};
+
+use super::{
+    Settings,
+    call::Call,
+    connection::{Connection, first_error},
+    pause,
+    pool::jittered,
+    sql,
+    trouble::Trouble,
+};
+
+/// No more than one notification in this time: each takes a lock of the whole database.
+const PACE: Duration = Duration::from_millis(10);
+
+/// How long to wait before connecting again, at first and at the most.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Sends and hears wake-ups, in tasks that end with it.
+#[derive(Debug)]
+pub(super) struct Wake {
+    count: Arc<watch::Sender<u64>>,
+    asked: Arc<Notify>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Wake {
+    /// Begins to send, and to listen unless a pooler is in the way.
+    pub(super) fn start(settings: &Settings) -> Self {
+        let count = Arc::new(watch::Sender::new(0));
+        let asked = Arc::new(Notify::new());
+        let sending = tokio::spawn(send_all(settings.clone(), asked.clone()));
+        let mut tasks = vec![sending.abort_handle()];
+        if let Some(direct) = settings.for_listening() {
+            tasks.push(tokio::spawn(listen(direct, count.clone())).abort_handle());
+        }
+        Self { count, asked, tasks }
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.count.subscribe()
+    }
+
+    pub(super) fn send(&self) {
+        bump(&self.count);
+        self.asked.notify_one();
+    }
+}
+
+fn bump(count: &watch::Sender<u64>) {
+    count.send_modify(|count| *count += 1);
+}
+
+/// Sends one notification for all that was asked for since the last.
+async fn send_all(settings: Settings, asked: Arc<Notify>) {
+    let mut connection = None;
+    let mut wait = FIRST_WAIT;
+    loop {
+        asked.notified().await;
+        match send_one(&settings, &mut connection).await {
+            Ok(()) => {
+                wait = FIRST_WAIT;
+                pause(PACE).await;
+            }
+            Err(trouble) => {
+                tracing::debug!(?trouble, "a wake-up was not sent");
+                connection = None;
+                asked.notify_one();
+                pause(jittered(wait)).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+        }
+    }
+}
+
+async fn send_one(settings: &Settings, connection: &mut Option<Connection>) -> Result<(), Trouble> {
+    let open = match connection.take() {
+        Some(open) => open,
+        None => Connection::open(settings, || {}).await?,
+    };
+    let calls = [
+        Call::new(sql::BEGIN, Vec::new()),
+        settings.for_transaction(),
+        Call::new(sql::WAKE_SEND, Vec::new()),
+        Call::new(sql::COMMIT, Vec::new()),
+    ];
+    first_error(open.run(&calls).await?)?;
+    *connection = Some(open);
+    Ok(())
+}
+
+/// Listens for as long as there is a store, over one connection after another.
+async fn listen(settings: Settings, count: Arc<watch::Sender<u64>>) {
+    let mut wait = FIRST_WAIT;
+    loop {
+        match listen_once(&settings, &count).await {
+            Ok(()) => wait = FIRST_WAIT,
+            Err(trouble) => {
+                tracing::debug!(?trouble, "not listening for wake-ups");
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+        }
+        pause(jittered(wait)).await;
+    }
+}
+
+async fn listen_once(settings: &Settings, count: &Arc<watch::Sender<u64>>) -> Result<(), Trouble> {
+    let heard = count.clone();
+    let connection = Connection::open(settings, move || bump(&heard)).await?;
+    connection.control(sql::WAKE_LISTEN).await?;
+    // What was sent before this moment was not heard.
+    bump(count);
+    connection.closed().await;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The second round trip: what a decision changes, table after table, in lock order.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::{
+    reads::{Change, ReadSet},
+    row::{Row, RowKey},
+};
+
+use super::{
+    call::{Call, key_params, row_params},
+    reading::Held,
+    sql,
+    trouble::CONTESTED,
+};
+use crate::{StoreError, codec::Table, settle::one_change_a_row};
+
+/// The changes of one transaction, sorted by table.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    tables: BTreeMap<Table, Changes>,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    inserts: Vec<Row>,
+    updates: Vec<Row>,
+    deletes: Vec<RowKey>,
+}
+
+impl Writing {
+    /// Sorts changes, and refuses those that cannot be meant.
+    pub(super) fn new(changes: Vec<Change>, held: &Held) -> Result<Self, StoreError> {
+        let mut it = Self::default();
+        for change in one_change_a_row(changes)? {
+            let key = change.key();
+            let table = it.tables.entry(Table::of(&key)).or_default();
+            match change {
+                Change::Insert(_) if held.there.contains(&key) => {
+                    return Err(StoreError::Data(format!("{key:?} is there already")));
+                }
+                Change::Insert(row) => table.inserts.push(row),
+                Change::Update(row) => table.updates.push(row),
+                Change::Delete(key) => table.deletes.push(key),
+            }
+        }
+        for changes in it.tables.values_mut() {
+            // Whoever inserts the same keys does it in the same order, so that one waits for the
+            // other and never both.
+            changes.inserts.sort_by_cached_key(Row::key);
+        }
+        Ok(it)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// Rows that would change without being locked: a scan that only hints has found them.
+    pub(super) fn unlocked(&self, held: &Held) -> ReadSet {
+        let changed = self.tables.values().flat_map(|changes| {
+            changes.updates.iter().map(Row::key).chain(changes.deletes.iter().cloned())
+        });
+        let rows = changed.filter(|key| key.is_locked() && !held.locked.contains(key)).collect();
+        ReadSet { rows, ..ReadSet::default() }
+    }
+
+    /// The rows that would be new in a table.
+    pub(super) fn inserted(&self, table: Table) -> ReadSet {
+        let rows = self.tables.get(&table).into_iter().flat_map(|changes| &changes.inserts);
+        ReadSet { rows: rows.map(Row::key).collect(), ..ReadSet::default() }
+    }
+
+    /// The statements, without COMMIT.
+    ///
+    /// Inserts that may have to wait for another transaction come first, while existing rows are
+    /// locked but not yet changed. Whoever inserts a key whose row is only locked is told at once
+    /// that it is there; one whose row is being changed would wait for us, and with us waiting
+    /// for an insert of theirs that is a deadlock (seen: insert a gate after deleting another).
+    pub(super) fn calls(&self) -> Result<Vec<Call>, StoreError> {
+        let mut calls = Vec::new();
+        let insert = |(&table, changes): (&Table, &Changes)| match changes.inserts.as_slice() {
+            [] => Ok(None),
+            rows => row_params(rows).map(|params| Some(Call::new(sql::insert(table), params))),
+        };
+        let (contested, others): (Vec<_>, Vec<_>) =
+            self.tables.iter().partition(|(table, _)| CONTESTED.contains(table));
+        for table in contested {
+            calls.extend(insert(table)?);
+        }
+        for (&table, changes) in &self.tables {
+            if !changes.deletes.is_empty() {
+                calls.push(Call::new(sql::delete(table), key_params(&changes.deletes)?));
+            }
+            if !changes.updates.is_empty() {
+                calls.push(Call::new(sql::update(table), row_params(&changes.updates)?));
+            }
+        }
+        for table in others {
+            calls.extend(insert(table)?);
+        }
+        Ok(calls)
+    }
+}

@@ -1,0 +1,300 @@
+//! The ways to a PostgreSQL: encrypted, through a pooler, and those that are refused.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tidegate_core::{
+    reads::{Change, ReadSet, Snapshot},
+    row::{Row, RowKey},
+};
+use tidegate_store::{Decision, PostgresOptions, PostgresStore, Store, StoreError};
+use tidegate_testkit::{
+    postgres::{Cluster, fresh_schema, url},
+    sample,
+};
+use tokio_postgres::NoTls;
+
+const STUCK: Duration = Duration::from_secs(20);
+
+fn options() -> PostgresOptions {
+    PostgresOptions {
+        schema: fresh_schema("ways"),
+        patience: Duration::from_millis(500),
+        ..PostgresOptions::default()
+    }
+}
+
+async fn with(url: &str, settings: &str) -> Result<PostgresStore, StoreError> {
+    let mark = if url.contains('?') { '&' } else { '?' };
+    PostgresStore::open(&format!("{url}{mark}{settings}"), options()).await
+}
+
+/// A directory that is gone when it is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(fresh_schema("tidegate-ways"));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs on the server's side, so that the key belongs to the server's user. The certificate is
+/// its own authority and names `db.example`; the second is somebody else's.
+const MAKE_CERTIFICATES: &str = "copy (select 1) to program $$
+    cat >/dev/null
+    for name in db other; do
+      openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$name.example \
+        -addext subjectAltName=DNS:$name.example -keyout $name.key -out $name.pem
+      chmod 600 $name.key
+    done
+    openssl req -newkey rsa:2048 -nodes -subj /CN=leaf -keyout leaf.key -out leaf.csr
+    printf 'subjectAltName=DNS:db.example,IP:127.0.0.1\\nbasicConstraints=CA:FALSE\\n' >leaf.ext
+    openssl x509 -req -in leaf.csr -CA db.pem -CAkey db.key -CAcreateserial -days 2 \
+      -extfile leaf.ext -out leaf.pem
+    chmod 600 leaf.key
+  $$";
+
+/// A cluster of its own that speaks TLS with this certificate.
+async fn encrypted(cluster: &Cluster, certificate: &str, scratch: &Scratch) {
+    let (client, connection) = tokio_postgres::connect(cluster.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(MAKE_CERTIFICATES).await.unwrap();
+    for (name, value) in [("ssl_cert_file", "pem"), ("ssl_key_file", "key")] {
+        let set = format!("alter system set {name} = '{certificate}.{value}'");
+        client.batch_execute(&set).await.unwrap();
+    }
+    client.batch_execute("alter system set ssl = on").await.unwrap();
+    client.batch_execute("select pg_reload_conf()").await.unwrap();
+    for name in ["db.pem", "other.pem"] {
+        let text: String =
+            client.query_one("select pg_read_file($1)", &[&name]).await.unwrap().get(0);
+        fs::write(scratch.0.join(name), text).unwrap();
+    }
+    // The reload takes a moment to reach the postmaster.
+    let begun = Instant::now();
+    while let Err(error) = with(cluster.url(), "sslmode=require").await {
+        assert!(begun.elapsed() < STUCK, "never encrypted: {error}");
+    }
+}
+
+async fn check_modes(certificate: &str, host_is_named: bool) {
+    let Some(cluster) = Cluster::start() else { return };
+    let scratch = Scratch::new();
+    encrypted(&cluster, certificate, &scratch).await;
+    let root = |name: &str| scratch.0.join(name).display().to_string();
+    let (good, bad) = (root("db.pem"), root("other.pem"));
+    let ok = async |settings: &str| with(cluster.url(), settings).await.map(|_| ());
+    for settings in ["sslmode=disable", "sslmode=prefer", "sslmode=require"] {
+        ok(settings).await.unwrap();
+    }
+    ok(&format!("sslmode=verify-ca&sslrootcert={good}")).await.unwrap();
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let error = ok(&format!("sslmode={mode}&sslrootcert={bad}")).await.unwrap_err();
+        assert!(error.to_string().contains("invalid peer certificate"), "{mode}: {error}");
+    }
+    // The address says 127.0.0.1.
+    let full = ok(&format!("sslmode=verify-full&sslrootcert={good}")).await;
+    match (host_is_named, full) {
+        (true, full) => full.unwrap(),
+        (false, full) => {
+            let error = full.unwrap_err().to_string();
+            assert!(error.contains("not valid for name"), "{error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_self_signed_certificate_is_checked_as_far_as_sslmode_says() {
+    check_modes("db", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_of_an_authority_is_checked_by_chain_and_name() {
+    check_modes("leaf", true).await;
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_refused_where_tls_is_required() {
+    let Some(url) = url() else { return };
+    let error = with(url, "sslmode=require").await.unwrap_err().to_string();
+    assert!(error.contains("TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_may_lose_a_commit_is_refused() {
+    let Some(url) = url() else { return };
+    let careless = "options=-c%20synchronous_commit%3Doff";
+    let error = with(url, careless).await.unwrap_err().to_string();
+    assert!(error.contains("synchronous_commit=off"), "{error}");
+    let allowed = PostgresOptions { allow_unsafe_durability: true, ..options() };
+    PostgresStore::open(&format!("{url}?{careless}"), allowed).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wake_up_reaches_another_process() {
+    let Some(url) = url() else { return };
+    let shared = options();
+    let a = PostgresStore::open(url, shared.clone()).await.unwrap();
+    let b = PostgresStore::open(url, shared).await.unwrap();
+    let mut wakes = b.wakes();
+    // The first is that of having begun to listen.
+    tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+    a.wake();
+    tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_store_outlives_its_connections() {
+    let Some(url) = url() else { return };
+    let shared = options();
+    let label = format!("application_name={}", shared.schema);
+    let b = PostgresStore::open(url, shared.clone()).await.unwrap();
+    let a = PostgresStore::open(&format!("{url}?{label}"), shared.clone()).await.unwrap();
+    let mut wakes = a.wakes();
+    tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+    assert!(a.beat(1).await.unwrap());
+    let nothing = || Box::new(|_| Decision::Apply(Vec::new()));
+    a.transact(ReadSet::default(), nothing()).await.unwrap();
+
+    let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1";
+    let ended = outside.query(end, &[&shared.schema]).await.unwrap().len();
+    assert!(ended >= 3, "a committer, a listener and a heart: {ended}");
+
+    a.transact(ReadSet::default(), nothing()).await.unwrap();
+    a.read(ReadSet::default()).await.unwrap();
+    assert!(a.beat(1).await.unwrap());
+    // Having begun to listen again is a wake-up: others may have been missed.
+    tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+    b.wake();
+    tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+}
+
+/// A pooler in transaction mode with fewer server connections than clients.
+struct Pooler {
+    child: Child,
+    url: String,
+    _scratch: Scratch,
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Pooler {
+    /// None, said loudly, where there is no pgbouncer.
+    async fn start(server: &str) -> Option<Self> {
+        let binary = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].map(Path::new);
+        let Some(binary) = binary.into_iter().find(|path| path.exists()) else {
+            say_skipped();
+            return None;
+        };
+        let config: tokio_postgres::Config = server.parse().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let scratch = Scratch::new();
+        let file = scratch.0.join("pgbouncer.ini");
+        let password = String::from_utf8_lossy(config.get_password().unwrap_or_default());
+        let text = format!(
+            "[databases]\npostgres = host=127.0.0.1 port={} dbname={} user={} password={password}\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+             auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n",
+            config.get_ports()[0],
+            config.get_dbname().unwrap(),
+            config.get_user().unwrap(),
+        );
+        fs::write(&file, text).unwrap();
+        // It refuses to run as root.
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(binary);
+            command
+        } else {
+            Command::new(binary)
+        };
+        let child = command.arg("-q").arg(&file).stderr(Stdio::null()).spawn().unwrap();
+        let url = format!("postgres://tidegate@127.0.0.1:{port}/postgres?sslmode=disable");
+        let pooler = Self { child, url, _scratch: scratch };
+        let begun = Instant::now();
+        while tokio_postgres::connect(&pooler.url, NoTls).await.is_err() {
+            assert!(begun.elapsed() < STUCK, "pgbouncer does not answer");
+            tokio::task::yield_now().await;
+        }
+        Some(pooler)
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen, and has no other voice")]
+fn say_skipped() {
+    eprintln!("!!! NO PGBOUNCER: its test is skipped; install the package `pgbouncer`");
+}
+
+fn is_root() -> bool {
+    let user = Command::new("id").arg("-u").output().unwrap();
+    user.stdout == b"0\n"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_pooler_in_transaction_mode_is_enough() {
+    let Some(url) = url() else { return };
+    let Some(pooler) = Pooler::start(url).await else { return };
+    let options = PostgresOptions {
+        pooler: true,
+        listen_url: Some(url.to_owned()),
+        committers: 4,
+        patience: Duration::from_secs(15),
+        ..options()
+    };
+    let store = Arc::new(PostgresStore::open(&pooler.url, options).await.unwrap());
+    let key = RowKey::Gate(sample::gate_key("main", "k"));
+    let reads = ReadSet::default().catalog(&"main".into()).row(key.clone());
+    let tasks: Vec<_> = (0..16)
+        .map(|_| {
+            let (store, reads) = (store.clone(), reads.clone());
+            tokio::spawn(async move {
+                store.transact(reads, Box::new(|snapshot| Decision::Apply(add(&snapshot)))).await
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    let snapshot = store.read(reads).await.unwrap();
+    assert!(matches!(&snapshot.rows[&key], Some(Row::Gate(gate)) if gate.id.0 == 16));
+    assert!(store.beat(7).await.unwrap());
+    assert!(store.beat(7).await.unwrap());
+    assert_eq!(store.dump().await.unwrap().len(), 2);
+    let mut wakes = store.wakes();
+    wakes.mark_unchanged();
+    store.wake();
+    tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+}
+
+fn add(snapshot: &Snapshot) -> Vec<Change> {
+    match snapshot.rows.values().next() {
+        Some(Some(Row::Gate(gate))) => {
+            let mut gate = gate.clone();
+            gate.id.0 += 1;
+            vec![Change::Update(gate.into())]
+        }
+        _ => vec![Change::Insert(sample::gate("main", "k", 1).into())],
+    }
+}

@@ -1,0 +1,106 @@
+//! R10 and R11: what a COMMIT's answer proves, and what its absence does not.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tidegate_core::{
+    reads::{Change, ReadSet, Snapshot},
+    row::{Event, Row, RowKey},
+};
+use tidegate_store::{PostgresOptions, PostgresStore, Store};
+use tidegate_testkit::sample;
+
+use crate::{
+    proxy::{Fault, Proxy},
+    rig::{Rig, apply},
+};
+
+/// A store behind a network that can be told to misbehave.
+async fn behind_proxy(rig: &Rig) -> (Arc<PostgresStore>, Proxy) {
+    let proxy = Proxy::new(&rig.url).await;
+    let options = PostgresOptions {
+        idle_timeout: Duration::from_millis(500),
+        round_trip_timeout: Duration::from_secs(2),
+        ..rig.options()
+    };
+    let store = Arc::new(PostgresStore::open(&proxy.url, options).await.unwrap());
+    (store, proxy)
+}
+
+/// Inserts an event under a fresh number; gives how often the decision was asked.
+async fn post(store: &Arc<PostgresStore>) -> usize {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let decide = {
+        let asked = asked.clone();
+        move |snapshot: Snapshot| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let mut id = sample::event_id(0);
+            id.seq = snapshot.block;
+            vec![Change::Insert(Event { id, ..sample::event(0, "{}") }.into())]
+        }
+    };
+    apply(store, ReadSet::default(), decide).await.unwrap();
+    asked.load(Ordering::SeqCst)
+}
+
+async fn events(store: &Arc<PostgresStore>) -> usize {
+    let rows = store.dump().await.unwrap();
+    rows.iter().filter(|row| matches!(row, Row::Event(_))).count()
+}
+
+async fn check(fault: Fault, asked: usize) {
+    let Some(rig) = Rig::new().await else { return };
+    let (store, proxy) = behind_proxy(&rig).await;
+    proxy.at_next_commit(fault);
+    assert_eq!(post(&store).await, asked, "asked so often");
+    assert_eq!(events(&store).await, 1, "exactly once");
+    // And the store goes on as if nothing had been.
+    post(&store).await;
+    assert_eq!(events(&store).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_commit_whose_answer_is_lost_happens_once() {
+    check(Fault::CutAfter, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_commit_that_never_arrives_is_made_again() {
+    check(Fault::CutBefore, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_transaction_in_progress_is_waited_for() {
+    check(Fault::Vanish, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r11_a_commit_that_rolls_back_is_not_acknowledged() {
+    check(Fault::FailBefore, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_transaction_takes_two_round_trips() {
+    let Some(rig) = Rig::new().await else { return };
+    let (store, proxy) = behind_proxy(&rig).await;
+    let key = RowKey::Gate(sample::gate_key("main", "k"));
+    let change = |snapshot: Snapshot| match snapshot.rows.values().next() {
+        Some(Some(row)) => vec![Change::Update(row.clone())],
+        _ => vec![Change::Insert(sample::gate("main", "k", 1).into())],
+    };
+    let mut least = u64::MAX;
+    // The first few prepare their statements; a busy machine may cut a flight in two.
+    for _ in 0..10 {
+        let before = proxy.flights();
+        apply(&store, ReadSet::default().catalog(&"main".into()).row(key.clone()), change)
+            .await
+            .unwrap();
+        least = least.min(proxy.flights() - before);
+    }
+    assert_eq!(least, 2);
+}

@@ -1,0 +1,213 @@
+//! R3, R8, R15 and the locks that a hint does not take.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::{
+    id::{RunId, Seq},
+    reads::{Change, ReadSet, Scan, Snapshot},
+    row::{Gate, GateKey, GateState, Hold, Phase, Place, Row, RowKey, Run},
+    time::Timestamp,
+};
+use tidegate_store::{Decide, Decision, PostgresStore, Store};
+use tidegate_testkit::sample;
+
+use crate::rig::{Pause, Rig, apply, insert};
+
+fn key() -> GateKey {
+    sample::gate_key("main", "hot")
+}
+
+fn gate_reads() -> ReadSet {
+    ReadSet::default().row(RowKey::Gate(key()))
+}
+
+fn gate_of(snapshot: &Snapshot) -> Option<Gate> {
+    match snapshot.rows.get(&RowKey::Gate(key())) {
+        Some(Some(Row::Gate(gate))) => Some(gate.clone()),
+        _ => None,
+    }
+}
+
+/// Adds a holder to the gate, which is made if it is missing.
+fn hold(snapshot: &Snapshot, run: i64) -> Vec<Change> {
+    let there = gate_of(snapshot);
+    let mut gate = there.clone().unwrap_or_else(|| sample::gate("main", "hot", 1));
+    if let GateState::Slots(slots) = &mut gate.state {
+        slots.holders.push(Hold { run: RunId { seq: Seq(run), salt: 0 }, draining: false });
+    }
+    let row = Row::Gate(gate);
+    vec![if there.is_some() { Change::Update(row) } else { Change::Insert(row) }]
+}
+
+async fn holders(store: &Arc<PostgresStore>) -> Vec<i64> {
+    let snapshot = store.read(gate_reads()).await.unwrap();
+    match gate_of(&snapshot).map(|gate| gate.state) {
+        Some(GateState::Slots(slots)) => slots.holders.iter().map(|hold| hold.run.seq.0).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r3_a_gate_made_by_two_at_once_keeps_both() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    let (pause, mut stand_still) = Pause::new();
+    let first = tokio::spawn({
+        let a = a.clone();
+        async move {
+            let decide = move |snapshot: Snapshot| {
+                stand_still();
+                hold(&snapshot, 1)
+            };
+            apply(&a, gate_reads(), decide).await
+        }
+    });
+    let paused = pause.reached().await;
+    apply(&b, gate_reads(), |snapshot| hold(&snapshot, 2)).await.unwrap();
+    paused.go_on();
+    first.await.unwrap().unwrap();
+    assert_eq!(holders(&a).await, [2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r3_a_gate_deleted_while_another_waits_for_it_is_made_anew() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    insert(&a, vec![sample::gate("main", "hot", 1).into()]).await;
+    let (pause, mut stand_still) = Pause::new();
+    let deleting = tokio::spawn({
+        let a = a.clone();
+        async move {
+            let decide = move |_| {
+                stand_still();
+                vec![Change::Delete(RowKey::Gate(key()))]
+            };
+            apply(&a, gate_reads(), decide).await
+        }
+    });
+    let paused = pause.reached().await;
+    let holding = tokio::spawn({
+        let b = b.clone();
+        async move { apply(&b, gate_reads(), |snapshot| hold(&snapshot, 2)).await }
+    });
+    rig.until_it_waits("b").await;
+    paused.go_on();
+    deleting.await.unwrap().unwrap();
+    holding.await.unwrap().unwrap();
+    assert_eq!(holders(&a).await, [2]);
+}
+
+fn in_line(seq: i64) -> Row {
+    let place = Place { tier: 0, rank: sample::run(seq).rank };
+    Row::from(Run { phase: Phase::Line { gate: Seq(1), place }, ..sample::run(seq) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r15_a_line_is_read_after_the_gate_is_locked() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    insert(&a, vec![sample::gate("main", "hot", 1).into()]).await;
+    let (pause, mut stand_still) = Pause::new();
+    let joining = tokio::spawn({
+        let a = a.clone();
+        async move {
+            let decide = move |_| {
+                stand_still();
+                vec![Change::Insert(in_line(5)), Change::Insert(in_line(6))]
+            };
+            apply(&a, gate_reads(), decide).await
+        }
+    });
+    let paused = pause.reached().await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let serving = tokio::spawn({
+        let (b, seen) = (b.clone(), seen.clone());
+        let reads = gate_reads().scan(Scan::Line(key()), 10);
+        async move {
+            let decide = move |snapshot: Snapshot| {
+                seen.lock().unwrap().clone_from(&snapshot.scans[&Scan::Line(key())].keys);
+                Vec::new()
+            };
+            apply(&b, reads, decide).await
+        }
+    });
+    rig.until_it_waits("b").await;
+    paused.go_on();
+    joining.await.unwrap().unwrap();
+    serving.await.unwrap().unwrap();
+    assert_eq!(*seen.lock().unwrap(), [RowKey::Run(Seq(5)), RowKey::Run(Seq(6))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r8_now_and_the_block_are_taken_after_the_locks() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    insert(&a, vec![sample::gate("main", "hot", 1).into()]).await;
+    let (pause, mut stand_still) = Pause::new();
+    let stamps = Arc::new(Mutex::new(Vec::new()));
+    let first = tokio::spawn({
+        let (a, stamps) = (a.clone(), stamps.clone());
+        let mut asked = false;
+        let decide: Decide = Box::new(move |snapshot| {
+            if !std::mem::replace(&mut asked, true) {
+                stand_still();
+                return Decision::Need(ReadSet::default().row(RowKey::Run(Seq(1))), snapshot);
+            }
+            stamps.lock().unwrap().push((snapshot.now, snapshot.block));
+            Decision::Apply(Vec::new())
+        });
+        async move { a.transact(gate_reads(), decide).await }
+    });
+    let paused = pause.reached().await;
+    let second = tokio::spawn({
+        let (b, stamps) = (b.clone(), stamps.clone());
+        async move {
+            let decide = move |snapshot: Snapshot| {
+                stamps.lock().unwrap().push((snapshot.now, snapshot.block));
+                Vec::new()
+            };
+            apply(&b, gate_reads(), decide).await
+        }
+    });
+    rig.until_it_waits("b").await;
+    let meanwhile = Timestamp::from_micros(rig.clock().await);
+    paused.go_on();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    let stamps = stamps.lock().unwrap();
+    assert!(stamps[1].0 > meanwhile, "{stamps:?} against {meanwhile:?}");
+    assert!(stamps[0].0 <= stamps[1].0, "now went backwards: {stamps:?}");
+    assert!(stamps[0].1 < stamps[1].1, "numbers went backwards: {stamps:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_that_only_a_hint_found_is_locked_before_it_changes() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    insert(&a, vec![Run { owner: Some(7), ..sample::run(1) }.into()]).await;
+    let fail =
+        |run: &Run| vec![Change::Update(Run { failures: run.failures + 1, ..run.clone() }.into())];
+    let the_run = |snapshot: &Snapshot| {
+        let key = RowKey::Run(Seq(1));
+        let row = snapshot.rows.get(&key).cloned().flatten().or(snapshot.hints.get(&key).cloned());
+        row.and_then(|row| row.as_run().cloned()).expect("the run is there")
+    };
+    let (pause, mut stand_still) = Pause::new();
+    let hinted = tokio::spawn({
+        let a = a.clone();
+        async move {
+            let reads = ReadSet::default().scan(Scan::Owned(7), 10);
+            let decide = move |snapshot: Snapshot| {
+                stand_still();
+                fail(&the_run(&snapshot))
+            };
+            apply(&a, reads, decide).await
+        }
+    });
+    let paused = pause.reached().await;
+    let reads = ReadSet::default().row(RowKey::Run(Seq(1)));
+    apply(&b, reads.clone(), move |snapshot| fail(&the_run(&snapshot))).await.unwrap();
+    paused.go_on();
+    hinted.await.unwrap().unwrap();
+    assert_eq!(the_run(&b.read(reads).await.unwrap()).failures, 2);
+}

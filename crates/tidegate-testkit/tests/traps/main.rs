@@ -1,0 +1,12 @@
+//! One test for each trap that a store on PostgreSQL can fall into. Each was seen to fail when
+//! the rule that it names was left out.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod commits;
+mod definitions;
+mod gates;
+mod latches;
+mod proxy;
+mod rig;
+mod stopped;
+mod stress;

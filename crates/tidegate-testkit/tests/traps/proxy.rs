@@ -1,0 +1,179 @@
+//! A network that misbehaves at COMMIT: between a store and its server, counting round trips.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+
+/// What happens at the next COMMIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The server gets it, and the store never hears the answer.
+    CutAfter,
+    /// The server never gets it, and sees the connection end.
+    CutBefore,
+    /// The server never gets it, and does not see the connection end either.
+    Vanish,
+    /// The transaction fails before it, without the store's knowing.
+    FailBefore,
+}
+
+/// A door to a server.
+pub(crate) struct Proxy {
+    pub(crate) url: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    next: Mutex<Option<Fault>>,
+    flights: AtomicU64,
+}
+
+impl Proxy {
+    /// Opens a door in front of the server at `url`.
+    pub(crate) async fn new(url: &str) -> Self {
+        let (before, rest) = url.rsplit_once('@').unwrap();
+        let (server, database) = rest.split_once('/').unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let here = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        let (server, serving) = (server.to_owned(), shared.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(pass(client, server, serving.clone()));
+            }
+        });
+        let database = database.split('?').next().unwrap();
+        Self { url: format!("{before}@{here}/{database}?sslmode=disable"), shared }
+    }
+
+    /// Prepares the fault of the next COMMIT.
+    pub(crate) fn at_next_commit(&self, fault: Fault) {
+        *self.shared.next.lock().unwrap() = Some(fault);
+    }
+
+    /// How many times a client has sent something with no answer outstanding.
+    pub(crate) fn flights(&self) -> u64 {
+        self.shared.flights.load(Ordering::SeqCst)
+    }
+}
+
+/// One connection's state, shared by its two directions.
+#[derive(Default)]
+struct Counts {
+    /// Requests that end in a "ready for query".
+    asked: u64,
+    answered: u64,
+    /// A request has begun and has not ended.
+    within: bool,
+    /// The answer that is kept from the client.
+    swallow: Option<u64>,
+}
+
+async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
+    client.set_nodelay(true).unwrap();
+    server.set_nodelay(true).unwrap();
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let counts = Arc::new(Mutex::new(Counts::default()));
+    let back = tokio::spawn(backward(from_server, to_client, counts.clone()));
+    let fault = forward(from_client, to_server, &shared, &counts).await;
+    match fault {
+        // The answers would tell: nothing more goes back.
+        Some((Fault::Vanish, to_server)) => {
+            back.abort();
+            // Kept for as long as the test runs: the server must not see an end.
+            std::mem::forget(to_server);
+        }
+        Some(_) => back.abort(),
+        None => {}
+    }
+}
+
+/// Requests. Ends with the client, or with a fault that has struck.
+async fn forward(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+    counts: &Mutex<Counts>,
+) -> Option<(Fault, OwnedWriteHalf)> {
+    let length = from.read_u32().await.ok()?;
+    let mut startup = vec![0; length as usize - 4];
+    from.read_exact(&mut startup).await.ok()?;
+    counts.lock().unwrap().asked += 1;
+    to.write_u32(length).await.ok()?;
+    to.write_all(&startup).await.ok()?;
+    loop {
+        let message = message(&mut from).await?;
+        let commit = message[0] == b'Q' && message[5..].starts_with(b"commit");
+        let fault = if commit { shared.next.lock().unwrap().take() } else { None };
+        match fault {
+            None => {}
+            Some(Fault::CutAfter) => {
+                to.write_all(&message).await.ok()?;
+                return Some((Fault::CutAfter, to));
+            }
+            Some(fault @ (Fault::CutBefore | Fault::Vanish)) => return Some((fault, to)),
+            Some(Fault::FailBefore) => {
+                {
+                    let mut counts = counts.lock().unwrap();
+                    counts.swallow = Some(counts.asked);
+                    counts.asked += 1;
+                }
+                to.write_all(b"Q\0\0\0\x0fselect 1/0\0").await.ok()?;
+            }
+        }
+        count(&message, shared, &mut counts.lock().unwrap());
+        to.write_all(&message).await.ok()?;
+    }
+}
+
+/// A flight begins with the first message that finds nothing outstanding.
+fn count(message: &[u8], shared: &Shared, counts: &mut Counts) {
+    let begins = !std::mem::replace(&mut counts.within, true);
+    if begins && counts.asked == counts.answered {
+        shared.flights.fetch_add(1, Ordering::SeqCst);
+    }
+    if message[0] == b'Q' || message[0] == b'S' {
+        counts.asked += 1;
+        counts.within = false;
+    }
+}
+
+/// Answers, less the one that is kept back.
+async fn backward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Arc<Mutex<Counts>>) {
+    while let Some(message) = message(&mut from).await {
+        let swallowed = {
+            let mut counts = counts.lock().unwrap();
+            let swallowed = counts.swallow == Some(counts.answered);
+            if message[0] == b'Z' {
+                counts.answered += 1;
+            }
+            swallowed
+        };
+        if !swallowed && to.write_all(&message).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// One message: its type, its length and its contents.
+async fn message(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
+    let kind = from.read_u8().await.ok()?;
+    let length = from.read_u32().await.ok()?;
+    let mut message = vec![kind];
+    message.extend(length.to_be_bytes());
+    message.resize(1 + length as usize, 0);
+    from.read_exact(&mut message[5..]).await.ok()?;
+    Some(message)
+}

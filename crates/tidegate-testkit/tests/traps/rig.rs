@@ -1,0 +1,154 @@
+//! What the traps share: stores with a name of their own, transactions, and a view from outside.
+
+use std::{
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use tidegate_core::{
+    reads::{Change, ReadSet, Snapshot},
+    row::Row,
+};
+use tidegate_store::{Decide, Decision, PostgresOptions, PostgresStore, Store, StoreError};
+use tidegate_testkit::postgres::{fresh_schema, url};
+use tokio_postgres::{Client, NoTls};
+
+/// How long anything here may take before it is thought stuck.
+pub(crate) const STUCK: Duration = Duration::from_secs(20);
+
+/// A schema of its own, and a look at it from outside.
+pub(crate) struct Rig {
+    pub(crate) schema: String,
+    pub(crate) url: String,
+    outside: Client,
+}
+
+impl Rig {
+    /// None where there is no PostgreSQL; the harness has said so.
+    pub(crate) async fn new() -> Option<Self> {
+        let url = url()?;
+        let schema = fresh_schema("trap");
+        let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        Some(Self { schema, url: url.to_owned(), outside })
+    }
+
+    pub(crate) fn options(&self) -> PostgresOptions {
+        PostgresOptions { schema: self.schema.clone(), ..PostgresOptions::default() }
+    }
+
+    /// A store whose connections can be told from those of other stores.
+    pub(crate) async fn store(&self, name: &str) -> Arc<PostgresStore> {
+        self.store_with(name, self.options()).await
+    }
+
+    pub(crate) async fn store_with(
+        &self,
+        name: &str,
+        options: PostgresOptions,
+    ) -> Arc<PostgresStore> {
+        let mark = if self.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{mark}application_name={}", self.url, self.label(name));
+        Arc::new(PostgresStore::open(&url, options).await.unwrap())
+    }
+
+    fn label(&self, name: &str) -> String {
+        format!("{name}_{}", self.schema)
+    }
+
+    /// Whether a connection of this store waits for a lock.
+    pub(crate) async fn waits(&self, name: &str) -> bool {
+        let sql = "select count(*) from pg_stat_activity
+                   where application_name = left($1, 63) and wait_event_type = 'Lock'";
+        let row = self.outside.query_one(sql, &[&self.label(name)]).await.unwrap();
+        row.get::<_, i64>(0) > 0
+    }
+
+    /// Waits until a connection of this store waits for a lock.
+    pub(crate) async fn until_it_waits(&self, name: &str) {
+        let begun = Instant::now();
+        while !self.waits(name).await {
+            assert!(begun.elapsed() < STUCK, "`{name}` never waited for a lock");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until this store has no connection left.
+    pub(crate) async fn until_gone(&self, name: &str) {
+        let sql = "select count(*) from pg_stat_activity where application_name = left($1, 63)";
+        let begun = Instant::now();
+        loop {
+            let row = self.outside.query_one(sql, &[&self.label(name)]).await.unwrap();
+            if row.get::<_, i64>(0) == 0 {
+                return;
+            }
+            assert!(begun.elapsed() < STUCK, "`{name}` is still connected");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The server's clock, in microseconds.
+    pub(crate) async fn clock(&self) -> i64 {
+        let sql = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+        self.outside.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    /// Deadlocks that the server has counted.
+    pub(crate) async fn deadlocks(&self) -> i64 {
+        let sql = "select deadlocks from pg_stat_database where datname = current_database()";
+        self.outside.query_one(sql, &[]).await.unwrap().get(0)
+    }
+}
+
+/// A transaction that applies what `decide` answers.
+pub(crate) async fn apply(
+    store: &Arc<PostgresStore>,
+    reads: ReadSet,
+    mut decide: impl FnMut(Snapshot) -> Vec<Change> + Send + 'static,
+) -> Result<(), StoreError> {
+    let decide: Decide = Box::new(move |snapshot| Decision::Apply(decide(snapshot)));
+    tokio::time::timeout(STUCK, store.transact(reads, decide)).await.expect("not stuck")
+}
+
+/// Inserts rows.
+pub(crate) async fn insert(store: &Arc<PostgresStore>, rows: Vec<Row>) {
+    let changes: Vec<Change> = rows.into_iter().map(Change::Insert).collect();
+    apply(store, ReadSet::default(), move |_| changes.clone()).await.unwrap();
+}
+
+/// A decision that stands still, with its locks, until it is told to go on.
+pub(crate) struct Pause {
+    reached: mpsc::Receiver<()>,
+    go: mpsc::Sender<()>,
+}
+
+impl Pause {
+    /// The pause, and what the decision calls to stand still. It stands still once.
+    pub(crate) fn new() -> (Self, impl FnMut() + Send + 'static) {
+        let (reach, reached) = mpsc::channel();
+        let (go, gone) = mpsc::channel();
+        let mut first = true;
+        let stand_still = move || {
+            if std::mem::take(&mut first) {
+                reach.send(()).unwrap();
+                gone.recv_timeout(STUCK).expect("told to go on");
+            }
+        };
+        (Self { reached, go }, stand_still)
+    }
+
+    /// Waits until the decision stands still.
+    pub(crate) async fn reached(self) -> Going {
+        let wait = move || self.reached.recv_timeout(STUCK).map(|()| Going(self.go));
+        tokio::task::spawn_blocking(wait).await.unwrap().expect("the decision was asked")
+    }
+}
+
+/// Lets a decision go on.
+pub(crate) struct Going(mpsc::Sender<()>);
+
+impl Going {
+    pub(crate) fn go_on(self) {
+        self.0.send(()).unwrap();
+    }
+}

@@ -108,6 +108,10 @@ fn join_fired(
         draft.delete(RowKey::Gate(gate.key));
         return Ok(None);
     };
+    if let Some(claim) = run.claim.take() {
+        claim::give_back(draft, &claim, run.id)?;
+    }
+    run.claim = claim::take_for(draft, candidate, run.id)?;
     run.source = Source::Event(candidate.event);
     draft.put(run);
     fold.last = candidate.event;

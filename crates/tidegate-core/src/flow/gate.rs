@@ -10,7 +10,10 @@ use crate::{
     draft::{Decided, Draft},
     flow::meter,
     id::{RunId, Seq},
-    row::{Class, Gate, GateKey, GateState, Hold, Phase, Place, RowKey, Run, Slots, Span, Turns},
+    row::{
+        Class, Gate, GateKey, GateState, Hold, Need, Phase, Place, Rank, RowKey, Run, Slots, Span,
+        Turns,
+    },
     time::Timestamp,
 };
 
@@ -36,7 +39,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 run.has += 1;
             }
             Err(due) => {
-                let place = Place { tier: need.tier, rank: run.rank };
+                let place = place(&need, run.rank);
                 run.phase = Phase::Line { gate: gate.id, place };
                 let first = head(&gate.state).map_or(place, |head| head.min(place));
                 set_head(&mut gate.state, Some(first));
@@ -54,6 +57,13 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     run.due = None;
     draft.put(run);
     Ok(())
+}
+
+/// Where a run stands in a line: by its rank, in a session's by arrival alone (SPEC 6).
+fn place(need: &Need, rank: Rank) -> Place {
+    let by_arrival = Rank { at: Timestamp::default(), ..rank };
+    let policy = need.gate.class() == Some(Class::Policy);
+    Place { tier: need.tier, rank: if policy { by_arrival } else { rank } }
 }
 
 /// Gives back all that a run has beyond its first `keep` needs, and hands the places on.

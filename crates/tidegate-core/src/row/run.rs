@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EngineId, GateKey, Workspace};
+use super::{Class, EngineId, GateKey, Workspace};
 use crate::{
     id::{EventId, RunId, Seq},
     json::Payload,
@@ -217,6 +217,11 @@ impl Run {
     /// Has this run got the gate?
     pub fn holds(&self, gate: &GateKey) -> bool {
         self.needs.iter().take(self.has).any(|need| need.gate == *gate)
+    }
+
+    /// Has this run still to pass a gate of this kind?
+    pub fn lacks(&self, class: Class) -> bool {
+        self.needs.iter().skip(self.has).any(|need| need.gate.class() == Some(class))
     }
 }
 

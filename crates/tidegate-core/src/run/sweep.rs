@@ -80,10 +80,8 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
             Ok(())
         }
         Phase::Line { .. } => {
-            let mut missing = run.needs.iter().skip(run.has);
-            let busy = missing.any(|need| need.gate.class() == Some(Class::Policy));
             run.due = None;
-            if busy {
+            if run.lacks(Class::Policy) {
                 let reason = "it waited longer than maxWaitMs".to_owned();
                 return end::cancel(draft, run, reason, None);
             }

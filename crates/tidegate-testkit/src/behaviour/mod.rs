@@ -5,6 +5,7 @@
 //! promise (B60, G4, …) that a case keeps are named in its doc comment.
 
 pub mod admission;
+pub mod arbitration;
 pub mod batch;
 pub mod concurrency;
 pub mod control;
@@ -112,6 +113,38 @@ macro_rules! behaviours {
             admission {
             }
             policies {
+                without_a_policy_everything_runs,
+                the_action_decides_else_the_flow,
+                a_queue_is_served_in_order_over_all_actions,
+                a_queue_goes_by_arrival_whatever_the_priority,
+                a_queue_goes_on_however_the_running_one_ends,
+                reject_names_the_holder_and_forgets_the_refused,
+                of_rejecting_requests_at_once_one_is_admitted,
+                reject_sees_who_waits,
+                allow_neither_takes_nor_sees_the_gate,
+                idempotency_and_arbitration_are_apart,
+                restart_replaces_the_holder_and_keeps_the_queue,
+                restarts_replace_each_other,
+                restarts_after_a_cancel_by_hand_replace_each_other,
+                debounce_coalesces_and_never_cancels,
+                a_cancelled_window_takes_no_more,
+                a_waiting_window_claims_its_last_input,
+            }
+            arbitration {
+                requests_meet_by_the_key_of_their_policy,
+                a_key_may_be_any_value_of_the_request,
+                tenants_and_flows_never_meet,
+                kinds_of_keys_are_apart,
+                a_key_function_gives_the_key,
+                a_window_keeps_what_the_key_function_said,
+                a_request_cannot_choose_its_policy,
+                a_request_gives_up_its_place_in_time,
+                a_request_gives_up_its_place_at_an_earlier_gate_too,
+                a_queued_request_can_be_cancelled,
+                a_key_held_by_an_ancestor_is_refused,
+                a_schedule_skips_or_allows_overlap,
+                schedules_of_others_are_apart,
+                an_action_is_not_triggered_by_events,
             }
             versions {
             }

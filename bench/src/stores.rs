@@ -58,7 +58,8 @@ impl Opened {
                 Ok(Self { store: Arc::new(store), place: Place::Folder(folder) })
             }
             Kind::Postgres => {
-                let options = PostgresOptions { schema: name.clone(), ..PostgresOptions::default() };
+                let options =
+                    PostgresOptions { schema: name.clone(), ..PostgresOptions::default() };
                 let store = PostgresStore::open(url()?, options).await?;
                 Ok(Self { store: Arc::new(store), place: Place::Schema(name) })
             }

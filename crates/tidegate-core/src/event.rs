@@ -113,10 +113,7 @@ pub fn consider(
         Err(Stop::Full) => return Err(Stop::Full),
     };
     receipts::write(draft, &candidate, &verdict)?;
-    let key_missing = match candidate.passages() {
-        Ok(passages) => candidate.keys_missing(&passages),
-        Err(_) => Vec::new(),
-    };
+    let key_missing = candidate.keys_missing();
     Ok(Outcome {
         app: current.workflow.app.clone(),
         workflow: current.workflow.name.clone(),

@@ -6,7 +6,10 @@ use crate::{
     draft::{Decided, Draft, Stop},
     flow::{
         handoff::OnNewVersion,
+        meter::of_today,
         needs::{Candidate, Origin},
+        rate_limit::RateLimit,
+        throttle::Throttle,
     },
     id::{RunId, Seq},
     json::Payload,
@@ -14,7 +17,7 @@ use crate::{
     reads::Scan,
     row::{
         Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Row, RowKey, Run, Slots, Span,
-        Workspace,
+        Turns, Workspace,
     },
     workflow::Workflow,
 };
@@ -22,9 +25,9 @@ use crate::{
 /// The most live runs of one older version that a release looks through.
 pub const MAX_ADOPTED: u32 = 2000;
 
-/// The most gates of one kind that a release wakes at once; the others are served as their
-/// holders leave.
-const MAX_WOKEN: u32 = 1000;
+/// The most gates of one kind that a release looks at; the others meet the new numbers at their
+/// next event, start or end.
+const MAX_RENUMBERED: u32 = 700;
 
 /// What registering came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +105,9 @@ pub fn register(
     let released = if number > highest {
         Some(release_def(draft, &catalog, def, workflow)?)
     } else {
+        if released.is_some() {
+            renumber(draft, ws, workflow)?;
+        }
         bump(draft, ws)?;
         None
     };
@@ -160,7 +166,7 @@ fn release_def(
             }
         }
     }
-    wake_lines(draft, &ws, workflow)?;
+    renumber(draft, &ws, workflow)?;
     bump(draft, &ws)?;
     Ok(Released { release, older, lacking })
 }
@@ -222,32 +228,51 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     Ok(true)
 }
 
-/// The limits may have been raised: lines are looked at again.
-fn wake_lines(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<()> {
-    for class in [Class::RunLimit, Class::Throttle, Class::Keyed, Class::Whole] {
-        let prefix = GateKey::prefix(ws, class, &workflow.app, &workflow.name);
-        let rows = draft.found(&Scan::Gates(prefix), MAX_WOKEN)?;
-        let keys: Vec<_> = rows
-            .into_iter()
-            .filter_map(|row| match row {
-                Row::Gate(gate) => Some(gate.key.clone()),
-                _ => None,
-            })
-            .collect();
-        for key in keys {
-            let Some(mut gate) = draft.gate(&key)?.cloned() else { continue };
-            let waiting = match &gate.state {
-                GateState::Slots(slots) => slots.head.is_some(),
-                GateState::Turns(turns) => turns.head.is_some(),
-                GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => false,
-            };
-            if waiting {
-                gate.due = Some(draft.now());
-                draft.put(gate);
+/// The new numbers rule from now on: meters count by them, and lines are looked at again.
+fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<()> {
+    let now = draft.now();
+    let throttle = workflow.throttle.as_ref().map(Throttle::rate);
+    let rate_limit = workflow.rate_limit.as_ref().map(RateLimit::rate);
+    let numbered = [Class::RateLimit, Class::RunLimit, Class::Throttle, Class::Keyed, Class::Whole];
+    for key in gates(draft, ws, workflow, &numbered)? {
+        let Some(mut gate) = draft.gate(&key)?.cloned() else { continue };
+        let waiting = match &mut gate.state {
+            GateState::Slots(slots) => slots.head.is_some(),
+            GateState::Turns(Turns { meter, head, .. }) => {
+                if let (Some(meter), Some(rate)) = (meter, throttle) {
+                    *meter = of_today(*meter, rate, now);
+                }
+                head.is_some()
             }
-        }
+            GateState::Meter(meter) => {
+                *meter = rate_limit.map_or(*meter, |rate| of_today(*meter, rate, now));
+                false
+            }
+            GateState::Fold(_) | GateState::Claim(_) => false,
+        };
+        gate.due = if waiting { Some(now) } else { gate.due };
+        draft.put(gate);
     }
     Ok(())
+}
+
+/// The first gates of these kinds that a workflow has.
+fn gates(
+    draft: &Draft,
+    ws: &Workspace,
+    workflow: &Workflow,
+    classes: &[Class],
+) -> Decided<Vec<GateKey>> {
+    let mut keys = Vec::new();
+    for class in classes {
+        let prefix = GateKey::prefix(ws, *class, &workflow.app, &workflow.name);
+        let rows = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
+        keys.extend(rows.into_iter().filter_map(|row| match row {
+            Row::Gate(gate) => Some(gate.key.clone()),
+            _ => None,
+        }));
+    }
+    Ok(keys)
 }
 
 /// Defines a reaction, or changes it. Unchanged, it changes nothing.

@@ -29,7 +29,9 @@ pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, V
         if let Some(verdict) = fold::join(draft, candidate)? {
             return Ok(verdict);
         }
-        meter_out(draft, candidate)?;
+        if let Some(dropped) = meter_out(draft, candidate)? {
+            return Ok(dropped);
+        }
         if let Some(verdict) = fold::open(draft, candidate)? {
             return Ok(verdict);
         }
@@ -163,21 +165,33 @@ fn queued_at(draft: &Draft, passages: &[Passage]) -> Decided<crate::time::Timest
 }
 
 /// Spends one token of the rate limit, or drops the event.
-fn meter_out(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<(), Verdict> {
-    let Some(limit) = &candidate.workflow().rate_limit else { return Ok(()) };
+///
+/// A drop is no refusal: nothing was taken yet, and the meter has to remember the day's rate.
+fn meter_out(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
+    let Some(limit) = &candidate.workflow().rate_limit else { return Ok(None) };
+    let (rate, now) = (limit.rate(), draft.now());
     let scope = candidate.scope(Class::RateLimit, limit.key.as_ref())?;
     let key = GateKey::new(&scope);
-    let (id, last) = match draft.gate(&key)? {
-        Some(Gate { id, state: GateState::Meter(meter), .. }) => (*id, Some(*meter)),
-        _ => (draft.next_seq()?, None),
+    let row = draft.gate(&key)?.cloned();
+    let last = match &row {
+        Some(Gate { state: GateState::Meter(meter), .. }) => {
+            Some(meter::of_today(*meter, rate, now))
+        }
+        _ => None,
     };
-    let now = draft.now();
-    if let Err(retry_at) = meter::conforms(last, limit.rate(), 0, now) {
+    if let (Some(row), Some(last), Err(retry_at)) =
+        (&row, last, meter::conforms(last, rate, 0, now))
+    {
+        draft.put(Gate { state: GateState::Meter(last), ..row.clone() });
         let (by, retry_at) = (By::scope(&scope), retry_at.unwrap_or(now));
-        return Err(Stop::Refused(Verdict::Dropped { by, retry_at }));
+        return Ok(Some(Verdict::Dropped { by, retry_at }));
     }
-    let meter = meter::stamp(last, limit.rate(), now);
+    let id = match row {
+        Some(row) => row.id,
+        None => draft.next_seq()?,
+    };
+    let meter = meter::stamp(last, rate, now);
     let due = Some(meter::forgets_at(meter));
     draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meter) });
-    Ok(())
+    Ok(None)
 }

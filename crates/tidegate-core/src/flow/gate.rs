@@ -20,6 +20,10 @@ use crate::{
 /// How long an empty gate is kept, so that a busy key does not create and delete its row.
 pub const IDLE_MS: u64 = 60_000;
 
+/// How many a gate lets in at one look. The sweep goes on with the others, so that no transaction
+/// grows with the length of a line.
+const SERVED_AT_ONCE: usize = 256;
+
 /// Takes the gates that a run still needs, as far as they let it in; then it is ready.
 pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     while let Some(need) = run.needs.get(run.has).cloned() {
@@ -39,10 +43,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 run.has += 1;
             }
             Err(due) => {
-                let place = place(&need, run.rank);
-                run.phase = Phase::Line { gate: gate.id, place };
-                let first = head(&gate.state).map_or(place, |head| head.min(place));
-                set_head(&mut gate.state, Some(first));
+                join(&mut gate, &mut run, &need);
                 // A line with room is only seen in passing; the sweep must not miss it.
                 let room =
                     waiting && offer(&mut gate.state.clone(), run.id, limit, draft.now()).is_ok();
@@ -76,6 +77,30 @@ pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), 
 
 /// As [`release`], but hands nothing on yet: says which gates have to.
 pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
+    let touched = let_go(draft, run, keep)?;
+    run.phase = Phase::Waiting;
+    draft.put(run.clone());
+    Ok(touched)
+}
+
+/// Gives back the executing gates of a run that has to go on, and lets it stand in line again.
+///
+/// It stands there before the places are handed on, so that they go by rank, and to itself if no
+/// older one waits.
+pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    let keep = run.executing().min(run.has);
+    let touched = let_go(draft, &mut run, keep)?;
+    let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
+    let mut gate = gate_or_new(draft, &need.gate)?;
+    run.due = None;
+    join(&mut gate, &mut run, &need);
+    draft.put(gate);
+    draft.put(run);
+    hand_on(draft, touched)
+}
+
+/// Takes a run out of its gates beyond the first `keep`; says which have to be settled.
+fn let_go<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
         touched.push(need.gate.clone());
@@ -91,8 +116,6 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
         touched.push(need.gate.clone());
     }
     run.has = run.has.min(keep);
-    run.phase = Phase::Waiting;
-    draft.put(run.clone());
     Ok(touched)
 }
 
@@ -100,6 +123,14 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort();
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
+}
+
+/// Puts a run into a gate's line, at its place.
+fn join(gate: &mut Gate, run: &mut Run, need: &Need) {
+    let place = place(need, run.rank);
+    run.phase = Phase::Line { gate: gate.id, place };
+    let first = head(&gate.state).map_or(place, |head| head.min(place));
+    set_head(&mut gate.state, Some(first));
 }
 
 /// Marks a run's holds as draining: it is cancelled, and its worker has not stopped yet.
@@ -123,7 +154,7 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
 /// Lets in whoever is next, as far as there is room, and says when to look again.
 pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     draft.expect_line(key);
-    loop {
+    for _ in 0..SERVED_AT_ONCE {
         let Some(gate) = draft.gate(key)? else { return Ok(()) };
         let mut gate = gate.clone();
         let first = if head(&gate.state).is_some() { draft.head_of_line(&gate)? } else { None };
@@ -137,7 +168,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         let limit = limit(draft, &gate)?;
         set_head(&mut gate.state, Some(place));
         if let Err(due) = offer(&mut gate.state, run.id, limit, draft.now()) {
-            gate.due = due.or(gate.due.filter(|_| matches!(gate.state, GateState::Slots(_))));
+            gate.due = due;
             draft.put(gate);
             return Ok(());
         }
@@ -146,6 +177,11 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         run.has += 1;
         advance(draft, run)?;
     }
+    if let Some(gate) = draft.gate(key)? {
+        let gate = Gate { due: Some(draft.now()), ..gate.clone() };
+        draft.put(gate);
+    }
+    Ok(())
 }
 
 /// Spends a run's throttle turn: it has been leased for the first time.
@@ -170,22 +206,16 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// The sweep's look at an empty or busy gate: deletes what nobody needs.
+/// The sweep's look at a gate: lets in whoever can, and deletes what nobody needs.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
-    if let Some(gate) = draft.gate(key)?.filter(|gate| matches!(gate.state, GateState::Slots(_))) {
-        // What it was due for is looked at here; what is left to do makes it due again.
-        let gate = Gate { due: None, ..gate.clone() };
-        draft.put(gate);
-    }
-    settle(draft, key)?;
     let Some(gate) = draft.gate(key)? else { return Ok(()) };
-    match idle_until(gate) {
-        Some(until) if until <= draft.now() => draft.delete(RowKey::Gate(key.clone())),
-        Some(until) => {
-            let gate = Gate { due: Some(until), ..gate.clone() };
-            draft.put(gate);
-        }
-        None => {}
+    // What is still to be done, and when, is found out anew.
+    let gate = Gate { due: None, ..gate.clone() };
+    draft.put(gate);
+    settle(draft, key)?;
+    let idle_until = draft.gate(key)?.and_then(idle_until);
+    if idle_until.is_some_and(|until| until <= draft.now()) {
+        draft.delete(RowKey::Gate(key.clone()));
     }
     Ok(())
 }
@@ -224,6 +254,7 @@ fn offer(
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
+                turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
                 meter::conforms(turns.meter, rate, turns.pending.len(), now)?;
             }
             turns.pending.push(run.seq);

@@ -61,8 +61,12 @@ pub fn stamp_turn(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
 }
 
 fn count(from: i128, rate: Rate) -> Meter {
+    kept(from + interval(rate), rate)
+}
+
+/// A theoretical arrival time, in `1/limit` of a microsecond, as it is remembered.
+fn kept(next: i128, rate: Rate) -> Meter {
     let scale = i128::from(rate.limit);
-    let next = from + interval(rate);
     Meter {
         tat: i64::try_from(next.div_euclid(scale)).unwrap_or(i64::MAX),
         rest: u32::try_from(next.rem_euclid(scale)).unwrap_or(0),
@@ -83,22 +87,37 @@ fn interval(rate: Rate) -> i128 {
 
 /// The theoretical arrival time under the rate of today, in `1/limit` of a microsecond.
 fn theoretical(meter: Option<Meter>, rate: Rate, now: Timestamp) -> i128 {
-    let scale = i128::from(rate.limit);
-    let now = i128::from(now.micros()) * scale;
-    let Some(meter) = meter else { return now };
-    let same = meter.limit == rate.limit && meter.per_ms == rate.per_ms;
-    let tat = if same {
-        i128::from(meter.tat) * scale + i128::from(meter.rest)
+    match meter {
+        Some(meter) => exact(of_today(meter, rate, now)),
+        None => i128::from(now.micros()) * i128::from(rate.limit),
+    }
+}
+
+/// The meter under the rate of today and the clock of today.
+///
+/// What was counted under another rate is counted again: the last arrival stays where it was, and
+/// the gap after it is today's. Arrivals that were let in early, on the burst, have all come by
+/// now: each of them costs one of today's gaps.
+///
+/// No arrival pushes it further than the burst. If it is further, the clock has gone back, and
+/// the key must not stay shut for longer than one gap: whoever refuses has to keep this.
+pub fn of_today(meter: Meter, rate: Rate, now: Timestamp) -> Meter {
+    let (old, new) = (i128::from(meter.limit), i128::from(rate.limit));
+    let now = i128::from(now.micros());
+    let next = if meter.limit == rate.limit && meter.per_ms == rate.per_ms {
+        exact(meter)
     } else {
-        // The last arrival stays where it was, and the gap after it is today's.
-        let old = i128::from(meter.limit);
-        let arrived =
-            i128::from(meter.tat) * old + i128::from(meter.rest) - i128::from(meter.per_ms) * 1000;
-        (arrived * scale).div_euclid(old) + interval(rate)
+        let gap = i128::from(meter.per_ms) * 1000;
+        let last = exact(meter) - gap;
+        let early = ((last - now * old).max(0) + gap - 1).div_euclid(gap);
+        let since = ((last - early * gap) * new + old - 1).div_euclid(old);
+        since + (early + 1) * interval(rate)
     };
-    // No arrival can push it further; if it is further, the clock has gone back, and the key
-    // must not stay shut for longer than one gap.
-    tat.min(now + i128::from(rate.burst) * interval(rate))
+    kept(next.min(now * new + i128::from(rate.burst) * interval(rate)), rate)
+}
+
+fn exact(meter: Meter) -> i128 {
+    i128::from(meter.tat) * i128::from(meter.limit) + i128::from(meter.rest)
 }
 
 #[cfg(test)]
@@ -179,6 +198,8 @@ mod tests {
         }
         let when = conforms(meter, rate, 0, at(0)).unwrap_err().unwrap();
         assert!(when <= at(1_000_000), "shut until {when}");
+        meter = meter.map(|meter| of_today(meter, rate, at(0)));
+        assert_eq!(admit(&mut meter, rate, when.micros()), Ok(()), "and no longer");
     }
 
     /// M1: after a limit change the gap since the last start is the new one.
@@ -192,6 +213,26 @@ mod tests {
         let mut meter = None;
         admit(&mut meter, slow, 0).unwrap();
         assert_eq!(conforms(meter, fast, 0, at(50_000)), Err(Some(at(100_000))));
+    }
+
+    /// M1, M2: a burst that came under a fast rate is spent under a slow one, and the other way.
+    #[test]
+    fn a_new_rate_remembers_the_burst() {
+        let (fast, slow) = (
+            Rate { limit: 100, per_ms: 1000, burst: 10 },
+            Rate { limit: 1, per_ms: 1000, burst: 10 },
+        );
+        let mut meter = None;
+        for _ in 0..10 {
+            admit(&mut meter, fast, 0).unwrap();
+        }
+        assert_eq!(conforms(meter, slow, 0, at(0)), Err(Some(at(1_000_000))));
+        let mut meter = None;
+        for _ in 0..9 {
+            admit(&mut meter, slow, 0).unwrap();
+        }
+        assert_eq!(admit(&mut meter, fast, 0), Ok(()), "one was left");
+        assert_eq!(conforms(meter, fast, 0, at(0)), Err(Some(at(10_000))));
     }
 
     proptest! {

@@ -204,12 +204,22 @@ impl Candidate<'_> {
     }
 
     /// The controls that have a key which this input lacks, so that it shares their one bucket.
-    pub fn keys_missing(&self, passages: &[Passage]) -> Vec<&'static str> {
-        let scopes = passages.iter().filter_map(|passage| passage.need.gate.scope());
-        let mut controls: Vec<_> = scopes
-            .filter(|scope| scope.key == Key::Missing)
-            .map(|scope| scope.class.control())
-            .collect();
+    pub fn keys_missing(&self) -> Vec<&'static str> {
+        let workflow = self.workflow();
+        let on_arrival = [
+            ("idempotency", workflow.idempotency.as_ref().and_then(|control| control.key.as_ref())),
+            ("rateLimit", workflow.rate_limit.as_ref().and_then(|control| control.key.as_ref())),
+            ("debounce", workflow.debounce.as_ref().and_then(|control| control.key.as_ref())),
+            ("batch", workflow.batch.as_ref().and_then(|control| control.key.as_ref())),
+        ];
+        let later = [
+            ("singleton", workflow.singleton.as_ref().and_then(|control| control.key.as_ref())),
+            ("throttle", workflow.throttle.as_ref().and_then(|control| control.key.as_ref())),
+        ];
+        let limits = workflow.concurrency.iter().map(|limit| ("concurrency", limit.key.as_ref()));
+        let keyed = on_arrival.into_iter().filter(|_| self.arrives()).chain(later).chain(limits);
+        let missing = keyed.filter(|(_, path)| Key::of(*path, &self.data) == Ok(Key::Missing));
+        let mut controls: Vec<_> = missing.map(|(control, _)| control).collect();
         controls.dedup();
         controls
     }

@@ -1,5 +1,7 @@
 //! Receipts: the durable record of every verdict other than a plain start.
 
+use serde_json::json;
+
 use super::{needs::Candidate, verdict::Verdict};
 use crate::{
     draft::{Decided, Draft},
@@ -12,6 +14,11 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         return Ok(());
     }
     let workflow = candidate.workflow();
+    let mut told = verdict.to_value();
+    let missing = candidate.keys_missing();
+    if !missing.is_empty() {
+        told["keyMissing"] = json!(missing);
+    }
     let receipt = Receipt {
         seq: draft.next_seq()?,
         ws: candidate.ws.clone(),
@@ -20,7 +27,7 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         key: verdict.by().map(|by| by.key.clone()).unwrap_or_default(),
         event: candidate.event.seq,
         at: draft.now(),
-        verdict: verdict.to_value(),
+        verdict: told,
     };
     draft.put(receipt);
     Ok(())

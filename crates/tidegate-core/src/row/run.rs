@@ -214,6 +214,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// The place of the first need that is kept only while the run is driven.
+    pub fn executing(&self) -> usize {
+        let first = self.needs.iter().position(|need| need.span == Span::Executing);
+        first.unwrap_or(self.needs.len())
+    }
+
     /// Has this run got the gate?
     pub fn holds(&self, gate: &GateKey) -> bool {
         self.needs.iter().take(self.has).any(|need| need.gate == *gate)

@@ -19,10 +19,7 @@ use crate::{
     },
     id::Seq,
     json::Payload,
-    row::{
-        Ending, EngineId, Event, Fault, Kind, Parent, Phase, Run, Span, Step, StepKind, Wait,
-        WaitOn,
-    },
+    row::{Ending, EngineId, Event, Fault, Kind, Parent, Phase, Run, Step, StepKind, Wait, WaitOn},
     time::Timestamp,
 };
 
@@ -211,14 +208,13 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
 /// Puts a run to sleep without its executing gates; one that is answered already goes on.
 fn park(draft: &mut Draft, mut run: Run, answered: bool) -> Decided<()> {
     run.owner = None;
-    let keep = run.needs.iter().position(|need| need.span == Span::Executing);
-    let keep = keep.unwrap_or(run.needs.len());
+    if answered && !run.pausing {
+        return gate::requeue(draft, run);
+    }
+    let keep = run.executing();
     gate::release(draft, &mut run, keep)?;
     run.due = wait::due(&run);
     run.phase = if run.pausing { Phase::Paused } else { Phase::Waiting };
-    if answered && !run.pausing {
-        return wait::wake(draft, run);
-    }
     draft.put(run);
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::{
     json::Payload,
     row::{
         Class, Ending, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Row, RowKey, Run,
-        Span, WaitOn,
+        WaitOn,
     },
 };
 
@@ -130,14 +130,13 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
         finish(draft, run, Ending::Failed { error })?;
         return Ok(true);
     }
-    let keep = run.needs.iter().position(|need| need.span == Span::Executing);
-    let keep = keep.unwrap_or(run.needs.len()).min(run.has);
-    gate::release(draft, &mut run, keep)?;
-    if run.pausing {
-        run.phase = Phase::Paused;
-        draft.put(run);
+    if !run.pausing {
+        gate::requeue(draft, run)?;
         return Ok(true);
     }
-    gate::advance(draft, run)?;
+    let keep = run.executing().min(run.has);
+    gate::release(draft, &mut run, keep)?;
+    run.phase = Phase::Paused;
+    draft.put(run);
     Ok(true)
 }

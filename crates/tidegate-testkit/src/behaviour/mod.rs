@@ -4,12 +4,15 @@
 //! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The lines of the
 //! promise (B60, G4, …) that a case keeps are named in its doc comment.
 
+#![allow(clippy::unwrap_used, reason = "a behaviour is a test: it stops where a promise breaks")]
+
 pub mod admission;
 pub mod arbitration;
 pub mod batch;
 pub mod concurrency;
 pub mod control;
 pub mod debounce;
+pub mod holds;
 pub mod idempotency;
 pub mod keys;
 pub mod leases;
@@ -29,15 +32,73 @@ macro_rules! behaviours {
     ($open:path) => {
         $crate::behaviours! { @list $open;
             keys {
+                every_value_workflow_and_workspace_is_counted_apart,
+                without_a_key_the_whole_workflow_is_counted,
+                what_lacks_the_key_shares_one_bucket,
+                a_key_is_a_plain_path,
+                types_stay_apart_and_numbers_compare_by_value,
+                payloads_are_kept_byte_for_byte,
+                long_keys_are_told_apart_and_shown_by_their_beginning,
+                a_value_that_cannot_be_a_key_is_said_so,
+                a_policy_key_says_which_requests_meet,
+                an_actions_paths_start_at_the_request,
+                the_kinds_of_policy_keys_are_apart,
+                a_workflow_without_controls_runs_unshaped,
             }
             concurrency {
                 never_more_than_the_limit_are_driven,
+                several_engines_share_the_limit,
                 waiters_are_served_in_their_order,
+                the_caller_is_told_for_which_gate_it_waits,
+                a_full_gate_delays_no_other_key,
+                several_limits_hold_at_once,
+                at_the_next_gate_the_older_run_is_served_first,
+                no_run_starves_and_no_two_deadlock,
+                with_the_span_run_a_sleeping_run_counts,
+                both_spans_stand_side_by_side,
+                many_that_end_together_name_their_successors,
+                a_new_releases_limit_rules_at_once,
+                a_limit_raised_over_a_long_line_serves_all_of_it,
+            }
+            holds {
                 a_sleeping_run_holds_no_slot_and_queues_again,
+                whatever_a_run_waits_for_it_holds_no_slot,
+                however_a_run_ends_its_slot_is_free_at_once,
+                a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped,
+                a_run_cancelled_while_driven_frees_its_slot_with_its_worker,
+                who_replaces_a_driven_run_waits_for_its_stop,
+                a_dead_engines_slots_come_back_when_it_is_found_dead,
+                a_run_that_lost_its_worker_queues_by_its_rank,
+                a_gate_that_an_ancestor_keeps_refuses_at_once,
+                a_caller_that_waits_leaves_its_slot_to_its_child,
+                a_gate_that_a_stranger_keeps_is_waited_for_or_refused,
             }
             throttle {
+                a_burst_is_spread_over_the_window,
+                the_caller_is_told_when_its_turn_is_about_due,
+                as_many_as_the_burst_start_at_once,
+                an_uneven_rate_neither_hurries_nor_drifts,
+                a_turn_counts_from_the_first_lease,
+                after_an_outage_the_spacing_holds,
+                behind_a_full_gate_the_spacing_holds,
+                wakes_and_retries_need_no_turn,
+                every_key_has_its_own_rate,
+                a_run_cancelled_before_its_start_gives_its_turn_back,
+                a_run_paused_before_its_start_gives_its_turn_back,
+                turns_go_by_rank,
+                a_new_rate_counts_from_the_last_start,
+                a_slower_rate_remembers_the_burst_before_it,
+                several_engines_share_the_rate,
             }
             rate_limit {
+                the_overflow_is_dropped_and_told_when_to_come_again,
+                capacity_comes_back_evenly,
+                the_burst_says_how_many_come_at_once,
+                no_interval_admits_more_than_promised,
+                a_hot_key_does_not_affect_another,
+                a_dropped_event_still_does_all_else,
+                throttle_and_rate_limit_agree_on_the_overflow,
+                a_new_rate_remembers_what_was_admitted,
             }
             debounce {
                 a_burst_gives_one_run_with_the_last_event,

@@ -1,1 +1,282 @@
-//! Throttle.
+//! Throttle: starts are spread over time, and none is lost.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    flow::Verdict,
+    id::RunId,
+    row::{Row, Run},
+    time::Timestamp,
+};
+
+use crate::world::{World, event};
+
+/// A workflow that starts so often.
+fn throttled(limit: u32, per_ms: u64, burst: u32) -> Value {
+    let throttle = json!({ "limit": limit, "perMs": per_ms, "burst": burst });
+    json!({ "name": "call", "throttle": throttle })
+}
+
+/// Posts so many events at once; their runs.
+async fn flood(world: &World, count: u32) -> Vec<RunId> {
+    let events = (0..count).map(|n| event("call", &json!({ "n": n }))).collect();
+    let posted = world.post_all(events).await;
+    posted.iter().map(|posted| posted.runs[0].verdict.run().expect("none is lost")).collect()
+}
+
+/// Leases whatever is ready at every step of the clock; the first starts, in order.
+async fn starts(world: &World, step_ms: u64, steps: u64) -> Vec<(u64, RunId)> {
+    let mut started = Vec::new();
+    for n in 0..steps {
+        for run in world.lease_all().await {
+            started.push((n * step_ms, run.id));
+            world.complete(&run).await;
+        }
+        world.tick(step_ms).await;
+    }
+    started
+}
+
+fn times(started: &[(u64, RunId)]) -> Vec<u64> {
+    started.iter().map(|(at, _)| *at).collect()
+}
+
+fn ids(started: &[(u64, RunId)]) -> Vec<RunId> {
+    started.iter().map(|(_, id)| *id).collect()
+}
+
+/// M1, B71–B73: a burst is spread evenly, in its order, and all of it starts.
+pub async fn a_burst_is_spread_over_the_window(world: &World) {
+    world.define(throttled(4, 1000, 1)).await;
+    let sent = flood(world, 6).await;
+    let started = starts(world, 10, 140).await;
+    assert_eq!(times(&started), [0, 250, 500, 750, 1000, 1250]);
+    assert_eq!(ids(&started), sent);
+}
+
+/// M1: the caller is told that it waits for a turn, and when it is about due.
+pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
+    world.define(throttled(1, 1000, 1)).await;
+    let first = world.send("call", json!({})).await;
+    assert!(matches!(first, Verdict::Started { .. }), "{first:?}");
+    world.lease_one().await;
+    let second = world.send("call", json!({})).await;
+    let Verdict::Queued { by, start_at, .. } = &second else { panic!("{second:?}") };
+    assert_eq!((by.control, *start_at), ("throttle", Some(world.now().plus_ms(1000))));
+}
+
+/// M1, B75: after a quiet time a burst may start at once, and then the spacing holds again.
+pub async fn as_many_as_the_burst_start_at_once(world: &World) {
+    world.define(throttled(1, 100, 3)).await;
+    let sent = flood(world, 6).await;
+    let started = starts(world, 50, 8).await;
+    assert_eq!(times(&started), [0, 0, 0, 100, 200, 300]);
+    assert_eq!(ids(&started), sent);
+    world.tick(10_000).await;
+    flood(world, 5).await;
+    assert_eq!(times(&starts(world, 50, 6).await), [0, 0, 0, 100, 200]);
+}
+
+/// M1: a rate that does not divide its period never starts one too early, and does not drift.
+pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
+    world.define(throttled(3, 1000, 1)).await;
+    flood(world, 40).await;
+    let first = world.now().micros();
+    for n in 0..40_i64 {
+        world.complete(&world.lease_one().await).await;
+        assert_eq!(world.now().micros() - first, (n * 1_000_000 + 2) / 3, "start {n}");
+        let rows = world.dump().await;
+        let due = rows.iter().filter_map(|row| match row {
+            Row::Gate(gate) => gate.due,
+            _ => None,
+        });
+        world.clock.set(due.min().expect("the next turn is due some time"));
+        world.sweep().await;
+    }
+}
+
+/// M1: the turn counts from when the run is first leased, so that starts never cluster.
+pub async fn a_turn_counts_from_the_first_lease(world: &World) {
+    world.define(throttled(1, 1000, 1)).await;
+    let sent = flood(world, 3).await;
+    // Nobody leases for a while: the first has its turn, and nobody else gets one.
+    world.tick(5000).await;
+    let first = world.lease_one().await;
+    assert_eq!(first.id, sent[0]);
+    world.tick(999).await;
+    assert!(world.lease_all().await.is_empty());
+    world.tick(1).await;
+    assert_eq!(world.lease_one().await.id, sent[1]);
+}
+
+/// M1, B75: after an outage the missed turns are not made up for.
+pub async fn after_an_outage_the_spacing_holds(world: &World) {
+    world.define(throttled(1, 1000, 2)).await;
+    let sent = flood(world, 7).await;
+    assert_eq!(times(&starts(world, 100, 1).await), [0, 0]);
+    world.pass(60_000);
+    world.sweep().await;
+    let started = starts(world, 100, 40).await;
+    assert_eq!(times(&started), [0, 0, 1000, 2000, 3000], "a burst, then one a second");
+    assert_eq!(ids(&started), sent[2..]);
+}
+
+/// M1, G9, B75: a run that has its turn and waits at a full gate spends it when it starts.
+pub async fn behind_a_full_gate_the_spacing_holds(world: &World) {
+    let mut definition = throttled(1, 1000, 1);
+    definition["concurrency"] = json!({ "limit": 1 });
+    world.define(definition).await;
+    let sent = flood(world, 4).await;
+    let first = world.lease_one().await;
+    // The second gets its turn and waits for the slot; the others must not pile up behind it.
+    world.tick(10_000).await;
+    assert!(world.lease_all().await.is_empty());
+    world.complete(&first).await;
+    let second = world.lease_one().await;
+    assert_eq!(second.id, sent[1]);
+    world.complete(&second).await;
+    assert!(world.lease_all().await.is_empty(), "its turn counts from now");
+    world.tick(999).await;
+    assert!(world.lease_all().await.is_empty());
+    world.tick(1).await;
+    let third = world.lease_one().await;
+    assert_eq!(third.id, sent[2]);
+    world.complete(&third).await;
+    world.check_holds().await;
+}
+
+/// M1: only first starts count: wakes, retries and lost workers need no turn.
+pub async fn wakes_and_retries_need_no_turn(world: &World) {
+    world.define(throttled(1, 1000, 1)).await;
+    let sent = flood(world, 2).await;
+    let run = world.lease_one().await;
+    world.sleep(&run, "nap", 10).await;
+    world.tick(10).await;
+    let run = world.lease_one().await;
+    world.back_off(&run, "step", 10).await;
+    world.tick(10).await;
+    let lost = world.engine(2);
+    assert_eq!(lost.lease_one().await.id, run.id);
+    world.lose(2).await;
+    let run = world.lease_one().await;
+    assert_eq!((run.id, run.fence), (sent[0], 4));
+    world.tick(979).await;
+    assert!(world.lease_all().await.is_empty(), "the second still waits for its turn");
+    world.tick(1).await;
+    assert_eq!(world.lease_one().await.id, sent[1], "and it has lost nothing by them");
+}
+
+/// M1, B74: every key has its own rate.
+pub async fn every_key_has_its_own_rate(world: &World) {
+    let throttle = json!({ "limit": 1, "perMs": 1000, "key": "to" });
+    world.define(json!({ "name": "call", "throttle": throttle })).await;
+    let to = |to: &str| event("call", &json!({ "to": to }));
+    world.post_all(vec![to("a"), to("a"), to("a"), to("b")]).await;
+    assert_eq!(times(&starts(world, 500, 5).await), [0, 0, 1000, 2000]);
+}
+
+/// B76, A2: a run cancelled before its start never starts and gives its turn to the next.
+pub async fn a_run_cancelled_before_its_start_gives_its_turn_back(world: &World) {
+    world.define(throttled(1, 1000, 1)).await;
+    let sent = flood(world, 4).await;
+    world.cancel(sent[0]).await.unwrap();
+    let second = world.lease_one().await;
+    assert_eq!(second.id, sent[1], "the turn was not spent");
+    world.cancel(sent[2]).await.unwrap();
+    let started = starts(world, 100, 30).await;
+    assert_eq!(started, [(1000, sent[3])]);
+    assert_eq!(world.state(sent[0]).await, "cancelled");
+    assert_eq!(world.state(sent[2]).await, "cancelled");
+}
+
+/// M1, N10: a run paused before its start gives its turn back and gets another.
+pub async fn a_run_paused_before_its_start_gives_its_turn_back(world: &World) {
+    world.define(throttled(1, 1000, 1)).await;
+    let sent = flood(world, 2).await;
+    world.pause(sent[0]).await.unwrap();
+    assert_eq!(world.lease_one().await.id, sent[1]);
+    world.resume(sent[0]).await.unwrap();
+    assert_eq!(starts(world, 100, 20).await, [(1000, sent[0])]);
+}
+
+/// M1, P1: turns go by rank, and priority changes nothing of their spacing.
+pub async fn turns_go_by_rank(world: &World) {
+    let mut definition = throttled(1, 1000, 1);
+    definition["version"] = json!(1);
+    world.define(definition.clone()).await;
+    let old = flood(world, 3).await;
+    definition["version"] = json!(2);
+    definition["priority"] = json!({ "shiftMs": 1 });
+    world.define(definition).await;
+    let new = flood(world, 2).await;
+    let started = starts(world, 100, 50).await;
+    assert_eq!(ids(&started), [old[0], new[0], new[1], old[1], old[2]]);
+    assert_eq!(times(&started), [0, 1000, 2000, 3000, 4000]);
+}
+
+/// M1, SPEC 4: a new release's rate rules from its commit on, counted from the last start.
+pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
+    let version = |number: u32, limit: u32, burst: u32| {
+        let mut definition = throttled(limit, 1000, burst);
+        definition["version"] = json!(number);
+        definition
+    };
+    world.define(version(1, 1, 1)).await;
+    let sent = flood(world, 20).await;
+    assert_eq!(starts(world, 50, 2).await, [(0, sent[0])]);
+    world.define(version(2, 10, 1)).await;
+    world.sweep().await;
+    assert_eq!(times(&starts(world, 50, 5).await), [0, 100, 200], "faster, at once");
+    world.define(version(3, 2, 1)).await;
+    world.sweep().await;
+    assert_eq!(times(&starts(world, 50, 20).await), [450, 950], "500 after the one at -50");
+    world.define(json!({ "name": "call", "version": 4 })).await;
+    world.sweep().await;
+    assert_eq!(world.lease_all().await.len(), 14, "gone, it delays nobody");
+}
+
+/// M1: what has started counts against the new burst too, however fast it was allowed to.
+pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
+    let mut definition = throttled(10, 1000, 5);
+    definition["version"] = json!(1);
+    world.define(definition).await;
+    flood(world, 12).await;
+    assert_eq!(world.lease_all().await.len(), 5);
+    let mut definition = throttled(1, 1000, 5);
+    definition["version"] = json!(2);
+    world.define(definition).await;
+    world.sweep().await;
+    assert_eq!(times(&starts(world, 100, 25).await), [1000, 2000], "the burst is spent");
+}
+
+/// M1, B75, B84, B131: whoever posts, sweeps and leases, no window holds too many starts.
+pub async fn several_engines_share_the_rate(world: &World) {
+    world.define(throttled(5, 1000, 2)).await;
+    let engines = [world.engine(11), world.engine(12), world.engine(13)];
+    let mut state = 7_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let (mut started, mut sent) = (Vec::<Timestamp>::new(), 0);
+    for _ in 0..400 {
+        let engine = &engines[usize::try_from(random(3)).unwrap()];
+        if sent < 40 && random(3) == 0 {
+            engine.send("call", json!({})).await;
+            sent += 1;
+        }
+        world.pass(random(120));
+        if random(4) > 0 {
+            engine.sweep().await;
+        }
+        let runs: Vec<Run> = engine.lease(1 + u32::try_from(random(3)).unwrap()).await;
+        started.extend(runs.iter().map(|_| world.now()));
+    }
+    assert_eq!(started.len(), 40, "none is lost");
+    for (n, from) in started.iter().enumerate() {
+        for (m, to) in started.iter().enumerate().skip(n) {
+            let window = to.micros() - from.micros();
+            let allowed = 2 + window * 5 / 1_000_000;
+            assert!(i64::try_from(m - n + 1).unwrap() <= allowed, "{n}..{m} in {window} µs");
+        }
+    }
+}

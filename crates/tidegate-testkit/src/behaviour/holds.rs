@@ -1,0 +1,278 @@
+//! Holds: who is inside when it sleeps, waits, ends, is cancelled, or loses its worker.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    flow::Verdict,
+    row::{Class, RowKey, Run},
+    run::record::Then,
+};
+
+use crate::world::{World, payload};
+
+/// A workflow that one run at a time is driven of.
+fn one_at_a_time() -> Value {
+    json!({ "name": "sync", "concurrency": { "limit": 1 } })
+}
+
+/// G2, G3, B61, B64: sleeping frees the slot; waking queues for it again, at the old rank.
+pub async fn a_sleeping_run_holds_no_slot_and_queues_again(world: &World) {
+    world.define(one_at_a_time()).await;
+    world.send("sync", json!({ "n": 1 })).await;
+    world.send("sync", json!({ "n": 2 })).await;
+    world.send("sync", json!({ "n": 3 })).await;
+    let first = world.lease_one().await;
+    world.sleep(&first, "nap", 1000).await;
+    let second = world.lease_one().await;
+    assert_ne!(second.id, first.id);
+    world.tick(1000).await;
+    assert_eq!(world.state(first.id).await, "queued", "it waits for its slot");
+    assert!(world.lease_all().await.is_empty());
+    world.complete(&second).await;
+    assert_eq!(world.lease_one().await.id, first.id, "it is older than the third");
+    world.check_holds().await;
+}
+
+/// G2, G3, G4, B61–B64: whatever a run waits for, its slot is handed on in the same commit, and
+/// when it wakes it queues at its old rank.
+pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
+    world.define(one_at_a_time()).await;
+    world.define(json!({ "name": "child" })).await;
+    for what in ["time", "event", "retry", "child", "signal", "pause"] {
+        let first = world.begin("sync", json!({})).await;
+        let second = world.begin("sync", json!({})).await;
+        let third = world.begin("sync", json!({})).await;
+        let run = world.lease_one().await;
+        assert_eq!(run.id, first, "{what}");
+        match what {
+            "time" => world.sleep(&run, "wait", 1000).await,
+            "event" => world.wait_for(&run, "wait", "go", &[]).await,
+            "retry" => world.back_off(&run, "wait", 1000).await,
+            "child" => world.invoke(&run, "wait", "child", json!({})).await,
+            "signal" => world.wait_for_signal(&run, "wait", "go").await,
+            _ => {
+                world.pause(run.id).await.unwrap();
+                world.report(&run, Vec::new(), Then::Continue).await.unwrap();
+            }
+        }
+        let child = if what == "child" { 1 } else { 0 };
+        let mut leased = world.lease_all().await;
+        assert_eq!(leased.len(), 1 + child, "{what}: the slot was handed on");
+        leased.sort_by_key(|run| run.workflow != "child");
+        let next = leased.pop().unwrap();
+        assert_eq!(next.id, second, "{what}");
+        match what {
+            "time" | "retry" => world.tick(1000).await,
+            "event" => assert_eq!(world.post("go", json!({})).await.woke, 1),
+            "child" => world.complete(&leased[0]).await,
+            "signal" => drop(world.signal(first, "go", json!({})).await.unwrap()),
+            _ => drop(world.resume(first).await.unwrap()),
+        }
+        assert_eq!(world.state(first).await, "queued", "{what}: it waits for its slot");
+        assert!(world.lease_all().await.is_empty(), "{what}: the slot is taken");
+        world.complete(&next).await;
+        let woken = world.lease_one().await;
+        assert_eq!(woken.id, first, "{what}: it is older than the third");
+        world.complete(&woken).await;
+        assert_eq!(world.drain().await, [third], "{what}");
+        world.check_holds().await;
+    }
+}
+
+/// G7, B69: however a run ends, whoever is next is named in the same commit.
+pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
+    world.define(one_at_a_time()).await;
+    for end in ["complete", "fail", "cancel while ready", "cancel while asleep"] {
+        let first = world.begin("sync", json!({})).await;
+        let second = world.begin("sync", json!({})).await;
+        match end {
+            "complete" => world.complete(&world.lease_one().await).await,
+            "fail" => world.fail(&world.lease_one().await).await,
+            "cancel while ready" => drop(world.cancel(first).await.unwrap()),
+            _ => {
+                world.sleep(&world.lease_one().await, "nap", 1000).await;
+                world.cancel(first).await.unwrap();
+            }
+        }
+        let next = world.lease_one().await;
+        assert_eq!(next.id, second, "{end}");
+        world.complete(&next).await;
+        world.tick(2000).await;
+        assert_eq!(world.alive("sync").await, 0, "{end}");
+        world.check_holds().await;
+    }
+}
+
+/// G7, B69: a run cancelled while driven is cancelled at once and can write nothing more; its slot
+/// comes back when its worker has stopped.
+pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(world: &World) {
+    world.define(one_at_a_time()).await;
+    world.send("sync", json!({})).await;
+    let next = world.begin("sync", json!({})).await;
+    let run = world.lease_one().await;
+    world.cancel(run.id).await.unwrap();
+    assert_eq!(world.state(run.id).await, "cancelled");
+    let late = world.report(&run, Vec::new(), Then::Complete(payload(&Value::Null))).await;
+    assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
+    world.tick(3_600_000).await;
+    assert!(world.lease_all().await.is_empty(), "its code may still be inside");
+    assert_eq!(world.inside("sync", Class::Whole, "(whole)").await, 1);
+    // Only the worker that drives it can say that it has stopped.
+    world.stopped(&Run { fence: run.fence - 1, ..run.clone() }).await;
+    world.stopped(&Run { owner: Some(99), ..run.clone() }).await;
+    assert!(world.lease_all().await.is_empty(), "a stranger's word");
+    world.stopped(&run).await;
+    assert_eq!(world.lease_one().await.id, next);
+    assert_eq!(world.state(run.id).await, "cancelled");
+    world.check_holds().await;
+}
+
+/// G7: or when its worker's lease has ended.
+pub async fn a_run_cancelled_while_driven_frees_its_slot_with_its_worker(world: &World) {
+    world.define(one_at_a_time()).await;
+    world.send("sync", json!({})).await;
+    let next = world.begin("sync", json!({})).await;
+    let lost = world.engine(2);
+    let run = lost.lease_one().await;
+    world.cancel(run.id).await.unwrap();
+    assert!(world.lease_all().await.is_empty());
+    assert_eq!(world.lose(2).await, 1);
+    assert_eq!(world.lease_one().await.id, next);
+    assert_eq!(world.state(run.id).await, "cancelled");
+    assert!(world.row(RowKey::Run(run.id.seq)).await.is_none(), "nothing of it is left");
+    world.check_holds().await;
+}
+
+/// G7, section 7: whoever replaces a driven run starts when that one has stopped.
+pub async fn who_replaces_a_driven_run_waits_for_its_stop(world: &World) {
+    world.define(json!({ "name": "sync", "singleton": {} })).await;
+    world.send("sync", json!({ "n": 1 })).await;
+    let old = world.lease_one().await;
+    let new = world.send("sync", json!({ "n": 2 })).await;
+    assert!(matches!(new, Verdict::Replaced { replaced, .. } if replaced == old.id), "{new:?}");
+    assert_eq!(world.state(old.id).await, "cancelled");
+    assert!(world.lease_all().await.is_empty());
+    world.stopped(&old).await;
+    assert_eq!(Some(world.lease_one().await.id), new.run());
+    world.check_holds().await;
+}
+
+/// G6, B68: a dead engine's holds come back when it is found dead, no sooner, and all of them.
+pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World) {
+    world.define(json!({ "name": "sync", "concurrency": { "limit": 2 } })).await;
+    let mut sent = Vec::new();
+    for n in 0..3 {
+        sent.push(world.begin("sync", json!({ "n": n })).await);
+    }
+    let lost = world.engine(2);
+    assert!(world.store.beat(2).await.unwrap());
+    let runs = lost.lease_all().await;
+    assert_eq!(runs.len(), 2);
+    let reap = |run: &Run| Command::Reap { known: Box::new(run.clone()), engine: 2 };
+    world.tick(3_600_000).await;
+    assert_eq!(world.run(reap(&runs[0])).await, Ok(Answer::Changed(false)), "it is not dead");
+    assert!(world.store.beat(2).await.unwrap());
+    let early = world.run(Command::MarkDead { engine: 2, beat: 1 }).await;
+    assert_eq!(early, Ok(Answer::Changed(false)), "its beat has changed");
+    assert!(world.lease_all().await.is_empty(), "no sooner");
+    assert_eq!(world.lose(2).await, 2);
+    assert!(!world.store.beat(2).await.unwrap(), "it is told to stop");
+    let late = lost.report(&runs[0], Vec::new(), Then::Continue).await;
+    assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
+    let mut again = world.lease_all().await;
+    assert_eq!(again.iter().map(|run| run.id).collect::<Vec<_>>(), sent[..2], "by rank");
+    assert!(again.iter().all(|run| run.fence == 2));
+    world.complete(&again.remove(0)).await;
+    assert_eq!(world.lease_one().await.id, sent[2], "not never");
+    world.check_holds().await;
+}
+
+/// G4, G6: a run that lost its worker stands in line by its rank like everybody else.
+pub async fn a_run_that_lost_its_worker_queues_by_its_rank(world: &World) {
+    world.define(one_at_a_time()).await;
+    let oldest = world.begin("sync", json!({})).await;
+    world.sleep(&world.lease_one().await, "nap", 1000).await;
+    let lost = world.begin("sync", json!({})).await;
+    let youngest = world.begin("sync", json!({})).await;
+    assert_eq!(world.engine(2).lease_one().await.id, lost);
+    world.tick(1000).await;
+    world.lose(2).await;
+    assert_eq!(world.drain().await, [oldest, lost, youngest]);
+    world.check_holds().await;
+}
+
+/// G8, N40: a run whose gate is kept by its own caller, or by a caller of that, is refused at once
+/// whatever the gate is; nothing waits and nothing is replaced.
+pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
+    let gates = [
+        json!({ "concurrency": { "limit": 1, "span": "run" } }),
+        json!({ "singleton": { "mode": "skip" } }),
+        json!({ "singleton": { "mode": "cancel" } }),
+        json!({ "handoff": { "type": "singleton", "onNewVersion": "supersede" } }),
+    ];
+    world.define(json!({ "name": "between" })).await;
+    for (n, mut gate) in gates.into_iter().enumerate() {
+        let name = format!("w{n}");
+        gate["name"] = json!(name);
+        world.define(gate.clone()).await;
+        let top = world.begin(&name, json!({})).await;
+        let run = world.lease_one().await;
+        world.invoke(&run, "self", &name, json!({})).await;
+        let run = world.lease_one().await;
+        assert_eq!(run.id, top, "{gate}: it goes on at once");
+        let fault = world.step_of(top, "self").await.unwrap().result.unwrap_err();
+        assert_eq!(fault.code, "HeldByAncestor", "{gate}");
+        world.invoke(&run, "deep", "between", json!({})).await;
+        let between = world.lease_one().await;
+        world.invoke(&between, "up", &name, json!({})).await;
+        let between = world.lease_one().await;
+        let fault = world.step_of(between.id, "up").await.unwrap().result.unwrap_err();
+        assert_eq!(fault.code, "HeldByAncestor", "{gate}: through two calls");
+        assert_eq!(world.state(top).await, "waiting", "{gate}: not replaced");
+        world.complete(&between).await;
+        world.complete(&world.lease_one().await).await;
+        assert_eq!(world.alive(&name).await, 0);
+        world.check_holds().await;
+    }
+}
+
+/// G2, G8: an executing gate is let go of by a caller that waits, so that its child can have it.
+pub async fn a_caller_that_waits_leaves_its_slot_to_its_child(world: &World) {
+    world.define(one_at_a_time()).await;
+    let top = world.begin("sync", json!({})).await;
+    world.invoke(&world.lease_one().await, "self", "sync", json!({})).await;
+    let child = world.lease_one().await;
+    assert_ne!(child.id, top);
+    world.complete(&child).await;
+    let run = world.lease_one().await;
+    assert_eq!(run.id, top);
+    assert!(world.step_of(top, "self").await.unwrap().result.is_ok());
+    world.check_holds().await;
+}
+
+/// G8, A5: a gate kept by a stranger does not count as an ancestor's: the child waits, or is
+/// refused with the control and the holder.
+pub async fn a_gate_that_a_stranger_keeps_is_waited_for_or_refused(world: &World) {
+    world.define(json!({ "name": "caller" })).await;
+    world.define(json!({ "name": "waits", "concurrency": { "limit": 1, "span": "run" } })).await;
+    world.define(json!({ "name": "skips", "singleton": { "mode": "skip" } })).await;
+    let stranger = world.begin("waits", json!({})).await;
+    let holder = world.begin("skips", json!({})).await;
+    let strangers = world.lease_all().await;
+    let caller = world.begin("caller", json!({})).await;
+    let run = world.lease_one().await;
+    world.invoke(&run, "skips", "skips", json!({})).await;
+    let run = world.lease_one().await;
+    let fault = world.step_of(caller, "skips").await.unwrap().result.unwrap_err();
+    assert_eq!(fault.code, "Refused");
+    let said: Value = serde_json::from_str(&fault.message).unwrap();
+    assert_eq!((&said["control"], &said["holder"]), (&json!("singleton"), &json!(holder)));
+    world.invoke(&run, "waits", "waits", json!({})).await;
+    assert!(world.lease_all().await.is_empty(), "the child waits");
+    world.complete(strangers.iter().find(|run| run.id == stranger).unwrap()).await;
+    let child = world.lease_one().await;
+    assert_eq!(child.workflow, "waits");
+    world.complete(&child).await;
+    assert_eq!(world.lease_one().await.id, caller);
+    world.check_holds().await;
+}

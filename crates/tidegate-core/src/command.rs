@@ -221,6 +221,9 @@ pub enum Refusal {
         /// The fence that was given.
         fence: i64,
     },
+    /// The engine was declared dead: its runs are others' now, and it gets no more.
+    #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
+    EngineDead(EngineId),
     /// No version of this workflow is released.
     #[error("no version of `{name}` is released in app `{app}`")]
     NoWorkflow {
@@ -273,6 +276,7 @@ impl Refusal {
             Self::NoRun(_) => "no_run",
             Self::Ended { .. } => "run_ended",
             Self::Fenced { .. } => "fenced",
+            Self::EngineDead(_) => "engine_dead",
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",

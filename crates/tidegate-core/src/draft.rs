@@ -268,12 +268,11 @@ impl Draft {
         let base = found.keys.iter().filter(|key| !self.changed.contains_key(*key));
         let mut line: Vec<_> =
             base.filter_map(|key| place(self.base.rows.get(key)?.as_ref())).collect();
-        let complete = found.keys.len() < found.limit as usize;
         let horizon = found.keys.last().and_then(|key| place(self.base.rows.get(key)?.as_ref()));
         let runs = RowKey::Run(Seq(i64::MIN))..=RowKey::Run(Seq(i64::MAX));
         line.extend(self.changed.range(runs).filter_map(|(_, changed)| place(changed.row())));
         line.sort_unstable();
-        if !complete {
+        if found.is_full() {
             // Beyond the last place that was read, others may stand in between.
             line.retain(|at| horizon.is_none_or(|horizon| at.0 <= horizon.0));
             if line.len() < count {
@@ -292,6 +291,25 @@ impl Draft {
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
             _ => need(ReadSet::default().scan(scan.clone(), limit)),
+        }
+    }
+
+    /// The first `limit` rows of a scan that are still wanted, after the changes of this draft;
+    /// reads on where those changes have made what was read too short.
+    pub fn found_still<E>(
+        &self,
+        scan: &Scan,
+        limit: u32,
+        wanted: impl Fn(&Row) -> bool,
+    ) -> Decided<Vec<&Row>, E> {
+        let mut rows = self.found(scan, limit)?;
+        rows.retain(|row| wanted(row));
+        rows.truncate(limit as usize);
+        match self.base.scans.get(scan) {
+            Some(found) if rows.len() < limit as usize && found.is_full() => {
+                need(ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4)))
+            }
+            _ => Ok(rows),
         }
     }
 

@@ -199,6 +199,13 @@ pub struct Found {
     pub keys: Vec<RowKey>,
 }
 
+impl Found {
+    /// Whether there may be more than was asked for.
+    pub fn is_full(&self) -> bool {
+        self.keys.len() >= self.limit as usize
+    }
+}
+
 /// How many sequence numbers a transaction gets.
 pub const BLOCK: i64 = 4096;
 

@@ -16,8 +16,8 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Row, RowKey, Run, Slots, Span,
-        Turns, Workspace,
+        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Row, RowKey, Run, Slots,
+        Span, Turns, Workspace,
     },
     workflow::Workflow,
 };
@@ -102,12 +102,12 @@ pub fn register(
         released,
     };
     draft.put(def.clone());
-    let released = if number > highest {
+    // What is current stays so, and its new numbers rule from now on.
+    let current = entry.and_then(|entry| entry.current.as_ref());
+    let is_current = current.is_some_and(|current| current.version.lane == lane);
+    let released = if number > highest || is_current {
         Some(release_def(draft, &catalog, def, workflow)?)
     } else {
-        if released.is_some() {
-            renumber(draft, ws, workflow)?;
-        }
         bump(draft, ws)?;
         None
     };
@@ -219,10 +219,12 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         },
     };
     if let GateState::Slots(slots) = &mut row.state {
-        slots.holders.push(Hold { run: run.id, draining: false });
+        slots.holders.push(Hold { run: run.id, draining: run.phase == Phase::Stopping });
     }
     draft.put(row);
-    run.needs.insert(run.has, Need { gate: key, span: Span::Run, tier: 0 });
+    // Among the gates that it keeps to its end, not among those that it lets go of to sleep.
+    let kept = run.needs.iter().take(run.has).take_while(|need| need.span == Span::Run).count();
+    run.needs.insert(kept, Need { gate: key, span: Span::Run, tier: 0 });
     run.has += 1;
     draft.put(run);
     Ok(true)

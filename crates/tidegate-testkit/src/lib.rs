@@ -3,7 +3,9 @@
 
 pub mod behaviour;
 pub mod contract;
+pub mod fault;
 pub mod postgres;
 pub mod reference;
 pub mod sample;
+pub mod worker;
 pub mod world;

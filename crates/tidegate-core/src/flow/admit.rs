@@ -14,7 +14,7 @@ use super::{
 use crate::{
     draft::{Decided, Draft, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source},
+    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
     run::end::{self, Replaced},
 };
 
@@ -57,12 +57,12 @@ pub fn create(
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, &passages)?;
-    handoff::meet(draft, candidate, &passages, id)?;
+    let mut replaced = handoff::meet(draft, candidate, &passages, id)?;
     let queued_at = queued_at(draft, &passages)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    let (mut replaced, mut freed) = (None, Vec::new());
+    let mut freed = Vec::new();
     let mut needs = Vec::with_capacity(passages.len());
     for passage in passages {
         let by = By::from(&passage);
@@ -134,14 +134,15 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     }
 }
 
-/// A run never waits for a gate that one of its own callers keeps (SPEC G8).
+/// A run never waits for a gate that one of its own callers keeps (SPEC G8). A caller lets go of
+/// what it has only while it is driven, so that its child may wait for that.
 fn refuse_ancestors(
     draft: &Draft,
     candidate: &Candidate<'_>,
     passages: &[Passage],
 ) -> Decided<(), Verdict> {
     let Some(parent) = &candidate.parent else { return Ok(()) };
-    for passage in passages {
+    for passage in passages.iter().filter(|passage| passage.need.span == Span::Run) {
         let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&passage.need.gate)?
         else {
             continue;

@@ -39,6 +39,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             if waiting { Err(None) } else { offer(&mut gate.state, run.id, limit, draft.now()) };
         match offered {
             Ok(()) => {
+                move_up(draft, &gate, &mut run)?;
                 draft.put(gate);
                 run.has += 1;
             }
@@ -321,20 +322,22 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
     }
 }
 
-/// A run that waited through a `supersede` starts on the version that superseded its own.
+/// A run that was superseded before it started starts on the version that did so, or on the
+/// current one where that was released anew since.
 fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     let GateState::Slots(Slots { moved_to: Some(release), .. }) = &gate.state else {
         return Ok(());
     };
     let catalog = draft.catalog(&run.ws)?;
     let own = catalog.lane(run.lane).and_then(|version| version.release).unwrap_or(0);
-    let current = catalog.entry(&run.app, &run.workflow).and_then(|entry| entry.current.as_ref());
-    if let Some(current) = current
-        && !run.started
-        && own < *release
-    {
-        run.version = current.version.number;
-        run.lane = current.version.lane;
+    if run.started || own >= *release {
+        return Ok(());
+    }
+    let Some(entry) = catalog.entry(&run.app, &run.workflow) else { return Ok(()) };
+    let moved_to = entry.versions.values().find(|version| version.release == Some(*release));
+    let current = || entry.current.as_ref().map(|current| &current.version);
+    if let Some(version) = moved_to.or_else(current) {
+        (run.version, run.lane) = (version.number, version.lane);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     needs::{Candidate, Passage},
-    verdict::Verdict,
+    verdict::{By, Verdict},
 };
 use crate::{
     definition::{Code, Fields, Reported},
@@ -109,24 +109,26 @@ impl Handoff {
 /// Meets the runs of other versions on the handoff gate, by the new definition's word.
 ///
 /// `supersede` cancels those that have started and takes the others along; `drain` and `coexist`
-/// are a matter of where the newcomer stands, which its passage says already.
+/// are a matter of where the newcomer stands, which its passage says already. Returns the first
+/// that was cancelled: the newcomer takes its place.
 pub fn meet(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
     passages: &[Passage],
     newcomer: RunId,
-) -> Decided<(), Verdict> {
+) -> Decided<Option<(By, RunId)>, Verdict> {
     let policy = candidate.workflow().handoff.as_ref().map(|handoff| handoff.on_new_version);
     let gate = passages.iter().find(|passage| passage.need.gate.class() == Some(Class::Handoff));
-    let (Some(OnNewVersion::Supersede), Some(passage)) = (policy, gate) else { return Ok(()) };
+    let (Some(OnNewVersion::Supersede), Some(passage)) = (policy, gate) else { return Ok(None) };
     let version = &candidate.current.version;
-    let Some(gate) = draft.gate(&passage.need.gate)? else { return Ok(()) };
+    let Some(gate) = draft.gate(&passage.need.gate)? else { return Ok(None) };
     let mut gate = gate.clone();
-    let GateState::Slots(slots) = &mut gate.state else { return Ok(()) };
+    let GateState::Slots(slots) = &mut gate.state else { return Ok(None) };
     let holds = slots.holders.clone();
     slots.moved_to = version.release;
     draft.put(gate);
     let catalog = draft.catalog(&candidate.ws)?;
+    let mut superseded = None;
     for hold in holds.into_iter().filter(|hold| !hold.draining) {
         let Some(mut run) = draft.run(hold.run.seq)?.cloned() else { continue };
         let release = catalog.lane(run.lane).and_then(|version| version.release);
@@ -134,6 +136,7 @@ pub fn meet(
             continue;
         }
         if run.started {
+            superseded = superseded.or_else(|| Some((By::from(passage), run.id)));
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;
         } else {
@@ -142,5 +145,5 @@ pub fn meet(
             draft.put(run);
         }
     }
-    Ok(())
+    Ok(superseded)
 }

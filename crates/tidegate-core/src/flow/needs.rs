@@ -193,8 +193,9 @@ impl Candidate<'_> {
         }
         let version = &self.current.version;
         let tier = match handoff.on_new_version {
-            OnNewVersion::Drain => version.release.unwrap_or(0),
-            OnNewVersion::Supersede => 0,
+            // Those of older releases stand before it: they finish first, or come along in their
+            // places.
+            OnNewVersion::Drain | OnNewVersion::Supersede => version.release.unwrap_or(0),
             OnNewVersion::Coexist => {
                 scope.slot = format!("{}@{}", scope.slot, version.number);
                 0

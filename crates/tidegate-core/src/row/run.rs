@@ -18,10 +18,10 @@ pub struct Rank {
     pub seq: Seq,
 }
 
-/// A place in a line: releases first where versions drain, then rank.
+/// A place in a line: releases first where versions hand over, then rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// 0, or the release whose runs stand together in a draining line.
+    /// 0, or the release whose runs stand together in the line of a handoff.
     pub tier: i64,
     /// The rank that counts in this line.
     pub rank: Rank,
@@ -46,7 +46,7 @@ pub struct Need {
     pub gate: GateKey,
     /// How long it is kept.
     pub span: Span,
-    /// The release that counts in a draining line; 0 elsewhere.
+    /// The release that counts in the line of a handoff; 0 elsewhere.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tier: i64,
 }
@@ -196,7 +196,8 @@ pub struct Run {
     /// Steps that were answered while it was driven, so that its worker looks again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<String>,
-    /// Asked to pause at the next boundary.
+    /// Asked to pause at the next boundary. Once it is paused: has something to do besides what it
+    /// waits for, so that it goes on when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pausing: bool,
     /// Who waits for it.

@@ -52,6 +52,7 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             let keep = at.unwrap_or(run.needs.len()).min(run.has);
             gate::release(draft, &mut run, keep)?;
             run.phase = Phase::Paused;
+            run.pausing = true;
             run.due = None;
             draft.put(run);
         }
@@ -68,9 +69,9 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
 /// Lets a paused run go on where it was: waiting, or towards its start.
 pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = find(draft, ws, id)?;
-    run.pausing = false;
+    let going = std::mem::take(&mut run.pausing);
     match run.phase {
-        Phase::Paused if run.waits.is_empty() => gate::advance(draft, run),
+        Phase::Paused if going => gate::advance(draft, run),
         Phase::Paused => {
             run.phase = Phase::Waiting;
             run.due = wait::due(&run);

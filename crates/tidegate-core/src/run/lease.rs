@@ -1,7 +1,8 @@
 //! The one door into *driven*: an engine leases ready runs, each with a new fence.
 
 use crate::{
-    draft::{Decided, Draft},
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
     flow::gate,
     id::Seq,
     reads::Scan,
@@ -11,21 +12,21 @@ use crate::{
 /// Leases up to `limit` ready runs of the lanes to an engine, best rank first.
 ///
 /// The lanes are those of one workspace that the engine serves; it takes workspaces in turn.
-pub fn lease<E>(
-    draft: &mut Draft,
-    engine: EngineId,
-    lanes: &[Seq],
-    limit: u32,
-) -> Decided<Vec<Run>, E> {
-    let scan = Scan::Ready(lanes.to_vec());
+pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> Decided<Vec<Run>> {
+    // Nobody would ever take a run from an engine that is dead already.
+    if matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead) {
+        return Err(Stop::Refused(Refusal::EngineDead(engine)));
+    }
+    let is_ready = |row: &Row| {
+        row.as_run().is_some_and(|run| run.phase == Phase::Ready && lanes.contains(&run.lane))
+    };
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
     // Runs that became ready in this very transaction are as ready as the others.
     let mut ready: Vec<Run> = draft
-        .found(&scan, limit)?
+        .found_still(&Scan::Ready(lanes.to_vec()), limit, is_ready)?
         .into_iter()
-        .chain(draft.written(from, to))
+        .chain(draft.written(from, to).filter(|row| is_ready(row)))
         .filter_map(Row::as_run)
-        .filter(|run| run.phase == Phase::Ready && lanes.contains(&run.lane))
         .cloned()
         .collect();
     ready.sort_by_key(|run| run.rank);

@@ -19,7 +19,10 @@ use crate::{
     },
     id::Seq,
     json::Payload,
-    row::{Ending, EngineId, Event, Fault, Kind, Parent, Phase, Run, Step, StepKind, Wait, WaitOn},
+    row::{
+        Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
+        WaitOn,
+    },
     time::Timestamp,
 };
 
@@ -125,20 +128,26 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let (at, fence) = (draft.now(), report.fence);
     for step in report.steps.clone() {
         let NewStep { id, kind, result } = step;
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
+        // Written once: a report whose answer was lost is repeated.
+        if draft.row::<Refusal>(&RowKey::Step(run.id.seq, id.clone()))?.is_none() {
+            draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
+        }
     }
     if !report.steps.is_empty() {
         (run.failures, run.losses) = (0, 0);
     }
     match report.then.clone() {
-        Then::Continue if run.pausing => pause_now(draft, run)?,
+        Then::Continue | Then::Yield if run.pausing => park(draft, run, true)?,
         Then::Continue => {
             draft.put(run);
             return Ok(Recorded::GoOn);
         }
-        Then::Suspend(waits) => suspend(draft, run, waits)?,
+        Then::Suspend(waits) => {
+            run.losses = 0;
+            suspend(draft, run, waits)?;
+        }
         Then::Retry { step, delay_ms } => {
-            run.failures += 1;
+            (run.failures, run.losses) = (run.failures + 1, 0);
             let until = Some(at.plus_ms(delay_ms));
             run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
             park(draft, run, false)?;
@@ -205,22 +214,22 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     Ok(())
 }
 
-/// Puts a run to sleep without its executing gates; one that is answered already goes on.
-fn park(draft: &mut Draft, mut run: Run, answered: bool) -> Decided<()> {
+/// Puts a run to sleep without its executing gates; one that has something to do goes on, unless
+/// it was asked to pause.
+fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     run.owner = None;
-    if answered && !run.pausing {
+    if going && !run.pausing {
         return gate::requeue(draft, run);
     }
     let keep = run.executing();
     gate::release(draft, &mut run, keep)?;
-    run.due = wait::due(&run);
-    run.phase = if run.pausing { Phase::Paused } else { Phase::Waiting };
+    if run.pausing {
+        (run.phase, run.pausing) = (Phase::Paused, going);
+    } else {
+        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
+    }
     draft.put(run);
     Ok(())
-}
-
-fn pause_now(draft: &mut Draft, run: Run) -> Decided<()> {
-    park(draft, run, false)
 }
 
 /// Starts a child and waits for it; one that is refused fails the step at once.
@@ -256,7 +265,9 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            run.due = wait::due(&run);
+            if run.phase == Phase::Waiting {
+                run.due = wait::due(&run);
+            }
             draft.put(run);
             Ok(())
         }
@@ -274,11 +285,15 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -
     let (fence, at) = (run.fence, draft.now());
     let kind = StepKind::Invoke;
     draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
-    if run.phase == Phase::Waiting {
-        run.due = None;
-        return gate::advance(draft, run);
+    match run.phase {
+        Phase::Waiting => wait::wake(draft, run),
+        Phase::Paused => {
+            run.pausing = true;
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => Ok(()),
     }
-    Ok(())
 }
 
 /// The error that a parent sees when a gate refused its child (SPEC A5, G8).

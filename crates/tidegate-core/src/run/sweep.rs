@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The most leases that a run may lose in a row before it fails: it kills its workers.
+/// So many leases lost in a row without a sign of life fail a run: it kills its workers.
 pub const MAX_LOSSES: u32 = 10;
 
 /// Looks at a gate that is due.
@@ -124,7 +124,7 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
         return Ok(true);
     }
     run.losses += 1;
-    if run.losses > MAX_LOSSES {
+    if run.losses >= MAX_LOSSES {
         let message = format!("its worker was lost {MAX_LOSSES} times in a row without progress");
         let error = Fault { code: "WorkerLost".to_owned(), message };
         finish(draft, run, Ending::Failed { error })?;

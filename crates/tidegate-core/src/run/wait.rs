@@ -19,9 +19,6 @@ use crate::{
 /// The most waiters that one event wakes in its own transaction.
 pub const MAX_WOKEN: u32 = 1000;
 
-/// The most signals of one name that are read from an inbox at once.
-const INBOX_READ: u32 = 1;
-
 /// Gives a wait its answer and wakes the run if it sleeps.
 pub fn answer<E>(
     draft: &mut Draft,
@@ -43,7 +40,12 @@ pub fn answer<E>(
             draft.put(run);
             Ok(())
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Paused | Phase::Stopping => {
+        Phase::Paused => {
+            run.pausing = true;
+            draft.put(run);
+            Ok(())
+        }
+        Phase::Line { .. } | Phase::Ready | Phase::Stopping => {
             draft.put(run);
             Ok(())
         }
@@ -175,7 +177,7 @@ pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
 fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Signal>, E> {
     let inbox = Scan::Inbox(run, name.to_owned());
     let key = |seq| RowKey::Signal(run, name.to_owned(), seq);
-    let kept = draft.found(&inbox, INBOX_READ)?;
+    let kept = draft.found_still(&inbox, 1, |_| true)?;
     let written = draft.written(key(Seq(i64::MIN)), key(Seq(i64::MAX)));
     let first = kept.into_iter().chain(written).find_map(|row| match row {
         Row::Signal(signal) => Some(signal.clone()),

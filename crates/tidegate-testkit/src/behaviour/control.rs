@@ -1,1 +1,282 @@
-//! Control.
+//! Control: cancel, pause and resume, wherever a run is.
+
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Refusal},
+    flow::Verdict,
+    id::RunId,
+    row::Run,
+    run::record::{Recorded, Then},
+};
+use tidegate_store::Answered;
+
+use crate::{
+    worker::{for_child, for_event, for_signal},
+    world::{World, event, payload},
+};
+
+const DONE: Answered = Ok(Answer::Done);
+
+/// Where a run can be before it has ended.
+const PLACES: [&str; 7] = ["line", "throttled", "ready", "driven", "waiting", "paused", "retrying"];
+
+/// A workflow with one slot, one run at a time and key of everything, and a run in that place.
+/// Where somebody is in its way, that is the second run.
+async fn run_in(world: &World, place: &str) -> (RunId, Option<Run>) {
+    let throttle = json!({ "limit": 1, "perMs": 1000 });
+    let by_key = json!({ "key": "id", "mode": "skip" });
+    let definition = json!({
+        "name": "order", "singleton": by_key, "concurrency": { "limit": 1 }, "throttle": throttle,
+    });
+    world.define(definition).await;
+    let in_the_way = match place {
+        "line" => Some(world.drive("order", json!({ "id": "other" })).await),
+        "throttled" => {
+            let first = world.drive("order", json!({ "id": "other" })).await;
+            world.complete(&first).await;
+            None
+        }
+        _ => None,
+    };
+    if place == "line" {
+        world.pass(1000);
+    }
+    let run = world.start("order", json!({ "id": "mine" })).await;
+    if !["line", "throttled", "ready", "paused"].contains(&place) {
+        let leased = world.lease_one().await;
+        match place {
+            "waiting" => world.suspend(&leased, vec![for_event("paid", "payment")]).await,
+            "retrying" => {
+                let retry = Then::Retry { step: "pay".to_owned(), delay_ms: 100 };
+                world.report(&leased, Vec::new(), retry).await.expect("the lease is good");
+            }
+            _ => {}
+        }
+    }
+    if place == "paused" {
+        assert_eq!(world.pause(run).await, DONE);
+    }
+    let expected = match place {
+        "line" | "throttled" | "ready" => "queued",
+        "driven" => "running",
+        "retrying" => "waiting",
+        other => other,
+    };
+    assert_eq!(world.state(run).await, expected, "{place}");
+    (run, in_the_way)
+}
+
+/// N9, B76: cancel works wherever a run is, at once, and a second time is refused as ended.
+pub async fn cancel_works_wherever_a_run_is(world: &World) {
+    for place in PLACES {
+        let world = world.in_workspace(place);
+        let (run, in_the_way) = run_in(&world, place).await;
+        let driven = world.live(run).await.filter(|_| place == "driven");
+        assert_eq!(world.cancel(run).await, DONE, "{place}");
+        assert_eq!(world.state(run).await, "cancelled", "{place}");
+        assert_eq!(world.cancelled(run).await, ("by hand".to_owned(), None));
+        let ended = Err(Refusal::Ended { run, state: "cancelled" });
+        assert_eq!(world.cancel(run).await, ended, "{place}");
+        assert_eq!(world.post("payment", json!({})).await.woke, 0, "{place}");
+        // Its key is free for the next, which starts when nothing else is in its way.
+        let next = world.send("order", json!({ "id": "mine" })).await;
+        assert!(next.run().is_some(), "{place}: {next:?}");
+        if let Some(driven) = driven {
+            assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+            world.stopped(&driven).await;
+        }
+        if let Some(other) = in_the_way {
+            world.complete(&other).await;
+        }
+        world.tick(5000).await;
+        assert_eq!(world.drain().await, Vec::from_iter(next.run()), "{place}");
+        world.check_quiet().await;
+    }
+}
+
+/// N9, N10: nothing can be done to a run that has ended, and the answer says how it ended.
+pub async fn an_ended_run_refuses_everything(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let completed = world.drive("order", json!({})).await;
+    world.complete(&completed).await;
+    let failed = world.drive("order", json!({})).await;
+    world.fail(&failed).await;
+    let stopping = world.drive("order", json!({})).await;
+    assert_eq!(world.cancel(stopping.id).await, DONE);
+    let table = [(completed, "completed"), (failed, "failed"), (stopping, "cancelled")];
+    for (run, state) in table {
+        let ended = || Err(Refusal::Ended { run: run.id, state });
+        assert_eq!(world.cancel(run.id).await, ended());
+        assert_eq!(world.pause(run.id).await, ended());
+        assert_eq!(world.resume(run.id).await, ended());
+        assert_eq!(world.signal(run.id, "go", json!({})).await, ended());
+        let fenced = Err(Refusal::Fenced { run: run.id.seq, fence: run.fence });
+        assert_eq!(world.record(&run, "late", json!({})).await, fenced, "terminal is final");
+        assert_eq!(world.state(run.id).await, state);
+    }
+}
+
+/// N14: a run of another workspace is not found, whatever is asked of it.
+pub async fn a_run_of_another_workspace_is_not_found(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let live = world.drive("order", json!({})).await;
+    let ended = world.drive("order", json!({})).await;
+    world.complete(&ended).await;
+    let stranger = world.in_workspace("b");
+    let guessed = RunId { seq: live.id.seq, salt: live.id.salt ^ 1 };
+    for (world, run) in [(&stranger, live.id), (&stranger, ended.id), (world, guessed)] {
+        let no_run = || Err(Refusal::NoRun(run));
+        assert_eq!(world.cancel(run).await, no_run());
+        assert_eq!(world.pause(run).await, no_run());
+        assert_eq!(world.resume(run).await, no_run());
+        assert_eq!(world.signal(run, "go", json!({})).await, no_run());
+    }
+    assert_eq!(world.state(live.id).await, "running", "nothing was done to it");
+    world.record(&live, "go", json!(1)).await.expect("the lease is good");
+    // Nor does another workspace's event wake it.
+    world.suspend(&live, vec![for_event("paid", "payment")]).await;
+    assert_eq!(stranger.post("payment", json!({})).await.woke, 0);
+    assert_eq!(world.post("payment", json!({})).await.woke, 1);
+}
+
+/// N10, N11: pause works wherever a run is and twice is once; the run keeps its key, uses no slot
+/// and no throttle turn; resume sends it on from where it was, and twice is once.
+pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
+    for place in PLACES {
+        let world = world.in_workspace(place);
+        let (run, in_the_way) = run_in(&world, place).await;
+        let driven = world.live(run).await.filter(|_| place == "driven");
+        for _ in 0..2 {
+            assert_eq!(world.pause(run).await, DONE, "{place}");
+        }
+        if let Some(driven) = driven {
+            assert_eq!(world.state(run).await, "running", "until the next boundary");
+            let told = world.record(&driven, "pay", json!(1)).await;
+            assert_eq!(told, Ok(Recorded::LetGo), "the boundary");
+            assert_eq!(world.pause(run).await, DONE);
+        }
+        assert_eq!(world.state(run).await, "paused", "{place}");
+        if let Some(other) = &in_the_way {
+            world.complete(other).await;
+        }
+        world.tick(10_000).await;
+        assert_eq!(world.state(run).await, "paused", "{place}: time does not wake it");
+        assert!(world.lease_all().await.is_empty(), "{place}");
+        let same = world.send("order", json!({ "id": "mine" })).await;
+        assert!(matches!(same, Verdict::Skipped { holder, .. } if holder == run), "{place}");
+        let other = world.drive("order", json!({ "id": "other" })).await;
+        for _ in 0..2 {
+            assert_eq!(world.resume(run).await, DONE, "{place}");
+        }
+        assert!(world.lease_all().await.is_empty(), "{place}: the slot is in use");
+        world.complete(&other).await;
+        world.tick(1000).await;
+        if place == "waiting" {
+            assert_eq!(world.state(run).await, "waiting", "it still waits for its event");
+            assert_eq!(world.post("payment", json!({})).await.woke, 1);
+        }
+        assert_eq!(world.drain().await, [run], "{place}");
+        assert_eq!(world.resume(run).await, Err(Refusal::Ended { run, state: "completed" }));
+        world.check_quiet().await;
+    }
+}
+
+/// N10: what comes while a run is paused is kept for it, and it looks at it when it is resumed,
+/// although it waits for other things too.
+pub async fn what_comes_during_a_pause_is_kept(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    for asked_while in ["waiting", "driven"] {
+        let run = world.drive("order", json!({})).await;
+        if asked_while == "driven" {
+            assert_eq!(world.pause(run.id).await, DONE);
+        }
+        let waits = vec![for_event("paid", "payment"), for_signal("go", "go"), world.nap("n", 50)];
+        world.suspend(&run, waits).await;
+        if asked_while == "waiting" {
+            assert_eq!(world.pause(run.id).await, DONE);
+        }
+        assert_eq!(world.state(run.id).await, "paused");
+        assert_eq!(world.signal(run.id, "go", json!(1)).await, DONE);
+        assert_eq!(world.came_of(run.id, "go").await, Some(Ok("1".to_owned())));
+        assert_eq!(world.state(run.id).await, "paused");
+        assert_eq!(world.resume(run.id).await, DONE);
+        let run = world.lease_one().await;
+        // The others are still waited for, and time has not stood still.
+        world.suspend(&run, Vec::new()).await;
+        assert_eq!(world.state(run.id).await, "waiting");
+        assert_eq!(world.pause(run.id).await, DONE);
+        world.tick(100).await;
+        assert_eq!(world.came_of(run.id, "n").await, None, "a paused run is left alone");
+        assert_eq!(world.resume(run.id).await, DONE);
+        world.tick(0).await;
+        assert_eq!(world.came_of(run.id, "n").await, Some(Ok("null".to_owned())));
+        let run = world.lease_one().await;
+        world.complete(&run).await;
+        world.check_quiet().await;
+    }
+}
+
+/// N10: a run that was on its way when it was paused goes on its way when it is resumed, although
+/// it also waits for something else.
+pub async fn a_run_paused_on_its_way_goes_on(world: &World) {
+    for paused_while in ["line", "ready", "driven", "yielding", "inbox", "refused", "lost"] {
+        let world = world.in_workspace(paused_while);
+        world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+        let run = world.drive("order", json!({})).await;
+        world.suspend(&run, vec![for_event("paid", "payment"), for_signal("go", "go")]).await;
+        let other = match paused_while {
+            "line" => Some(world.drive("order", json!({})).await),
+            _ => None,
+        };
+        assert_eq!(world.signal(run.id, "go", json!(1)).await, DONE);
+        let leased = match paused_while {
+            "line" | "ready" => None,
+            _ => Some(world.lease_one().await),
+        };
+        assert_eq!(world.pause(run.id).await, DONE);
+        match (paused_while, &leased) {
+            ("driven", Some(run)) => drop(world.record(run, "pay", json!(1)).await),
+            ("yielding", Some(run)) => drop(world.report(run, Vec::new(), Then::Yield).await),
+            ("inbox", Some(run)) => {
+                assert_eq!(world.signal(run.id, "more", json!(2)).await, DONE);
+                world.suspend(run, vec![for_signal("more", "more")]).await;
+            }
+            ("lost", Some(_)) => assert_eq!(world.lose(world.engine).await, 1),
+            ("refused", Some(run)) => {
+                world.suspend(run, vec![for_child("child", "nowhere", &json!({}))]).await;
+            }
+            _ => {}
+        }
+        assert_eq!(world.state(run.id).await, "paused", "{paused_while}");
+        if let Some(other) = other {
+            world.complete(&other).await;
+        }
+        let other = world.engine(2);
+        assert!(other.lease_all().await.is_empty(), "{paused_while}");
+        assert_eq!(world.resume(run.id).await, DONE);
+        assert_eq!(other.lease_one().await.id, run.id, "{paused_while}");
+    }
+}
+
+/// SPEC 7: pause and resume are decided in the same order as everything else.
+pub async fn controls_in_one_transaction_see_each_other(world: &World) {
+    use tidegate_core::command::Command;
+    world.define(json!({ "name": "order" })).await;
+    let run = world.drive("order", json!({})).await;
+    world.suspend(&run, vec![for_event("paid", "payment")]).await;
+    let (ws, id) = (world.ws.clone(), run.id);
+    let answers = world
+        .batch(vec![
+            Command::Pause { ws: ws.clone(), run: id },
+            Command::Post { ws: ws.clone(), events: vec![event("payment", &json!(1))] },
+            Command::Resume { ws: ws.clone(), run: id },
+            Command::Signal { ws: ws.clone(), run: id, name: "x".into(), data: payload(&json!(1)) },
+            Command::Cancel { ws: ws.clone(), run: id, reason: "enough".into() },
+            Command::Resume { ws, run: id },
+        ])
+        .await;
+    assert_eq!(answers.last(), Some(&Err(Refusal::Ended { run: id, state: "cancelled" })));
+    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
+    assert_eq!(world.came_of(id, "paid").await, Some(Ok("1".to_owned())));
+    world.check_quiet().await;
+}

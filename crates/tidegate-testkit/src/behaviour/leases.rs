@@ -1,1 +1,289 @@
-//! Leases.
+//! Leases: who drives a run, and what a worker that lost it can still do.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    row::{Ending, Fault, Row, RowKey, Run},
+    run::{
+        record::{Recorded, Then},
+        sweep::MAX_LOSSES,
+    },
+};
+
+use crate::{
+    worker::{failed, for_event},
+    world::{World, payload, step},
+};
+
+/// Every way in which a worker's report can go on.
+fn every_then(world: &World) -> [Then; 6] {
+    [
+        Then::Continue,
+        Then::Suspend(vec![for_event("paid", "payment"), world.nap("nap", 10)]),
+        Then::Retry { step: "pay".to_owned(), delay_ms: 10 },
+        Then::Complete(payload(&json!("late"))),
+        Then::Fail(Fault { code: "Late".to_owned(), message: "late".to_owned() }),
+        Then::Yield,
+    ]
+}
+
+/// Nothing that the holder of this lease reports changes anything.
+async fn can_write_nothing(world: &World, lost: &Run) {
+    let before = world.dump().await;
+    let fenced = Refusal::Fenced { run: lost.id.seq, fence: lost.fence };
+    for then in every_then(world) {
+        let report = world.report(lost, vec![step("late", &json!(1))], then.clone()).await;
+        assert_eq!(report, Err(fenced.clone()), "{then:?}");
+    }
+    assert_eq!(world.dump().await, before, "nothing of it was written");
+}
+
+/// SPEC 9, B174, B177: a lease that was lost writes nothing, whoever has the run now.
+pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+    let lost = world.drive("order", json!({})).await;
+    assert_eq!(world.lose(world.engine).await, 1);
+    can_write_nothing(world, &lost).await;
+    let other = world.engine(2);
+    let taken = other.lease_one().await;
+    assert_eq!((taken.id, taken.fence), (lost.id, lost.fence + 1), "a fence only grows");
+    can_write_nothing(world, &lost).await;
+    world.stopped(&lost).await;
+    assert_eq!(other.state(lost.id).await, "running", "a stop by another has no effect");
+    // The new lease is good, but not in the name of the old engine, nor with another number.
+    let imposter = Run { owner: Some(world.engine), ..taken.clone() };
+    can_write_nothing(world, &imposter).await;
+    can_write_nothing(world, &Run { fence: taken.fence + 1, ..taken.clone() }).await;
+    other.complete(&taken).await;
+    can_write_nothing(world, &taken).await;
+    world.check_quiet().await;
+}
+
+/// G7, SPEC 7: nor does a run that was cancelled or replaced while it was driven.
+pub async fn an_old_fence_writes_nothing_after_a_cancel(world: &World) {
+    world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
+    let cancelled = world.drive("order", json!({})).await;
+    assert_eq!(world.cancel(cancelled.id).await, Ok(Answer::Done));
+    can_write_nothing(world, &cancelled).await;
+    world.stopped(&cancelled).await;
+    can_write_nothing(world, &cancelled).await;
+    let old = world.drive("order", json!({})).await;
+    let new = world.start("order", json!({})).await;
+    can_write_nothing(world, &old).await;
+    assert!(world.lease_all().await.is_empty(), "the old one may still be inside an effect");
+    world.stopped(&old).await;
+    can_write_nothing(world, &old).await;
+    assert_eq!(world.drain().await, [new]);
+    world.check_quiet().await;
+}
+
+/// G6, G7, B68: a worker that dies while it is stopping gives its place back with its lease.
+pub async fn a_dead_worker_has_stopped(world: &World) {
+    world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
+    let old = world.drive("order", json!({})).await;
+    let new = world.start("order", json!({})).await;
+    let other = world.engine(2);
+    assert!(other.lease_all().await.is_empty());
+    assert_eq!(world.lose(world.engine).await, 1);
+    let run = other.lease_one().await;
+    assert_eq!((run.id, run.replaced), (new, Some(old.id)));
+    world.stopped(&old).await;
+    other.complete(&run).await;
+    assert_eq!(world.state(old.id).await, "cancelled");
+    world.check_quiet().await;
+}
+
+/// B170, B175, B176, B182: of all who lease together, each run goes to exactly one.
+pub async fn leases_of_several_engines_are_disjoint(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    for n in 0..30 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    let engines = [world.engine(2), world.engine(3), world.engine(4)];
+    let [a, b, c] = &engines;
+    let (first, second, third) = tokio::join!(a.lease(8), b.lease(8), c.lease(8));
+    let mut seen = BTreeSet::new();
+    for (engine, runs) in engines.iter().zip([first, second, third]) {
+        assert_eq!(runs.len(), 8);
+        for run in runs {
+            assert_eq!((run.owner, run.fence), (Some(engine.engine), 1));
+            assert!(seen.insert(run.id), "{} is leased twice", run.id);
+        }
+    }
+    assert_eq!(world.lease(100).await.len(), 6, "the rest");
+    assert!(world.lease(100).await.is_empty());
+}
+
+/// B65, G1: in one transaction two engines lease apart from each other too.
+pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 3 } })).await;
+    for n in 0..5 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    let lanes = world.lanes().await;
+    let lease = |engine| {
+        let (ws, lanes) = (world.ws.clone(), lanes.clone());
+        Command::Lease { ws, engine, lanes, limit: 2 }
+    };
+    let mut leased = Vec::new();
+    for answer in world.batch(vec![lease(2), lease(3), lease(4)]).await {
+        let Ok(Answer::Leased(runs)) = answer else { panic!("leasing is answered: {answer:?}") };
+        leased.push(runs);
+    }
+    let sizes: Vec<_> = leased.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [2, 1, 0]);
+    let ids: BTreeSet<_> = leased.iter().flatten().map(|run| run.id).collect();
+    assert_eq!(ids.len(), 3);
+    world.check_holds().await;
+}
+
+/// G6, B68, B173: runs are taken only from an engine that is marked dead, and it is marked only if
+/// it has not beaten since it was looked at.
+pub async fn only_the_dead_are_reaped(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+    assert!(world.beat(world.engine).await, "the first beat");
+    let run = world.drive("order", json!({})).await;
+    let seen = 1;
+    assert!(world.beat(world.engine).await);
+    let mark = |beat| Command::MarkDead { engine: world.engine, beat };
+    let reap = || Command::Reap { known: Box::new(run.clone()), engine: world.engine };
+    assert_eq!(world.run(mark(seen)).await, Ok(Answer::Changed(false)), "it has beaten since");
+    assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it lives");
+    world.record(&run, "pay", json!(1)).await.expect("the lease is good");
+    let engine = world.row(RowKey::Engine(world.engine)).await;
+    assert!(matches!(engine, Some(Row::Engine(row)) if !row.dead));
+    assert_eq!(world.run(mark(seen + 1)).await, Ok(Answer::Changed(true)));
+    assert_eq!(world.run(mark(seen + 1)).await, Ok(Answer::Changed(false)), "once");
+    assert!(!world.beat(world.engine).await, "it is told to stop");
+    assert_eq!(world.run(reap()).await, Ok(Answer::Changed(true)));
+    assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it has nothing any more");
+    let taken = world.engine(2).lease_one().await;
+    assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it is another's");
+    world.complete(&taken).await;
+    world.check_quiet().await;
+}
+
+/// SPEC 9: an engine that was marked dead gets no more leases: nobody would take them from it.
+/// A restarted process has a new id, and does.
+pub async fn a_dead_engine_leases_nothing(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    world.start("order", json!({})).await;
+    world.lose(world.engine).await;
+    let (ws, engine, lanes) = (world.ws.clone(), world.engine, world.lanes().await);
+    let lease = world.run(Command::Lease { ws, engine, lanes, limit: 9 }).await;
+    assert_eq!(lease, Err(Refusal::EngineDead(engine)));
+    assert_eq!(world.engine(2).lease_all().await.len(), 1);
+}
+
+/// B178, B179, B162: what was recorded survives the loss of a worker, once and for all; what was
+/// not is done again. A report that comes twice is recorded once.
+pub async fn a_step_is_recorded_once(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.drive("order", json!({})).await;
+    assert_eq!(world.record(&run, "pay", json!("first")).await, Ok(Recorded::GoOn));
+    // The answer was lost, and the worker repeats it with another one besides.
+    let again = vec![step("pay", &json!("second")), step("mail", &json!(2)), failed("log", "Full")];
+    assert_eq!(world.report(&run, again, Then::Continue).await, Ok(Recorded::GoOn));
+    assert_eq!(world.lose(world.engine).await, 1);
+    let world = world.engine(2);
+    let run = world.lease_one().await;
+    let steps = world.steps(run.id).await;
+    let told: Vec<_> = steps.iter().map(|step| (step.id.as_str(), step.fence)).collect();
+    assert_eq!(told, [("log", 1), ("mail", 1), ("pay", 1)]);
+    assert_eq!(world.record(&run, "pay", json!("third")).await, Ok(Recorded::GoOn));
+    let first = Some(Ok(r#""first""#.to_owned()));
+    assert_eq!(world.came_of(run.id, "pay").await, first, "the first record stays");
+    world.complete(&run).await;
+    world.check_quiet().await;
+}
+
+/// SPEC 9: a run that loses its worker again and again fails in the end; any sign of life of a
+/// worker makes the count start over.
+pub async fn losses_are_counted_until_there_is_progress(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.start("order", json!({})).await;
+    let mut engine = 10;
+    for (round, progress) in ["step", "suspend", "retry", "none"].into_iter().enumerate() {
+        for lost in 0..MAX_LOSSES - 1 {
+            engine += 1;
+            let world = world.engine(engine);
+            assert_eq!(world.lease_one().await.losses, lost, "round {round}");
+            assert_eq!(world.lose(engine).await, 1);
+        }
+        engine += 1;
+        let world = world.engine(engine);
+        let leased = world.lease_one().await;
+        match progress {
+            "step" => {
+                world.record(&leased, "pay", json!(1)).await.expect("the lease is good");
+                world.report(&leased, Vec::new(), Then::Yield).await.expect("the lease is good");
+            }
+            "suspend" => world.sleep(&leased, "nap", 1).await,
+            "retry" => {
+                let then = Then::Retry { step: "mail".to_owned(), delay_ms: 1 };
+                world.report(&leased, Vec::new(), then).await.expect("the lease is good");
+            }
+            _ => assert_eq!(world.lose(engine).await, 1),
+        }
+        world.tick(1).await;
+    }
+    let Some(Ending::Failed { error }) = world.ended(run).await.map(|ended| ended.ending) else {
+        panic!("it has failed");
+    };
+    assert_eq!(error.code, "WorkerLost");
+    assert!(error.message.contains(&MAX_LOSSES.to_string()), "{}", error.message);
+    world.check_quiet().await;
+}
+
+/// SPEC 9: an engine that shuts down hands its runs over; nothing counts as lost, and the slot
+/// goes with them.
+pub async fn a_handover_is_no_loss(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+    world.start("order", json!({ "n": 1 })).await;
+    let behind = world.start("order", json!({ "n": 2 })).await;
+    let mut engine = world.engine(2);
+    for n in 0..3 * MAX_LOSSES {
+        let run = engine.lease_one().await;
+        assert_eq!((run.losses, run.fence), (0, i64::from(n) + 1));
+        let told = engine.report(&run, Vec::new(), Then::Yield).await;
+        assert_eq!(told, Ok(Recorded::LetGo));
+        can_write_nothing(&engine, &run).await;
+        engine = world.engine(3 + u128::from(n));
+    }
+    let run = engine.lease_one().await;
+    assert_ne!(run.id, behind, "it did not lose its slot");
+    engine.complete(&run).await;
+    assert_eq!(engine.drain().await, [behind]);
+    world.check_quiet().await;
+}
+
+/// B167: runs do not stand in each other's way: any number is driven side by side.
+pub async fn different_runs_are_driven_side_by_side(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let a = world.drive("order", json!({})).await;
+    let b = world.drive("order", json!({})).await;
+    for (run, id) in [(&a, "one"), (&b, "one"), (&a, "two"), (&b, "two")] {
+        assert_eq!(world.record(run, id, json!(1)).await, Ok(Recorded::GoOn));
+    }
+    world.complete(&b).await;
+    world.complete(&a).await;
+    world.check_quiet().await;
+}
+
+/// B180: the effect key is the run's id and the step's, the same for every worker and attempt.
+pub async fn a_run_keeps_its_id_over_workers_and_attempts(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let id = world.start("order", json!({})).await;
+    let first = world.lease_one().await;
+    world.lose(world.engine).await;
+    let world = world.engine(2);
+    let second = world.lease_one().await;
+    let then = Then::Retry { step: "pay".to_owned(), delay_ms: 5 };
+    world.report(&second, Vec::new(), then).await.expect("the lease is good");
+    world.tick(5).await;
+    let third = world.lease_one().await;
+    assert!([first.id, second.id, third.id].iter().all(|run| *run == id));
+    assert_eq!([first.fence, second.fence, third.fence], [1, 2, 3]);
+}

@@ -1,1 +1,363 @@
-//! Waits.
+//! Waits: sleeps, events, signals and children.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    event::Posted,
+    row::Run,
+    run::record::{NewWait, Record, Then},
+};
+
+use crate::{
+    worker::{for_child, for_event, for_event_with, for_signal},
+    world::{World, event, payload},
+};
+
+async fn waiting(world: &World, n: u32, wait: NewWait) -> Run {
+    let run = world.drive("order", json!({ "n": n })).await;
+    world.suspend(&run, vec![wait]).await;
+    run
+}
+
+/// SPEC 9: a sleep ends at its moment, not before, and is remembered as a step.
+pub async fn a_sleep_ends_at_its_moment(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.drive("order", json!({})).await;
+    world.sleep(&run, "nap", 1000).await;
+    assert_eq!(world.state(run.id).await, "waiting");
+    world.tick(999).await;
+    assert_eq!(world.state(run.id).await, "waiting", "a millisecond is missing");
+    assert_eq!(world.came_of(run.id, "nap").await, None);
+    world.tick(1).await;
+    assert_eq!(world.came_of(run.id, "nap").await, Some(Ok("null".to_owned())));
+    let again = world.lease_one().await;
+    assert_eq!((again.id, again.fence), (run.id, run.fence + 1));
+    world.complete(&again).await;
+    world.check_quiet().await;
+}
+
+/// N16: an event wakes every run whose wait it matches, and says how many; it is their answer.
+pub async fn one_event_wakes_all_who_match(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let any = waiting(world, 1, for_event("paid", "payment")).await;
+    let mine = for_event_with("paid", "payment", &[("order.id", json!(7))]);
+    let seven = waiting(world, 2, mine.clone()).await;
+    let also_seven = waiting(world, 3, mine).await;
+    let other = waiting(world, 4, for_event_with("paid", "payment", &[("order.id", json!(8))]));
+    let other = other.await;
+    let text = waiting(world, 5, for_event_with("paid", "payment", &[("order.id", json!("7"))]));
+    let text = text.await;
+    let refund = waiting(world, 6, for_event("paid", "refund")).await;
+    let posted = world.post("payment", json!({ "order": { "id": 7.0 }, "by": "card" })).await;
+    assert_eq!((posted.woke, posted.runs.len()), (3, 0), "it triggers nothing, and is recorded");
+    let answer = Some(Ok(r#"{"by":"card","order":{"id":7.0}}"#.to_owned()));
+    for run in [&any, &seven, &also_seven] {
+        assert_eq!(world.came_of(run.id, "paid").await, answer, "the payload is the answer");
+        assert_eq!(world.state(run.id).await, "queued");
+    }
+    for run in [&other, &text, &refund] {
+        assert_eq!(world.state(run.id).await, "waiting");
+    }
+    assert_eq!(world.post("payment", json!({ "order": { "id": 7 } })).await.woke, 0, "just once");
+}
+
+/// SPEC 9: where several fields are named, all of them must match.
+pub async fn all_fields_of_a_match_must_match(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let fields = [("id", json!("a")), ("paid", json!(true)), ("user.id", json!(1))];
+    let run = waiting(world, 1, for_event_with("paid", "payment", &fields)).await;
+    let table = [
+        (json!({ "id": "a", "paid": true }), 0),
+        (json!({ "id": "a", "paid": false, "user": { "id": 1 } }), 0),
+        (json!({ "id": "b", "paid": true, "user": { "id": 1 } }), 0),
+        (json!({ "id": "a", "paid": "true", "user": { "id": 1 } }), 0),
+        (json!({ "id": "a", "paid": true, "user": { "id": 1 } }), 1),
+    ];
+    for (data, woke) in table {
+        assert_eq!(world.post("payment", data.clone()).await.woke, woke, "{data}");
+    }
+    assert_eq!(world.state(run.id).await, "queued");
+}
+
+/// N17: only what comes after the wait began counts, also within one transaction.
+pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let early = world.drive("order", json!({ "n": 1 })).await;
+    let late = world.drive("order", json!({ "n": 2 })).await;
+    assert_eq!(world.post("payment", json!({ "n": 0 })).await.woke, 0, "nobody waits yet");
+    let wait = |run: &Run| Command::Record {
+        known: Box::new(run.clone()),
+        report: Record {
+            run: run.id.seq,
+            engine: world.engine,
+            fence: run.fence,
+            steps: Vec::new(),
+            then: Then::Suspend(vec![for_event("paid", "payment")]),
+        },
+    };
+    let post =
+        Command::Post { ws: world.ws.clone(), events: vec![event("payment", &json!({ "n": 1 }))] };
+    let mut answers = world.batch(vec![wait(&early), post, wait(&late)]).await;
+    let Ok(Answer::Posted(posted)) = answers.remove(1) else { panic!("posting is answered") };
+    assert_eq!(posted.first().map(|posted: &Posted| posted.woke), Some(1));
+    assert_eq!(world.came_of(early.id, "paid").await, Some(Ok(r#"{"n":1}"#.to_owned())));
+    assert_eq!(world.state(late.id).await, "waiting", "the event was there before its wait");
+    assert_eq!(world.post("payment", json!({ "n": 2 })).await.woke, 1);
+    assert_eq!(world.came_of(late.id, "paid").await, Some(Ok(r#"{"n":2}"#.to_owned())));
+}
+
+/// N16: a wait that runs out is answered with null; what comes later wakes nobody.
+pub async fn a_wait_that_runs_out_gives_null(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let until = Some(world.now().plus_ms(500));
+    let run = waiting(world, 1, NewWait { until, ..for_event("paid", "payment") }).await;
+    let deaf = waiting(world, 2, NewWait { until, ..for_signal("paid", "payment") }).await;
+    world.tick(499).await;
+    assert_eq!(world.state(run.id).await, "waiting");
+    world.tick(1).await;
+    for run in [&run, &deaf] {
+        assert_eq!(world.came_of(run.id, "paid").await, Some(Ok("null".to_owned())));
+        assert_eq!(world.state(run.id).await, "queued");
+    }
+    assert_eq!(world.post("payment", json!({})).await.woke, 0);
+    world.drain().await;
+    world.check_quiet().await;
+}
+
+/// SPEC 9: of two waits one is answered while the run is driven for the other; nothing is missed.
+pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let both = || vec![for_event("paid", "payment"), for_signal("go", "go")];
+    let run = world.drive("order", json!({})).await;
+    world.suspend(&run, both()).await;
+    world.post("payment", json!(1)).await;
+    let driven = world.lease_one().await;
+    assert_eq!(world.signal(run.id, "go", json!(2)).await, Ok(Answer::Done));
+    assert_eq!(world.came_of(run.id, "go").await, Some(Ok("2".to_owned())), "while it is driven");
+    // Its worker has not seen that, and waits for what is left as far as it knows.
+    world.suspend(&driven, vec![for_signal("go", "go")]).await;
+    let driven = world.lease_one().await;
+    assert_eq!(world.steps(run.id).await.len(), 2);
+    world.complete(&driven).await;
+
+    // The other way round: a report in between, then nothing new to wait for.
+    let run = world.drive("order", json!({})).await;
+    world.suspend(&run, both()).await;
+    assert_eq!(world.signal(run.id, "go", json!(3)).await, Ok(Answer::Done));
+    let driven = world.lease_one().await;
+    assert_eq!(world.post("payment", json!(4)).await.woke, 1);
+    world.record(&driven, "log", json!("seen")).await.expect("the lease is good");
+    world.suspend(&driven, Vec::new()).await;
+    let driven = world.lease_one().await;
+    assert_eq!(world.came_of(run.id, "paid").await, Some(Ok("4".to_owned())));
+    world.complete(&driven).await;
+    world.check_quiet().await;
+}
+
+/// N51, B165: signals are kept, in order, until the run waits for their name.
+pub async fn signals_are_kept_in_the_inbox(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.start("order", json!({})).await;
+    for (name, n) in [("go", 1), ("stop", 2), ("go", 3), ("go", 4)] {
+        assert_eq!(world.signal(run, name, json!(n)).await, Ok(Answer::Done), "not yet started");
+    }
+    let mut driven = world.lease_one().await;
+    for (step, expected) in [("first", "1"), ("second", "3")] {
+        world.suspend(&driven, vec![for_signal(step, "go")]).await;
+        driven = world.lease_one().await;
+        assert_eq!(world.came_of(run, step).await, Some(Ok(expected.to_owned())));
+    }
+    world.suspend(&driven, vec![for_signal("other", "else")]).await;
+    assert_eq!(world.signal(run, "go", json!(5)).await, Ok(Answer::Done));
+    assert_eq!(world.state(run).await, "waiting", "a signal of another name changes nothing");
+    assert_eq!(world.signal(run, "else", Value::Null).await, Ok(Answer::Done));
+    let driven = world.lease_one().await;
+    let two = vec![for_signal("third", "go"), for_signal("fourth", "go")];
+    world.suspend(&driven, two).await;
+    let driven = world.lease_one().await;
+    assert_eq!(world.came_of(run, "third").await, Some(Ok("4".to_owned())));
+    assert_eq!(world.came_of(run, "fourth").await, Some(Ok("5".to_owned())), "one each");
+    world.complete(&driven).await;
+}
+
+/// N52: a signal to a driven run is there when it asks, also after its worker was lost.
+pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.drive("order", json!({})).await;
+    assert_eq!(world.signal(run.id, "go", json!("now")).await, Ok(Answer::Done));
+    assert_eq!(world.lose(world.engine).await, 1);
+    let world = world.engine(2);
+    let driven = world.lease_one().await;
+    world.suspend(&driven, vec![for_signal("go", "go")]).await;
+    assert_eq!(world.state(run.id).await, "queued", "it is answered at once");
+    assert_eq!(world.came_of(run.id, "go").await, Some(Ok(r#""now""#.to_owned())));
+    world.drain().await;
+    assert_eq!(
+        world.signal(run.id, "go", json!(1)).await,
+        Err(Refusal::Ended { run: run.id, state: "completed" })
+    );
+}
+
+/// N19, G2: a child's output, failure and cancellation reach its parent, which holds no slot
+/// while it waits: a parent and a child of one workflow share the only one.
+pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+    let expected = [Ok(r#""done""#), Err("Boom"), Err("Cancelled"), Err("Cancelled")];
+    for (n, expected) in expected.into_iter().enumerate() {
+        let parent = world.drive("order", json!({ "n": n })).await;
+        world.suspend(&parent, vec![for_child("child", "order", &json!({ "of": n }))]).await;
+        assert_eq!(world.state(parent.id).await, "waiting");
+        let child = world.lease_one().await;
+        match n {
+            0 => world.complete(&child).await,
+            1 => world.fail(&child).await,
+            _ => assert_eq!(world.cancel(child.id).await, Ok(Answer::Done)),
+        }
+        let result = world.came_of(parent.id, "child").await.expect("an answer at once");
+        assert_eq!(result.as_deref().map_err(|fault| fault.code.as_str()), expected);
+        if n == 2 {
+            world.stopped(&child).await;
+        } else if n == 3 {
+            assert!(world.lease_all().await.is_empty(), "the child still has the slot");
+            world.stopped(&child).await;
+        }
+        let parent = world.lease_one().await;
+        world.complete(&parent).await;
+    }
+    world.check_quiet().await;
+}
+
+/// A5, G8, N40: a child that a gate refuses fails the parent's step at once, and says why.
+pub async fn a_refused_child_fails_the_step(world: &World) {
+    world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
+    world.define(json!({ "name": "single", "singleton": { "mode": "skip" } })).await;
+    let handoff = json!({ "type": "keyed", "keyField": "id", "onNewVersion": "drain" });
+    world.define(json!({ "name": "keyed", "handoff": handoff })).await;
+    let holder = world.drive("single", json!({})).await;
+    let parent = world.drive("order", json!({})).await;
+    let waits = vec![
+        for_child("own", "order", &json!({})),
+        for_child("busy", "single", &json!({})),
+        for_child("keyless", "keyed", &json!({ "no": "key" })),
+        for_child("unknown", "nowhere", &json!({})),
+    ];
+    world.suspend(&parent, waits).await;
+    let driven = world.lease_one().await;
+    assert_eq!(driven.id, parent.id, "its own child did not replace it");
+    let id = |run: &Run| run.id.to_string();
+    let expected = [
+        ("own", "HeldByAncestor", id(&parent)),
+        ("busy", "Refused", id(&holder)),
+        ("keyless", "Refused", "handoff".to_owned()),
+        ("unknown", "UnknownWorkflow", "nowhere".to_owned()),
+    ];
+    for (step, code, named) in expected {
+        let fault = world.came_of(parent.id, step).await.expect("answered").expect_err("refused");
+        assert_eq!(fault.code, code);
+        assert!(fault.message.contains(&named), "{} names {named}", fault.message);
+    }
+    let busy = world.came_of(parent.id, "busy").await.expect("answered").expect_err("refused");
+    assert!(busy.message.contains("singleton"), "it names the control: {}", busy.message);
+    world.complete(&driven).await;
+    world.complete(&holder).await;
+    world.check_quiet().await;
+}
+
+/// G8: a grandchild is refused at the gate of its grandparent; a slot that is only held while
+/// driven keeps no child out.
+pub async fn an_ancestor_is_known_over_generations(world: &World) {
+    world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
+    world.define(json!({ "name": "between", "concurrency": { "limit": 1 } })).await;
+    let parent = world.drive("order", json!({})).await;
+    world.suspend(&parent, vec![for_child("child", "between", &json!({}))]).await;
+    let child = world.lease_one().await;
+    // It goes on at once for its signal, and has a child of its own kind besides.
+    world.signal(child.id, "go", json!({})).await.expect("it lives");
+    let waits = vec![
+        for_signal("go", "go"),
+        for_child("grandchild", "order", &json!({})),
+        for_child("alike", "between", &json!({})),
+    ];
+    world.suspend(&child, waits).await;
+    let fault = world.came_of(child.id, "grandchild").await.expect("answered");
+    let fault = fault.expect_err("refused");
+    assert_eq!(fault.code, "HeldByAncestor");
+    assert!(fault.message.contains(&parent.id.to_string()), "{}", fault.message);
+    assert_eq!(world.came_of(child.id, "alike").await, None, "it waits for its slot, no more");
+    assert_eq!(world.alive("between").await, 2);
+    let driven = world.lease_one().await;
+    world.suspend(&driven, vec![for_child("alike", "between", &json!({}))]).await;
+    assert_eq!(world.drain().await.len(), 3, "the one alike, the child and the parent");
+    world.check_quiet().await;
+}
+
+/// N19: children go on when their parent is cancelled; their end finds nobody and harms nothing.
+pub async fn a_cancelled_parent_leaves_its_children(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let parent = world.drive("order", json!({})).await;
+    world.suspend(&parent, vec![for_child("child", "order", &json!({}))]).await;
+    assert_eq!(world.cancel(parent.id).await, Ok(Answer::Done));
+    let child = world.lease_one().await;
+    world.complete(&child).await;
+    assert_eq!(world.state(parent.id).await, "cancelled");
+    assert_eq!(world.came_of(parent.id, "child").await, None);
+    world.check_quiet().await;
+}
+
+/// SPEC 9: a child that takes too long fails the step; it goes on by itself.
+pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let parent = world.drive("order", json!({})).await;
+    let until = Some(world.now().plus_ms(100));
+    let wait = NewWait { until, ..for_child("child", "order", &json!({})) };
+    world.suspend(&parent, vec![wait]).await;
+    let child = world.lease_one().await;
+    world.tick(100).await;
+    let fault = world.came_of(parent.id, "child").await.expect("answered").expect_err("too late");
+    assert_eq!(fault.code, "TimedOut");
+    let parent = world.lease_one().await;
+    world.complete(&child).await;
+    world.complete(&parent).await;
+    world.check_quiet().await;
+}
+
+/// B63, N20: between two attempts a run waits without a slot, for as long as it asked.
+pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+    let run = world.drive("order", json!({ "n": 1 })).await;
+    world.start("order", json!({ "n": 2 })).await;
+    let retry = Then::Retry { step: "pay".to_owned(), delay_ms: 300 };
+    world.report(&run, Vec::new(), retry).await.expect("the lease is good");
+    let second = world.lease_one().await;
+    world.tick(299).await;
+    assert_eq!(world.state(run.id).await, "waiting");
+    world.complete(&second).await;
+    world.tick(1).await;
+    let again = world.lease_one().await;
+    assert_eq!((again.id, again.failures), (run.id, 1));
+    assert!(world.steps(run.id).await.is_empty(), "a failed attempt is not a step's record");
+    world.record(&again, "pay", json!("ok")).await.expect("the lease is good");
+    assert_eq!(world.live(run.id).await.expect("it lives").failures, 0);
+    world.complete(&again).await;
+    world.check_quiet().await;
+}
+
+/// SPEC 9, B164, B165: a sweep that comes twice, or with the answer, wakes a run once.
+pub async fn a_run_is_woken_once(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.drive("order", json!({})).await;
+    let until = Some(world.now().plus_ms(10));
+    world.suspend(&run, vec![NewWait { until, ..for_signal("go", "go") }]).await;
+    world.pass(10);
+    let sweep = || Command::SweepRun { ws: world.ws.clone(), run: run.id.seq };
+    let (name, data) = ("go".to_owned(), payload(&json!(1)));
+    let signal = Command::Signal { ws: world.ws.clone(), run: run.id, name, data };
+    for answer in world.batch(vec![sweep(), signal, sweep()]).await {
+        assert_eq!(answer, Ok(Answer::Done));
+    }
+    assert_eq!(world.came_of(run.id, "go").await, Some(Ok("null".to_owned())), "it came first");
+    let driven = world.lease_one().await;
+    assert!(world.lease_all().await.is_empty());
+    world.suspend(&driven, vec![for_signal("again", "go")]).await;
+    assert_eq!(world.came_of(run.id, "again").await, Some(Ok("1".to_owned())), "and it is kept");
+}

@@ -1,0 +1,330 @@
+//! Releases: which version gets new runs, and what a new definition means for those that live.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    flow::Verdict,
+    workflow::Workflow,
+};
+
+use crate::world::{World, event};
+
+fn handoff(policy: &str) -> Value {
+    json!({ "type": "singleton", "onNewVersion": policy })
+}
+
+async fn current(world: &World, name: &str) -> Option<u32> {
+    let reads = tidegate_core::reads::ReadSet::default().catalog(&world.ws);
+    let snapshot = world.read(reads).await;
+    let catalog = snapshot.catalogs.get(&world.ws)?;
+    Some(catalog.entry("default", name)?.current.as_ref()?.version.number)
+}
+
+/// SPEC 8: a version is released by itself only if its number is higher than any before.
+pub async fn only_a_higher_number_releases_itself(world: &World) {
+    for (version, now) in [(3, 3), (1, 3), (2, 3), (5, 5), (4, 5)] {
+        let registered = world.define(json!({ "name": "order", "version": version })).await;
+        assert_eq!(registered.version, version);
+        assert_eq!(registered.released.is_some(), now == version, "version {version}");
+        assert_eq!(current(world, "order").await, Some(now));
+        assert_eq!(world.drive("order", json!({})).await.version, now);
+    }
+    let (ws, app, name) = (world.ws.clone(), "default".to_owned(), "order".to_owned());
+    let unknown = Command::Release { ws, app: app.clone(), name: name.clone(), version: 9 };
+    let refused = Err(Refusal::NoVersion { app, name, version: 9 });
+    assert_eq!(world.run(unknown).await, refused);
+}
+
+/// SPEC 8: a number that is taken means what it meant, unless a developer says otherwise.
+pub async fn a_number_with_another_definition_is_refused(world: &World) {
+    let slots =
+        |limit: u32| json!({ "name": "order", "version": 1, "concurrency": { "limit": limit } });
+    let first = world.define(slots(1)).await;
+    let again = world.define(slots(1)).await;
+    assert_eq!((again.lane, again.unchanged, again.released), (first.lane, true, None));
+    let other = Workflow::parse(&slots(3)).expect("a good definition").value;
+    let (app, name) = ("default".to_owned(), "order".to_owned());
+    let refused = Err(Refusal::VersionChanged { app, name, version: 1 });
+    assert_eq!(world.try_register(other).await, refused);
+    for n in 0..3 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    assert_eq!(world.lease_all().await.len(), 1, "nothing has changed");
+    let changed = world.define_dev(slots(3)).await;
+    assert_eq!((changed.lane, changed.version, changed.unchanged), (first.lane, 1, false));
+    world.sweep().await;
+    assert_eq!(world.lease_all().await.len(), 2, "the line is served by the new number");
+    world.define(json!({ "name": "order", "version": 2 })).await;
+    world.define_dev(slots(4)).await;
+    assert_eq!(current(world, "order").await, Some(2), "an old version does not come back by it");
+}
+
+/// SPEC 8: the server's numbers count up, and an unchanged definition makes no new one.
+pub async fn assigned_versions_count_up(world: &World) {
+    let slots = |limit: u32| json!({ "name": "order", "concurrency": { "limit": limit } });
+    for (limit, version, unchanged) in
+        [(1, 1, false), (1, 1, true), (2, 2, false), (2, 2, true), (1, 3, false)]
+    {
+        let registered = world.define(slots(limit)).await;
+        assert_eq!((registered.version, registered.unchanged), (version, unchanged));
+        assert_eq!(current(world, "order").await, Some(version));
+    }
+    // Rolled back, the newest definition is still known, and does not release itself again.
+    world.release("order", 2).await;
+    let registered = world.define(slots(1)).await;
+    assert_eq!((registered.version, registered.released), (3, None));
+    assert_eq!(current(world, "order").await, Some(2));
+}
+
+/// N47: rolling back is a release: the older number is the newer version now, by its own word.
+pub async fn rolling_back_is_a_release(world: &World) {
+    for policy in ["supersede", "drain"] {
+        let world = world.in_workspace(policy);
+        let define = async |version: u32| {
+            let handoff = handoff(policy);
+            world.define(json!({ "name": "order", "version": version, "handoff": handoff })).await
+        };
+        define(1).await;
+        define(2).await;
+        let old = world.drive("order", json!({})).await;
+        assert_eq!(old.version, 2);
+        assert_eq!(world.release("order", 1).await.older, 1);
+        let new = world.send("order", json!({})).await;
+        if policy == "supersede" {
+            assert_eq!(world.cancelled(old.id).await.0, "superseded by version 1");
+            world.stopped(&old).await;
+        } else {
+            assert!(world.lease_all().await.is_empty());
+            world.complete(&old).await;
+        }
+        let run = world.lease_one().await;
+        assert_eq!((Some(run.id), run.version), (new.run(), 1));
+        // Released again, version 2 meets the runs of version 1 as older ones.
+        world.release("order", 2).await;
+        world.send("order", json!({})).await;
+        let expected = if policy == "supersede" { "cancelled" } else { "running" };
+        assert_eq!(world.state(run.id).await, expected);
+        // A run of the first time that version 1 was current is no older than it is now.
+        world.release("order", 1).await;
+        assert_eq!(world.state(run.id).await, expected);
+    }
+}
+
+/// SPEC 8: a release that brings a handoff finds a hold for each live older run, from its stored
+/// input, and lists those that lack the key.
+pub async fn a_new_handoff_adopts_live_runs(world: &World) {
+    for policy in ["drain", "supersede"] {
+        let world = world.in_workspace(policy);
+        world.define(json!({ "name": "order", "version": 1, "concurrency": { "limit": 9 } })).await;
+        let driven = world.drive("order", json!({ "id": 1 })).await;
+        let asleep = world.drive("order", json!({ "id": 1 })).await;
+        world.sleep(&asleep, "nap", 1000).await;
+        let lacking = world.drive("order", json!({ "no": 1 })).await;
+        let ended = world.drive("order", json!({ "id": 3 })).await;
+        world.complete(&ended).await;
+        let ready = world.start("order", json!({ "id": 2 })).await;
+        let keyed = json!({ "type": "keyed", "keyField": "id", "onNewVersion": policy });
+        let definition = json!({ "name": "order", "version": 2, "handoff": keyed });
+        let released = world.define(definition).await.released.expect("it is released");
+        assert_eq!((released.older, released.lacking), (4, vec![lacking.id]));
+        world.check_holds().await;
+        let first = world.send("order", json!({ "id": 1 })).await;
+        let second = world.send("order", json!({ "id": 2 })).await;
+        assert!(matches!(second, Verdict::Queued { .. }), "{second:?}");
+        let third = world.send("order", json!({ "id": 3 })).await;
+        assert!(matches!(third, Verdict::Started { .. }), "nobody is there: {third:?}");
+        if policy == "supersede" {
+            for run in [driven.id, asleep.id] {
+                assert_eq!(world.cancelled(run).await.1, first.run());
+            }
+            world.stopped(&driven).await;
+            let moved = world.live(ready).await.expect("it goes on");
+            assert_eq!(moved.version, 2, "it has not started, and comes along");
+        } else {
+            world.sleep(&driven, "nap", 10).await;
+            let started = world.lease_all().await;
+            let ids: Vec<_> = started.iter().map(|run| (Some(run.id), run.version)).collect();
+            assert_eq!(ids, [(Some(ready), 1), (third.run(), 2)]);
+            world.cancel(asleep.id).await.expect("it lives");
+            assert!(world.lease_all().await.is_empty(), "the other one sleeps and keeps its hold");
+            world.check_holds().await;
+            world.tick(10).await;
+            let driven = world.lease_one().await;
+            assert_eq!(driven.version, 1);
+            world.complete(&driven).await;
+        }
+        assert_eq!(world.state(lacking.id).await, "running");
+        let started = world.lease_all().await;
+        assert!(started.iter().any(|run| Some(run.id) == first.run()), "{started:?}");
+        world.check_holds().await;
+    }
+}
+
+/// SPEC 8: coexist brings no holds for older runs; a later drain does, also for its runs.
+pub async fn a_coexisting_version_is_adopted_by_the_next(world: &World) {
+    let define = async |version: u32, policy: &str| {
+        let handoff = handoff(policy);
+        world.define(json!({ "name": "order", "version": version, "handoff": handoff })).await
+    };
+    define(1, "coexist").await;
+    let first = world.drive("order", json!({})).await;
+    define(2, "coexist").await;
+    let second = world.drive("order", json!({})).await;
+    define(3, "drain").await;
+    world.check_holds().await;
+    let third = world.start("order", json!({})).await;
+    for run in [first, second] {
+        assert!(world.lease_all().await.is_empty());
+        world.complete(&run).await;
+    }
+    assert_eq!(world.drain().await, [third]);
+    world.check_quiet().await;
+}
+
+/// SPEC 8, B106: beside a handoff, a singleton is one within its version.
+pub async fn a_singleton_beside_a_handoff_is_within_its_version(world: &World) {
+    for mode in ["skip", "cancel"] {
+        let world = world.in_workspace(mode);
+        let define = async |version: u32| {
+            let handoff = handoff("drain");
+            let singleton = json!({ "mode": mode });
+            let definition = json!({
+                "name": "order", "version": version, "handoff": handoff, "singleton": singleton,
+            });
+            world.define(definition).await
+        };
+        define(1).await;
+        let old = world.drive("order", json!({})).await;
+        define(2).await;
+        let first = world.send("order", json!({})).await;
+        assert!(matches!(first, Verdict::Queued { .. }), "it drains: {first:?}");
+        let second = world.send("order", json!({})).await;
+        let first = first.run().expect("a run");
+        let survivor = match &second {
+            Verdict::Skipped { holder, .. } if mode == "skip" => *holder,
+            Verdict::Replaced { run, replaced, .. } if mode == "cancel" => {
+                assert_eq!(*replaced, first);
+                *run
+            }
+            other => panic!("{mode}: {other:?}"),
+        };
+        assert_eq!(world.state(old.id).await, "running", "between versions the handoff rules");
+        world.complete(&old).await;
+        assert_eq!(world.drain().await, [survivor]);
+        world.check_quiet().await;
+    }
+}
+
+/// SPEC 4: the run of a fold takes the version that is current at its flush, and its rules.
+pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
+    let folds = [
+        json!({ "debounce": { "periodMs": 100 } }),
+        json!({ "batch": { "maxSize": 9, "timeoutMs": 100 } }),
+    ];
+    for (n, fold) in folds.into_iter().enumerate() {
+        let world = world.in_workspace(&n.to_string());
+        let define = async |version: u32, controls: &Value| {
+            let mut definition = json!({ "name": "order", "version": version });
+            let controls = controls.as_object().expect("an object").clone();
+            definition.as_object_mut().expect("an object").extend(controls);
+            world.define(definition).await
+        };
+        define(1, &fold).await;
+        let first = world.send("order", json!({ "n": 1 })).await;
+        define(2, &fold).await;
+        let joined = world.send("order", json!({ "n": 2 })).await;
+        assert_eq!(joined.run(), first.run(), "the window belongs to the workflow");
+        world.tick(100).await;
+        let run = world.lease_one().await;
+        assert_eq!((Some(run.id), run.version), (first.run(), 2));
+        // Even where the newer version folds no more.
+        let open = world.send("order", json!({ "n": 3 })).await;
+        define(3, &json!({})).await;
+        assert!(matches!(world.send("order", json!({})).await, Verdict::Started { .. }));
+        world.tick(100).await;
+        let flushed = world.live(open.run().expect("a run")).await.expect("it was flushed");
+        assert_eq!(flushed.version, 3);
+    }
+}
+
+/// SPEC 4: a raised limit serves the line, a dropped one lets all in, a lowered one evicts nobody.
+pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
+    let limits = |version: u32, controls: Value| {
+        let mut definition = json!({ "name": "order", "version": version });
+        let controls = controls.as_object().expect("an object").clone();
+        definition.as_object_mut().expect("an object").extend(controls);
+        definition
+    };
+    let slots = |limit: u32, span: &str| json!({ "concurrency": { "limit": limit, "span": span } });
+    for span in ["executing", "run"] {
+        let world = world.in_workspace(span);
+        world.define(limits(1, slots(1, span))).await;
+        for n in 0..9 {
+            world.start("order", json!({ "n": n })).await;
+        }
+        let mut driven = world.lease_all().await;
+        for (version, controls, more) in [
+            (2, slots(4, span), 3),
+            (3, slots(2, span), 0),
+            (4, slots(5, span), 1),
+            (5, json!({}), 4),
+        ] {
+            world.define(limits(version, controls)).await;
+            world.sweep().await;
+            let leased = world.lease_all().await;
+            assert_eq!(leased.len(), more, "version {version}, {span}");
+            driven.extend(leased);
+            world.check_holds().await;
+        }
+        for run in driven {
+            world.complete(&run).await;
+        }
+        world.check_quiet().await;
+    }
+    let world = world.in_workspace("throttle");
+    let rate = |per_ms: u64| json!({ "throttle": { "limit": 1, "perMs": per_ms } });
+    world.define(limits(1, rate(1_000_000))).await;
+    for n in 0..3 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    assert_eq!(world.lease_all().await.len(), 1);
+    world.define(limits(2, rate(1000))).await;
+    world.tick(1000).await;
+    assert_eq!(world.lease_all().await.len(), 1, "the gap is today's");
+    world.define(limits(3, json!({}))).await;
+    world.sweep().await;
+    assert_eq!(world.lease_all().await.len(), 1, "nothing is throttled any more");
+}
+
+/// SPEC 8: what comes after a release in one transaction is decided by it.
+pub async fn a_release_rules_the_next_command(world: &World) {
+    world.define(json!({ "name": "order", "version": 1 })).await;
+    let workflow = Workflow::parse(&json!({ "name": "order", "version": 2 }));
+    let workflow = Box::new(workflow.expect("a good definition").value);
+    let post = || Command::Post { ws: world.ws.clone(), events: vec![event("order", &json!({}))] };
+    let register = Command::Register { ws: world.ws.clone(), workflow, dev: false };
+    let mut versions = Vec::new();
+    for answer in world.batch(vec![post(), register, post()]).await {
+        if let Ok(Answer::Posted(posted)) = answer {
+            versions.extend(posted.iter().flat_map(|posted| &posted.runs).map(|run| run.version));
+        }
+    }
+    assert_eq!(versions, [1, 2]);
+    let leased: Vec<_> = world.lease_all().await.iter().map(|run| run.version).collect();
+    assert_eq!(leased, [1, 2], "an engine that serves both leases both");
+}
+
+/// SPEC 8, B160: an engine leases only the versions that it serves.
+pub async fn an_engine_leases_what_it_serves(world: &World) {
+    let first = world.define(json!({ "name": "order", "version": 1 })).await;
+    let one = world.start("order", json!({})).await;
+    let second = world.define(json!({ "name": "order", "version": 2 })).await;
+    let two = world.start("order", json!({})).await;
+    for (lane, expected) in [(second.lane, two), (first.lane, one)] {
+        let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
+        let leased = world.run(Command::Lease { ws, engine, lanes, limit: 9 }).await;
+        let Ok(Answer::Leased(runs)) = leased else { panic!("leasing is answered: {leased:?}") };
+        let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
+        assert_eq!(ids, [expected]);
+    }
+}

@@ -1,0 +1,102 @@
+//! A store that fails once, at a transaction of the test's choice.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Snapshot},
+    row::{EngineId, Row, Workspace},
+};
+use tidegate_store::{Decide, Decision, Store, StoreError};
+use tokio::sync::watch;
+
+/// How a transaction fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The process or the connection dies before the commit: all was decided, nothing is kept.
+    BeforeCommit,
+    /// It dies after the commit: all is kept, and nobody is told.
+    AfterCommit,
+    /// The store cannot be reached at all.
+    Unavailable,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::BeforeCommit, Self::AfterCommit, Self::Unavailable];
+}
+
+/// A store whose n-th transaction fails.
+#[derive(Debug)]
+pub struct FaultStore {
+    inner: Arc<dyn Store>,
+    fails: Option<(usize, Failure)>,
+    transactions: AtomicUsize,
+}
+
+impl FaultStore {
+    /// Lets the transaction of this number, from 0, fail in this way; none of them with `None`.
+    pub fn new(inner: Arc<dyn Store>, fails: Option<(usize, Failure)>) -> Self {
+        Self { inner, fails, transactions: AtomicUsize::new(0) }
+    }
+
+    /// How many transactions there have been.
+    pub fn transactions(&self) -> usize {
+        self.transactions.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Store for FaultStore {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        let n = self.transactions.fetch_add(1, Ordering::SeqCst);
+        let failure = self.fails.filter(|(at, _)| *at == n).map(|(_, failure)| failure);
+        match failure {
+            None => self.inner.transact(reads, decide).await,
+            Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".to_owned())),
+            Some(Failure::BeforeCommit) => {
+                let nothing = move |snapshot| match decide(snapshot) {
+                    Decision::Apply(_) => Decision::Apply(Vec::new()),
+                    need @ Decision::Need(..) => need,
+                };
+                self.inner.transact(reads, Box::new(nothing)).await?;
+                Err(StoreError::Unknown("it died before the commit, as planned".to_owned()))
+            }
+            Some(Failure::AfterCommit) => {
+                self.inner.transact(reads, decide).await?;
+                Err(StoreError::Unknown("it died after the commit, as planned".to_owned()))
+            }
+        }
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.inner.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        self.inner.beat(engine).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.inner.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.inner.wakes()
+    }
+
+    fn wake(&self) {
+        self.inner.wake();
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.inner.dump().await
+    }
+}

@@ -1,0 +1,155 @@
+//! What workers do with the runs that they drive, and what is remembered of it: the words of a
+//! [`World`] that waits, leases and versions are told in.
+
+use serde_json::Value;
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    flow::Verdict,
+    id::RunId,
+    reads::{ReadSet, Scan},
+    row::{Ending, EngineId, Fault, Gate, GateState, Row, RowKey, Run, Step},
+    run::record::{NewStep, NewWait, NewWaitOn, Recorded, Then},
+    version::Registered,
+    workflow::Workflow,
+};
+
+use crate::world::{World, payload, step};
+
+impl World {
+    /// Posts one event that starts or queues one run; its id.
+    pub async fn start(&self, name: &str, data: Value) -> RunId {
+        let verdict = self.send(name, data).await;
+        verdict.run().unwrap_or_else(|| panic!("`{name}` makes a run: {verdict:?}"))
+    }
+
+    /// Posts one event whose run is ready at once, and leases it.
+    pub async fn drive(&self, name: &str, data: Value) -> Run {
+        let verdict = self.send(name, data).await;
+        let leased = self.lease_one().await;
+        assert_eq!(verdict, Verdict::Started { run: leased.id });
+        leased
+    }
+
+    /// Registers a definition as a developer does: its number may have meant something else.
+    pub async fn define_dev(&self, definition: Value) -> Registered {
+        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
+        match self.run(Command::Register { ws, workflow, dev: true }).await {
+            Ok(Answer::Registered(registered)) => registered,
+            other => panic!("registering answered {other:?}"),
+        }
+    }
+
+    /// Lets a leased run wait for all of these.
+    pub async fn suspend(&self, run: &Run, waits: Vec<NewWait>) {
+        let let_go = self.report(run, Vec::new(), Then::Suspend(waits)).await;
+        assert_eq!(let_go, Ok(Recorded::LetGo));
+    }
+
+    /// A sleep of so many milliseconds from now.
+    pub fn nap(&self, step: &str, ms: u64) -> NewWait {
+        let until = Some(self.now().plus_ms(ms));
+        NewWait { step: step.to_owned(), on: NewWaitOn::Time, until }
+    }
+
+    /// Reports one step that went well and goes on.
+    pub async fn record(&self, run: &Run, id: &str, output: Value) -> Result<Recorded, Refusal> {
+        self.report(run, vec![step(id, &output)], Then::Continue).await
+    }
+
+    /// An engine says that it lives.
+    pub async fn beat(&self, engine: EngineId) -> bool {
+        self.store.beat(engine).await.expect("the store works")
+    }
+
+    /// All that is remembered of a run's steps, by id.
+    pub async fn steps(&self, run: RunId) -> Vec<Step> {
+        let scan = Scan::Steps(run.seq);
+        let snapshot = self.read(ReadSet::default().scan(scan.clone(), 1000)).await;
+        let keys = snapshot.scans.get(&scan).map(|found| found.keys.clone()).unwrap_or_default();
+        let rows = keys.iter().filter_map(|key| snapshot.rows.get(key)?.as_ref());
+        rows.filter_map(|row| match row {
+            Row::Step(step) => Some(step.clone()),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// What came of one step: its output as text, or the code of its error; `None` before.
+    pub async fn came_of(&self, run: RunId, id: &str) -> Option<Result<String, Fault>> {
+        match self.row(RowKey::Step(run.seq, id.to_owned())).await {
+            Some(Row::Step(step)) => Some(step.result.map(|output| output.as_str().to_owned())),
+            _ => None,
+        }
+    }
+
+    /// Why a run was cancelled, and by whom.
+    pub async fn cancelled(&self, run: RunId) -> (String, Option<RunId>) {
+        match self.ended(run).await.map(|ended| ended.ending) {
+            Some(Ending::Cancelled { reason, by }) => (reason, by),
+            other => panic!("{run} was cancelled: {other:?}"),
+        }
+    }
+
+    /// Nothing is under way in the workspace: no run lives, nobody holds or waits, nothing folds.
+    pub async fn check_quiet(&self) {
+        self.check_holds().await;
+        let here = |gate: &Gate| gate.key.scope().is_some_and(|scope| scope.ws == self.ws);
+        for row in self.dump().await {
+            match row {
+                Row::Run(run) if run.ws == self.ws => panic!("it is still there: {run:?}"),
+                Row::Wait(wait) if wait.ws == self.ws => panic!("it is left behind: {wait:?}"),
+                Row::Gate(gate) if here(&gate) => match &gate.state {
+                    GateState::Slots(slots) => {
+                        assert!(slots.holders.is_empty(), "held: {gate:?}");
+                        assert!(slots.head.is_none(), "waited for: {gate:?}");
+                        assert!(slots.folds.is_empty(), "in the way of a fold: {gate:?}");
+                    }
+                    GateState::Turns(turns) => {
+                        assert!(turns.pending.is_empty() && turns.head.is_none(), "{gate:?}");
+                    }
+                    GateState::Fold(_) => panic!("a fold is still open: {gate:?}"),
+                    GateState::Meter(_) | GateState::Claim(_) => {}
+                },
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A wait for an event, for ever.
+pub fn for_event(step: &str, name: &str) -> NewWait {
+    let on = NewWaitOn::Event { name: name.to_owned(), matches: Vec::new() };
+    NewWait { step: step.to_owned(), on, until: None }
+}
+
+/// A wait for an event whose fields have these values.
+pub fn for_event_with(step: &str, name: &str, fields: &[(&str, Value)]) -> NewWait {
+    let encoded = |(path, value): &(&str, Value)| {
+        let document = payload(&serde_json::json!({ "it": value }));
+        let value = tidegate_core::run::wait::encoded(&document, "it").expect("a scalar");
+        ((*path).to_owned(), value)
+    };
+    let matches = fields.iter().map(encoded).collect();
+    let on = NewWaitOn::Event { name: name.to_owned(), matches };
+    NewWait { step: step.to_owned(), on, until: None }
+}
+
+/// A wait for a signal, for ever.
+pub fn for_signal(step: &str, name: &str) -> NewWait {
+    let on = NewWaitOn::Signal { name: name.to_owned() };
+    NewWait { step: step.to_owned(), on, until: None }
+}
+
+/// A child, and a wait for its end.
+pub fn for_child(step: &str, workflow: &str, data: &Value) -> NewWait {
+    let (app, workflow, data) = ("default".to_owned(), workflow.to_owned(), payload(data));
+    let on = NewWaitOn::Invoke { app, workflow, data };
+    NewWait { step: step.to_owned(), on, until: None }
+}
+
+/// A step that failed for good.
+pub fn failed(id: &str, code: &str) -> NewStep {
+    let error = Fault { code: code.to_owned(), message: code.to_owned() };
+    NewStep { result: Err(error), ..step(id, &Value::Null) }
+}

@@ -1,0 +1,358 @@
+//! A process that serves everything, dies when the store fails it, and starts again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    event::NewEvent,
+    id::{EventId, RunId},
+    reads::{ReadSet, Scan},
+    row::{Fault, GateState, Kind, Phase, Row, RowKey, Run, Source},
+    run::record::{NewWait, Record, Then},
+    workflow::Workflow,
+};
+use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
+use tidegate_testkit::{
+    worker::{for_child, for_event, for_signal},
+    world::{World, payload, step},
+};
+
+/// What is not due within this time is left alone: claims, and gates that nobody uses.
+const SOON_MS: u64 = 30_000;
+
+/// One thing that a handler does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    /// A step.
+    Step(&'static str),
+    /// A step that fails once and is tried again.
+    Shaky(&'static str),
+    /// A sleep.
+    Sleep(&'static str, u64),
+    /// A wait for an event of this name.
+    Event(&'static str, &'static str),
+    /// A wait for a signal of this name.
+    Signal(&'static str, &'static str),
+    /// A child of this workflow.
+    Child(&'static str, &'static str),
+    /// The engine hands the run over, once.
+    Yield,
+    /// The handler fails for good.
+    Fail,
+}
+
+/// A process: an engine, the runs that it drives, and its handlers.
+pub(crate) struct Process {
+    pub(crate) world: World,
+    handlers: BTreeMap<String, Vec<Act>>,
+    /// Leased and not driven yet.
+    held: Vec<Run>,
+    yielded: BTreeSet<RunId>,
+}
+
+/// The process died.
+struct Died;
+
+impl From<StoreError> for Died {
+    fn from(error: StoreError) -> Self {
+        let planned = matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_));
+        assert!(planned, "the store fails by itself: {error}");
+        Self
+    }
+}
+
+impl Process {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        let world = World::new(store, clock);
+        Self { world, handlers: BTreeMap::new(), held: Vec::new(), yielded: BTreeSet::new() }
+    }
+
+    async fn attempt(&self, command: Command) -> Result<Answered, Died> {
+        let command = self.world.salted(command);
+        let mut answers = commit(&*self.world.store, vec![command]).await?;
+        Ok(answers.pop().expect("one answer for one command"))
+    }
+
+    /// The old process is gone: a new one with a new id takes its runs.
+    pub(crate) async fn restart(&mut self) {
+        let dead = self.world.engine;
+        self.world.engine += 1;
+        self.held.clear();
+        let _ = self.world.beat(dead).await;
+        while self.take_over(dead).await.is_err() {}
+    }
+
+    async fn take_over(&self, dead: u128) -> Result<(), Died> {
+        if let Some(Row::Engine(row)) = self.world.row(RowKey::Engine(dead)).await {
+            let _ = self.attempt(Command::MarkDead { engine: dead, beat: row.beat }).await?;
+        }
+        let owned = ReadSet::default().scan(Scan::Owned(dead), 100);
+        for row in self.world.read(owned).await.rows.into_values().flatten() {
+            if let Row::Run(known) = row {
+                let _ = self.attempt(Command::Reap { known, engine: dead }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    // ------------------------------------------------------------------ callers
+
+    /// A caller asks until it is answered.
+    pub(crate) async fn ask(&mut self, command: Command) -> Answered {
+        loop {
+            match self.attempt(command.clone()).await {
+                Ok(answered) => return answered,
+                Err(Died) => self.restart().await,
+            }
+        }
+    }
+
+    /// Registers a workflow, and what its handler does.
+    pub(crate) async fn serve(&mut self, definition: Value, acts: &[Act]) {
+        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        self.handle(&workflow.name, acts);
+        let (ws, workflow) = (self.world.ws.clone(), Box::new(workflow));
+        self.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+    }
+
+    /// Says what the handler of a workflow does.
+    pub(crate) fn handle(&mut self, name: &str, acts: &[Act]) {
+        self.handlers.insert(name.to_owned(), acts.to_vec());
+    }
+
+    /// Posts an event that is told from others by its `dedupeId`.
+    pub(crate) async fn post(&mut self, name: &str, data: Value) -> EventId {
+        let dedupe_id = Some(format!("{name} {data}"));
+        let (name, data) = (name.to_owned(), payload(&data));
+        let events = vec![NewEvent { name, data, dedupe_id, ts: None }];
+        match self.ask(Command::Post { ws: self.world.ws.clone(), events }).await {
+            Ok(Answer::Posted(posted)) => posted.first().expect("one event").id,
+            other => panic!("posting answered {other:?}"),
+        }
+    }
+
+    /// The run that an event has started.
+    pub(crate) async fn run_of(&self, event: EventId) -> RunId {
+        let id = self.world.dump().await.into_iter().find_map(|row| match row {
+            Row::Run(run) if run.source.first() == event => Some(run.id),
+            Row::Ended(ended) if ended.source.first() == event => Some(ended.id),
+            _ => None,
+        });
+        id.expect("the event has started a run")
+    }
+
+    pub(crate) async fn cancel(&mut self, run: RunId) {
+        let (ws, reason) = (self.world.ws.clone(), "by hand".to_owned());
+        let answer = self.ask(Command::Cancel { ws, run, reason }).await;
+        let again = Err(Refusal::Ended { run, state: "cancelled" });
+        assert!(answer == Ok(Answer::Done) || answer == again, "{answer:?}");
+    }
+
+    pub(crate) async fn signal(&mut self, run: RunId, name: &str) {
+        let (ws, name, data) = (self.world.ws.clone(), name.to_owned(), payload(&Value::Null));
+        self.ask(Command::Signal { ws, run, name, data }).await.expect("it lives");
+    }
+
+    // ------------------------------------------------------------------ the engine
+
+    /// Leases all that is ready and holds on to it.
+    pub(crate) async fn hold(&mut self) {
+        while self.lease().await.is_err() {
+            self.restart().await;
+        }
+    }
+
+    async fn lease(&mut self) -> Result<(), Died> {
+        let (ws, engine, lanes) =
+            (self.world.ws.clone(), self.world.engine, self.world.lanes().await);
+        match self.attempt(Command::Lease { ws, engine, lanes, limit: 100 }).await? {
+            Ok(Answer::Leased(runs)) => {
+                self.held.extend(runs);
+                Ok(())
+            }
+            other => panic!("leasing answered {other:?}"),
+        }
+    }
+
+    /// Works until nothing moves any more without somebody outside.
+    pub(crate) async fn work(&mut self) {
+        for _ in 0..1000 {
+            match self.work_once().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Died) => self.restart().await,
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    async fn work_once(&mut self) -> Result<bool, Died> {
+        let swept = self.sweep_once().await?;
+        self.lease().await?;
+        let driven = self.held.len();
+        while let Some(run) = self.held.pop() {
+            self.drive(&run).await?;
+        }
+        if swept + driven > 0 {
+            return Ok(true);
+        }
+        let soon = self.world.now().plus_ms(SOON_MS);
+        let dues = self.world.dump().await.into_iter().filter_map(|row| match row {
+            Row::Gate(gate) => gate.due,
+            Row::Run(run) => run.due,
+            _ => None,
+        });
+        match dues.min().filter(|due| *due <= soon) {
+            Some(due) => self.world.clock.set(due),
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Lets time pass and does what is due by then.
+    pub(crate) async fn tick(&mut self, ms: u64) {
+        self.world.pass(ms);
+        loop {
+            match self.sweep_once().await {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(Died) => self.restart().await,
+            }
+        }
+    }
+
+    async fn sweep_once(&self) -> Result<usize, Died> {
+        let due = ReadSet::default().scan(Scan::DueGates, 100).scan(Scan::DueRuns, 100);
+        let ws = &self.world.ws;
+        let mut swept = 0;
+        for row in self.world.read(due).await.rows.into_values().flatten() {
+            let command = match row {
+                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key },
+                Row::Run(run) => Command::SweepRun { ws: ws.clone(), run: run.id.seq },
+                other => panic!("the sweep finds {other:?}"),
+            };
+            self.attempt(command).await?.expect("a sweep is never refused");
+            swept += 1;
+        }
+        Ok(swept)
+    }
+
+    async fn drive(&mut self, run: &Run) -> Result<(), Died> {
+        if self.world.live(run.id).await.is_none_or(|run| run.phase == Phase::Stopping) {
+            let known = Box::new(run.clone());
+            self.attempt(Command::Stopped { known }).await?.expect("a stop is never refused");
+            return Ok(());
+        }
+        let steps = self.world.steps(run.id).await;
+        let acts = self.handlers.get(&run.workflow).cloned();
+        for act in acts.expect("every workflow has a handler") {
+            let (Act::Step(id) | Act::Shaky(id)) = act else {
+                match self.leave(run, act, &steps) {
+                    Some(then) => return self.report(run, None, then).await,
+                    None => continue,
+                }
+            };
+            if steps.iter().any(|step| step.id == id) {
+                continue;
+            }
+            if matches!(act, Act::Shaky(_)) && run.failures == 0 {
+                let then = Then::Retry { step: id.to_owned(), delay_ms: 10 };
+                return self.report(run, None, then).await;
+            }
+            self.report(run, Some(id), Then::Continue).await?;
+            let live = self.world.live(run.id).await;
+            if live.is_none_or(|live| live.phase != Phase::Driven) {
+                return Ok(());
+            }
+        }
+        self.report(run, None, Then::Complete(payload(&Value::Null))).await
+    }
+
+    /// How a worker lets go of the run at this act; `None` where it has been done.
+    fn leave(&mut self, run: &Run, act: Act, steps: &[tidegate_core::row::Step]) -> Option<Then> {
+        let wait = |id: &str, wait: NewWait| {
+            let done = steps.iter().any(|step| step.id == id);
+            (!done).then(|| Then::Suspend(vec![wait]))
+        };
+        match act {
+            Act::Sleep(id, ms) => wait(id, self.world.nap(id, ms)),
+            Act::Event(id, name) => wait(id, for_event(id, name)),
+            Act::Signal(id, name) => wait(id, for_signal(id, name)),
+            Act::Child(id, workflow) => wait(id, for_child(id, workflow, &Value::Null)),
+            Act::Yield => self.yielded.insert(run.id).then_some(Then::Yield),
+            Act::Fail => {
+                let (code, message) = ("Boom".to_owned(), "boom".to_owned());
+                Some(Then::Fail(Fault { code, message }))
+            }
+            Act::Step(_) | Act::Shaky(_) => None,
+        }
+    }
+
+    async fn report(&self, run: &Run, id: Option<&str>, then: Then) -> Result<(), Died> {
+        let steps = id.map(|id| step(id, &Value::Null)).into_iter().collect();
+        let (engine, fence) = (self.world.engine, run.fence);
+        let report = Record { run: run.id.seq, engine, fence, steps, then };
+        let known = Box::new(run.clone());
+        self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
+        Ok(())
+    }
+
+    // ------------------------------------------------------------------ what came of it
+
+    /// Every event, and every run with its version, inputs, steps and end; in no order of ids.
+    pub(crate) async fn came_of_it(&self) -> Vec<String> {
+        let rows = self.world.dump().await;
+        let mut told = Vec::new();
+        for row in &rows {
+            match row {
+                Row::Event(event) if event.kind == Kind::Event => {
+                    told.push(format!("event {} {}", event.name, event.data.as_str()));
+                }
+                Row::Ended(ended) => {
+                    let inputs: Vec<_> = inputs(&rows, ended.id, ended.source);
+                    let steps = self.world.steps(ended.id).await;
+                    let steps: Vec<_> = steps
+                        .iter()
+                        .map(|step| format!("{}={}", step.id, step.result.is_ok()))
+                        .collect();
+                    let (name, version) = (&ended.workflow, ended.version);
+                    let state = ended.ending.state();
+                    told.push(format!("run {name} {version} {inputs:?} {steps:?} {state}"));
+                }
+                Row::Gate(gate)
+                    if !matches!(gate.state, GateState::Claim(_) | GateState::Slots(_)) =>
+                {
+                    told.push(format!("gate {:?}", gate.key.scope().map(|scope| scope.class)));
+                }
+                _ => {}
+            }
+        }
+        told.sort();
+        told
+    }
+}
+
+/// The data of what a run was started with, in order.
+fn inputs(rows: &[Row], run: RunId, source: Source) -> Vec<String> {
+    let events: Vec<EventId> = match source {
+        Source::Event(event) => vec![event],
+        Source::Batch(_) => rows
+            .iter()
+            .filter_map(|row| match row {
+                Row::Item(item) if item.run == run.seq => Some(item.event),
+                _ => None,
+            })
+            .collect(),
+    };
+    let data = |id: &EventId| {
+        rows.iter().find_map(|row| match row {
+            Row::Event(event) if event.id == *id => Some(event.data.as_str().to_owned()),
+            _ => None,
+        })
+    };
+    events.iter().map(|id| data(id).expect("the event is recorded")).collect()
+}

@@ -1,0 +1,217 @@
+//! What is going on while something fails: a workload for each kind of command.
+
+use serde_json::json;
+use tidegate_core::{action::Flow, command::Command};
+use tidegate_testkit::world::request;
+
+use super::process::{Act, Process};
+
+/// Posts, leases and completions through every gate that a run can wait for.
+pub(crate) async fn plain_events(process: &mut Process) {
+    let definition = json!({
+        "name": "order",
+        "concurrency": [{ "limit": 2 }, { "limit": 1, "key": "id" }],
+        "throttle": { "limit": 1, "perMs": 10, "burst": 2 },
+        "idempotency": { "key": "n" },
+    });
+    process.serve(definition, &[Act::Step("pay")]).await;
+    for n in 0..3 {
+        process.post("order", json!({ "n": n, "id": n % 2 })).await;
+    }
+}
+
+/// Events into windows and buffers, which flush by size and by time.
+pub(crate) async fn events_into_folds(process: &mut Process) {
+    let debounce = json!({ "name": "window", "debounce": { "periodMs": 50 } });
+    let batch = json!({
+        "name": "buffer", "triggers": ["order"], "batch": { "maxSize": 2, "timeoutMs": 100 },
+    });
+    process.serve(batch, &[Act::Step("index")]).await;
+    process.serve(debounce, &[]).await;
+    for n in 0..3 {
+        process.post("order", json!({ "n": n })).await;
+        process.post("window", json!({ "n": n })).await;
+    }
+}
+
+/// A buffer whose flush would be skipped stays open until the holder ends.
+pub(crate) async fn held_folds(process: &mut Process) {
+    let definition = json!({
+        "name": "order",
+        "batch": { "maxSize": 2, "timeoutMs": 100 },
+        "singleton": { "mode": "skip" },
+    });
+    process.serve(definition, &[Act::Sleep("nap", 500)]).await;
+    for n in 0..5 {
+        process.post("order", json!({ "n": n })).await;
+        process.tick(60).await;
+        process.hold().await;
+    }
+}
+
+/// Calls of actions under `queue`, each with a key of its own against repeats.
+pub(crate) async fn requests(process: &mut Process) {
+    let flow = json!({
+        "name": "chat",
+        "actions": {
+            "respond": { "concurrency": "queue", "idempotency": { "key": "input.n" } },
+            "append": { "concurrency": "allow", "idempotency": { "key": "input.n" } },
+        },
+    });
+    let flow = Flow::parse(&flow).expect("a good definition").value;
+    for action in flow.actions {
+        process.handle(&action.name, &[Act::Step("say")]);
+        let (ws, workflow) = (process.world.ws.clone(), Box::new(action));
+        process.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+    }
+    for n in 0..4 {
+        let action = if n % 2 == 0 { "respond" } else { "append" };
+        let request = request("chat", action, Some("s"), None, &json!({ "n": n }));
+        let ws = process.world.ws.clone();
+        process.ask(Command::Dispatch { ws, request }).await.expect("the action is there");
+    }
+}
+
+/// Every way in which a report goes on.
+pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
+    let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
+    let acts = [Act::Step("a"), Act::Shaky("b"), Act::Yield, Act::Sleep("c", 20), Act::Step("d")];
+    process.serve(slots, &acts).await;
+    process.serve(json!({ "name": "fails" }), &[Act::Step("a"), Act::Fail]).await;
+    process.post("order", json!(1)).await;
+    process.post("fails", json!(1)).await;
+}
+
+/// Waits that somebody outside ends.
+pub(crate) async fn waits_for_events_and_signals(process: &mut Process) {
+    let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
+    process.serve(slots, &[Act::Event("paid", "payment"), Act::Signal("go", "go")]).await;
+    let first = process.post("order", json!(1)).await;
+    let second = process.post("order", json!(2)).await;
+    process.work().await;
+    process.post("payment", json!(1)).await;
+    process.work().await;
+    for event in [first, second] {
+        let run = process.run_of(event).await;
+        process.signal(run, "go").await;
+    }
+}
+
+/// Parents and children, of which some fail and some are refused.
+pub(crate) async fn children(process: &mut Process) {
+    process.serve(json!({ "name": "good" }), &[Act::Step("a"), Act::Sleep("nap", 5)]).await;
+    process.serve(json!({ "name": "bad" }), &[Act::Fail]).await;
+    let acts = [Act::Child("one", "good"), Act::Child("two", "bad"), Act::Child("self", "order")];
+    process.serve(json!({ "name": "order", "singleton": { "mode": "skip" } }), &acts).await;
+    process.post("order", json!(1)).await;
+}
+
+/// Runs that are cancelled and replaced while they wait and while they are driven.
+pub(crate) async fn cancelled_and_replaced(process: &mut Process) {
+    let single = json!({ "name": "single", "singleton": { "mode": "cancel" } });
+    process.serve(single, &[Act::Step("a")]).await;
+    let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
+    process.serve(slots, &[Act::Step("a")]).await;
+    let driven = process.post("order", json!(1)).await;
+    let in_line = process.post("order", json!(2)).await;
+    process.post("order", json!(3)).await;
+    process.hold().await;
+    for event in [driven, in_line] {
+        let run = process.run_of(event).await;
+        process.cancel(run).await;
+    }
+    process.post("single", json!(1)).await;
+    process.hold().await;
+    process.post("single", json!(2)).await;
+    process.post("single", json!(3)).await;
+}
+
+/// Pauses wherever a run is.
+pub(crate) async fn paused_and_resumed(process: &mut Process) {
+    let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
+    process.serve(slots, &[Act::Step("a"), Act::Event("paid", "payment")]).await;
+    let first = process.post("order", json!(1)).await;
+    let second = process.post("order", json!(2)).await;
+    let ws = process.world.ws.clone();
+    process.hold().await;
+    for event in [first, second] {
+        let run = process.run_of(event).await;
+        process.ask(Command::Pause { ws: ws.clone(), run }).await.expect("it lives");
+    }
+    process.work().await;
+    for event in [first, second] {
+        let run = process.run_of(event).await;
+        process.ask(Command::Resume { ws: ws.clone(), run }).await.expect("it lives");
+    }
+    process.work().await;
+    process.post("payment", json!(1)).await;
+}
+
+/// Processes that die by themselves, with runs in every phase of driving.
+pub(crate) async fn lost_workers(process: &mut Process) {
+    let slots =
+        json!({ "name": "order", "concurrency": [{ "limit": 2 }, { "limit": 1, "key": "k" }] });
+    process.serve(slots, &[Act::Step("a")]).await;
+    for n in 0..3 {
+        process.post("order", json!({ "n": n, "k": n })).await;
+    }
+    process.hold().await;
+    process.restart().await;
+    process.hold().await;
+    let fourth = process.post("order", json!({ "n": 3, "k": 3 })).await;
+    let run = process.run_of(fourth).await;
+    process.cancel(run).await;
+    process.restart().await;
+}
+
+/// A newer version that supersedes runs that are driven, and takes along those in line.
+pub(crate) async fn superseding_releases(process: &mut Process) {
+    hand_over(process, "supersede").await;
+}
+
+/// A newer version that waits for older runs.
+pub(crate) async fn draining_releases(process: &mut Process) {
+    hand_over(process, "drain").await;
+}
+
+async fn hand_over(process: &mut Process, policy: &str) {
+    let handoff = json!({ "type": "singleton", "onNewVersion": policy });
+    let acts = [Act::Step("a"), Act::Sleep("nap", 5)];
+    process.serve(json!({ "name": "order", "version": 1 }), &acts).await;
+    process.post("order", json!(1)).await;
+    process.post("order", json!(2)).await;
+    process.hold().await;
+    process.post("order", json!(3)).await;
+    process.serve(json!({ "name": "order", "version": 2, "handoff": handoff }), &acts).await;
+    process.post("order", json!(4)).await;
+    let (ws, app, name) = (process.world.ws.clone(), "default".to_owned(), "order".to_owned());
+    let again = Command::Release { ws, app, name, version: 2 };
+    process.ask(again).await.expect("it is registered");
+    process.post("order", json!(5)).await;
+}
+
+/// What nobody uses any more is swept away, whatever it was.
+pub(crate) async fn swept_gates(process: &mut Process) {
+    let definition = json!({
+        "name": "order",
+        "idempotency": { "key": "n", "periodMs": 1000 },
+        "rateLimit": { "limit": 5, "perMs": 1000 },
+        "throttle": { "limit": 1, "perMs": 10 },
+        "concurrency": { "limit": 1 },
+        "singleton": { "key": "n" },
+    });
+    process.serve(definition, &[]).await;
+    for n in 0..2 {
+        process.post("order", json!({ "n": n })).await;
+    }
+    process.work().await;
+    process.tick(120_000).await;
+    let gates = process.world.dump().await;
+    let classes = gates.iter().filter_map(|row| match row {
+        tidegate_core::row::Row::Gate(gate) => gate.key.class(),
+        _ => None,
+    });
+    let left: Vec<_> =
+        classes.filter(|class| *class != tidegate_core::row::Class::Dedupe).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -179,7 +179,7 @@ fn add(
         }
         Kind::All { max_size, max_bytes, .. } => {
             if !fits(candidate, kind, &fold) {
-                part(draft, &mut fold, candidate.event)?;
+                part(draft, &mut fold)?;
             }
             if fold.count == 0 {
                 fold.first = candidate.event;
@@ -191,9 +191,6 @@ fn add(
             fold.bytes += size(candidate);
             let (pending, flush_at) = (fold.count, fold.deadline);
             let full = fold.count >= max_size || fold.bytes >= max_bytes;
-            if full && fold.held {
-                part(draft, &mut fold, candidate.event)?;
-            }
             let held = fold.held;
             gate.state = GateState::Fold(fold);
             draft.put(gate);
@@ -204,10 +201,9 @@ fn add(
 }
 
 /// Closes the part that grew full while the buffer was held, and begins the next.
-fn part<E>(draft: &mut Draft, fold: &mut Fold, event: EventId) -> Decided<(), E> {
+fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
     fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count });
     fold.run = draft.new_run_id()?;
-    fold.first = event;
     (fold.count, fold.bytes) = (0, 0);
     Ok(())
 }

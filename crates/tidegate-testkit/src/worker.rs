@@ -7,7 +7,7 @@ use tidegate_core::{
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
-    row::{Ending, EngineId, Fault, Gate, GateState, Row, RowKey, Run, Step},
+    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
     run::record::{NewStep, NewWait, NewWaitOn, Recorded, Then},
     version::Registered,
     workflow::Workflow,
@@ -68,11 +68,8 @@ impl World {
         let snapshot = self.read(ReadSet::default().scan(scan.clone(), 1000)).await;
         let keys = snapshot.scans.get(&scan).map(|found| found.keys.clone()).unwrap_or_default();
         let rows = keys.iter().filter_map(|key| snapshot.rows.get(key)?.as_ref());
-        rows.filter_map(|row| match row {
-            Row::Step(step) => Some(step.clone()),
-            _ => None,
-        })
-        .collect()
+        rows.filter_map(|row| if let Row::Step(step) = row { Some(step.clone()) } else { None })
+            .collect()
     }
 
     /// What came of one step: its output as text, or the code of its error; `None` before.
@@ -94,24 +91,28 @@ impl World {
     /// Nothing is under way in the workspace: no run lives, nobody holds or waits, nothing folds.
     pub async fn check_quiet(&self) {
         self.check_holds().await;
-        let here = |gate: &Gate| gate.key.scope().is_some_and(|scope| scope.ws == self.ws);
         for row in self.dump().await {
-            match row {
-                Row::Run(run) if run.ws == self.ws => panic!("it is still there: {run:?}"),
-                Row::Wait(wait) if wait.ws == self.ws => panic!("it is left behind: {wait:?}"),
-                Row::Gate(gate) if here(&gate) => match &gate.state {
-                    GateState::Slots(slots) => {
-                        assert!(slots.holders.is_empty(), "held: {gate:?}");
-                        assert!(slots.head.is_none(), "waited for: {gate:?}");
-                        assert!(slots.folds.is_empty(), "in the way of a fold: {gate:?}");
-                    }
-                    GateState::Turns(turns) => {
-                        assert!(turns.pending.is_empty() && turns.head.is_none(), "{gate:?}");
-                    }
-                    GateState::Fold(_) => panic!("a fold is still open: {gate:?}"),
-                    GateState::Meter(_) | GateState::Claim(_) => {}
-                },
-                _ => {}
+            if let Row::Run(run) = &row {
+                assert!(run.ws != self.ws, "it is still there: {run:?}");
+            }
+            if let Row::Wait(wait) = &row {
+                assert!(wait.ws != self.ws, "it is left behind: {wait:?}");
+            }
+            let Row::Gate(gate) = row else { continue };
+            if gate.key.scope().is_none_or(|scope| scope.ws != self.ws) {
+                continue;
+            }
+            match &gate.state {
+                GateState::Slots(slots) => {
+                    assert!(slots.holders.is_empty(), "held: {gate:?}");
+                    assert!(slots.head.is_none(), "waited for: {gate:?}");
+                    assert!(slots.folds.is_empty(), "in the way of a fold: {gate:?}");
+                }
+                GateState::Turns(turns) => {
+                    assert!(turns.pending.is_empty() && turns.head.is_none(), "{gate:?}");
+                }
+                GateState::Fold(_) => panic!("a fold is still open: {gate:?}"),
+                GateState::Meter(_) | GateState::Claim(_) => {}
             }
         }
     }

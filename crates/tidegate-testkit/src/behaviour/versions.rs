@@ -37,7 +37,7 @@ fn is_queued_at_handoff(verdict: &Verdict) -> bool {
 }
 
 /// B141, B142, B143, A4: a handoff that does not say all that it must is refused.
-pub async fn an_incomplete_handoff_is_refused(_world: &World) {
+pub async fn an_incomplete_handoff_is_refused(world: &World) {
     let table = [
         (json!({ "type": "singleton" }), "onNewVersion"),
         (json!({ "onNewVersion": "drain" }), "type"),
@@ -57,6 +57,10 @@ pub async fn an_incomplete_handoff_is_refused(_world: &World) {
             assert!(errors.contains(named), "{definition}: {errors}");
         }
     }
+    let good = json!({ "type": "keyed", "keyField": "user.id", "onNewVersion": "drain" });
+    let first = world.define(json!({ "name": "order", "handoff": good })).await;
+    let second = world.define(json!({ "name": "order", "concurrency": good })).await;
+    assert_eq!((first.version, second.unchanged), (1, true), "two spellings of one thing");
 }
 
 /// B145, B149, N45: within one version a second run waits, says so, and starts by itself.

@@ -16,8 +16,8 @@ use serde_json::Value;
 use fields::text;
 use meter::Meter;
 
-/// A moment or a length of time, in milliseconds.
-pub type Ms = i128;
+/// A moment or a length of time, in microseconds.
+pub type Time = i128;
 
 /// A run, by the order in which the ids of runs were fixed.
 pub type Ordinal = usize;
@@ -36,7 +36,10 @@ pub struct Place {
 /// One stop on a run's way to its start, in the order of G9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
-    RunGate,
+    Singleton,
+    Handoff,
+    Session,
+    RunLimit,
     Turn,
     Narrow,
     Wide,
@@ -51,7 +54,7 @@ enum State {
     Line,
     Ready,
     Driven(u128),
-    Sleeping(Ms),
+    Sleeping(Time),
     Ended(&'static str),
 }
 
@@ -61,19 +64,18 @@ struct Run {
     version: i128,
     /// What it carries: one event, or those of a batch.
     events: Vec<Value>,
-    admitted: Ms,
-    rank: (Ms, u64),
+    admitted: Time,
+    rank: (Time, u64),
     state: State,
     way: Vec<(Stop, Place)>,
     passed: usize,
     started: bool,
     /// The engine that has yet to confirm that it stopped driving it.
     stopping: Option<u128>,
-    /// It took the place of another: it stands before those who wait in the ordinary way.
+    /// A restart: it stands before those who wait for the session in the ordinary way.
     in_place: bool,
     /// The window that it came from, where later requests still join it.
     window: Option<Place>,
-    claim: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,13 +85,13 @@ struct Fold {
     control: &'static str,
     /// What it holds, each with the run that will carry it.
     items: Vec<Item>,
-    /// Its time came, and this gate would have skipped it.
-    blocked: Option<Place>,
+    /// Its time came, and this gate would have skipped it, in this version.
+    blocked: Option<(Place, i128)>,
 }
 
 #[derive(Clone, Debug)]
 struct Item {
-    at: Ms,
+    at: Time,
     data: Value,
     run: Ordinal,
 }
@@ -106,12 +108,13 @@ pub struct Told {
 /// The whole of it.
 #[derive(Clone, Debug, Default)]
 pub struct Reference {
-    now: Ms,
+    now: Time,
     releases: BTreeMap<String, Vec<Value>>,
     runs: Vec<Run>,
     folds: Vec<Fold>,
     meters: BTreeMap<Place, Meter>,
-    claims: BTreeMap<Place, Ms>,
+    /// Until when, and for which run.
+    claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
 }
 
@@ -171,9 +174,9 @@ impl Reference {
     }
 
     /// A driven run sleeps [G2].
-    pub fn sleep(&mut self, run: Ordinal, ms: Ms) {
+    pub fn sleep(&mut self, run: Ordinal, time: Time) {
         self.requeue(run);
-        self.runs[run].state = State::Sleeping(self.now + ms);
+        self.runs[run].state = State::Sleeping(self.now + time);
         self.settle();
     }
 
@@ -207,7 +210,7 @@ impl Reference {
     }
 
     /// The next moment at which something is due.
-    pub fn next_due(&self) -> Option<Ms> {
+    pub fn next_due(&self) -> Option<Time> {
         let asleep = self.runs.iter().filter_map(|run| match run.state {
             State::Sleeping(until) => Some(until),
             _ => None,
@@ -221,8 +224,8 @@ impl Reference {
     }
 
     /// Time passes and nobody notices.
-    pub fn pass(&mut self, ms: Ms) {
-        self.now += ms;
+    pub fn pass(&mut self, time: Time) {
+        self.now += time;
     }
 
     /// All that is due happens, in the order in which it became due.
@@ -270,12 +273,12 @@ impl Reference {
     }
 
     /// This moment.
-    pub fn now(&self) -> Ms {
+    pub fn now(&self) -> Time {
         self.now
     }
 
     /// The rank of a run.
-    pub fn rank(&self, run: Ordinal) -> (Ms, u64) {
+    pub fn rank(&self, run: Ordinal) -> (Time, u64) {
         self.runs[run].rank
     }
 

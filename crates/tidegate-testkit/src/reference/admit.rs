@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Fold, Item, Ms, Ordinal, Place, Reference, Run, State, Stop, Told,
+    Fold, Item, Ordinal, Place, Reference, Run, State, Stop, Time, Told,
     fields::{
         count, key_of, limit_name, limits, ms, place, policy, policy_name, policy_place, scoped,
         text, version,
@@ -45,12 +45,18 @@ impl Reference {
     /// Joins the open fold of the key, if there is one that still takes events.
     fn join(&mut self, def: &Value, control: &str, place: &Place, data: &Value) -> Option<Told> {
         if let Some(run) = self.quiet_and_waiting(place) {
+            // The claim is the last event's.
+            self.claims.retain(|_, (_, of)| *of != run);
+            self.take(claim_of(&self.runs[run].workflow, def, data), def, run);
             self.runs[run].events = vec![data.clone()];
             return Some(told("coalesced", Some(run)));
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         let overdue = self.deadline(&self.folds[at]) <= self.now;
-        if overdue && self.folds[at].blocked.is_none() && self.flush(at) {
+        // By a new size it may be full already.
+        let most = count(&def["batch"], "maxSize").filter(|_| control == "batch");
+        let full = most.is_some_and(|most| self.folds[at].items.len() >= most);
+        if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
             return match self.quiet_and_waiting(place) {
                 Some(_) => self.join(def, control, place, data),
@@ -90,9 +96,12 @@ impl Reference {
             return told("coalesced", Some(run));
         }
         self.runs[run].events.push(data.clone());
-        self.take(claim_of(&name, def, data), def);
+        self.take(claim_of(&name, def, data), def, run);
         let full = self.runs[run].events.len() >= most;
-        if full && self.folds[at].blocked.is_none() && self.flush(at) {
+        if full && self.folds[at].blocked.is_none() {
+            self.flush(at);
+        }
+        if self.runs[run].state != State::Folding {
             return told("started", Some(run));
         }
         told("buffered", Some(run))
@@ -121,7 +130,6 @@ impl Reference {
             stopping: None,
             in_place: false,
             window: None,
-            claim: None,
         });
         self.runs.len() - 1
     }
@@ -129,7 +137,7 @@ impl Reference {
     // ------------------------------------------------------------------ folds
 
     /// When a fold is to be flushed, by the current numbers.
-    pub(super) fn deadline(&self, fold: &Fold) -> Ms {
+    pub(super) fn deadline(&self, fold: &Fold) -> Time {
         let def = self.current(&fold.workflow);
         let (first, last) = (fold.items[0].at, fold.items.last().expect("never empty").at);
         if fold.control == "batch" {
@@ -158,7 +166,7 @@ impl Reference {
         let run = fold.items[0].run;
         let data = self.runs[run].events[0].clone();
         if let Some(place) = self.skipped_at(&name, &def, &data) {
-            self.folds[at].blocked = Some(place);
+            self.folds[at].blocked = Some((place, version(&def)));
             return false;
         }
         self.folds.remove(at);
@@ -178,12 +186,12 @@ impl Reference {
     // ------------------------------------------------------------------ claims [C1]
 
     fn claimed(&self, claim: &Place) -> bool {
-        self.claims.get(claim).is_some_and(|until| *until > self.now)
+        self.claims.get(claim).is_some_and(|(until, _)| *until > self.now)
     }
 
-    fn take(&mut self, claim: Option<Place>, def: &Value) {
-        let period = ms(&def["idempotency"], "periodMs").unwrap_or(24 * 60 * 60 * 1000);
-        self.claims.extend(claim.map(|claim| (claim, self.now + period)));
+    fn take(&mut self, claim: Option<Place>, def: &Value, run: Ordinal) {
+        let period = ms(&def["idempotency"], "periodMs").unwrap_or(24 * 60 * 60 * 1_000_000);
+        self.claims.extend(claim.map(|claim| (claim, (self.now + period, run))));
     }
 
     // ------------------------------------------------------------------ creation [A1]
@@ -201,39 +209,42 @@ impl Reference {
         let run = id.unwrap_or_else(|| self.new_run(name));
         let shift = def.get("priority").and_then(|priority| ms(priority, "shiftMs")).unwrap_or(0);
         self.arrivals += 1;
-        self.take(claim.clone(), &def);
+        self.take(claim, &def, run);
         let it = &mut self.runs[run];
         it.version = version(&def);
         it.rank = (self.now - shift, self.arrivals);
         it.way = way(name, &def, data);
         it.admitted = self.now;
         it.state = State::Line;
-        it.claim = claim;
+        it.in_place = policy_name(&def) == Some("restart");
         if id.is_none() {
             it.events = vec![data.clone()];
         }
-        self.supersede(run, &def);
+        let superseded = self.supersede(run, &def);
         let old = self.replaced(run, &def);
         for &old in &old {
             self.replace(old, run);
         }
-        told(if old.is_empty() { "started" } else { "replaced" }, Some(run))
+        told(if superseded || !old.is_empty() { "replaced" } else { "started" }, Some(run))
     }
 
     /// A newer version cancels the older runs on its handoff gate and takes along the unstarted.
-    fn supersede(&mut self, run: Ordinal, def: &Value) {
+    fn supersede(&mut self, run: Ordinal, def: &Value) -> bool {
         if def.get("handoff").is_none_or(|handoff| handoff["onNewVersion"] != "supersede") {
-            return;
+            return false;
         }
+        let mut replaced = false;
         let place = self.handoff_of(run).cloned();
         for other in 0..self.runs.len() {
             let here = self.alive(other) && self.handoff_of(other) == place.as_ref();
             if here && self.is_older(other, run) && self.runs[other].started {
                 self.cut(other);
+                replaced = true;
             } else if here && self.is_older(other, run) {
                 self.runs[other].version = self.runs[run].version;
             }
         }
+        replaced
     }
 
     /// The runs that `singleton: cancel` or `restart` replaces.
@@ -261,12 +272,9 @@ impl Reference {
     /// Cancels `old` for `new`, which inherits the rank of one that had not started.
     fn replace(&mut self, old: Ordinal, new: Ordinal) {
         self.cut(old);
-        self.runs[new].in_place = true;
         if !self.runs[old].started {
             self.runs[new].rank = self.runs[old].rank;
-            if let Some(claim) = self.runs[old].claim.clone() {
-                self.claims.remove(&claim);
-            }
+            self.claims.retain(|_, (_, run)| *run != old);
         }
     }
 
@@ -298,7 +306,8 @@ impl Reference {
     fn contends(&self, run: Ordinal, place: &Place, of: i128) -> bool {
         let it = &self.runs[run];
         let within = place.control == "singleton" && self.handoff_of(run).is_some();
-        let at = it.way.iter().any(|(_, stop)| stop == place);
+        // One that still waits at an earlier stop is not seen here yet.
+        let at = it.way.iter().take(it.passed + 1).any(|(_, stop)| stop == place);
         self.alive(run) && at && (!within || it.version == of)
     }
 }
@@ -307,19 +316,19 @@ impl Reference {
 fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     let mut way = Vec::new();
     if def.get("singleton").is_some() {
-        way.push((Stop::RunGate, scoped(name, "singleton", def, data)));
+        way.push((Stop::Singleton, scoped(name, "singleton", def, data)));
     }
     if let Some(handoff) = def.get("handoff") {
         let key = text(handoff, "keyField").and_then(|path| key_of(data, &path));
-        way.push((Stop::RunGate, place(name, "handoff", key)));
+        way.push((Stop::Handoff, place(name, "handoff", key)));
     }
-    way.extend(policy_place(def, data).map(|place| (Stop::RunGate, place)));
+    way.extend(policy_place(def, data).map(|place| (Stop::Session, place)));
     let mut limits = limits(def);
     limits.sort_by_key(|limit| text(limit, "key"));
     for limit in limits {
         let key = text(limit, "key").and_then(|path| key_of(data, &path));
         let stop = match (limit["span"] == "run", limit.get("key")) {
-            (true, _) => Stop::RunGate,
+            (true, _) => Stop::RunLimit,
             (false, Some(_)) => Stop::Narrow,
             (false, None) => Stop::Wide,
         };

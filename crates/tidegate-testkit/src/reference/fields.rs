@@ -2,16 +2,21 @@
 
 use serde_json::Value;
 
-use super::{Ms, Place};
+use super::{Place, Time};
 
 /// A field that holds text.
 pub(super) fn text(of: &Value, field: &str) -> Option<String> {
     of.get(field)?.as_str().map(str::to_owned)
 }
 
+/// A field that holds a number.
+pub(super) fn number(of: &Value, field: &str) -> Option<i128> {
+    of.get(field)?.as_u64().map(i128::from)
+}
+
 /// A field that holds milliseconds.
-pub(super) fn ms(of: &Value, field: &str) -> Option<Ms> {
-    of.get(field)?.as_u64().map(Ms::from)
+pub(super) fn ms(of: &Value, field: &str) -> Option<Time> {
+    number(of, field).map(|ms| ms * 1000)
 }
 
 /// A field that holds a count.
@@ -21,7 +26,7 @@ pub(super) fn count(of: &Value, field: &str) -> Option<usize> {
 
 /// The version of a definition.
 pub(super) fn version(def: &Value) -> i128 {
-    ms(def, "version").unwrap_or(1)
+    number(def, "version").unwrap_or(1)
 }
 
 /// The scalar at a dotted path, written so that types stay apart; `None` is missing [SPEC 3].

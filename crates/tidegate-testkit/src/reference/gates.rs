@@ -1,8 +1,8 @@
 //! The way of a run towards its start: gates, lines and turns, in the order of G9.
 
 use super::{
-    Ms, Ordinal, Place, Reference, State, Stop,
-    fields::{count, limit_name, limits, ms, policy, policy_name, text, version},
+    Ordinal, Place, Reference, State, Stop, Time,
+    fields::{count, limit_name, limits, ms, policy, policy_name, text},
 };
 
 impl Reference {
@@ -12,8 +12,7 @@ impl Reference {
     pub(super) fn settle(&mut self) {
         loop {
             let free = self.folds.iter().position(|fold| {
-                let version = version(self.current(&fold.workflow));
-                fold.blocked.as_ref().is_some_and(|place| !self.busy(place, version))
+                fold.blocked.as_ref().is_some_and(|(place, version)| !self.busy(place, *version))
             });
             if let Some(at) = free {
                 self.folds[at].blocked = None;
@@ -61,14 +60,16 @@ impl Reference {
 
     /// The order of a line: who takes another's place, then rank; where versions drain, the older
     /// release stands before the newer.
-    pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Ms, u64)) {
+    pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Time, u64)) {
         let it = &self.runs[run];
         let tier = match place.control.as_str() {
             "handoff" => (0..self.runs.len()).filter(|&other| self.is_older(other, run)).count(),
-            "policy" | "singleton" => usize::from(!it.in_place),
+            "policy" => usize::from(!it.in_place),
             _ => 0,
         };
-        (tier, it.rank)
+        // A session's line goes by arrival alone (SPEC 6).
+        let (at, arrival) = it.rank;
+        (tier, (if place.control == "policy" { 0 } else { at }, arrival))
     }
 
     /// Whether a run may take its handoff gate, by the current release's policy.
@@ -127,7 +128,7 @@ impl Reference {
     }
 
     /// When the head of a throttle's line is due.
-    pub(super) fn turn_due(&self, run: Ordinal) -> Option<Ms> {
+    pub(super) fn turn_due(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let (stop, place) = it.way.get(it.passed)?;
         let waits = it.state == State::Line && *stop == Stop::Turn;
@@ -138,7 +139,7 @@ impl Reference {
     }
 
     /// When a run gives up: it has not got its session by then.
-    pub(super) fn gives_up_at(&self, run: Ordinal) -> Option<Ms> {
+    pub(super) fn gives_up_at(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let mut missing = it.way.iter().skip(it.passed);
         let busy = missing.any(|(_, place)| place.control == "policy");

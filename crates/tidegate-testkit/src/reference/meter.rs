@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use super::{Ms, Place, Reference, fields};
+use super::{Place, Reference, Time, fields};
 
 /// `debt` turns are used up at the moment `at`; they come back at the meter's rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meter {
-    at: Ms,
+    at: Time,
     debt: Ratio,
 }
 
@@ -40,10 +40,10 @@ struct Rate {
 impl Reference {
     fn rate(&self, control: &str, workflow: &str) -> Option<Rate> {
         let def = self.current(workflow).get(control)?;
-        let limit = fields::ms(def, "limit").expect("given");
+        let limit = fields::number(def, "limit").expect("given");
         let per = fields::ms(def, "perMs").expect("given");
         let default = if control == "throttle" { 1 } else { limit };
-        Some(Rate { limit, per, burst: fields::ms(def, "burst").unwrap_or(default) })
+        Some(Rate { limit, per, burst: fields::number(def, "burst").unwrap_or(default) })
     }
 
     /// The turns that are used up now.
@@ -66,8 +66,8 @@ impl Reference {
         self.meters.insert(place.clone(), Meter { at: self.now, debt });
     }
 
-    /// The first millisecond at which one more fits after `ahead` others, if only time is lacking.
-    pub(super) fn fits_at(&self, place: &Place, name: &str, ahead: i128) -> Option<Ms> {
+    /// The first microsecond at which one more fits after `ahead` others, if only time is lacking.
+    pub(super) fn fits_at(&self, place: &Place, name: &str, ahead: i128) -> Option<Time> {
         let rate = self.rate("throttle", name)?;
         if ahead >= rate.burst {
             return None;

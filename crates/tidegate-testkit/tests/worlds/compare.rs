@@ -15,14 +15,14 @@ use tidegate_core::{
 };
 use tidegate_store::{ManualClock, MemoryStore};
 use tidegate_testkit::{
-    reference::{Ms, Ordinal, Place, Reference, Told},
+    reference::{Ordinal, Place, Reference, Time, Told},
     world::{World, request},
 };
 
 use super::{Case, Field, Op};
 
 /// Runs a case on both sides; says where they first differ.
-pub fn check(case: &Case) -> Result<(), String> {
+pub(crate) fn check(case: &Case) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let mut twin = Twin::new();
@@ -32,8 +32,9 @@ pub fn check(case: &Case) -> Result<(), String> {
         twin.later = case.later.iter().rev().cloned().collect();
         let folds =
             |def: &Value| ["debounce", "batch"].iter().any(|it| def.to_string().contains(it));
-        // Folds that are due at the same moment may be flushed in any order.
-        let apart = u64::from(case.definitions.iter().any(folds));
+        // Folds that are due at the same moment may be flushed in any order: with folds, no two
+        // operations happen at the same moment.
+        let apart = Time::from(case.definitions.iter().any(folds));
         for (n, op) in case.ops.iter().enumerate() {
             let at = |what: String| format!("after op {n}, {op:?}: {what}");
             twin.tick(apart).await;
@@ -75,8 +76,7 @@ impl Twin {
         match op {
             Op::Post { name, a, b } => self.post(name, data(n, *a, *b)).await?,
             Op::Late { ms, name, a } => {
-                self.world.pass(*ms);
-                self.reference.pass(Ms::from(*ms));
+                self.pass(micros(*ms));
                 self.post(name, data(n, *a, *a)).await?;
             }
             Op::Call { action, session, a } => self.call(n, action, *session, *a).await?,
@@ -96,7 +96,7 @@ impl Twin {
             Op::Sleep(at, ms) => {
                 if let Some(run) = pick(&driven, *at) {
                     self.world.sleep(&self.leased[&run], &format!("nap {n}"), *ms).await;
-                    self.reference.sleep(run, Ms::from(*ms));
+                    self.reference.sleep(run, micros(*ms));
                 }
             }
             Op::Cancel(at) => {
@@ -115,8 +115,9 @@ impl Twin {
             Op::Lose => {
                 self.world.lose(self.world.engine).await;
                 self.reference.lose(self.world.engine);
+                self.world.engine += 1;
             }
-            Op::Tick(ms) => self.tick(*ms).await,
+            Op::Tick(ms) => self.tick(micros(*ms)).await,
             Op::Release => {
                 if let Some(definition) = self.later.pop() {
                     self.release(&definition).await;
@@ -184,20 +185,23 @@ impl Twin {
         self.ids.iter().find(|(_, known)| **known == id).map(|(run, _)| *run)
     }
 
+    /// Time passes and nobody notices.
+    fn pass(&mut self, time: Time) {
+        let now = self.world.now().micros() + i64::try_from(time).expect("a short time");
+        self.world.clock.set(Timestamp::from_micros(now));
+        self.reference.pass(time);
+    }
+
     /// Time passes from one due moment to the next.
-    async fn tick(&mut self, ms: u64) {
-        let start = self.reference.now();
-        let end = start + Ms::from(ms);
+    async fn tick(&mut self, time: Time) {
+        let end = self.reference.now() + time;
         loop {
             let now = self.reference.now();
             let due = self.reference.next_due().filter(|due| now < *due && *due < end);
-            let next = due.unwrap_or(end);
-            let step = u64::try_from(next - now).expect("time moves on");
-            self.world.pass(step);
-            self.reference.pass(Ms::from(step));
+            self.pass(due.unwrap_or(end) - now);
             self.world.sweep().await;
             self.reference.sweep();
-            if next == end {
+            if due.is_none() {
                 return;
             }
         }
@@ -371,6 +375,10 @@ fn place(key: &GateKey) -> Place {
     let kind = scope.slot.strip_prefix("path:").unwrap_or(&scope.slot);
     let key = key.map(|key| if control == "policy" { format!("{kind} {key}") } else { key });
     Place { owner: scope.name, control, key }
+}
+
+fn micros(ms: u64) -> Time {
+    Time::from(ms) * 1000
 }
 
 fn data(n: usize, a: Field, b: Field) -> Value {

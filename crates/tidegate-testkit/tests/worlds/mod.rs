@@ -3,25 +3,25 @@
 mod compare;
 mod draw;
 
-pub use compare::check;
-pub use draw::case;
+pub(crate) use compare::check;
+pub(crate) use draw::case;
 
 use serde_json::Value;
 
 /// One world and what happens in it.
 #[derive(Clone)]
-pub struct Case {
+pub(crate) struct Case {
     /// The definitions, registered in order; a higher version is a release.
-    pub definitions: Vec<Value>,
+    pub(crate) definitions: Vec<Value>,
     /// Definitions that are released on the way.
-    pub later: Vec<Value>,
+    pub(crate) later: Vec<Value>,
     /// What happens.
-    pub ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
 }
 
 /// One thing that happens. Numbers pick one of those that it can happen to.
 #[derive(Clone, Debug)]
-pub enum Op {
+pub(crate) enum Op {
     /// An event.
     Post { name: &'static str, a: Field, b: Field },
     /// A request.
@@ -50,7 +50,7 @@ pub enum Op {
 
 /// What an event has in a field that keys are read from.
 #[derive(Clone, Copy, Debug)]
-pub enum Field {
+pub(crate) enum Field {
     Missing,
     One,
     OnePointZero,

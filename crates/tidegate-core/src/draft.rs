@@ -252,11 +252,10 @@ impl Draft {
     /// The first `count` runs in a gate's line.
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Line(gate.key.clone());
-        if self.probe(|reads| reads.scan(scan.clone(), LINE_READ)) {
-            return Ok(Vec::new());
-        }
+        let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
         let Some(found) = self.base.scans.get(&scan) else {
-            return need(ReadSet::default().scan(scan, LINE_READ));
+            let unread = ReadSet::default().scan(scan, LINE_READ);
+            return if probing { Ok(Vec::new()) } else { need(unread) };
         };
         let place = |row: Option<&Row>| match row {
             Some(Row::Run(run)) => match run.phase {
@@ -285,11 +284,10 @@ impl Draft {
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
-        if self.probe(|reads| reads.scan(scan.clone(), limit)) {
-            return Ok(Vec::new());
-        }
+        let probing = self.probe(|reads| reads.scan(scan.clone(), limit));
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
+            _ if probing => Ok(Vec::new()),
             _ => need(ReadSet::default().scan(scan.clone(), limit)),
         }
     }

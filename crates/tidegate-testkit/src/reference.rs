@@ -72,6 +72,8 @@ struct Run {
     started: bool,
     /// The engine that has yet to confirm that it stopped driving it.
     stopping: Option<u128>,
+    /// Another was cancelled for it.
+    replaced: bool,
     /// A restart: it stands before those who wait for the session in the ordinary way.
     in_place: bool,
     /// The window that it came from, where later requests still join it.

@@ -102,7 +102,7 @@ impl Reference {
             self.flush(at);
         }
         if self.runs[run].state != State::Folding {
-            return told("started", Some(run));
+            return self.admitted(run);
         }
         told("buffered", Some(run))
     }
@@ -128,6 +128,7 @@ impl Reference {
             passed: 0,
             started: false,
             stopping: None,
+            replaced: false,
             in_place: false,
             window: None,
         });
@@ -165,7 +166,9 @@ impl Reference {
         }
         let run = fold.items[0].run;
         let data = self.runs[run].events[0].clone();
-        if let Some(place) = self.skipped_at(&name, &def, &data) {
+        let claim = claim_of(&name, &def, &data).filter(|_| fold.control != "batch");
+        let deduped = claim.is_some_and(|claim| self.claimed(&claim));
+        if let Some(place) = self.skipped_at(&name, &def, &data).filter(|_| !deduped) {
             self.folds[at].blocked = Some((place, version(&def)));
             return false;
         }
@@ -225,7 +228,12 @@ impl Reference {
         for &old in &old {
             self.replace(old, run);
         }
-        told(if superseded || !old.is_empty() { "replaced" } else { "started" }, Some(run))
+        self.runs[run].replaced = superseded || !old.is_empty();
+        self.admitted(run)
+    }
+
+    fn admitted(&self, run: Ordinal) -> Told {
+        told(if self.runs[run].replaced { "replaced" } else { "started" }, Some(run))
     }
 
     /// A newer version cancels the older runs on its handoff gate and takes along the unstarted.

@@ -15,7 +15,7 @@ use crate::{
 pub struct Catalog {
     /// The epoch that it was read at.
     pub epoch: i64,
-    workflows: BTreeMap<(String, String), Entry>,
+    workflows: BTreeMap<String, BTreeMap<String, Entry>>,
     by_event: BTreeMap<String, Vec<(String, String)>>,
     by_prefix: Vec<(String, (String, String))>,
     lanes: BTreeMap<Seq, Version>,
@@ -87,11 +87,13 @@ impl Catalog {
                 def: def.clone(),
             };
             catalog.lanes.insert(def.lane, version.clone());
-            let name = (def.app.clone(), def.name.clone());
-            catalog.workflows.entry(name).or_default().versions.insert(def.version, version);
+            let app = catalog.workflows.entry(def.app.clone()).or_default();
+            app.entry(def.name.clone()).or_default().versions.insert(def.version, version);
         }
         catalog.read_reactions()?;
-        for ((app, name), entry) in &mut catalog.workflows {
+        let apps = catalog.workflows.iter_mut();
+        let all = apps.flat_map(|(app, names)| names.iter_mut().map(move |entry| (app, entry)));
+        for (app, (name, entry)) in all {
             let newest = entry.versions.values().filter(|version| version.release.is_some());
             let Some(version) = newest.max_by_key(|version| version.release).cloned() else {
                 continue;
@@ -106,9 +108,8 @@ impl Catalog {
 
     /// Takes the reactions out of what was read as workflows.
     fn read_reactions(&mut self) -> Result<(), CatalogError> {
-        let mine = |(app, _): &(String, String), _: &mut Entry| app == REACTIONS;
-        let entries = self.workflows.extract_if(.., mine).collect::<Vec<_>>();
-        for version in entries.into_iter().flat_map(|(_, entry)| entry.versions.into_values()) {
+        let entries = self.workflows.remove(REACTIONS).unwrap_or_default();
+        for version in entries.into_values().flat_map(|entry| entry.versions.into_values()) {
             let reaction: Reaction = read(&version.def)?;
             self.followers.push(Follower::from(&reaction));
             self.reactions.insert(reaction.name.clone(), reaction);
@@ -134,12 +135,14 @@ impl Catalog {
 
     /// A workflow by app and name.
     pub fn entry(&self, app: &str, name: &str) -> Option<&Entry> {
-        self.workflows.get(&(app.to_owned(), name.to_owned()))
+        self.workflows.get(app)?.get(name)
     }
 
     /// All workflows, by app and name.
-    pub fn entries(&self) -> impl Iterator<Item = (&(String, String), &Entry)> {
-        self.workflows.iter()
+    pub fn entries(&self) -> impl Iterator<Item = ((&str, &str), &Entry)> {
+        self.workflows.iter().flat_map(|(app, names)| {
+            names.iter().map(move |(name, entry)| ((app.as_str(), name.as_str()), entry))
+        })
     }
 
     /// The rows that it was built from, by lane.
@@ -159,7 +162,10 @@ impl Catalog {
         let mut names: Vec<_> = exact.chain(prefixed.map(|(_, name)| name)).collect();
         names.sort();
         names.dedup();
-        names.into_iter().filter_map(|name| self.workflows.get(name)?.current.as_ref()).collect()
+        names
+            .into_iter()
+            .filter_map(|(app, name)| self.entry(app, name)?.current.as_ref())
+            .collect()
     }
 
     /// The greatest release so far.

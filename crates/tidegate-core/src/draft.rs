@@ -7,7 +7,11 @@
 //! A *probing* draft takes every row that it has not got for absent and notes that it was asked
 //! for: what a command would read is found by deciding it once on nothing.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     catalog::Catalog,
@@ -46,6 +50,25 @@ pub struct Draft {
     salt: u64,
     /// What was asked for, while probing.
     probed: Option<RefCell<ReadSet>>,
+    /// The lines as far as they are known, by the gate's number.
+    lines: BTreeMap<Seq, Line>,
+}
+
+/// A gate's line: who is known to stand in it, in order.
+#[derive(Debug, Default)]
+struct Line {
+    places: BTreeSet<(Place, Seq)>,
+    /// The last place that the snapshot read.
+    horizon: Option<Place>,
+}
+
+/// The line that a run stands in, and where.
+fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
+    let run = row?.as_run()?;
+    match run.phase {
+        Phase::Line { gate, place } => Some((gate, place, run.id.seq)),
+        Phase::Ready | Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => None,
+    }
 }
 
 /// A row after the changes.
@@ -71,7 +94,22 @@ impl Changed {
 impl Draft {
     /// A draft of nothing yet.
     pub fn new(base: Snapshot) -> Self {
-        Self { base, changed: BTreeMap::new(), undo: Vec::new(), used: 0, salt: 0, probed: None }
+        let mut lines: BTreeMap<Seq, Line> = BTreeMap::new();
+        for (scan, found) in &base.scans {
+            if !matches!(scan, Scan::Line(_)) {
+                continue;
+            }
+            for key in &found.keys {
+                let row = base.rows.get(key).and_then(Option::as_ref);
+                if let Some((gate, place, run)) = standing(row) {
+                    let line = lines.entry(gate).or_default();
+                    line.places.insert((place, run));
+                    line.horizon = Some(place);
+                }
+            }
+        }
+        let (changed, undo) = (BTreeMap::new(), Vec::new());
+        Self { base, changed, undo, used: 0, salt: 0, probed: None, lines }
     }
 
     /// A draft that finds out what its commands would read.
@@ -101,9 +139,14 @@ impl Draft {
         true
     }
 
-    /// Says while probing that a gate's line will be looked at.
+    /// Says while probing that the first of a gate's line will be let in: each time, one more of
+    /// them is read, and one to see who is next.
     pub fn expect_line(&self, gate: &GateKey) {
-        self.probe(|reads| reads.scan(Scan::Line(gate.clone()), LINE_READ));
+        self.probe(|reads| {
+            let scan = Scan::Line(gate.clone());
+            let wanted = reads.scans.get(&scan).copied().unwrap_or(1);
+            reads.scan(scan, wanted + 1)
+        });
     }
 
     /// Decides one command: keeps its changes if it succeeds, none of them otherwise.
@@ -135,11 +178,8 @@ impl Draft {
             outcome = Err(Stop::Full);
         }
         if outcome.is_err() {
-            for (key, before) in self.undo.drain(mark..).rev() {
-                match before {
-                    Some(row) => self.changed.insert(key, row),
-                    None => self.changed.remove(&key),
-                };
+            for (key, before) in self.undo.split_off(mark).into_iter().rev() {
+                self.change(key, before);
             }
         }
         outcome
@@ -238,8 +278,31 @@ impl Draft {
     }
 
     fn set(&mut self, key: RowKey, row: Changed) {
-        let before = self.changed.insert(key.clone(), row);
+        let before = self.change(key.clone(), Some(row));
         self.undo.push((key, before));
+    }
+
+    /// Changes a row, or takes the change back, and keeps the lines in step.
+    fn change(&mut self, key: RowKey, after: Option<Changed>) -> Option<Changed> {
+        let base = if matches!(key, RowKey::Run(_)) { self.base.rows.get(&key) } else { None };
+        let base = base.and_then(Option::as_ref);
+        let row = |changed: Option<&Changed>| match changed {
+            Some(changed) => standing(changed.row()),
+            None => standing(base),
+        };
+        let (was, is) = (row(self.changed.get(&key)), row(after.as_ref()));
+        if was != is {
+            if let Some((gate, place, run)) = was {
+                self.lines.entry(gate).or_default().places.remove(&(place, run));
+            }
+            if let Some((gate, place, run)) = is {
+                self.lines.entry(gate).or_default().places.insert((place, run));
+            }
+        }
+        match after {
+            Some(after) => self.changed.insert(key, after),
+            None => self.changed.remove(&key),
+        }
     }
 
     /// The run at the front of a gate's line.
@@ -253,33 +316,24 @@ impl Draft {
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Line(gate.key.clone());
         let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
-        let Some(found) = self.base.scans.get(&scan) else {
-            let unread = ReadSet::default().scan(scan, LINE_READ);
-            return if probing { Ok(Vec::new()) } else { need(unread) };
+        // A gate that is new has only the line that this draft gave it.
+        let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
+        let read = match self.base.scans.get(&scan) {
+            Some(found) => found.keys.len() >= found.limit as usize,
+            None if new => false,
+            None if probing => return Ok(Vec::new()),
+            None => return need(ReadSet::default().scan(scan, LINE_READ)),
         };
-        let place = |row: Option<&Row>| match row {
-            Some(Row::Run(run)) => match run.phase {
-                Phase::Line { gate: at, place } if at == gate.id => Some((place, run.id.seq)),
-                _ => None,
-            },
-            _ => None,
-        };
-        let base = found.keys.iter().filter(|key| !self.changed.contains_key(*key));
-        let mut line: Vec<_> =
-            base.filter_map(|key| place(self.base.rows.get(key)?.as_ref())).collect();
-        let horizon = found.keys.last().and_then(|key| place(self.base.rows.get(key)?.as_ref()));
-        let runs = RowKey::Run(Seq(i64::MIN))..=RowKey::Run(Seq(i64::MAX));
-        line.extend(self.changed.range(runs).filter_map(|(_, changed)| place(changed.row())));
-        line.sort_unstable();
-        if found.is_full() {
-            // Beyond the last place that was read, others may stand in between.
-            line.retain(|at| horizon.is_none_or(|horizon| at.0 <= horizon.0));
-            if line.len() < count {
-                return need(ReadSet::default().scan(scan, found.limit.saturating_mul(4)));
-            }
+        let Some(line) = self.lines.get(&gate.id) else { return Ok(Vec::new()) };
+        // Beyond the last place that was read, others may stand in between.
+        let horizon = line.horizon.filter(|_| read);
+        let known = line.places.iter().take_while(|at| horizon.is_none_or(|to| at.0 <= to));
+        let places: Vec<_> = known.take(count).copied().collect();
+        if places.len() < count && read {
+            let more = self.base.scans.get(&scan).map_or(LINE_READ, |found| found.limit);
+            return need(ReadSet::default().scan(scan, more.saturating_mul(4).max(64)));
         }
-        line.truncate(count);
-        Ok(line)
+        Ok(places)
     }
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
@@ -346,8 +400,8 @@ impl Draft {
     }
 }
 
-/// How much of a line is read at first: enough for a batch that finishes many on one gate.
-pub const LINE_READ: u32 = 64;
+/// How much of a line is read at first: the one to let in, and the one after.
+pub const LINE_READ: u32 = 2;
 
 /// Stops a decision until `reads` are there.
 pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {

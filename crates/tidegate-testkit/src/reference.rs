@@ -315,7 +315,7 @@ impl Reference {
     /// Who waits at each gate or throttle, in order.
     pub fn lines(&self) -> BTreeMap<Place, Vec<Ordinal>> {
         let mut lines = BTreeMap::<Place, Vec<Ordinal>>::new();
-        for run in self.by_rank(|run| run.state == State::Line) {
+        for run in self.by_rank(|run| run.state == State::Line && run.passed < run.way.len()) {
             let (_, place) = &self.runs[run].way[self.runs[run].passed];
             lines.entry(place.clone()).or_default().push(run);
         }

@@ -107,7 +107,6 @@ fn let_go<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateK
         touched.push(need.gate.clone());
     }
     for need in run.needs.iter().take(run.has).skip(keep) {
-        draft.expect_line(&need.gate);
         if let Some(gate) = draft.gate(&need.gate)? {
             let mut gate = gate.clone();
             gate.at = gate.at.max(draft.now());
@@ -189,7 +188,6 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
 pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     let turns = run.needs.iter().take(run.has).filter(|need| need.span == Span::Start);
     for gate in turns.map(|need| need.gate.clone()) {
-        draft.expect_line(&gate);
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();
         let limit = limit(draft, &row)?;

@@ -1,8 +1,12 @@
 //! Debounce: one run when a burst is over, with the last event.
 
 use serde_json::json;
+use tidegate_core::{
+    command::Command,
+    run::record::{Record, Then},
+};
 
-use crate::world::{World, event, window};
+use crate::world::{World, event, payload, window};
 
 /// F1, B85, B86, B87: each event moves the deadline, and one run follows with the last of them.
 pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
@@ -192,22 +196,41 @@ pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world:
     world.check_holds().await;
 }
 
-/// F1, G9: a run with as many gates on its way as there can be still fires, and still wakes.
+/// F1, G9: a run with as many gates on its way as there can be still fires, is handed a place,
+/// and wakes.
 pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World) {
-    let limits: Vec<_> = (0..16).map(|n| json!({ "limit": 1, "key": format!("k{n}") })).collect();
+    let limits: Vec<_> = (0..16).map(|n| json!({ "limit": 1, "key": format!("k{n:x}") })).collect();
     let definition = json!({
-        "name": "save", "concurrency": limits, "debounce": { "periodMs": 1000 },
-        "singleton": { "mode": "skip", "key": "k0" }, "idempotency": { "key": "k1" },
-        "throttle": { "limit": 1, "perMs": 10, "key": "k2" }
+        "name": "save", "concurrency": limits, "debounce": { "periodMs": 1000, "key": "doc" },
+        "singleton": { "mode": "skip", "key": "doc" }, "idempotency": { "key": "doc" },
+        "throttle": { "limit": 1, "perMs": 10, "key": "doc" }
     });
     world.define(definition).await;
-    let keys = (0..16).map(|n| (format!("k{n}"), json!(n)));
-    let run = world.send_for_run("save", keys.collect()).await;
+    let mut runs = Vec::new();
+    for doc in 0..3 {
+        // All meet at the first gate, and each has the others to itself.
+        let keys = (1..16).map(|n| (format!("k{n:x}"), json!(doc)));
+        let shared = [("k0".to_owned(), json!(0)), ("doc".to_owned(), json!(doc))];
+        runs.push(world.send_for_run("save", keys.chain(shared).collect()).await);
+    }
     world.tick(1000).await;
-    let leased = world.lease_one().await;
-    world.sleep(&leased, "nap", 1000).await;
+    let first = world.lease_one().await;
+    world.sleep(&first, "nap", 1000).await;
+    let second = world.lease_one().await;
     world.tick(1000).await;
-    assert_eq!(world.drain().await, [run]);
+    assert_eq!((first.id, second.id), (runs[0], runs[1]));
+    // Two hand-overs in one transaction.
+    let done = Record {
+        run: second.id.seq,
+        engine: world.engine,
+        fence: second.fence,
+        steps: Vec::new(),
+        then: Then::Complete(payload(&json!(null))),
+    };
+    let cancel = Command::Cancel { ws: world.ws.clone(), run: first.id, reason: "enough".into() };
+    let record = Command::Record { known: Box::new(second), report: done };
+    assert!(world.batch(vec![record, cancel]).await.iter().all(Result::is_ok));
+    assert_eq!(world.drain().await, [runs[2]]);
     world.check_holds().await;
 }
 

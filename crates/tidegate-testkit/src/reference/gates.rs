@@ -8,30 +8,36 @@ use super::{
 impl Reference {
     // ------------------------------------------------------------------ towards the start [G9]
 
-    /// Lets everybody pass who may, in the order of the stops, the best rank first.
+    /// Lets everybody pass who may, in the order of the stops, the best rank first; then the folds
+    /// flush that nobody holds up any more [F4].
     pub(super) fn settle(&mut self) {
-        loop {
-            let free = self.folds.iter().position(|fold| {
-                fold.blocked.as_ref().is_some_and(|(place, version)| !self.busy(place, *version))
-            });
-            if let Some(at) = free {
-                self.folds[at].blocked = None;
-                self.flush(at);
-                continue;
+        while self.let_one_pass() || self.flush_one() {}
+        for run in &mut self.runs {
+            if run.state == State::Line && run.passed == run.way.len() {
+                run.state = State::Ready;
             }
-            for run in &mut self.runs {
-                if run.state == State::Line && run.passed == run.way.len() {
-                    run.state = State::Ready;
-                }
-            }
-            let waiting = self.by_rank(|run| run.state == State::Line);
-            let may = waiting.into_iter().filter(|&run| self.may_pass(run));
-            let Some(next) = may.min_by_key(|&run| self.runs[run].way[self.runs[run].passed].0)
-            else {
-                return;
-            };
-            self.runs[next].passed += 1;
         }
+    }
+
+    fn let_one_pass(&mut self) -> bool {
+        let waiting = self.by_rank(|run| run.state == State::Line && run.passed < run.way.len());
+        let may = waiting.into_iter().filter(|&run| self.may_pass(run));
+        let next = may.min_by_key(|&run| self.runs[run].way[self.runs[run].passed].0);
+        next.is_some_and(|next| {
+            self.runs[next].passed += 1;
+            true
+        })
+    }
+
+    fn flush_one(&mut self) -> bool {
+        let free = self.folds.iter().position(|fold| {
+            fold.blocked.as_ref().is_some_and(|(place, version)| !self.busy(place, *version))
+        });
+        free.is_some_and(|at| {
+            self.folds[at].blocked = None;
+            self.flush(at);
+            true
+        })
     }
 
     /// Whether a run in a line is the next one there, and there is room.

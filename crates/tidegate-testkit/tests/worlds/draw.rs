@@ -172,7 +172,10 @@ fn define(
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
     set("throttle", on[1], key(1), burst(on[2], rate));
     let mode = if batch || on[4] { "skip" } else { "cancel" };
-    set("singleton", on[3], key(2), json!({"mode": mode}));
+    let policy = ["supersede", "drain", "coexist"][usize::try_from(numbers[9]).unwrap() % 3];
+    // A run that a newer version takes along stays in the singleton gate of its own version.
+    let single = on[3] && !(on[13] && policy == "supersede");
+    set("singleton", single, key(2), json!({"mode": mode}));
     let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
     set("rateLimit", on[5], key(5), burst(on[6], rate));
     let mut window = json!({"periodMs": 13 + apart});
@@ -183,7 +186,6 @@ fn define(
     set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
     set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
     set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers));
-    let policy = ["supersede", "drain", "coexist"][usize::try_from(numbers[9]).unwrap() % 3];
     let handoff = match key(2) {
         Some(key) => json!({"type": "keyed", "keyField": key, "onNewVersion": policy}),
         None => json!({"type": "singleton", "onNewVersion": policy}),

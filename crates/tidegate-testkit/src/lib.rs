@@ -8,4 +8,5 @@ pub mod postgres;
 pub mod reference;
 pub mod sample;
 pub mod worker;
+pub mod workload;
 pub mod world;

@@ -28,6 +28,9 @@ struct Arguments {
     /// Which stores: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
+    /// Only workloads whose name contains this, such as `k1.b256`.
+    #[arg(long, default_value = "")]
+    only: String,
     /// How many runs are parked on one gate for the last figure; 0 leaves it out.
     #[arg(long, default_value_t = 1_000_000)]
     parked: usize,
@@ -62,6 +65,9 @@ async fn measure(
     keys: usize,
     batch: usize,
 ) -> anyhow::Result<()> {
+    if !format!("k{keys}.b{batch}").contains(&arguments.only) {
+        return Ok(());
+    }
     let runs = arguments.runs * batch / 256;
     let runs = runs.clamp(500.min(arguments.runs), arguments.runs);
     let mut figures = Figures::default();

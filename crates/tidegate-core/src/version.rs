@@ -27,7 +27,7 @@ pub const MAX_ADOPTED: u32 = 2000;
 
 /// The most gates of one kind that a release looks at; the others meet the new numbers at their
 /// next event, start or end.
-const MAX_RENUMBERED: u32 = 700;
+const MAX_RENUMBERED: u32 = 400;
 
 /// What registering came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,7 +240,8 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(
     let rate_limit = workflow.rate_limit.as_ref().map(RateLimit::rate);
     let numbered = [Class::RateLimit, Class::RunLimit, Class::Throttle, Class::Keyed, Class::Whole];
     for key in gates(draft, ws, workflow, &numbered)? {
-        let Some(mut gate) = draft.gate(&key)?.cloned() else { continue };
+        let Some(before) = draft.gate(&key)?.cloned() else { continue };
+        let mut gate = before.clone();
         let waiting = match &mut gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
             GateState::Turns(Turns { meter, head, .. }) => {
@@ -256,7 +257,9 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(
             GateState::Fold(_) | GateState::Claim(_) => false,
         };
         gate.due = if waiting { Some(now) } else { gate.due };
-        draft.put(gate);
+        if gate != before {
+            draft.put(gate);
+        }
     }
     Ok(())
 }
@@ -275,9 +278,10 @@ fn gates(
         let last = [&prefix[..], &[u8::MAX]].concat();
         let [from, to] = [&prefix, &last].map(|key| RowKey::Gate(GateKey::from_bytes(key)));
         let rows = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
-        keys.extend(rows.into_iter().chain(draft.written(from, to)).filter_map(|row| match row {
-            Row::Gate(gate) => Some(gate.key.clone()),
-            _ => None,
+        let rows = rows.into_iter().chain(draft.written(from, to));
+        keys.extend(rows.filter_map(|row| {
+            let Row::Gate(gate) = row else { return None };
+            Some(gate.key.clone())
         }));
     }
     keys.sort();

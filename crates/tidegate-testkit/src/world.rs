@@ -5,6 +5,8 @@
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
 mod inputs;
+mod seen;
+mod worker;
 
 use std::sync::{
     Arc,
@@ -18,12 +20,12 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::{NewEvent, Outcome, Posted},
     flow::Verdict,
-    id::{EventId, RunId, Seq},
+    id::{RunId, Seq},
     json::Payload,
     reads::{ReadSet, Scan},
     request::Request,
     row::StepKind,
-    row::{Class, Ended, EngineId, GateState, Phase, Receipt, Row, RowKey, Run, Step, Workspace},
+    row::{Ended, EngineId, GateState, Phase, Row, RowKey, Run, Workspace},
     run::record::{NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
     time::Timestamp,
     version::{Registered, Released},
@@ -182,21 +184,6 @@ impl World {
         }
     }
 
-    /// Posts one event that triggers exactly one workflow, with its data as text, byte for byte.
-    pub async fn send_text(&self, name: &str, data: &str) -> Outcome {
-        let data = Payload::parse(data.as_bytes(), usize::MAX).expect("good JSON");
-        let event = NewEvent { name: name.to_owned(), data, dedupe_id: None, ts: None };
-        let mut posted = self.post_event(event).await;
-        assert_eq!(posted.runs.len(), 1, "`{name}` triggers one workflow: {posted:?}");
-        posted.runs.pop().expect("one outcome")
-    }
-
-    /// Posts one event and expects a run; its id.
-    pub async fn begin(&self, name: &str, data: Value) -> RunId {
-        let verdict = self.send(name, data).await;
-        verdict.run().unwrap_or_else(|| panic!("`{name}` made no run: {verdict:?}"))
-    }
-
     // ------------------------------------------------------------------ what workers do
 
     /// The lanes of every version in the workspace.
@@ -279,29 +266,6 @@ impl World {
         let wait = NewWait { step: step.to_owned(), on, until: None };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
-    }
-
-    /// Lets a leased run call a child and wait for it.
-    pub async fn invoke(&self, run: &Run, step: &str, workflow: &str, data: Value) {
-        let (app, workflow, data) = ("default".to_owned(), workflow.to_owned(), payload(&data));
-        let on = NewWaitOn::Invoke { app, workflow, data };
-        let wait = NewWait { step: step.to_owned(), on, until: None };
-        let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
-        assert_eq!(let_go, Ok(Recorded::LetGo));
-    }
-
-    /// Lets a leased run wait for a signal.
-    pub async fn wait_for_signal(&self, run: &Run, step: &str, name: &str) {
-        let on = NewWaitOn::Signal { name: name.to_owned() };
-        let wait = NewWait { step: step.to_owned(), on, until: None };
-        let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
-        assert_eq!(let_go, Ok(Recorded::LetGo));
-    }
-
-    /// Lets a leased run try a step again after so many milliseconds.
-    pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
-        let then = Then::Retry { step: step.to_owned(), delay_ms };
-        assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
     }
 
     /// A worker confirms that it has stopped a cancelled run.
@@ -455,42 +419,6 @@ impl World {
             Some(Phase::Paused) => "paused",
             None => "none",
         }
-    }
-
-    /// What a step came to, once it has.
-    pub async fn step_of(&self, run: RunId, step: &str) -> Option<Step> {
-        match self.row(RowKey::Step(run.seq, step.to_owned())).await {
-            Some(Row::Step(step)) => Some(step),
-            _ => None,
-        }
-    }
-
-    /// The receipts of an event, as the caller was told the verdicts.
-    pub async fn receipts(&self, event: EventId) -> Vec<Receipt> {
-        let snapshot = self.read(ReadSet::default().scan(Scan::Receipts(event.seq), MANY)).await;
-        let rows = snapshot.rows.into_values().flatten();
-        rows.filter_map(|row| match row {
-            Row::Receipt(receipt) => Some(receipt),
-            _ => None,
-        })
-        .collect()
-    }
-
-    /// How many runs hold a slot of a workflow's executing gates, by the gate's key.
-    pub async fn inside(&self, workflow: &str, class: Class, key: &str) -> usize {
-        let rows = self.dump().await;
-        let holders = rows.iter().filter_map(|row| match row {
-            Row::Gate(gate) => {
-                let scope = gate.key.scope().expect("a gate's key");
-                let here = scope.name == workflow
-                    && scope.class == class
-                    && scope.ws == self.ws
-                    && scope.key.to_string() == key;
-                here.then(|| tidegate_core::flow::gate::holders(gate).len())
-            }
-            _ => None,
-        });
-        holders.sum()
     }
 
     /// Everything in the store.

@@ -76,32 +76,24 @@ pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), 
     hand_on(draft, freed)
 }
 
-/// As [`release`], but hands nothing on yet: says which gates have to.
-pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
-    let touched = let_go(draft, run, keep)?;
-    run.phase = Phase::Waiting;
-    draft.put(run.clone());
-    Ok(touched)
-}
-
 /// Gives back the executing gates of a run that has to go on, and lets it stand in line again.
 ///
 /// It stands there before the places are handed on, so that they go by rank, and to itself if no
 /// older one waits.
 pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let keep = run.executing().min(run.has);
-    let touched = let_go(draft, &mut run, keep)?;
+    let freed = vacate(draft, &mut run, keep)?;
     let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
     let mut gate = gate_or_new(draft, &need.gate)?;
     run.due = None;
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
-    hand_on(draft, touched)
+    hand_on(draft, freed)
 }
 
-/// Takes a run out of its gates beyond the first `keep`; says which have to be settled.
-fn let_go<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
+/// As [`release`], but hands nothing on yet: says which gates have to.
+pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
         touched.push(need.gate.clone());
@@ -116,6 +108,8 @@ fn let_go<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateK
         touched.push(need.gate.clone());
     }
     run.has = run.has.min(keep);
+    run.phase = Phase::Waiting;
+    draft.put(run.clone());
     Ok(touched)
 }
 

@@ -171,17 +171,27 @@ impl GateKey {
 }
 
 impl Serialize for GateKey {
+    /// In hex: a body is JSON, and a key may hold any bytes.
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = String::with_capacity(self.0.len() * 2);
+        for byte in &*self.0 {
+            hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            hex.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
         to.serialize_str(&hex)
     }
 }
 
 impl<'de> Deserialize<'de> for GateKey {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let hex = String::deserialize(from)?;
-        let byte = |at: usize| hex.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
-        let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
+        let hex = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        let digit = |letter: u8| char::from(letter).to_digit(16).and_then(|n| u8::try_from(n).ok());
+        let byte = |two: &[u8]| match two {
+            [high, low] => Some((digit(*high)? << 4) | digit(*low)?),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(byte).collect();
         bytes
             .map(|bytes| Self(bytes.into()))
             .ok_or_else(|| serde::de::Error::custom(format!("`{hex}` is not a gate key in hex")))

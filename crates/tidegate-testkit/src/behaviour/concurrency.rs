@@ -1,5 +1,7 @@
 //! Concurrency: how many are inside at once, and in which order the others follow.
 
+use std::cell::Cell;
+
 use serde_json::{Value, json};
 use tidegate_core::{
     command::Command,
@@ -61,6 +63,33 @@ pub async fn several_engines_share_the_limit(world: &World) {
     world.check_holds().await;
 }
 
+/// G1, B65, B131: the limit holds while engines race for every slot.
+pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
+    world.define(json!({ "name": "sync", "concurrency": { "limit": 3 } })).await;
+    let (inside, most, done) = (Cell::new(0_u32), Cell::new(0_u32), Cell::new(0_u32));
+    let drive = async |id: u128| {
+        let engine = world.engine(id);
+        for n in 0..8 {
+            engine.send("sync", json!({ "n": n })).await;
+            let runs = engine.lease(2).await;
+            inside.set(inside.get() + u32::try_from(runs.len()).unwrap());
+            most.set(most.get().max(inside.get()));
+            for run in runs {
+                tokio::task::yield_now().await;
+                // It has left before it says so: whoever is next comes after that.
+                inside.set(inside.get() - 1);
+                engine.complete(&run).await;
+                done.set(done.get() + 1);
+            }
+        }
+    };
+    tokio::join!(drive(11), drive(12), drive(13), drive(14));
+    let rest = u32::try_from(world.drain().await.len()).unwrap();
+    assert!(most.get() <= 3, "{} at once", most.get());
+    assert_eq!(done.get() + rest, 32, "each of them ran once");
+    world.check_holds().await;
+}
+
 /// G4, B67: the order is that of arrival, and a freed slot is handed on at once.
 pub async fn waiters_are_served_in_their_order(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 1 } })).await;
@@ -115,7 +144,7 @@ pub async fn several_limits_hold_at_once(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
     let mut sent = Vec::new();
     for account in ["a", "a", "b", "c", "d", "d"] {
-        sent.push(world.begin("sync", json!({ "account": account })).await);
+        sent.push(world.send_for_run("sync", json!({ "account": account })).await);
     }
     let ids = |runs: &[Run]| runs.iter().map(|run| run.id).collect::<Vec<_>>();
     let first = world.lease_all().await;
@@ -137,7 +166,7 @@ pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
     let mut sent = Vec::new();
     for account in ["a", "a", "b"] {
-        sent.push(world.begin("sync", json!({ "account": account })).await);
+        sent.push(world.send_for_run("sync", json!({ "account": account })).await);
     }
     let first = world.lease_one().await;
     // The third waits for the whole already, the second only for its key.
@@ -167,7 +196,7 @@ pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
     let mut sent = Vec::<RunId>::new();
     for _ in 0..40 {
         let data = json!({ "a": random(3), "b": random(4) });
-        sent.push(world.begin("sync", data).await);
+        sent.push(world.send_for_run("sync", data).await);
     }
     let (mut driven, mut done) = (Vec::new(), 0);
     for round in 0..2000 {
@@ -223,7 +252,7 @@ pub async fn both_spans_stand_side_by_side(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
     let mut sent = Vec::new();
     for n in 0..3 {
-        sent.push(world.begin("sync", json!({ "n": n })).await);
+        sent.push(world.send_for_run("sync", json!({ "n": n })).await);
     }
     let first = world.lease_one().await;
     world.sleep(&first, "nap", 1000).await;

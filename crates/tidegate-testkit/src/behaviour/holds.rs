@@ -39,9 +39,9 @@ pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
     world.define(one_at_a_time()).await;
     world.define(json!({ "name": "child" })).await;
     for what in ["time", "event", "retry", "child", "signal", "pause"] {
-        let first = world.begin("sync", json!({})).await;
-        let second = world.begin("sync", json!({})).await;
-        let third = world.begin("sync", json!({})).await;
+        let first = world.send_for_run("sync", json!({})).await;
+        let second = world.send_for_run("sync", json!({})).await;
+        let third = world.send_for_run("sync", json!({})).await;
         let run = world.lease_one().await;
         assert_eq!(run.id, first, "{what}");
         match what {
@@ -55,7 +55,7 @@ pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
                 world.report(&run, Vec::new(), Then::Continue).await.unwrap();
             }
         }
-        let child = if what == "child" { 1 } else { 0 };
+        let child = usize::from(what == "child");
         let mut leased = world.lease_all().await;
         assert_eq!(leased.len(), 1 + child, "{what}: the slot was handed on");
         leased.sort_by_key(|run| run.workflow != "child");
@@ -83,8 +83,8 @@ pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
 pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
     world.define(one_at_a_time()).await;
     for end in ["complete", "fail", "cancel while ready", "cancel while asleep"] {
-        let first = world.begin("sync", json!({})).await;
-        let second = world.begin("sync", json!({})).await;
+        let first = world.send_for_run("sync", json!({})).await;
+        let second = world.send_for_run("sync", json!({})).await;
         match end {
             "complete" => world.complete(&world.lease_one().await).await,
             "fail" => world.fail(&world.lease_one().await).await,
@@ -108,7 +108,7 @@ pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
 pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({})).await;
-    let next = world.begin("sync", json!({})).await;
+    let next = world.send_for_run("sync", json!({})).await;
     let run = world.lease_one().await;
     world.cancel(run.id).await.unwrap();
     assert_eq!(world.state(run.id).await, "cancelled");
@@ -131,7 +131,7 @@ pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(wo
 pub async fn a_run_cancelled_while_driven_frees_its_slot_with_its_worker(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({})).await;
-    let next = world.begin("sync", json!({})).await;
+    let next = world.send_for_run("sync", json!({})).await;
     let lost = world.engine(2);
     let run = lost.lease_one().await;
     world.cancel(run.id).await.unwrap();
@@ -162,7 +162,7 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
     world.define(json!({ "name": "sync", "concurrency": { "limit": 2 } })).await;
     let mut sent = Vec::new();
     for n in 0..3 {
-        sent.push(world.begin("sync", json!({ "n": n })).await);
+        sent.push(world.send_for_run("sync", json!({ "n": n })).await);
     }
     let lost = world.engine(2);
     assert!(world.store.beat(2).await.unwrap());
@@ -190,10 +190,10 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
 /// G4, G6: a run that lost its worker stands in line by its rank like everybody else.
 pub async fn a_run_that_lost_its_worker_queues_by_its_rank(world: &World) {
     world.define(one_at_a_time()).await;
-    let oldest = world.begin("sync", json!({})).await;
+    let oldest = world.send_for_run("sync", json!({})).await;
     world.sleep(&world.lease_one().await, "nap", 1000).await;
-    let lost = world.begin("sync", json!({})).await;
-    let youngest = world.begin("sync", json!({})).await;
+    let lost = world.send_for_run("sync", json!({})).await;
+    let youngest = world.send_for_run("sync", json!({})).await;
     assert_eq!(world.engine(2).lease_one().await.id, lost);
     world.tick(1000).await;
     world.lose(2).await;
@@ -215,7 +215,7 @@ pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
         let name = format!("w{n}");
         gate["name"] = json!(name);
         world.define(gate.clone()).await;
-        let top = world.begin(&name, json!({})).await;
+        let top = world.send_for_run(&name, json!({})).await;
         let run = world.lease_one().await;
         world.invoke(&run, "self", &name, json!({})).await;
         let run = world.lease_one().await;
@@ -239,7 +239,7 @@ pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
 /// G2, G8: an executing gate is let go of by a caller that waits, so that its child can have it.
 pub async fn a_caller_that_waits_leaves_its_slot_to_its_child(world: &World) {
     world.define(one_at_a_time()).await;
-    let top = world.begin("sync", json!({})).await;
+    let top = world.send_for_run("sync", json!({})).await;
     world.invoke(&world.lease_one().await, "self", "sync", json!({})).await;
     let child = world.lease_one().await;
     assert_ne!(child.id, top);
@@ -256,10 +256,10 @@ pub async fn a_gate_that_a_stranger_keeps_is_waited_for_or_refused(world: &World
     world.define(json!({ "name": "caller" })).await;
     world.define(json!({ "name": "waits", "concurrency": { "limit": 1, "span": "run" } })).await;
     world.define(json!({ "name": "skips", "singleton": { "mode": "skip" } })).await;
-    let stranger = world.begin("waits", json!({})).await;
-    let holder = world.begin("skips", json!({})).await;
+    let stranger = world.send_for_run("waits", json!({})).await;
+    let holder = world.send_for_run("skips", json!({})).await;
     let strangers = world.lease_all().await;
-    let caller = world.begin("caller", json!({})).await;
+    let caller = world.send_for_run("caller", json!({})).await;
     let run = world.lease_one().await;
     world.invoke(&run, "skips", "skips", json!({})).await;
     let run = world.lease_one().await;

@@ -176,9 +176,9 @@ pub async fn payloads_are_kept_byte_for_byte(world: &World) {
     world.define(shaped("sync", CONTROLS[0].1, Some("k"))).await;
     let text = "{ \"k\" : 1.00e0,\n\t\"big\":9007199254740993, \"k2\":\"\\u00e9\" }";
     world.send_text("sync", text).await;
-    let kept = world.dump().await.into_iter().find_map(|row| match row {
-        Row::Event(event) => Some(event.data.as_str().to_owned()),
-        _ => None,
+    let kept = world.dump().await.into_iter().find_map(|row| {
+        let Row::Event(event) = row else { return None };
+        Some(event.data.as_str().to_owned())
     });
     assert_eq!(kept.as_deref(), Some(text));
 }

@@ -20,6 +20,7 @@ pub mod policies;
 pub mod priority;
 pub mod rate_limit;
 pub mod reactions;
+pub mod receipts;
 pub mod releases;
 pub mod singleton;
 pub mod streams;
@@ -49,6 +50,7 @@ macro_rules! behaviours {
             concurrency {
                 never_more_than_the_limit_are_driven,
                 several_engines_share_the_limit,
+                engines_that_race_never_exceed_the_limit,
                 waiters_are_served_in_their_order,
                 the_caller_is_told_for_which_gate_it_waits,
                 a_full_gate_delays_no_other_key,
@@ -96,6 +98,7 @@ macro_rules! behaviours {
                 capacity_comes_back_evenly,
                 the_burst_says_how_many_come_at_once,
                 no_interval_admits_more_than_promised,
+                engines_that_race_are_counted_together,
                 a_hot_key_does_not_affect_another,
                 a_dropped_event_still_does_all_else,
                 throttle_and_rate_limit_agree_on_the_overflow,
@@ -139,6 +142,13 @@ macro_rules! behaviours {
                 each_buffered_event_has_a_receipt,
             }
             priority {
+                ready_runs_are_leased_by_rank_over_all_workflows,
+                what_becomes_ready_with_a_lease_is_leased_by_rank,
+                an_engine_takes_only_what_it_serves,
+                workspaces_are_leased_apart,
+                a_shift_moves_a_run_ahead_by_at_most_itself,
+                the_own_order_is_unchanged,
+                priority_does_not_break_a_limit,
             }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
@@ -173,6 +183,23 @@ macro_rules! behaviours {
                 a_lost_answer_can_be_asked_for_again,
             }
             admission {
+                controls_act_in_one_order,
+                a_dry_run_changes_nothing,
+                what_a_gate_skips_costs_nothing,
+                what_a_rate_limit_drops_costs_nothing,
+                what_is_deduped_or_rejected_costs_nothing,
+                a_run_cancelled_in_line_gives_everything_back,
+                a_fold_is_counted_once,
+                what_one_workflow_refuses_is_still_an_event,
+                schedules_and_calls_pass_gates_only,
+                an_event_starts_each_workflow_once,
+                all_controls_hold_at_once,
+            }
+            receipts {
+                every_verdict_but_a_plain_start_is_kept,
+                a_receipt_says_what_is_missing,
+                each_workflow_writes_its_own_receipt,
+                refused_schedules_and_calls_are_kept,
             }
             policies {
                 without_a_policy_everything_runs,

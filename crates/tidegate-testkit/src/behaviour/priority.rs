@@ -1,1 +1,156 @@
-//! Priority.
+//! Priority and rank: which of those that are ready goes first.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command},
+    id::RunId,
+    run::record::{Record, Then},
+};
+
+use crate::world::{World, payload};
+
+/// A workflow whose runs count as queued so much earlier.
+fn shifted(name: &str, shift_ms: u64) -> Value {
+    json!({ "name": name, "priority": { "shiftMs": shift_ms } })
+}
+
+/// Leases one by one until nothing is ready.
+async fn order(world: &World) -> Vec<RunId> {
+    let mut order = Vec::new();
+    loop {
+        let leased = world.lease(1).await;
+        assert!(leased.len() <= 1);
+        let Some(run) = leased.first() else { return order };
+        order.push(run.id);
+        world.complete(run).await;
+    }
+}
+
+/// P2: what is ready is leased by rank over all workflows, whichever way it became ready.
+pub async fn ready_runs_are_leased_by_rank_over_all_workflows(world: &World) {
+    for name in ["a", "b", "c"] {
+        world.define(json!({ "name": name })).await;
+    }
+    world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
+    let old = world.send_for_run("b", json!({})).await;
+    world.sleep(&world.lease_one().await, "nap", 100).await;
+    let mut sent = vec![old];
+    for name in ["c", "limited", "limited", "b", "a", "c"] {
+        sent.push(world.send_for_run(name, json!({})).await);
+    }
+    world.tick(100).await;
+    assert_eq!(order(world).await, sent, "the sleeper is the oldest, the waiter keeps its rank");
+}
+
+/// P2: what becomes ready in the very transaction of a lease is leased by its rank too.
+pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
+    world.define(json!({ "name": "plain" })).await;
+    world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
+    world.send_for_run("limited", json!({})).await;
+    let waiting = world.send_for_run("limited", json!({})).await;
+    let driven = world.lease_one().await;
+    let young = world.send_for_run("plain", json!({})).await;
+    let done = Then::Complete(payload(&json!(null)));
+    let (run, engine, fence) = (driven.id.seq, world.engine, driven.fence);
+    let report = Record { run, engine, fence, steps: Vec::new(), then: done };
+    let (ws, lanes) = (world.ws.clone(), world.lanes().await);
+    let lease = Command::Lease { ws, engine, lanes, limit: 1 };
+    let commands =
+        vec![Command::Record { known: Box::new(driven), report }, lease.clone(), lease.clone()];
+    let leased: Vec<_> = world
+        .batch(commands)
+        .await
+        .into_iter()
+        .filter_map(|answer| {
+            let Ok(Answer::Leased(runs)) = answer else { return None };
+            Some(runs.iter().map(|run| run.id).collect::<Vec<_>>())
+        })
+        .collect();
+    assert_eq!(leased[0], [waiting], "it is older than the one that was ready before");
+    let rest = world.lease_all().await.into_iter().map(|run| run.id);
+    assert_eq!(leased[1].iter().copied().chain(rest).collect::<Vec<_>>(), [young]);
+    world.check_holds().await;
+}
+
+/// P2: an engine takes only what it serves, and nothing that it does not serve is in its way.
+pub async fn an_engine_takes_only_what_it_serves(world: &World) {
+    let a = world.define(json!({ "name": "a" })).await;
+    let b = world.define(json!({ "name": "b" })).await;
+    let first = world.send_for_run("a", json!({})).await;
+    let second = world.send_for_run("b", json!({})).await;
+    for (lane, expected) in [(b.lane, second), (a.lane, first)] {
+        let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
+        let leased = world.run(Command::Lease { ws, engine, lanes, limit: 1 }).await;
+        let Ok(Answer::Leased(runs)) = leased else { panic!("{leased:?}") };
+        assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+/// P2, B132: workspaces are independent: one tenant's backlog stands in nobody else's way.
+pub async fn workspaces_are_leased_apart(world: &World) {
+    let other = world.in_workspace("b");
+    for world in [world, &other] {
+        world.define(shifted("sync", 10_000)).await;
+    }
+    for _ in 0..50 {
+        world.send("sync", json!({})).await;
+    }
+    let late = other.send_for_run("sync", json!({})).await;
+    assert_eq!(other.lease_one().await.id, late);
+    let leased = world.lease_all().await;
+    assert_eq!(leased.len(), 50);
+    assert!(leased.iter().all(|run| run.ws == world.ws));
+}
+
+/// P1, B102, B103: a shift moves a run before those that came at most so much earlier.
+pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
+    world.define(json!({ "name": "plain" })).await;
+    world.define(shifted("urgent", 1000)).await;
+    for (gap, ahead) in [(0, true), (1, true), (999, true), (1000, false), (1001, false)] {
+        let plain = world.send_for_run("plain", json!({})).await;
+        world.tick(gap).await;
+        let urgent = world.send_for_run("urgent", json!({})).await;
+        let expected = if ahead { [urgent, plain] } else { [plain, urgent] };
+        assert_eq!(order(world).await, expected, "{gap} ms later");
+        world.tick(10_000).await;
+    }
+}
+
+/// P1, B105: within one workflow nothing changes.
+pub async fn the_own_order_is_unchanged(world: &World) {
+    let mut definition = shifted("urgent", 60_000);
+    definition["concurrency"] = json!({ "limit": 2 });
+    world.define(definition).await;
+    let mut sent = Vec::new();
+    for _ in 0..6 {
+        sent.push(world.send_for_run("urgent", json!({})).await);
+        world.tick(7).await;
+    }
+    assert_eq!(order(world).await, sent);
+}
+
+/// P1, B104: priority overtakes in a full line and never widens it.
+pub async fn priority_does_not_break_a_limit(world: &World) {
+    let version = |number: u32, shift_ms: Option<u64>| {
+        let mut definition =
+            json!({ "name": "sync", "version": number, "concurrency": { "limit": 1 } });
+        if let Some(shift_ms) = shift_ms {
+            definition["priority"] = json!({ "shiftMs": shift_ms });
+        }
+        definition
+    };
+    world.define(version(1, None)).await;
+    let mut plain = Vec::new();
+    for _ in 0..3 {
+        plain.push(world.send_for_run("sync", json!({})).await);
+        world.tick(100).await;
+    }
+    let driven = world.lease_one().await;
+    world.define(version(2, Some(150))).await;
+    let urgent = world.send_for_run("sync", json!({})).await;
+    assert!(world.lease_all().await.is_empty(), "the limit holds");
+    world.complete(&driven).await;
+    // It came 200 ms after the second and 100 ms after the third.
+    assert_eq!(order(world).await, [plain[1], urgent, plain[2]]);
+    world.check_holds().await;
+}

@@ -90,6 +90,15 @@ pub async fn no_interval_admits_more_than_promised(world: &World) {
     }
 }
 
+/// M2, B84, B131: engines that post at the same moment are counted together.
+pub async fn engines_that_race_are_counted_together(world: &World) {
+    world.define(limited(10, 60_000, None)).await;
+    let engines = [world.engine(11), world.engine(12), world.engine(13)];
+    let [a, b, c] = &engines;
+    let (a, b, c) = tokio::join!(admitted(a, 8), admitted(b, 8), admitted(c, 8));
+    assert_eq!(a + b + c, 10);
+}
+
 /// B82: one hot key does not affect another.
 pub async fn a_hot_key_does_not_affect_another(world: &World) {
     let limit = json!({ "limit": 2, "perMs": 1000, "key": "ip" });

@@ -85,9 +85,9 @@ pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
         world.complete(&world.lease_one().await).await;
         assert_eq!(world.now().micros() - first, (n * 1_000_000 + 2) / 3, "start {n}");
         let rows = world.dump().await;
-        let due = rows.iter().filter_map(|row| match row {
-            Row::Gate(gate) => gate.due,
-            _ => None,
+        let due = rows.iter().filter_map(|row| {
+            let Row::Gate(gate) = row else { return None };
+            gate.due
         });
         world.clock.set(due.min().expect("the next turn is due some time"));
         world.sweep().await;
@@ -234,18 +234,25 @@ pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     assert_eq!(world.lease_all().await.len(), 14, "gone, it delays nobody");
 }
 
-/// M1: what has started counts against the new burst too, however fast it was allowed to.
+/// M1: what has started counts against the new burst too, however fast it was allowed to, and
+/// whether or not anybody waited at the release.
 pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
-    let mut definition = throttled(10, 1000, 5);
-    definition["version"] = json!(1);
-    world.define(definition).await;
-    flood(world, 12).await;
-    assert_eq!(world.lease_all().await.len(), 5);
-    let mut definition = throttled(1, 1000, 5);
-    definition["version"] = json!(2);
-    world.define(definition).await;
-    world.sweep().await;
-    assert_eq!(times(&starts(world, 100, 25).await), [1000, 2000], "the burst is spent");
+    for waiting in [7, 0] {
+        let world = world.in_workspace(&format!("w{waiting}"));
+        let version = |number: u32, limit: u32| {
+            let mut definition = throttled(limit, 1000, 5);
+            definition["version"] = json!(number);
+            definition
+        };
+        world.define(version(1, 10)).await;
+        flood(&world, 5 + waiting).await;
+        assert_eq!(world.lease_all().await.len(), 5);
+        world.define(version(2, 1)).await;
+        world.tick(400).await;
+        flood(&world, 7).await;
+        let started = times(&starts(&world, 100, 22).await);
+        assert_eq!(started, [600, 1600], "the burst is spent, with {waiting} in line");
+    }
 }
 
 /// M1, B75, B84, B131: whoever posts, sweeps and leases, no window holds too many starts.

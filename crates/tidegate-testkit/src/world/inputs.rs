@@ -5,7 +5,8 @@ use tidegate_core::{
     flow::Verdict,
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
-    row::{Row, RowKey, Source},
+    row::{Row, RowKey, Run, Source},
+    run::record::{Recorded, Then},
 };
 
 use super::{MANY, World};
@@ -67,6 +68,12 @@ impl World {
             _ => None,
         });
         verdicts.collect()
+    }
+
+    /// A step of a leased run failed and is tried again later.
+    pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
+        let then = Then::Retry { step: step.to_owned(), delay_ms };
+        assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
     }
 }
 

@@ -76,7 +76,7 @@ fn workflow(
     let keys = proptest::collection::vec(select(vec![None, Some("a"), Some("b")]), 8);
     let on = proptest::collection::vec(prop::bool::weighted(0.3), 14);
     let two = prop::bool::weighted(0.3);
-    (on, keys, numbers(), numbers(), two).prop_map(move |(on, keys, first, mut second, two)| {
+    (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // How what was counted under one rate counts under another is a matter of rounding.
         // The deadline of an open window is what its last sender was told.
         for kept in [0, 2, 3, 4, 5, 6] {
@@ -86,6 +86,8 @@ fn workflow(
         if first[9] == 2 || second[9] == 2 {
             second[9] = first[9];
         }
+        // A run that a newer version takes along stays in the singleton gate of its own version.
+        on[3] &= !(on[13] && (first[9] == 3 || second[9] == 3));
         let build = |version, numbers: &[u64]| define(name, version, action, &on, &keys, numbers);
         (Some(build(1, &first)), two.then(|| build(2, &second)))
     })
@@ -173,10 +175,7 @@ fn define(
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
     set("throttle", on[1], key(1), burst(on[2], rate));
     let mode = if batch || on[4] { "skip" } else { "cancel" };
-    let policy = ["supersede", "drain", "coexist"][usize::try_from(numbers[9]).unwrap() % 3];
-    // A run that a newer version takes along stays in the singleton gate of its own version.
-    let single = on[3] && !(on[13] && policy == "supersede");
-    set("singleton", single, key(2), json!({"mode": mode}));
+    set("singleton", on[3], key(2), json!({"mode": mode}));
     let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
     set("rateLimit", on[5], key(5), burst(on[6], rate));
     let mut window = json!({"periodMs": 13 + apart});
@@ -187,6 +186,7 @@ fn define(
     set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
     set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
     set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers));
+    let policy = ["supersede", "drain", "coexist"][usize::try_from(numbers[9]).unwrap() % 3];
     let handoff = match key(2) {
         Some(key) => json!({"type": "keyed", "keyField": key, "onNewVersion": policy}),
         None => json!({"type": "singleton", "onNewVersion": policy}),

@@ -1,0 +1,123 @@
+//! Receipts: every verdict but a plain start is kept, and points to the survivor.
+
+use serde_json::{Value, json};
+use tidegate_core::{event::Posted, flow::Verdict, row::Row};
+
+use crate::world::{World, event};
+
+/// Posts an event for one workflow: what the caller is told, and what is kept of it.
+async fn told_and_kept(world: &World, name: &str, data: Value) -> (Posted, Value, Option<Value>) {
+    let posted = world.post(name, data).await;
+    let mut receipts = world.receipts(posted.id).await;
+    assert!(receipts.len() <= 1, "one workflow, one receipt: {receipts:?}");
+    let told = posted.runs[0].to_value();
+    let kept = receipts.pop().map(|receipt| {
+        assert_eq!((receipt.workflow.as_str(), receipt.at), (name, world.now()));
+        assert_eq!((&receipt.ws, receipt.event), (&world.ws, posted.id.seq));
+        if let Some(key) = told.get("key") {
+            assert_eq!(*key, json!(receipt.key), "it is found by its key");
+        }
+        receipt.verdict
+    });
+    (posted, told, kept)
+}
+
+/// SPEC 5: each kind of verdict, and the field of its receipt that points to the survivor.
+pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
+    let rate = json!({ "limit": 1, "perMs": 60_000, "key": "k" });
+    let handoff = json!({ "type": "keyed", "keyField": "k", "onNewVersion": "drain" });
+    let cases = [
+        ("queued", json!({ "concurrency": { "limit": 1, "key": "k" } }), None),
+        ("queued", json!({ "throttle": rate }), None),
+        ("coalesced", json!({ "debounce": { "periodMs": 1000, "key": "k" } }), Some("runId")),
+        (
+            "buffered",
+            json!({ "batch": { "maxSize": 9, "timeoutMs": 9, "key": "k" } }),
+            Some("runId"),
+        ),
+        ("dropped", json!({ "rateLimit": rate }), None),
+        ("skipped", json!({ "singleton": { "mode": "skip", "key": "k" } }), Some("holder")),
+        ("replaced", json!({ "singleton": { "mode": "cancel", "key": "k" } }), Some("replaced")),
+        ("deduped", json!({ "idempotency": { "key": "k" } }), Some("firstRunId")),
+        ("queued", json!({ "handoff": handoff }), None),
+    ];
+    for (n, (outcome, mut definition, survivor)) in cases.into_iter().enumerate() {
+        let name = format!("w{n}");
+        definition["name"] = json!(name);
+        world.define(definition.clone()).await;
+        let (first, told, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
+        let plain = told["outcome"] == json!("started");
+        assert_eq!(kept.is_none(), plain, "{definition}: {told}");
+        let (_, told, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
+        let kept = kept.unwrap_or_else(|| panic!("{definition}: {told}"));
+        assert_eq!((&told["outcome"], &told["key"]), (&json!(outcome), &json!("a")));
+        for (field, value) in kept.as_object().unwrap() {
+            assert_eq!(told.get(field), Some(value), "{definition}: `{field}`");
+        }
+        if matches!(outcome, "dropped" | "skipped" | "deduped") {
+            assert_eq!(told[outcome], json!(true), "{told}");
+        }
+        let run = first.runs[0].verdict.run().unwrap();
+        if let Some(field) = survivor {
+            assert_eq!(kept[field], json!(run), "{definition}: {kept}");
+        }
+        let carries = matches!(outcome, "queued" | "coalesced" | "buffered" | "replaced");
+        assert_eq!(told.get("runId").is_some(), carries, "{told}");
+    }
+}
+
+/// SPEC 3, SPEC 5: a rejection says what is missing; a missing key that is shared is named too.
+pub async fn a_receipt_says_what_is_missing(world: &World) {
+    let handoff = json!({ "type": "keyed", "keyField": "k.id", "onNewVersion": "drain" });
+    world.define(json!({ "name": "strict", "handoff": handoff })).await;
+    let (_, told, kept) = told_and_kept(world, "strict", json!({})).await;
+    assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("handoff")));
+    assert!(told["error"].as_str().unwrap().contains("`k.id`"), "{told}");
+    assert_eq!(kept.unwrap()["error"], told["error"]);
+    let limit = json!({ "limit": 1, "key": "k" });
+    world.define(json!({ "name": "shared", "concurrency": limit })).await;
+    world.send("shared", json!({})).await;
+    let (_, told, kept) = told_and_kept(world, "shared", json!({})).await;
+    assert_eq!(told["keyMissing"], json!(["concurrency"]));
+    assert_eq!(kept.unwrap()["keyMissing"], told["keyMissing"]);
+}
+
+/// SPEC 5: one event has a receipt for each workflow that did not plainly start.
+pub async fn each_workflow_writes_its_own_receipt(world: &World) {
+    let on = json!([{ "event": "go" }]);
+    world.define(json!({ "name": "a", "triggers": on, "singleton": { "mode": "skip" } })).await;
+    world.define(json!({ "name": "b", "triggers": on })).await;
+    world.define(json!({ "name": "c", "triggers": on, "idempotency": {} })).await;
+    world.post("go", json!({})).await;
+    let posted = world.post_all(vec![event("go", &json!({})), event("go", &json!({}))]).await;
+    for posted in posted {
+        let receipts = world.receipts(posted.id).await;
+        let kept: Vec<_> = receipts
+            .iter()
+            .map(|it| (it.workflow.as_str(), it.verdict["outcome"].clone()))
+            .collect();
+        assert_eq!(kept, [("a", json!("skipped")), ("c", json!("deduped"))]);
+    }
+}
+
+/// A5, SPEC 5: what a schedule or a call is refused is kept as well.
+pub async fn refused_schedules_and_calls_are_kept(world: &World) {
+    world.define(json!({ "name": "sync", "singleton": { "mode": "skip" } })).await;
+    world.define(json!({ "name": "caller" })).await;
+    let first = world.send_for_run("sync", json!({})).await;
+    let skipped = world.occur("sync", "daily", true).await;
+    assert!(matches!(skipped, Verdict::Skipped { holder, .. } if holder == first));
+    world.send_for_run("caller", json!({})).await;
+    let runs = world.lease_all().await;
+    let caller = runs.iter().find(|run| run.workflow == "caller").unwrap();
+    world.invoke(caller, "call", "sync", json!({})).await;
+    let rows = world.dump().await;
+    let kept: Vec<_> = rows
+        .iter()
+        .filter_map(|row| {
+            let Row::Receipt(receipt) = row else { return None };
+            Some((receipt.verdict["outcome"].clone(), receipt.verdict["holder"].clone()))
+        })
+        .collect();
+    assert_eq!(kept, [(json!("skipped"), json!(first)), (json!("skipped"), json!(first))]);
+}

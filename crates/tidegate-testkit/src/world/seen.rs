@@ -1,0 +1,43 @@
+//! More of what can be seen.
+
+use tidegate_core::{
+    flow::gate::holders,
+    id::{EventId, RunId},
+    reads::{ReadSet, Scan},
+    row::{Class, Receipt, Row, RowKey, Step},
+};
+
+use super::{MANY, World};
+
+impl World {
+    /// What a step came to, once it has.
+    pub async fn step_of(&self, run: RunId, step: &str) -> Option<Step> {
+        match self.row(RowKey::Step(run.seq, step.to_owned())).await {
+            Some(Row::Step(step)) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// The receipts of an event, as the caller was told the verdicts.
+    pub async fn receipts(&self, event: EventId) -> Vec<Receipt> {
+        let snapshot = self.read(ReadSet::default().scan(Scan::Receipts(event.seq), MANY)).await;
+        let rows = snapshot.rows.into_values().flatten();
+        let receipt = |row| {
+            let Row::Receipt(receipt) = row else { return None };
+            Some(receipt)
+        };
+        rows.filter_map(receipt).collect()
+    }
+
+    /// How many runs are inside a workflow's gates of one kind, for one key.
+    pub async fn inside(&self, workflow: &str, class: Class, key: &str) -> usize {
+        let rows = self.dump().await;
+        let inside = rows.iter().filter_map(|row| {
+            let Row::Gate(gate) = row else { return None };
+            let scope = gate.key.scope().expect("a gate's key");
+            let here = (&scope.ws, scope.name.as_str(), scope.class) == (&self.ws, workflow, class);
+            (here && scope.key.to_string() == key).then(|| holders(gate).len())
+        });
+        inside.sum()
+    }
+}

@@ -143,8 +143,14 @@ impl Load {
 
 fn finish(run: Run) -> Command {
     let then = Then::Complete(Payload::from_value(&json!("done")));
-    let report =
-        Record { run: run.id.seq, engine: ENGINE, fence: run.fence, steps: Vec::new(), then };
+    let report = Record {
+        run: run.id.seq,
+        engine: ENGINE,
+        fence: run.fence,
+        steps: Vec::new(),
+        sends: Vec::new(),
+        then,
+    };
     Command::Record { known: Box::new(run), report }
 }
 

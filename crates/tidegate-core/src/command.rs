@@ -306,7 +306,10 @@ impl Command {
                     | Then::Fail(_)
                     | Then::Yield => &[],
                 };
-                waits.iter().fold(none.catalog(&known.ws), |reads, wait| match &wait.on {
+                let sends = report.sends.iter().fold(none.catalog(&known.ws), |reads, send| {
+                    reads.latch(topic(&known.ws, &send.event.name), Mode::Shared)
+                });
+                waits.iter().fold(sends, |reads, wait| match &wait.on {
                     NewWaitOn::Event { name, .. } => {
                         reads.latch(topic(&known.ws, name), Mode::Exclusive)
                     }

@@ -5,7 +5,7 @@
 //! snapshot stops with [`Stop::Need`], and its changes are undone.
 //!
 //! A *probing* draft takes every row that it has not got for absent and notes that it was asked
-//! for: what a command would read is found by deciding it once on nothing.
+//! for: what a command would read is found by deciding it once on what is known, be that nothing.
 
 use std::{
     cell::RefCell,
@@ -137,6 +137,16 @@ impl Draft {
         let reads = probed.take();
         *probed.borrow_mut() = note(reads);
         true
+    }
+
+    /// Stops until these are read; while probing notes them and goes on with what there is.
+    fn without<T, E>(&self, reads: ReadSet, instead: T) -> Decided<T, E> {
+        let mut reads = Some(reads);
+        let noted = self.probe(|mut noted| {
+            noted.merge(reads.take().unwrap_or_default());
+            noted
+        });
+        if noted { Ok(instead) } else { need(reads.unwrap_or_default()) }
     }
 
     /// Says while probing that the first of a gate's line will be let in: each time, one more of
@@ -318,31 +328,42 @@ impl Draft {
         let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
         // A gate that is new has only the line that this draft gave it.
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
-        let read = match self.base.scans.get(&scan) {
-            Some(found) => found.keys.len() >= found.limit as usize,
+        let full = match self.base.scans.get(&scan) {
+            Some(found) => found.is_full(),
             None if new => false,
             None if probing => return Ok(Vec::new()),
             None => return need(ReadSet::default().scan(scan, LINE_READ)),
         };
         let Some(line) = self.lines.get(&gate.id) else { return Ok(Vec::new()) };
         // Beyond the last place that was read, others may stand in between.
-        let horizon = line.horizon.filter(|_| read);
+        let horizon = line.horizon.filter(|_| full);
         let known = line.places.iter().take_while(|at| horizon.is_none_or(|to| at.0 <= to));
         let places: Vec<_> = known.take(count).copied().collect();
-        if places.len() < count && read {
+        if places.len() < count && full {
             let more = self.base.scans.get(&scan).map_or(LINE_READ, |found| found.limit);
-            return need(ReadSet::default().scan(scan, more.saturating_mul(4).max(64)));
+            let more = ReadSet::default().scan(scan, more.saturating_mul(4).max(64));
+            return self.without(more, places);
         }
         Ok(places)
     }
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
-        let probing = self.probe(|reads| reads.scan(scan.clone(), limit));
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
-            _ if probing => Ok(Vec::new()),
-            _ => need(ReadSet::default().scan(scan.clone(), limit)),
+            _ => self.without(ReadSet::default().scan(scan.clone(), limit), Vec::new()),
+        }
+    }
+
+    /// All that a scan finds, however much it is; `limit` is a first guess.
+    pub fn found_all<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
+        let rows = self.found(scan, limit)?;
+        match self.base.scans.get(scan) {
+            Some(found) if found.is_full() => {
+                let more = ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4));
+                self.without(more, rows)
+            }
+            _ => Ok(rows),
         }
     }
 
@@ -359,7 +380,8 @@ impl Draft {
         rows.truncate(limit as usize);
         match self.base.scans.get(scan) {
             Some(found) if rows.len() < limit as usize && found.is_full() => {
-                need(ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4)))
+                let more = ReadSet::default().scan(scan.clone(), found.limit.saturating_mul(4));
+                self.without(more, rows)
             }
             _ => Ok(rows),
         }

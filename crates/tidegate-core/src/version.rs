@@ -22,8 +22,9 @@ use crate::{
     workflow::Workflow,
 };
 
-/// The most live runs of one older version that a release looks through.
-pub const MAX_ADOPTED: u32 = 2000;
+/// How many live runs of one older version a release counts. One that brings a handoff looks
+/// through all of them, and is refused as a whole if they do not fit into its transaction.
+pub const MAX_COUNTED: u32 = 2000;
 
 /// The most gates of one kind that a release looks at; the others meet the new numbers at their
 /// next event, start or end.
@@ -153,15 +154,17 @@ fn release_def(
     let current = Current { version, workflow: workflow.clone().into() };
     let ws = def.ws.clone();
     draft.put(def);
+    let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
+    let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking) = (0, Vec::new());
     let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
     for other in versions.into_iter().flatten().map(|(_, other)| other) {
         if other.lane == current.version.lane {
             continue;
         }
-        for run in live(draft, other.lane)? {
+        for run in live(draft, other.lane, adopts)? {
             older += 1;
-            if !adopt(draft, &ws, &current, run.clone())? {
+            if adopts && !adopt(draft, &ws, &current, run.clone())? {
                 lacking.push(run.id);
             }
         }
@@ -172,8 +175,13 @@ fn release_def(
 }
 
 /// The runs of a version that have not ended, those of this very transaction included.
-fn live(draft: &Draft, lane: Seq) -> Decided<Vec<Run>> {
-    let rows = draft.found(&Scan::Lane(lane, Seq(i64::MIN)), MAX_ADOPTED)?;
+fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
+    let scan = Scan::Lane(lane, Seq(i64::MIN));
+    let rows = if adopts {
+        draft.found_all(&scan, MAX_COUNTED)?
+    } else {
+        draft.found(&scan, MAX_COUNTED)?
+    };
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
     let rows = rows.into_iter().chain(draft.written(from, to));
     let mut runs: Vec<Run> =
@@ -186,10 +194,6 @@ fn live(draft: &Draft, lane: Seq) -> Decided<Vec<Run>> {
 /// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
 /// `false` means that the input lacks the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
-    let policy = current.workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
-    if !matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain)) {
-        return Ok(true);
-    }
     let Some(event) = draft.event(run.source.first())?.cloned() else { return Ok(false) };
     let candidate = Candidate {
         ws: ws.clone(),

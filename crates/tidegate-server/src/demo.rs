@@ -203,8 +203,14 @@ impl Demo<'_> {
 
     async fn complete(&self, run: Run) -> anyhow::Result<()> {
         let then = Then::Complete(Payload::null());
-        let report =
-            Record { run: run.id.seq, engine: 1, fence: run.fence, steps: Vec::new(), then };
+        let report = Record {
+            run: run.id.seq,
+            engine: 1,
+            fence: run.fence,
+            steps: Vec::new(),
+            sends: Vec::new(),
+            then,
+        };
         self.ask(Command::Record { known: Box::new(run), report }).await?;
         Ok(())
     }

@@ -4,11 +4,12 @@
 use serde_json::Value;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    event::NewEvent,
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
     row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
-    run::record::{NewStep, NewWait, NewWaitOn, Recorded, Then},
+    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
     version::Registered,
     workflow::Workflow,
 };
@@ -57,6 +58,18 @@ impl World {
         self.report(run, vec![step(id, &output)], Then::Continue).await
     }
 
+    /// A step sends an event, and the run goes on.
+    pub async fn tell(&self, run: &Run, step: &str, event: NewEvent) -> Result<Recorded, Refusal> {
+        let engine = run.owner.expect("the run is leased");
+        let sends = vec![NewSend { step: step.to_owned(), event }];
+        let (steps, then) = (Vec::new(), Then::Continue);
+        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        let known = Box::new(run.clone());
+        let answer = self.run(Command::Record { known, report }).await?;
+        let Answer::Recorded(recorded) = answer else { panic!("it was answered {answer:?}") };
+        Ok(recorded)
+    }
+
     /// An engine says that it lives.
     pub async fn beat(&self, engine: EngineId) -> bool {
         self.store.beat(engine).await.expect("the store works")
@@ -66,8 +79,7 @@ impl World {
     pub async fn steps(&self, run: RunId) -> Vec<Step> {
         let scan = Scan::Steps(run.seq);
         let snapshot = self.read(ReadSet::default().scan(scan.clone(), 1000)).await;
-        let keys = snapshot.scans.get(&scan).map(|found| found.keys.clone()).unwrap_or_default();
-        let rows = keys.iter().filter_map(|key| snapshot.rows.get(key)?.as_ref());
+        let rows = snapshot.found(&scan).into_iter();
         rows.filter_map(|row| if let Row::Step(step) = row { Some(step.clone()) } else { None })
             .collect()
     }

@@ -97,7 +97,7 @@ pub enum Goes {
     Completes,
     /// It fails.
     Fails,
-    /// It records a step and goes on.
+    /// It records a step, sends an event and goes on.
     Steps,
     /// It sleeps.
     Sleeps(u64),

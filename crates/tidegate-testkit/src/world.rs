@@ -226,7 +226,8 @@ impl World {
         then: Then,
     ) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
-        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, then };
+        let (run_seq, fence, sends) = (run.id.seq, run.fence, Vec::new());
+        let report = Record { run: run_seq, engine, fence, steps, sends, then };
         let known = Box::new(run.clone());
         match self.run(Command::Record { known, report }).await? {
             Answer::Recorded(recorded) => Ok(recorded),

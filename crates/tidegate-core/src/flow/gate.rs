@@ -289,7 +289,7 @@ fn rest(draft: &mut Draft, mut gate: Gate) {
         && !slots.holders.iter().any(|hold| !hold.draining)
     {
         gate.due = Some(draft.now());
-    } else if gate.due.is_none_or(|due| due <= draft.now()) {
+    } else if gate.due.is_none() {
         gate.due = idle_until;
     }
     draft.put(gate);

@@ -17,16 +17,16 @@ pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> 
     if matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead) {
         return Err(Stop::Refused(Refusal::EngineDead(engine)));
     }
-    let is_ready = |row: &Row| {
-        row.as_run().is_some_and(|run| run.phase == Phase::Ready && lanes.contains(&run.lane))
-    };
+    let scan = Scan::Ready(lanes.to_vec());
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
+    let is_ready = |run: &Run| run.phase == Phase::Ready && lanes.contains(&run.lane);
     // Runs that became ready in this very transaction are as ready as the others.
     let mut ready: Vec<Run> = draft
-        .found_still(&Scan::Ready(lanes.to_vec()), limit, is_ready)?
+        .found_still(&scan, limit, |row| row.as_run().is_some_and(is_ready))?
         .into_iter()
-        .chain(draft.written(from, to).filter(|row| is_ready(row)))
+        .chain(draft.written(from, to))
         .filter_map(Row::as_run)
+        .filter(|run| is_ready(run))
         .cloned()
         .collect();
     ready.sort_by_key(|run| run.rank);

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
+    event::{self, NewEvent},
     flow::{
         admit::admit,
         gate,
@@ -37,6 +38,8 @@ pub struct Record {
     pub fence: i64,
     /// Steps that finished since the last report.
     pub steps: Vec<NewStep>,
+    /// Events that steps send: posted with the step's record, or not at all.
+    pub sends: Vec<NewSend>,
     /// How the run goes on.
     pub then: Then,
 }
@@ -50,6 +53,15 @@ pub struct NewStep {
     pub kind: StepKind,
     /// What came of it.
     pub result: Result<Payload, Fault>,
+}
+
+/// An event that a step sends. What its sender is told becomes the step's output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSend {
+    /// The step's id.
+    pub step: String,
+    /// The event.
+    pub event: NewEvent,
 }
 
 /// How a run goes on after a report.
@@ -120,20 +132,29 @@ pub enum Recorded {
     GoOn,
     /// Let go: the run waits, is queued again, is paused or has ended.
     LetGo,
+    /// Stop, and confirm it: an event that the run sent has replaced it.
+    Stop,
 }
 
 /// Decides a worker's report.
 pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
-    let mut run = leased(draft, report)?;
-    let (at, fence) = (draft.now(), report.fence);
-    for step in report.steps.clone() {
-        let NewStep { id, kind, result } = step;
-        // Written once: a report whose answer was lost is repeated.
-        if draft.row::<Refusal>(&RowKey::Step(run.id.seq, id.clone()))?.is_none() {
-            draft.put(Step { run: run.id.seq, id, kind, fence, at, result });
-        }
+    let ws = leased(draft, report)?.ws;
+    let at = draft.now();
+    for NewStep { id, kind, result } in report.steps.clone() {
+        remember(draft, report, id, kind, |_| Ok(result))?;
     }
-    if !report.steps.is_empty() {
+    for NewSend { step, event } in &report.sends {
+        remember(draft, report, step.clone(), StepKind::Send, |draft| {
+            let posted = event::post(draft, &ws, event)?;
+            Ok(Ok(Payload::from_value(&posted.to_value())))
+        })?;
+    }
+    // What it sent may have answered the run itself, or replaced it.
+    let mut run = match leased(draft, report) {
+        Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
+        run => run?,
+    };
+    if !report.steps.is_empty() || !report.sends.is_empty() {
         (run.failures, run.losses) = (0, 0);
     }
     match report.then.clone() {
@@ -161,6 +182,22 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         }
     }
     Ok(Recorded::LetGo)
+}
+
+/// Records a step, once: a report whose answer was lost is repeated.
+fn remember(
+    draft: &mut Draft,
+    report: &Record,
+    id: String,
+    kind: StepKind,
+    result: impl FnOnce(&mut Draft) -> Decided<Result<Payload, Fault>>,
+) -> Decided<()> {
+    if draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_none() {
+        let result = result(draft)?;
+        let (run, fence, at) = (report.run, report.fence, draft.now());
+        draft.put(Step { run, id, kind, fence, at, result });
+    }
+    Ok(())
 }
 
 /// A worker confirms that it has stopped driving a cancelled run.

@@ -16,8 +16,9 @@ use crate::{
     },
 };
 
-/// The most waiters that one event wakes in its own transaction.
-pub const MAX_WOKEN: u32 = 1000;
+/// How many waiters of one event are looked for at first. All of them are woken in the event's own
+/// transaction; an event that wakes more than fit into one is refused as a whole.
+const WAITS_READ: u32 = 64;
 
 /// Gives a wait its answer and wakes the run if it sleeps.
 pub fn answer<E>(
@@ -106,7 +107,7 @@ pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<u32, E> {
     let (ws, name) = (event.ws.clone(), event.name.clone());
     let from = RowKey::WaitPath(ws.clone(), name.clone(), String::new());
     let to = RowKey::WaitPath(ws, format!("{name}\0"), String::new());
-    for row in draft.found(&paths, MAX_WOKEN)?.into_iter().chain(draft.written(from, to)) {
+    for row in draft.found_all(&paths, WAITS_READ)?.into_iter().chain(draft.written(from, to)) {
         if let Row::WaitPath(row) = row {
             found.push(row.path.clone());
         }
@@ -133,7 +134,7 @@ fn waiting<E>(draft: &Draft, event: &Event, path: &str) -> Decided<Vec<(Seq, Str
     let written =
         draft.written(key(Seq(i64::MIN), String::new()), key(Seq(i64::MAX), String::new()));
     let mut waits: Vec<_> = draft
-        .found(&scan, MAX_WOKEN)?
+        .found_all(&scan, WAITS_READ)?
         .into_iter()
         .chain(written)
         .filter_map(|row| match row {

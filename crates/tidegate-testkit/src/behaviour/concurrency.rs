@@ -283,6 +283,7 @@ pub async fn many_that_end_together_name_their_successors(world: &World) {
                 engine: run.owner.unwrap(),
                 fence: run.fence,
                 steps: Vec::new(),
+                sends: Vec::new(),
                 then: Then::Complete(payload(&Value::Null)),
             },
         };

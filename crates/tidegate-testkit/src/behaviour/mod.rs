@@ -249,6 +249,7 @@ macro_rules! behaviours {
                 a_handover_is_per_key,
                 coexisting_versions_are_counted_apart,
                 a_release_by_itself_changes_nothing,
+                every_way_in_meets_the_handoff,
             }
             releases {
                 only_a_higher_number_releases_itself,
@@ -262,6 +263,8 @@ macro_rules! behaviours {
                 a_new_limit_rules_from_its_release_on,
                 a_release_rules_the_next_command,
                 an_engine_leases_what_it_serves,
+                a_new_handoff_adopts_a_crowd,
+                a_raised_limit_serves_a_long_line,
             }
             leases {
                 an_old_fence_writes_nothing_after_a_reap,
@@ -293,6 +296,9 @@ macro_rules! behaviours {
                 a_child_that_takes_too_long_fails_the_step,
                 a_retry_waits_its_time_without_a_slot,
                 a_run_is_woken_once,
+                a_step_sends_its_event_once,
+                a_run_can_replace_itself_by_what_it_sends,
+                one_event_wakes_a_crowd,
             }
             control {
                 cancel_works_wherever_a_run_is,

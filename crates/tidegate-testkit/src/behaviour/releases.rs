@@ -327,3 +327,42 @@ pub async fn an_engine_leases_what_it_serves(world: &World) {
         assert_eq!(ids, [expected]);
     }
 }
+
+/// SPEC 8: however many runs live, each gets its hold, and each key's are superseded together.
+pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
+    world.define(json!({ "name": "order", "version": 1 })).await;
+    for n in 0..60 {
+        world.start("order", json!({ "id": n % 2, "n": n })).await;
+    }
+    let driven = world.lease_all().await;
+    let keyed = json!({ "type": "keyed", "keyField": "id", "onNewVersion": "supersede" });
+    world.define(json!({ "name": "order", "version": 2, "handoff": keyed })).await;
+    world.check_holds().await;
+    let new = world.start("order", json!({ "id": 0 })).await;
+    for (n, run) in driven.iter().enumerate() {
+        let expected = if n % 2 == 0 { "cancelled" } else { "running" };
+        assert_eq!(world.state(run.id).await, expected);
+        if n % 2 == 0 {
+            assert!(world.lease_all().await.is_empty());
+            world.stopped(run).await;
+        } else {
+            world.complete(run).await;
+        }
+    }
+    assert_eq!(world.drain().await, [new]);
+    world.check_quiet().await;
+}
+
+/// SPEC 4: a raised limit serves a long line at once, through whatever comes after it.
+pub async fn a_raised_limit_serves_a_long_line(world: &World) {
+    let slots = |limit: u32| json!([{ "limit": limit, "span": "run" }, { "limit": 1, "key": "n" }]);
+    world.define(json!({ "name": "order", "concurrency": slots(1) })).await;
+    for n in 0..60 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    assert_eq!(world.lease_all().await.len(), 1);
+    world.define(json!({ "name": "order", "concurrency": slots(60) })).await;
+    world.sweep().await;
+    assert_eq!(world.lease_all().await.len(), 59);
+    world.check_holds().await;
+}

@@ -57,7 +57,8 @@ async fn ended_by(world: &World, run: RunId) -> Option<RunId> {
 
 /// B106, B107, B108, N11, N30: wherever the live run is, a new trigger is skipped, and told why.
 pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
-    for phase in PHASES {
+    for (phase, engine) in PHASES.into_iter().zip(1..) {
+        let world = &world.engine(engine);
         let (live, front) = bring(world, phase, "skip", phase).await;
         let before = world.live(live).await;
         let verdict = world.send(phase, json!({ "k": "a" })).await;
@@ -70,7 +71,7 @@ pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
         }
         world.cancel(live).await.expect("it is alive");
         world.check_holds().await;
-        world.lose(1).await;
+        world.lose(engine).await;
     }
 }
 

@@ -63,7 +63,8 @@ pub async fn an_incomplete_handoff_is_refused(world: &World) {
     assert_eq!((first.version, second.unchanged), (1, true), "two spellings of one thing");
 }
 
-/// B145, B149, N45: within one version a second run waits, says so, and starts by itself.
+/// B145, B149, B159, N45: within one version a second run waits, says so, and starts by itself;
+/// what the first does inside is not limited.
 pub async fn within_one_version_a_second_run_waits(world: &World) {
     for (policy, n) in [("supersede", 1), ("drain", 2), ("coexist", 3)] {
         let world = world.in_workspace(policy);
@@ -72,8 +73,11 @@ pub async fn within_one_version_a_second_run_waits(world: &World) {
         let second = world.send("order", json!({})).await;
         assert!(is_queued_at_handoff(&second), "{policy}: {second:?}");
         assert!(world.lease_all().await.is_empty());
+        for step in ["one", "two", "three"] {
+            world.record(&first, step, json!(1)).await.expect("the lease is good");
+        }
         // Sleeping, it is still the one active run (N48).
-        world.sleep(&first, "nap", 10).await;
+        world.suspend(&first, vec![world.nap("nap", 10), for_event("paid", "payment")]).await;
         assert!(world.lease_all().await.is_empty());
         world.tick(10).await;
         let first = world.lease_one().await;
@@ -322,4 +326,44 @@ pub async fn a_release_by_itself_changes_nothing(world: &World) {
         world.complete(&waits.0).await;
         world.check_quiet().await;
     }
+}
+
+/// B161: a posted event, an occurrence of a schedule, a parent's call and a request all meet the
+/// runs of older versions by the same rule.
+pub async fn every_way_in_meets_the_handoff(world: &World) {
+    order(world, 1, singleton("drain")).await;
+    world.define(json!({ "name": "parent" })).await;
+    let old = world.drive("order", json!({})).await;
+    order(world, 2, singleton("drain")).await;
+    let parent = world.drive("parent", json!({})).await;
+    let posted = world.send("order", json!({})).await;
+    let planned = world.occur("order", "nightly", false).await;
+    for verdict in [&posted, &planned] {
+        assert!(is_queued_at_handoff(verdict), "{verdict:?}");
+    }
+    world.suspend(&parent, vec![for_child("child", "order", &json!({}))]).await;
+    assert!(world.lease_all().await.is_empty());
+    assert_eq!(world.alive("order").await, 4);
+    world.complete(&old).await;
+    let done = world.drain().await;
+    assert_eq!(done.len(), 4, "each in its turn, then the parent");
+    assert_eq!((done.first().copied(), done.last()), (posted.run(), Some(&parent.id)));
+
+    let action = |version: u32| {
+        json!({
+            "name": "chat",
+            "actions": { "say": {
+                "version": version, "handoff": { "type": "singleton", "onNewVersion": "supersede" },
+            } },
+        })
+    };
+    world.define_flow(action(1)).await;
+    world.call("chat", "say", "s", json!({})).await;
+    let old = world.lease_one().await;
+    world.define_flow(action(2)).await;
+    let new = world.call("chat", "say", "t", json!({})).await;
+    assert!(matches!(new, Verdict::Replaced { replaced, .. } if replaced == old.id), "{new:?}");
+    world.stopped(&old).await;
+    assert_eq!(world.drain().await, Vec::from_iter(new.run()));
+    world.check_quiet().await;
 }

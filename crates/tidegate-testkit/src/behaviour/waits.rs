@@ -5,7 +5,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::Posted,
     row::Run,
-    run::record::{NewWait, Record, Then},
+    run::record::{NewWait, Record, Recorded, Then},
 };
 
 use crate::{
@@ -92,6 +92,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
             engine: world.engine,
             fence: run.fence,
             steps: Vec::new(),
+            sends: Vec::new(),
             then: Then::Suspend(vec![for_event("paid", "payment")]),
         },
     };
@@ -360,4 +361,66 @@ pub async fn a_run_is_woken_once(world: &World) {
     assert!(world.lease_all().await.is_empty());
     world.suspend(&driven, vec![for_signal("again", "go")]).await;
     assert_eq!(world.came_of(run.id, "again").await, Some(Ok("1".to_owned())), "and it is kept");
+}
+
+/// N18, SPEC 7: what a step sends is posted with its record, once, and never by an old fence.
+pub async fn a_step_sends_its_event_once(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    world.define(json!({ "name": "told" })).await;
+    let run = world.drive("order", json!({})).await;
+    world.suspend(&run, vec![for_event("heard", "told"), world.nap("nap", 1)]).await;
+    world.tick(1).await;
+    let first = world.lease_one().await;
+    let told = || event("told", &json!({ "by": "order" }));
+    // Twice, since the answer was lost; and again by the worker that comes after.
+    for _ in 0..2 {
+        assert_eq!(world.tell(&first, "tell", told()).await, Ok(Recorded::GoOn));
+    }
+    assert_eq!(world.lose(world.engine).await, 1);
+    let fenced = Err(Refusal::Fenced { run: run.id.seq, fence: first.fence });
+    assert_eq!(world.tell(&first, "again", told()).await, fenced);
+    let world = world.engine(2);
+    let leased = world.lease_all().await;
+    let [again, other] = leased.as_slice() else { panic!("both are there: {leased:?}") };
+    assert_eq!((again.id, other.workflow.as_str()), (run.id, "told"), "it has started one run");
+    assert_eq!(world.tell(again, "tell", told()).await, Ok(Recorded::GoOn));
+    assert!(world.lease_all().await.is_empty());
+    let output = world.came_of(run.id, "tell").await.expect("recorded").expect("an output");
+    assert!(output.contains("\"woke\":1"), "the output is what a sender is told: {output}");
+    let heard = world.came_of(run.id, "heard").await;
+    assert_eq!(heard, Some(Ok(r#"{"by":"order"}"#.to_owned())), "it has answered its own wait");
+    world.complete(again).await;
+    world.complete(other).await;
+    world.check_quiet().await;
+}
+
+/// SPEC 7: a run whose own event replaces it is told to stop; the event and the step are there.
+pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
+    world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
+    let old = world.drive("order", json!({})).await;
+    let told = world.tell(&old, "again", event("order", &json!({ "n": 2 }))).await;
+    assert_eq!(told, Ok(Recorded::Stop));
+    assert_eq!(world.state(old.id).await, "cancelled");
+    assert!(world.came_of(old.id, "again").await.is_some());
+    assert!(world.lease_all().await.is_empty(), "it has not stopped yet");
+    world.stopped(&old).await;
+    let new = world.lease_one().await;
+    assert_eq!(new.replaced, Some(old.id));
+    world.complete(&new).await;
+    world.check_quiet().await;
+}
+
+/// N16: however many they are, and whatever gates they have to pass, all are woken.
+pub async fn one_event_wakes_a_crowd(world: &World) {
+    let slots = json!([{ "limit": 1, "key": "n" }, { "limit": 1000 }]);
+    world.define(json!({ "name": "order", "concurrency": slots })).await;
+    for n in 0..100 {
+        world.start("order", json!({ "n": n })).await;
+    }
+    for run in world.lease_all().await {
+        world.suspend(&run, vec![for_event("paid", "payment")]).await;
+    }
+    assert_eq!(world.post("payment", json!({})).await.woke, 100);
+    assert_eq!(world.drain().await.len(), 100);
+    world.check_quiet().await;
 }

@@ -8,7 +8,7 @@ use tidegate_core::{
     id::RunId,
     reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
     row::{Fault, Run},
-    run::record::{NewWait, NewWaitOn, Record, Then},
+    run::record::{NewSend, NewWait, NewWaitOn, Record, Then},
     stream::{Close, Commit, Expected, NewLogged, Restart},
     workflow::Workflow,
 };
@@ -227,12 +227,14 @@ impl Player {
             let until = until.map(|ms| self.world.now().plus_ms(ms));
             Then::Suspend(vec![NewWait { step: format!("wait {}", self.moves), on, until }])
         };
-        let (mut steps, mut stays) = (Vec::new(), false);
+        let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
         let then = match goes {
             Goes::Completes => Then::Complete(payload(&json!("done"))),
             Goes::Fails => Then::Fail(Fault { code: "Boom".into(), message: "boom".into() }),
             Goes::Steps => {
                 steps.push(step(&format!("step {}", self.moves), &json!({ "n": self.moves })));
+                let event = event("single", &data(self.moves % 5));
+                sends.push(NewSend { step: format!("send {}", self.moves), event });
                 stays = true;
                 Then::Continue
             }
@@ -257,7 +259,7 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, then };
+        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
         Command::Record { known: Box::new(run), report }
     }
 

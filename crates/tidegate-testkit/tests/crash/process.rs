@@ -12,13 +12,13 @@ use tidegate_core::{
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
     row::{Fault, GateState, Kind, Phase, Row, RowKey, Run, Source},
-    run::record::{NewWait, Record, Then},
+    run::record::{NewSend, NewWait, Record, Then},
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
     worker::{for_child, for_event, for_signal},
-    world::{World, payload, step},
+    world::{World, event, payload, step},
 };
 
 /// What is not due within this time is left alone: claims, and gates that nobody uses.
@@ -31,6 +31,8 @@ pub(crate) enum Act {
     Step(&'static str),
     /// A step that fails once and is tried again.
     Shaky(&'static str),
+    /// A step that sends an event of this name.
+    Send(&'static str, &'static str),
     /// A sleep.
     Sleep(&'static str, u64),
     /// A wait for an event of this name.
@@ -90,11 +92,11 @@ impl Process {
         if let Some(Row::Engine(row)) = self.world.row(RowKey::Engine(dead)).await {
             let _ = self.attempt(Command::MarkDead { engine: dead, beat: row.beat }).await?;
         }
-        let owned = ReadSet::default().scan(Scan::Owned(dead), 100);
-        for row in self.world.read(owned).await.rows.into_values().flatten() {
-            if let Row::Run(known) = row {
-                let _ = self.attempt(Command::Reap { known, engine: dead }).await?;
-            }
+        let owned = Scan::Owned(dead);
+        let snapshot = self.world.read(ReadSet::default().scan(owned.clone(), 100)).await;
+        for run in snapshot.found(&owned).into_iter().filter_map(Row::as_run) {
+            let known = Box::new(run.clone());
+            let _ = self.attempt(Command::Reap { known, engine: dead }).await?;
         }
         Ok(())
     }
@@ -229,9 +231,11 @@ impl Process {
         let due = ReadSet::default().scan(Scan::DueGates, 100).scan(Scan::DueRuns, 100);
         let ws = &self.world.ws;
         let mut swept = 0;
-        for row in self.world.read(due).await.rows.into_values().flatten() {
+        let snapshot = self.world.read(due).await;
+        let gates = snapshot.found(&Scan::DueGates);
+        for row in gates.into_iter().chain(snapshot.found(&Scan::DueRuns)) {
             let command = match row {
-                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key },
+                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() },
                 Row::Run(run) => Command::SweepRun { ws: ws.clone(), run: run.id.seq },
                 other => panic!("the sweep finds {other:?}"),
             };
@@ -250,7 +254,7 @@ impl Process {
         let steps = self.world.steps(run.id).await;
         let acts = self.handlers.get(&run.workflow).cloned();
         for act in acts.expect("every workflow has a handler") {
-            let (Act::Step(id) | Act::Shaky(id)) = act else {
+            let (Act::Step(id) | Act::Shaky(id) | Act::Send(id, _)) = act else {
                 match self.leave(run, act, &steps) {
                     Some(then) => return self.report(run, None, then).await,
                     None => continue,
@@ -263,7 +267,7 @@ impl Process {
                 let then = Then::Retry { step: id.to_owned(), delay_ms: 10 };
                 return self.report(run, None, then).await;
             }
-            self.report(run, Some(id), Then::Continue).await?;
+            self.report(run, Some(act), Then::Continue).await?;
             let live = self.world.live(run.id).await;
             if live.is_none_or(|live| live.phase != Phase::Driven) {
                 return Ok(());
@@ -288,14 +292,21 @@ impl Process {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
                 Some(Then::Fail(Fault { code, message }))
             }
-            Act::Step(_) | Act::Shaky(_) => None,
+            Act::Step(_) | Act::Shaky(_) | Act::Send(..) => None,
         }
     }
 
-    async fn report(&self, run: &Run, id: Option<&str>, then: Then) -> Result<(), Died> {
-        let steps = id.map(|id| step(id, &Value::Null)).into_iter().collect();
+    async fn report(&self, run: &Run, done: Option<Act>, then: Then) -> Result<(), Died> {
+        let (mut steps, mut sends) = (Vec::new(), Vec::new());
+        match done {
+            Some(Act::Step(id) | Act::Shaky(id)) => steps.push(step(id, &Value::Null)),
+            Some(Act::Send(id, name)) => {
+                sends.push(NewSend { step: id.to_owned(), event: event(name, &Value::Null) });
+            }
+            _ => {}
+        }
         let (engine, fence) = (self.world.engine, run.fence);
-        let report = Record { run: run.id.seq, engine, fence, steps, then };
+        let report = Record { run: run.id.seq, engine, fence, steps, sends, then };
         let known = Box::new(run.clone());
         self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
         Ok(())

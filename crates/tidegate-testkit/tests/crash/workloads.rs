@@ -75,8 +75,16 @@ pub(crate) async fn requests(process: &mut Process) {
 /// Every way in which a report goes on.
 pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
-    let acts = [Act::Step("a"), Act::Shaky("b"), Act::Yield, Act::Sleep("c", 20), Act::Step("d")];
+    let acts = [
+        Act::Step("a"),
+        Act::Shaky("b"),
+        Act::Send("e", "told"),
+        Act::Yield,
+        Act::Sleep("c", 20),
+        Act::Step("d"),
+    ];
     process.serve(slots, &acts).await;
+    process.serve(json!({ "name": "told" }), &[]).await;
     process.serve(json!({ "name": "fails" }), &[Act::Step("a"), Act::Fail]).await;
     process.post("order", json!(1)).await;
     process.post("fails", json!(1)).await;

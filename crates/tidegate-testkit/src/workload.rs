@@ -6,6 +6,8 @@
 
 mod player;
 
+use std::ops::Range;
+
 pub use player::Player;
 
 use serde_json::{Value, json};
@@ -39,6 +41,18 @@ impl Chance {
         of[usize::try_from(self.below(of.len() as u64)).expect("less than a length")]
     }
 }
+
+/// The seeds to play: those asked for by `TIDEGATE_SEED` or `TIDEGATE_TEST_FULL`, else the first.
+pub fn seeds(some: u64) -> Range<u64> {
+    if let Ok(seed) = std::env::var("TIDEGATE_SEED") {
+        let seed: u64 = seed.parse().expect("TIDEGATE_SEED is a number");
+        return seed..seed + 1;
+    }
+    0..if std::env::var("TIDEGATE_TEST_FULL").is_ok() { FULL } else { some }
+}
+
+/// How many seeds a full run plays.
+const FULL: u64 = 2000;
 
 /// Something that happens. Numbers pick one of what the player knows.
 #[derive(Clone, Debug)]
@@ -171,6 +185,9 @@ pub fn definitions(version: u32) -> Vec<Value> {
 
 const WORKFLOWS: [&str; 8] =
     ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand"];
+/// The most commands in one transaction.
+const TOGETHER: u64 = 6;
+
 const STREAMS: [&str; 3] = ["order-1", "order-2", "cart-1"];
 
 impl Chance {
@@ -204,6 +221,19 @@ impl Chance {
             88..99 => Move::Pass { ms: self.below(60) },
             _ => Move::Lose,
         }
+    }
+
+    /// Commands that share a transaction, or one thing that is no command.
+    pub fn group(&mut self) -> Vec<Move> {
+        let mut moves = vec![self.next_move()];
+        let most = 1 + self.below(TOGETHER);
+        while moves.iter().all(Move::is_command) && (moves.len() as u64) < most {
+            let next = self.next_move();
+            if next.is_command() {
+                moves.push(next);
+            }
+        }
+        moves
     }
 
     fn sent(&mut self) -> Sent {

@@ -1,7 +1,7 @@
 //! One seeded workload of all commands on every store: each must answer as the others do and come
 //! to hold the same rows.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use tidegate_core::time::Timestamp;
 use tidegate_store::{
@@ -9,9 +9,10 @@ use tidegate_store::{
 };
 use tidegate_testkit::{
     postgres,
-    workload::{Chance, Move, Player},
+    workload::{Chance, Move, Player, seeds},
 };
 
+const SEEDS: u64 = 20;
 const MOVES: usize = 400;
 
 /// How often the whole store is compared on the way.
@@ -20,14 +21,11 @@ const EVERY: usize = 50;
 /// Every transaction takes two round trips and a flush there.
 const POSTGRES_SEEDS: u64 = 4;
 
-/// The most commands in one transaction.
-const TOGETHER: u64 = 6;
-
 #[tokio::test]
 async fn every_store_answers_alike() {
-    for seed in seeds(20, 2000) {
+    for seed in seeds(SEEDS) {
         let mut players = vec![("memory", memory().await), ("SQLite", sqlite().await)];
-        if seeds(POSTGRES_SEEDS, 2000).contains(&seed) {
+        if seeds(POSTGRES_SEEDS).contains(&seed) {
             players.extend(postgres().await.map(|player| ("PostgreSQL", player)));
         }
         play(seed, &mut players).await;
@@ -36,7 +34,7 @@ async fn every_store_answers_alike() {
 
 #[tokio::test]
 async fn commands_in_one_transaction_come_to_the_same_as_one_by_one() {
-    for seed in seeds(20, 2000) {
+    for seed in seeds(SEEDS) {
         one_by_one(seed).await;
     }
 }
@@ -47,7 +45,7 @@ async fn play(seed: u64, players: &mut [(&str, Player)]) {
     let mut next_dump = EVERY;
     let mut done = 0;
     while done < MOVES {
-        let moves = group(&mut chance);
+        let moves = chance.group();
         done += moves.len();
         let mut told = Vec::new();
         for (name, player) in players.iter_mut() {
@@ -76,7 +74,7 @@ async fn one_by_one(seed: u64) {
     let mut chance = Chance::new(seed);
     let mut done = 0;
     while done < MOVES {
-        let moves = group(&mut chance);
+        let moves = chance.group();
         done += moves.len();
         let told = [
             ("one by one", step(&mut apart, &moves, false).await),
@@ -88,19 +86,6 @@ async fn one_by_one(seed: u64) {
     }
     let dumps = [("one by one", apart.dump().await), ("together", together.dump().await)];
     agree(seed, "the dump at the end", &dumps);
-}
-
-/// Commands that share a transaction, or one thing that is no command.
-fn group(chance: &mut Chance) -> Vec<Move> {
-    let mut moves = vec![chance.next_move()];
-    let most = 1 + chance.below(TOGETHER);
-    while moves.iter().all(Move::is_command) && (moves.len() as u64) < most {
-        let next = chance.next_move();
-        if next.is_command() {
-            moves.push(next);
-        }
-    }
-    moves
 }
 
 async fn step(player: &mut Player, moves: &[Move], together: bool) -> Vec<String> {
@@ -123,14 +108,6 @@ fn agree(seed: u64, when: &str, all: &[(&str, Vec<String>)]) {
             got.get(same),
         );
     }
-}
-
-fn seeds(some: u64, many: u64) -> Range<u64> {
-    if let Ok(seed) = std::env::var("TIDEGATE_SEED") {
-        let seed: u64 = seed.parse().expect("TIDEGATE_SEED is a number");
-        return seed..seed + 1;
-    }
-    0..if std::env::var("TIDEGATE_TEST_FULL").is_ok() { many } else { some }
 }
 
 fn clock() -> Arc<ManualClock> {

@@ -12,7 +12,7 @@ use tidegate_core::{
     stream::{Close, Commit, Expected, NewLogged, Restart},
     workflow::Workflow,
 };
-use tidegate_store::{Answered, ManualClock, Store, commit};
+use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 
 use super::{Goes, Move, Sent, Streams, definitions};
 use crate::world::{World, event, payload, request, step};
@@ -25,6 +25,7 @@ const LEASE_MS: u64 = 80;
 pub struct Player {
     world: World,
     leased: Vec<Run>,
+    reported: Vec<Run>,
     cancelled: Vec<Run>,
     runs: Vec<RunId>,
     leases: Vec<(Lease, i64)>,
@@ -47,6 +48,7 @@ impl Player {
         Self {
             world,
             leased: Vec::new(),
+            reported: Vec::new(),
             cancelled: Vec::new(),
             runs: Vec::new(),
             leases: Vec::new(),
@@ -56,38 +58,52 @@ impl Player {
     }
 
     /// Plays moves that are one command each: in one transaction, or each in its own.
+    pub async fn play(&mut self, moves: &[Move], together: bool) -> Vec<String> {
+        let commands = self.commands(moves).await;
+        if together {
+            return self.carry_out(commands).await;
+        }
+        let mut told = Vec::new();
+        for command in commands {
+            told.extend(self.carry_out(vec![command]).await);
+        }
+        told
+    }
+
+    /// The commands that moves come to.
     ///
     /// All of them are made of what was known before the first: nobody can answer to what has not
     /// been committed yet.
-    pub async fn play(&mut self, moves: &[Move], together: bool) -> Vec<String> {
+    pub async fn commands(&mut self, moves: &[Move]) -> Vec<Salted> {
         let lanes = self.world.lanes().await;
+        self.reported.clear();
         let mut commands = Vec::new();
         for it in moves {
             self.moves += 1;
-            let command = self.command(it).map(|command| match command {
-                Command::Lease { ws, engine, limit, .. } => {
-                    Command::Lease { ws, engine, lanes: lanes.clone(), limit }
-                }
-                other => other,
-            });
+            let mut command = self.command(it);
+            if let Some(Command::Lease { lanes: served, .. }) = &mut command {
+                served.clone_from(&lanes);
+            }
             commands.extend(command.map(|command| (command, self.moves)));
         }
-        let store = self.world.store.clone();
-        let groups: Vec<_> = if together {
-            vec![commands]
-        } else {
-            commands.into_iter().map(|it| vec![it]).collect()
-        };
+        commands
+    }
+
+    /// Carries out commands in one transaction; what came of each.
+    pub async fn carry_out(&mut self, commands: Vec<Salted>) -> Vec<String> {
+        let salts: Vec<u64> = commands.iter().map(|(_, salt)| *salt).collect();
+        let answers = commit(&*self.world.store, commands).await.expect("the store works");
         let mut told = Vec::new();
-        for group in groups {
-            let salts: Vec<u64> = group.iter().map(|(_, salt)| *salt).collect();
-            let answers = commit(&*store, group).await.expect("the store works");
-            for (salt, answer) in salts.into_iter().zip(answers) {
-                told.push(format!("{salt}: {answer:?}"));
-                self.learn(answer);
-            }
+        for (salt, answer) in salts.into_iter().zip(answers) {
+            told.push(self.rename(&format!("{salt}: {answer:?}")));
+            self.learn(answer);
         }
-        told.into_iter().map(|text| self.rename(&text)).collect()
+        told
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        &*self.world.store
     }
 
     /// Lets time pass or an engine die.
@@ -159,12 +175,11 @@ impl Player {
             Ok(Answer::Stream(StreamAnswer::Claimed(claimed))) => {
                 self.leases.extend(claimed.leased.into_iter().map(|it| (it.lease, it.want)));
             }
-            Err(Refusal::Fenced { run, .. }) => {
+            Err(Refusal::Fenced { run, fence }) => {
                 // Cancelled meanwhile: the worker stops it and says so.
-                let (gone, left) =
-                    std::mem::take(&mut self.leased).into_iter().partition(|it| it.id.seq == run);
-                self.leased = left;
-                self.cancelled.extend::<Vec<Run>>(gone);
+                let mut known = self.reported.iter();
+                let gone = known.find(|it| it.id.seq == run && it.fence == fence);
+                self.cancelled.extend(gone.cloned());
             }
             Ok(_) | Err(_) => {}
         }
@@ -195,6 +210,7 @@ impl Player {
             }
             Move::Report { run, then } => {
                 let run = take(&mut self.leased, *run)?;
+                self.reported.push(run.clone());
                 self.report(run, *then)
             }
             Move::Late { run } => {

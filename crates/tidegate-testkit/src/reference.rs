@@ -80,6 +80,12 @@ struct Run {
     window: Option<Place>,
 }
 
+impl Run {
+    fn wakes_at(&self) -> Option<Time> {
+        if let State::Sleeping(until) = self.state { Some(until) } else { None }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Fold {
     place: Place,
@@ -213,10 +219,7 @@ impl Reference {
 
     /// The next moment at which something is due.
     pub fn next_due(&self) -> Option<Time> {
-        let asleep = self.runs.iter().filter_map(|run| match run.state {
-            State::Sleeping(until) => Some(until),
-            _ => None,
-        });
+        let asleep = self.runs.iter().filter_map(Run::wakes_at);
         let folds =
             self.folds.iter().filter(|fold| fold.blocked.is_none()).map(|fold| self.deadline(fold));
         let runs = 0..self.runs.len();
@@ -238,10 +241,7 @@ impl Reference {
             let folds = folds.map(|(n, fold)| (self.deadline(fold), 0, n));
             let runs = self.runs.iter().enumerate();
             let patience = runs.clone().filter_map(|(n, _)| Some((self.gives_up_at(n)?, 1, n)));
-            let asleep = runs.filter_map(|(n, run)| match run.state {
-                State::Sleeping(until) => Some((until, 2, n)),
-                _ => None,
-            });
+            let asleep = runs.filter_map(|(n, run)| Some((run.wakes_at()?, 2, n)));
             let Some((due, kind, n)) = folds.chain(patience).chain(asleep).min() else { return };
             if due > self.now {
                 return;

@@ -13,7 +13,7 @@ use tidegate_testkit::{
 };
 
 const SEEDS: u64 = 20;
-const MOVES: usize = 400;
+const MOVES: usize = 300;
 
 /// How often the whole store is compared on the way.
 const EVERY: usize = 50;

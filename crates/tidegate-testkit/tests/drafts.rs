@@ -90,9 +90,6 @@ fn check_batch(
 
 /// What is left of an event that every control refused: itself, and what was said of it.
 fn is_record(key: &RowKey) -> bool {
-    match key {
-        RowKey::Event(_) | RowKey::Receipt(_) => true,
-        RowKey::Gate(gate) => gate.class() == Some(Class::Dedupe),
-        _ => false,
-    }
+    let dedupe = matches!(key, RowKey::Gate(gate) if gate.class() == Some(Class::Dedupe));
+    dedupe || matches!(key, RowKey::Event(_) | RowKey::Receipt(_))
 }

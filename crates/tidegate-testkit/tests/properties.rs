@@ -15,7 +15,7 @@ use worlds::{case, check};
 fn config() -> ProptestConfig {
     let more = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: more.unwrap_or(1500),
+        cases: more.unwrap_or(500),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
             "proptest-regressions",

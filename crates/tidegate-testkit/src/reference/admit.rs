@@ -63,6 +63,7 @@ impl Reference {
                 None => None,
             };
         }
+        let at = self.folds.iter().position(|fold| fold.place == *place)?;
         Some(self.add(at, def, data))
     }
 
@@ -169,7 +170,10 @@ impl Reference {
         let claim = claim_of(&name, &def, &data).filter(|_| fold.control != "batch");
         let deduped = claim.is_some_and(|claim| self.claimed(&claim));
         if let Some(place) = self.skipped_at(&name, &def, &data).filter(|_| !deduped) {
-            self.folds[at].blocked = Some((place, version(&def)));
+            // Behind those that have been held up for longer.
+            self.folds.remove(at);
+            fold.blocked = Some((place, version(&def)));
+            self.folds.push(fold);
             return false;
         }
         self.folds.remove(at);
@@ -267,12 +271,12 @@ impl Reference {
             let others = (0..self.runs.len()).filter(|&other| other != run);
             let here = others.filter(|&other| self.contends(other, place, self.runs[run].version));
             // Those who wait in a session's line lose nothing by a restart of another.
-            let mut in_the_way = here.filter(|&other| {
+            let in_the_way = here.filter(|&other| {
                 place.control == "singleton"
                     || self.holds(other, place)
                     || self.runs[other].in_place
             });
-            in_the_way.next()
+            in_the_way.min_by_key(|&other| !self.holds(other, place))
         };
         way.filter(cancels).filter_map(held_by).collect()
     }

@@ -31,9 +31,9 @@ pub(super) fn version(def: &Value) -> i128 {
 
 /// The scalar at a dotted path, written so that types stay apart; `None` is missing [SPEC 3].
 pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
-    let found = path.split('.').try_fold(data, |at, name| match at {
-        Value::Array(list) => list.get(name.parse::<usize>().ok()?),
-        other => other.get(name),
+    let found = path.split('.').try_fold(data, |at, name| {
+        let list = at.as_array();
+        list.map_or_else(|| at.get(name), |list| list.get(name.parse::<usize>().ok()?))
     })?;
     match found {
         Value::Null | Value::Array(_) | Value::Object(_) => None,

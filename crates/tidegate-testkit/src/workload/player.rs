@@ -108,16 +108,14 @@ impl Player {
 
     /// Lets time pass or an engine die.
     pub async fn wait(&mut self, it: &Move) {
-        match it {
-            Move::Pass { ms } => self.world.tick(*ms).await,
-            Move::Lose => {
-                self.world.lose(self.world.engine).await;
-                self.world.engine += 1;
-                self.leased.clear();
-                self.cancelled.clear();
-            }
-            _ => panic!("{it:?} is a command"),
+        assert!(!it.is_command(), "{it:?} is a command");
+        if let Move::Pass { ms } = it {
+            return self.world.tick(*ms).await;
         }
+        self.world.lose(self.world.engine).await;
+        self.world.engine += 1;
+        self.leased.clear();
+        self.cancelled.clear();
     }
 
     /// Every row of the store, in words that all stores share.
@@ -157,8 +155,7 @@ impl Player {
             let end = end.map_or(rest.len(), |end| from + end);
             let next = self.names.len();
             let name = *self.names.entry(rest[at..end].to_owned()).or_insert(next);
-            out.push_str(&rest[..at]);
-            out.push_str(&format!("{kind}#{name}"));
+            out = out + &rest[..at] + kind + "#" + &name.to_string();
             rest = &rest[end..];
         }
         out + rest

@@ -10,7 +10,7 @@ use tidegate_core::{
     event::Outcome,
     id::RunId,
     key::{Key, Scalar},
-    row::{Class, GateKey, GateState, Phase, Row, Run, Source},
+    row::{Class, Gate, GateKey, GateState, Phase, Row, Run, Source},
     time::Timestamp,
 };
 use tidegate_store::{ManualClock, MemoryStore};
@@ -300,17 +300,13 @@ impl Seen {
         let mut seen = Self::default();
         let mut runs: Vec<&Run> = Vec::new();
         for row in rows {
-            match row {
-                Row::Run(run) => runs.push(run),
-                Row::Ended(ended) => drop(seen.states.insert(ended.id, ended.ending.state())),
-                Row::Gate(gate) => {
-                    if let GateState::Slots(slots) = &gate.state {
-                        let ids = slots.holders.iter().map(|hold| hold.run);
-                        let here = seen.holders.entry(place(&gate.key)).or_default();
-                        here.extend(ids);
-                    }
-                }
-                _ => {}
+            if let Row::Run(run) = row {
+                runs.push(run);
+            } else if let Row::Ended(ended) = row {
+                seen.states.insert(ended.id, ended.ending.state());
+            } else if let Row::Gate(Gate { key, state: GateState::Slots(slots), .. }) = row {
+                let here = seen.holders.entry(place(key)).or_default();
+                here.extend(slots.holders.iter().map(|hold| hold.run));
             }
         }
         seen.holders.retain(|_, holders| !holders.is_empty());
@@ -336,9 +332,9 @@ impl Seen {
         }
         let mut waiting: Vec<_> = runs
             .iter()
-            .filter_map(|run| match run.phase {
-                Phase::Line { place, .. } => Some((place, *run)),
-                _ => None,
+            .filter_map(|run| {
+                let Phase::Line { place, .. } = run.phase else { return None };
+                Some((place, *run))
             })
             .collect();
         waiting.sort_by_key(|(place, _)| *place);
@@ -353,9 +349,9 @@ impl Seen {
 /// The data of the events that a run carries.
 fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     let data = |seq| {
-        let event = rows.iter().find_map(|row| match row {
-            Row::Event(event) if event.id.seq == seq => Some(event),
-            _ => None,
+        let event = rows.iter().find_map(|row| {
+            let Row::Event(event) = row else { return None };
+            (event.id.seq == seq).then_some(event)
         });
         let event = event.expect("the event of a run is kept");
         let mut data: Value = serde_json::from_str(event.data.as_str()).expect("JSON");
@@ -367,9 +363,9 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     match run.source {
         Source::Event(id) => vec![data(id.seq)],
         Source::Batch(_) => {
-            let items = rows.iter().filter_map(|row| match row {
-                Row::Item(item) if item.run == run.id.seq => Some(data(item.event.seq)),
-                _ => None,
+            let items = rows.iter().filter_map(|row| {
+                let Row::Item(item) = row else { return None };
+                (item.run == run.id.seq).then(|| data(item.event.seq))
             });
             items.collect()
         }
@@ -379,10 +375,12 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
 /// A gate's key in the reference's words.
 fn place(key: &GateKey) -> Place {
     let scope = key.scope().expect("a gate's key");
-    let control = match scope.class {
-        Class::RunLimit => format!("run {}", scope.slot),
-        Class::Keyed | Class::Whole => format!("executing {}", scope.slot),
-        _ => scope.class.control().to_owned(),
+    let control = if scope.class == Class::RunLimit {
+        format!("run {}", scope.slot)
+    } else if scope.class.control() == "concurrency" {
+        format!("executing {}", scope.slot)
+    } else {
+        scope.class.control().to_owned()
     };
     let key = match &scope.key {
         Key::Whole | Key::Missing => None,

@@ -186,7 +186,11 @@ fn define(
     set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
     set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
     set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers));
-    let policy = ["supersede", "drain", "coexist"][usize::try_from(numbers[9]).unwrap() % 3];
+    let policy = match numbers[9] {
+        1 => "drain",
+        2 => "coexist",
+        _ => "supersede",
+    };
     let handoff = match key(2) {
         Some(key) => json!({"type": "keyed", "keyField": key, "onNewVersion": policy}),
         None => json!({"type": "singleton", "onNewVersion": policy}),

@@ -60,11 +60,11 @@ pub(crate) enum Field {
 
 impl std::fmt::Debug for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let lines =
-            |values: &[Value]| values.iter().map(|it| format!("\n  {it}")).collect::<String>();
-        writeln!(f, "\ndefinitions:{}", lines(&self.definitions))?;
-        writeln!(f, "later:{}", lines(&self.later))?;
-        write!(f, "ops:")?;
+        for (name, values) in [("definitions", &self.definitions), ("later", &self.later)] {
+            write!(f, "\n{name}:")?;
+            values.iter().try_for_each(|value| write!(f, "\n  {value}"))?;
+        }
+        write!(f, "\nops:")?;
         self.ops.iter().try_for_each(|op| write!(f, "\n  {op:?}"))
     }
 }

@@ -220,12 +220,17 @@ impl Reference {
     /// The next moment at which something is due.
     pub fn next_due(&self) -> Option<Time> {
         let asleep = self.runs.iter().filter_map(Run::wakes_at);
-        let folds =
-            self.folds.iter().filter(|fold| fold.blocked.is_none()).map(|fold| self.deadline(fold));
+        let folds = self.next_flush();
         let runs = 0..self.runs.len();
         let turns = runs.clone().filter_map(|run| self.turn_due(run));
         let patience = runs.filter_map(|run| self.gives_up_at(run));
         asleep.chain(folds).chain(turns).chain(patience).min()
+    }
+
+    /// The next moment at which a fold is due.
+    pub fn next_flush(&self) -> Option<Time> {
+        let open = self.folds.iter().filter(|fold| fold.blocked.is_none());
+        open.map(|fold| self.deadline(fold)).min()
     }
 
     /// Time passes and nobody notices.

@@ -192,20 +192,18 @@ impl Twin {
         self.reference.pass(time);
     }
 
-    /// Time passes, and the last thing that falls due in it is not noticed. In which order several
-    /// would be caught up with is nobody's promise.
+    /// Time passes, and if the last thing that falls due in it is a fold, nobody notices.
+    ///
+    /// In which order several would be caught up with is nobody's promise, and a turn that nobody
+    /// has seen to be due lets others pass.
     async fn fall_behind(&mut self, time: Time) {
         let (now, mut ahead, mut last) = (self.reference.now(), self.reference.clone(), None);
-        while let Some(due) =
-            ahead.next_due().filter(|due| *due > ahead.now() && *due <= now + time)
-        {
+        while let Some(due) = ahead.next_due().filter(|due| *due <= now + time) {
+            last = ahead.next_flush().filter(|flush| *flush == due);
             ahead.pass(due - ahead.now());
             ahead.sweep();
-            last = Some(due);
         }
-        if let Some(last) = last {
-            self.tick(last - now - 1).await;
-        }
+        self.tick(last.map_or(time, |last| last - now - 1)).await;
         self.pass(now + time - self.reference.now());
     }
 

@@ -9,10 +9,10 @@ use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
     event::{Outcome, consider},
-    flow::{needs::Origin, policy::PolicyKind, verdict::Verdict},
+    flow::needs::Origin,
     json::Payload,
     key::Key,
-    row::{Class, Event, Kind, Phase, Workspace},
+    row::{Event, Kind, Workspace},
     time::Timestamp,
 };
 
@@ -52,13 +52,9 @@ impl Request {
 /// Admits a request to its action.
 pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided<Outcome> {
     let name = format!("{}/{}", request.flow, request.action);
-    let outcome = start(draft, ws, &request.app, &name, Kind::Request, request.data(), |_| {
+    start(draft, ws, &request.app, &name, Kind::Request, request.data(), |_| {
         (Origin::Arrival, request.function_key.clone())
-    })?;
-    if let Verdict::Queued { run, .. } = &outcome.verdict {
-        limit_waiting(draft, ws, &request.app, &name, run.seq)?;
-    }
-    Ok(outcome)
+    })
 }
 
 /// Admits one planned occurrence of a schedule.
@@ -98,29 +94,4 @@ fn start(
     draft.put(event.clone());
     let (origin, function_key) = how(draft);
     consider(draft, ws, current, &event, origin, function_key)
-}
-
-/// `queue {maxWaitMs}`: the place is given up after that time.
-fn limit_waiting(
-    draft: &mut Draft,
-    ws: &Workspace,
-    app: &str,
-    name: &str,
-    run: crate::id::Seq,
-) -> Decided<()> {
-    let catalog = draft.catalog(ws)?;
-    let current = catalog.entry(app, name).and_then(|entry| entry.current.as_ref());
-    let policy = current.and_then(|current| current.workflow.policy.as_ref());
-    let Some(PolicyKind::Queue { max_wait_ms: Some(max) }) = policy.map(|policy| &policy.kind)
-    else {
-        return Ok(());
-    };
-    if let Some(row) = draft.run(run)? {
-        let mut row = row.clone();
-        if matches!(row.phase, Phase::Line { .. }) && row.lacks(Class::Policy) {
-            row.due = Some(draft.now().plus_ms(*max));
-            draft.put(row);
-        }
-    }
-    Ok(())
 }

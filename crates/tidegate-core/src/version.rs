@@ -176,6 +176,7 @@ fn release_def(
     Ok(Released { release, older, lacking })
 }
 
+/// The runs of a version that have not ended, those of this very transaction included.
 fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     let scan = Scan::Lane(lane, Seq(i64::MIN));
     let rows = if adopts {
@@ -183,7 +184,13 @@ fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     } else {
         draft.found(&scan, MAX_COUNTED)?
     };
-    Ok(rows.into_iter().filter_map(Row::as_run).cloned().collect())
+    let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
+    let rows = rows.into_iter().chain(draft.written(from, to));
+    let mut runs: Vec<Run> =
+        rows.filter_map(Row::as_run).filter(|run| run.lane == lane).cloned().collect();
+    runs.sort_by_key(|run| run.id.seq);
+    runs.dedup_by_key(|run| run.id.seq);
+    Ok(runs)
 }
 
 /// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
@@ -262,7 +269,7 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(
     Ok(())
 }
 
-/// The first gates of these kinds that a workflow has.
+/// The first gates of these kinds that a workflow has, those of this very transaction included.
 fn gates(
     draft: &Draft,
     ws: &Workspace,
@@ -272,12 +279,18 @@ fn gates(
     let mut keys = Vec::new();
     for class in classes {
         let prefix = GateKey::prefix(ws, *class, &workflow.app, &workflow.name);
+        // After the prefix comes a length, which never begins with this byte.
+        let last = [&prefix[..], &[u8::MAX]].concat();
+        let [from, to] = [&prefix, &last].map(|key| RowKey::Gate(GateKey::from_bytes(key)));
         let rows = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
-        keys.extend(rows.into_iter().filter_map(|row| {
+        let rows = rows.into_iter().chain(draft.written(from, to));
+        keys.extend(rows.filter_map(|row| {
             let Row::Gate(gate) = row else { return None };
             Some(gate.key.clone())
         }));
     }
+    keys.sort();
+    keys.dedup();
     Ok(keys)
 }
 

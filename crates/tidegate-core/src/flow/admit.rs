@@ -99,7 +99,7 @@ pub fn create(
         phase: Phase::Ready,
         owner: None,
         fence: 0,
-        due: None,
+        due: candidate.gives_up_at(queued_at),
         started: false,
         failures: 0,
         losses: 0,

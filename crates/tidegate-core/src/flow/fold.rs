@@ -17,7 +17,7 @@ use crate::{
     catalog::Current,
     draft::{Decided, Draft, Stop},
     id::{EventId, RunId},
-    row::{Class, Fold, Gate, GateKey, GateState, Item, Part, RowKey, Scope, Source},
+    row::{Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, RowKey, Run, Scope, Source},
     time::Timestamp,
 };
 
@@ -231,8 +231,9 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
             draft.put(Gate { state: GateState::Fold(fold), ..gate });
             continue;
         }
-        let waits = matches!(last, Some(Verdict::Queued { .. }));
-        if gate.key.class() == Some(Class::Quiet) && waits {
+        // One that replaced another may still have to wait for it to stop.
+        let in_line = |run: &Run| matches!(run.phase, Phase::Line { .. });
+        if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(in_line) {
             let fold = Fold { fired: true, held: false, ..fold };
             let due = Some(draft.now().plus_ms(RECHECK_MS));
             draft.put(Gate { due, state: GateState::Fold(fold), ..gate });

@@ -134,6 +134,10 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         if let GateState::Slots(slots) = &mut gate.state {
             let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
             holds.for_each(|hold| hold.draining = true);
+            // The run has ended for the folds that it held up; theirs begins when it has stopped.
+            if !slots.folds.is_empty() {
+                gate.due = Some(draft.now());
+            }
         }
         draft.put(gate);
     }

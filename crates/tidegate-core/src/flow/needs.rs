@@ -249,6 +249,14 @@ impl Candidate<'_> {
             None => queued_at,
         }
     }
+
+    /// When it gives up its place, if it has not got its session by then.
+    pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
+        match self.workflow().policy.as_ref().map(|policy| &policy.kind) {
+            Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms.map(|ms| queued_at.plus_ms(ms)),
+            _ => None,
+        }
+    }
 }
 
 impl Concurrency {

@@ -1,0 +1,374 @@
+//! Arrival and creation, in the order of A1, and the folds between the two.
+
+use serde_json::Value;
+
+use super::{
+    Fold, Item, Ordinal, Place, Reference, Run, State, Stop, Time, Told,
+    fields::{
+        count, key_of, limit_name, limits, ms, place, policy, policy_name, policy_place, scoped,
+        text, version,
+    },
+};
+
+impl Reference {
+    // ------------------------------------------------------------------ arrival [A1]
+
+    pub(super) fn arrive(&mut self, name: &str, data: &Value) -> Told {
+        let def = self.current(name).clone();
+        let keyed = def.get("handoff").is_some_and(|handoff| handoff["type"] == "keyed");
+        if keyed && key_of(data, &text(&def["handoff"], "keyField").expect("given")).is_none() {
+            return told("rejected", None);
+        }
+        if claim_of(name, &def, data).is_some_and(|claim| self.claimed(&claim)) {
+            return told("deduped", None);
+        }
+        let fold = fold_of(name, &def, data);
+        if let Some((control, place)) = &fold
+            && let Some(told) = self.join(&def, control, place, data)
+        {
+            return told;
+        }
+        let meter = def.get("rateLimit").map(|_| scoped(name, "rateLimit", &def, data));
+        if meter.as_ref().is_some_and(|meter| !self.conforms(meter, "rateLimit", name, 0)) {
+            return told("dropped", None);
+        }
+        let told = match fold {
+            Some((control, place)) => self.open(name, &def, control, place, data),
+            None => self.create(name, data, None),
+        };
+        if let Some(meter) = meter.filter(|_| !matches!(told.outcome, "skipped" | "deduped")) {
+            self.spend(&meter, "rateLimit", name);
+        }
+        told
+    }
+
+    /// Joins the open fold of the key, if there is one that still takes events.
+    fn join(&mut self, def: &Value, control: &str, place: &Place, data: &Value) -> Option<Told> {
+        if let Some(run) = self.quiet_and_waiting(place) {
+            // The claim is the last event's.
+            self.claims.retain(|_, (_, of)| *of != run);
+            self.take(claim_of(&self.runs[run].workflow, def, data), def, run);
+            self.runs[run].events = vec![data.clone()];
+            return Some(told("coalesced", Some(run)));
+        }
+        let at = self.folds.iter().position(|fold| fold.place == *place)?;
+        let overdue = self.deadline(&self.folds[at]) <= self.now;
+        // By a new size it may be full already.
+        let most = count(&def["batch"], "maxSize").filter(|_| control == "batch");
+        let full = most.is_some_and(|most| self.folds[at].items.len() >= most);
+        if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
+            self.settle();
+            return match self.quiet_and_waiting(place) {
+                Some(_) => self.join(def, control, place, data),
+                None => None,
+            };
+        }
+        let at = self.folds.iter().position(|fold| fold.place == *place)?;
+        Some(self.add(at, def, data))
+    }
+
+    fn open(
+        &mut self,
+        name: &str,
+        def: &Value,
+        control: &'static str,
+        place: Place,
+        data: &Value,
+    ) -> Told {
+        let workflow = name.to_owned();
+        self.folds.push(Fold { place, workflow, control, items: Vec::new(), blocked: None });
+        self.add(self.folds.len() - 1, def, data)
+    }
+
+    /// Puts one event into a fold; a batch that is full goes at once.
+    fn add(&mut self, at: usize, def: &Value, data: &Value) -> Told {
+        let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
+        let batch = control == "batch";
+        let most = count(&def["batch"], "maxSize").filter(|_| batch).unwrap_or(usize::MAX);
+        let full = |run: Ordinal| items.iter().filter(|item| item.run == run).count() >= most;
+        let run = match items.last() {
+            Some(last) if !full(last.run) => last.run,
+            _ => self.new_run(&name),
+        };
+        let item = Item { at: self.now, data: data.clone(), run };
+        self.folds[at].items.push(item);
+        if !batch {
+            self.runs[run].events = vec![data.clone()];
+            return told("coalesced", Some(run));
+        }
+        self.runs[run].events.push(data.clone());
+        self.take(claim_of(&name, def, data), def, run);
+        let full = self.runs[run].events.len() >= most;
+        if full && self.folds[at].blocked.is_none() {
+            self.flush(at);
+        }
+        if self.runs[run].state != State::Folding {
+            return self.admitted(run);
+        }
+        told("buffered", Some(run))
+    }
+
+    /// A debounced request that had to wait keeps coalescing until it starts.
+    fn quiet_and_waiting(&self, window: &Place) -> Option<Ordinal> {
+        let waits = |&run: &Ordinal| {
+            let it = &self.runs[run];
+            it.window.as_ref() == Some(window) && self.alive(run) && !it.started
+        };
+        (0..self.runs.len()).find(waits)
+    }
+
+    fn new_run(&mut self, name: &str) -> Ordinal {
+        self.runs.push(Run {
+            workflow: name.to_owned(),
+            version: 0,
+            events: Vec::new(),
+            admitted: 0,
+            rank: (0, 0),
+            state: State::Folding,
+            way: Vec::new(),
+            passed: 0,
+            started: false,
+            stopping: None,
+            replaced: false,
+            in_place: false,
+            window: None,
+        });
+        self.runs.len() - 1
+    }
+
+    // ------------------------------------------------------------------ folds
+
+    /// When a fold is to be flushed, by the current numbers.
+    pub(super) fn deadline(&self, fold: &Fold) -> Time {
+        let def = self.current(&fold.workflow);
+        let (first, last) = (fold.items[0].at, fold.items.last().expect("never empty").at);
+        if fold.control == "batch" {
+            return first + ms(&def["batch"], "timeoutMs").expect("given");
+        }
+        let policy = policy(def).filter(|_| fold.control == "policy");
+        let control = policy.unwrap_or(&def["debounce"]);
+        let quiet = last + ms(control, "periodMs").expect("given");
+        ms(control, "maxWaitMs").map_or(quiet, |most| quiet.min(first + most))
+    }
+
+    /// Flushes a fold, or what of it no gate skips [F4]; false where it stays as it was.
+    pub(super) fn flush(&mut self, at: usize) -> bool {
+        let mut fold = self.folds[at].clone();
+        let def = self.current(&fold.workflow).clone();
+        let name = fold.workflow.clone();
+        if fold.control == "debounce" && def.get("batch").is_some() {
+            let last = self.folds.remove(at).items.pop().expect("never empty").data;
+            let place = scoped(&name, "batch", &def, &last);
+            let deduped = claim_of(&name, &def, &last).is_some_and(|claim| self.claimed(&claim));
+            if !deduped && self.join(&def, "batch", &place, &last).is_none() {
+                self.open(&name, &def, "batch", place, &last);
+            }
+            return true;
+        }
+        let run = fold.items[0].run;
+        let data = self.runs[run].events[0].clone();
+        let claim = claim_of(&name, &def, &data).filter(|_| fold.control != "batch");
+        let deduped = claim.is_some_and(|claim| self.claimed(&claim));
+        if let Some(place) = self.skipped_at(&name, &def, &data).filter(|_| !deduped) {
+            // Behind those that have been held up for longer.
+            self.folds.remove(at);
+            fold.blocked = Some((place, version(&def)));
+            self.folds.push(fold);
+            return false;
+        }
+        self.folds.remove(at);
+        self.create(&name, &data, Some(run));
+        self.settle();
+        if fold.control == "policy" && self.runs[run].state == State::Line {
+            self.runs[run].window = Some(fold.place.clone());
+        }
+        fold.items.retain(|item| item.run != run && fold.control == "batch");
+        if !fold.items.is_empty() {
+            self.folds.push(fold);
+            self.flush(self.folds.len() - 1);
+        }
+        true
+    }
+
+    // ------------------------------------------------------------------ claims [C1]
+
+    fn claimed(&self, claim: &Place) -> bool {
+        self.claims.get(claim).is_some_and(|(until, _)| *until > self.now)
+    }
+
+    fn take(&mut self, claim: Option<Place>, def: &Value, run: Ordinal) {
+        let period = ms(&def["idempotency"], "periodMs").unwrap_or(24 * 60 * 60 * 1_000_000);
+        self.claims.extend(claim.map(|claim| (claim, (self.now + period, run))));
+    }
+
+    // ------------------------------------------------------------------ creation [A1]
+
+    fn create(&mut self, name: &str, data: &Value, id: Option<Ordinal>) -> Told {
+        let def = self.current(name).clone();
+        // The members of a batch took their claims when they joined it.
+        let claim = claim_of(name, &def, data).filter(|_| def.get("batch").is_none());
+        if claim.as_ref().is_some_and(|claim| self.claimed(claim)) {
+            return told("deduped", None);
+        }
+        if self.skipped_at(name, &def, data).is_some() {
+            return told("skipped", None);
+        }
+        let run = id.unwrap_or_else(|| self.new_run(name));
+        let shift = def.get("priority").and_then(|priority| ms(priority, "shiftMs")).unwrap_or(0);
+        self.arrivals += 1;
+        self.take(claim, &def, run);
+        let it = &mut self.runs[run];
+        it.version = version(&def);
+        it.rank = (self.now - shift, self.arrivals);
+        it.way = way(name, &def, data);
+        it.admitted = self.now;
+        it.state = State::Line;
+        it.in_place = policy_name(&def) == Some("restart");
+        if id.is_none() {
+            it.events = vec![data.clone()];
+        }
+        let superseded = self.supersede(run, &def);
+        let old = self.replaced(run, &def);
+        for &old in &old {
+            self.replace(old, run);
+        }
+        self.runs[run].replaced = superseded || !old.is_empty();
+        self.admitted(run)
+    }
+
+    fn admitted(&self, run: Ordinal) -> Told {
+        told(if self.runs[run].replaced { "replaced" } else { "started" }, Some(run))
+    }
+
+    /// A newer version cancels the older runs on its handoff gate and takes along the unstarted.
+    fn supersede(&mut self, run: Ordinal, def: &Value) -> bool {
+        if def.get("handoff").is_none_or(|handoff| handoff["onNewVersion"] != "supersede") {
+            return false;
+        }
+        let mut replaced = false;
+        let place = self.handoff_of(run).cloned();
+        for other in 0..self.runs.len() {
+            let here = self.alive(other) && self.handoff_of(other) == place.as_ref();
+            if here && self.is_older(other, run) && self.runs[other].started {
+                self.cut(other);
+                replaced = true;
+            } else if here && self.is_older(other, run) {
+                self.runs[other].version = self.runs[run].version;
+            }
+        }
+        replaced
+    }
+
+    /// The runs that `singleton: cancel` or `restart` replaces.
+    fn replaced(&self, run: Ordinal, def: &Value) -> Vec<Ordinal> {
+        let way = self.runs[run].way.iter().map(|(_, place)| place);
+        let cancels = |place: &&Place| match place.control.as_str() {
+            "singleton" => def["singleton"]["mode"] != "skip",
+            "policy" => policy_name(def) == Some("restart"),
+            _ => false,
+        };
+        let held_by = |place: &Place| {
+            let others = (0..self.runs.len()).filter(|&other| other != run);
+            let here = others.filter(|&other| self.contends(other, place, self.runs[run].version));
+            // Those who wait in a session's line lose nothing by a restart of another.
+            let in_the_way = here.filter(|&other| {
+                place.control == "singleton"
+                    || self.holds(other, place)
+                    || self.runs[other].in_place
+            });
+            in_the_way.min_by_key(|&other| !self.holds(other, place))
+        };
+        way.filter(cancels).filter_map(held_by).collect()
+    }
+
+    /// Cancels `old` for `new`, which inherits the rank of one that had not started.
+    fn replace(&mut self, old: Ordinal, new: Ordinal) {
+        self.cut(old);
+        if !self.runs[old].started {
+            self.runs[new].rank = self.runs[old].rank;
+            self.claims.retain(|_, (_, run)| *run != old);
+        }
+    }
+
+    /// The refusing gate that somebody is in, or waits for. A policy comes after the singleton,
+    /// which may have replaced that very run.
+    pub(super) fn skipped_at(&self, name: &str, def: &Value, data: &Value) -> Option<Place> {
+        let single = def.get("singleton").map(|_| scoped(name, "singleton", def, data));
+        let skips = def["singleton"]["mode"] == "skip";
+        if let Some(place) = single.as_ref().filter(|place| skips && self.busy(place, version(def)))
+        {
+            return Some(place.clone());
+        }
+        let replaced = |run: Ordinal| {
+            single.as_ref().is_some_and(|place| self.contends(run, place, version(def)))
+        };
+        policy_place(def, data).filter(|_| policy_name(def) == Some("reject")).filter(|place| {
+            let mut others = (0..self.runs.len()).filter(|&run| !replaced(run));
+            others.any(|run| self.contends(run, place, version(def)))
+        })
+    }
+
+    /// Whether a live run is at a place.
+    pub(super) fn busy(&self, place: &Place, version: i128) -> bool {
+        (0..self.runs.len()).any(|other| self.contends(other, place, version))
+    }
+
+    /// Whether a live run stands at a place, in the eyes of another: where there is a handoff,
+    /// singleton rules within one version.
+    fn contends(&self, run: Ordinal, place: &Place, of: i128) -> bool {
+        let it = &self.runs[run];
+        let within = place.control == "singleton" && self.handoff_of(run).is_some();
+        // One that still waits at an earlier stop is not seen here yet.
+        let at = it.way.iter().take(it.passed + 1).any(|(_, stop)| stop == place);
+        self.alive(run) && at && (!within || it.version == of)
+    }
+}
+
+/// The stops of a run, in the order of G9.
+fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
+    let mut way = Vec::new();
+    if def.get("singleton").is_some() {
+        way.push((Stop::Singleton, scoped(name, "singleton", def, data)));
+    }
+    if let Some(handoff) = def.get("handoff") {
+        let key = text(handoff, "keyField").and_then(|path| key_of(data, &path));
+        way.push((Stop::Handoff, place(name, "handoff", key)));
+    }
+    way.extend(policy_place(def, data).map(|place| (Stop::Session, place)));
+    let mut limits = limits(def);
+    limits.sort_by_key(|limit| text(limit, "key"));
+    for limit in limits {
+        let key = text(limit, "key").and_then(|path| key_of(data, &path));
+        let stop = match (limit["span"] == "run", limit.get("key")) {
+            (true, _) => Stop::RunLimit,
+            (false, Some(_)) => Stop::Narrow,
+            (false, None) => Stop::Wide,
+        };
+        way.push((stop, place(name, &limit_name(limit), key)));
+    }
+    if def.get("throttle").is_some() {
+        way.push((Stop::Turn, scoped(name, "throttle", def, data)));
+    }
+    way.sort_by_key(|(stop, _)| *stop);
+    way
+}
+
+/// The fold that an event meets first.
+fn fold_of(name: &str, def: &Value, data: &Value) -> Option<(&'static str, Place)> {
+    if policy_name(def) == Some("debounce")
+        && let Some(place) = policy_place(def, data)
+    {
+        // The gate belongs to the flow; the window belongs to the action.
+        return Some(("policy", Place { owner: name.to_owned(), ..place }));
+    }
+    let control = ["debounce", "batch"].into_iter().find(|control| def.get(control).is_some())?;
+    Some((control, scoped(name, control, def, data)))
+}
+
+fn claim_of(name: &str, def: &Value, data: &Value) -> Option<Place> {
+    def.get("idempotency").map(|_| scoped(name, "idempotency", def, data))
+}
+
+fn told(outcome: &'static str, run: Option<Ordinal>) -> Told {
+    Told { outcome, run }
+}

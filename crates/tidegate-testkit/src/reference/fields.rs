@@ -1,0 +1,96 @@
+//! What definitions and events say, read anew whenever it is needed.
+
+use serde_json::Value;
+
+use super::{Place, Time};
+
+/// A field that holds text.
+pub(super) fn text(of: &Value, field: &str) -> Option<String> {
+    of.get(field)?.as_str().map(str::to_owned)
+}
+
+/// A field that holds a number.
+pub(super) fn number(of: &Value, field: &str) -> Option<i128> {
+    of.get(field)?.as_u64().map(i128::from)
+}
+
+/// A field that holds milliseconds.
+pub(super) fn ms(of: &Value, field: &str) -> Option<Time> {
+    number(of, field).map(|ms| ms * 1000)
+}
+
+/// A field that holds a count.
+pub(super) fn count(of: &Value, field: &str) -> Option<usize> {
+    of.get(field)?.as_u64().and_then(|count| usize::try_from(count).ok())
+}
+
+/// The version of a definition.
+pub(super) fn version(def: &Value) -> i128 {
+    number(def, "version").unwrap_or(1)
+}
+
+/// The scalar at a dotted path, written so that types stay apart; `None` is missing [SPEC 3].
+pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
+    let found = path.split('.').try_fold(data, |at, name| {
+        let list = at.as_array();
+        list.map_or_else(|| at.get(name), |list| list.get(name.parse::<usize>().ok()?))
+    })?;
+    match found {
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        // The tests write their numbers as integers or as integers with a point.
+        Value::Number(number) => Some(number.as_f64()?.to_string()),
+        Value::Bool(_) | Value::String(_) => Some(found.to_string()),
+    }
+}
+
+/// The place of an owner's control and a key.
+pub(super) fn place(owner: &str, control: &str, key: Option<String>) -> Place {
+    Place { owner: owner.to_owned(), control: control.to_owned(), key }
+}
+
+/// The place of a control that may have a `key`.
+pub(super) fn scoped(name: &str, control: &str, def: &Value, data: &Value) -> Place {
+    let path = text(&def[control], "key");
+    place(name, control, path.and_then(|path| key_of(data, &path)))
+}
+
+/// The entries of `concurrency`, one or a list.
+fn entries(def: &Value) -> Vec<&Value> {
+    match def.get("concurrency") {
+        None => Vec::new(),
+        Some(Value::Array(list)) => list.iter().collect(),
+        Some(one) => vec![one],
+    }
+}
+
+/// The limits among the entries.
+pub(super) fn limits(def: &Value) -> Vec<&Value> {
+    entries(def).into_iter().filter(|entry| entry.get("limit").is_some()).collect()
+}
+
+/// What a limit is known by: its span and the path of its key.
+pub(super) fn limit_name(limit: &Value) -> String {
+    let span = text(limit, "span").unwrap_or_else(|| "executing".to_owned());
+    format!("{span} {}", text(limit, "key").unwrap_or_default())
+}
+
+/// The policy among the entries.
+pub(super) fn policy(def: &Value) -> Option<&Value> {
+    entries(def).into_iter().find(|entry| entry.is_string() || entry.get("policy").is_some())
+}
+
+/// The policy's name.
+pub(super) fn policy_name(def: &Value) -> Option<&str> {
+    let policy = policy(def)?;
+    policy.as_str().or_else(|| policy["policy"].as_str())
+}
+
+/// The gate of the policy, shared by the flow's actions; a missing key bypasses it [SPEC 6].
+pub(super) fn policy_place(def: &Value, data: &Value) -> Option<Place> {
+    if policy_name(def)? == "allow" {
+        return None;
+    }
+    let kind = text(policy(def)?, "key").unwrap_or_else(|| "session".to_owned());
+    let key = key_of(data, &kind)?;
+    Some(place(&text(def, "flow")?, "policy", Some(format!("{kind} {key}"))))
+}

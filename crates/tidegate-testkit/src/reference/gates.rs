@@ -1,0 +1,162 @@
+//! The way of a run towards its start: gates, lines and turns, in the order of G9.
+
+use super::{
+    Ordinal, Place, Reference, State, Stop, Time,
+    fields::{count, limit_name, limits, ms, policy, policy_name, text},
+};
+
+impl Reference {
+    // ------------------------------------------------------------------ towards the start [G9]
+
+    /// Lets everybody pass who may, in the order of the stops, the best rank first; then the folds
+    /// flush that nobody holds up any more [F4].
+    pub(super) fn settle(&mut self) {
+        while self.let_one_pass() || self.flush_one() {}
+        for run in &mut self.runs {
+            if run.state == State::Line && run.passed == run.way.len() {
+                run.state = State::Ready;
+            }
+        }
+    }
+
+    fn let_one_pass(&mut self) -> bool {
+        let waiting = self.by_rank(|run| run.state == State::Line && run.passed < run.way.len());
+        let may = waiting.into_iter().filter(|&run| self.may_pass(run));
+        let next = may.min_by_key(|&run| self.runs[run].way[self.runs[run].passed].0);
+        next.is_some_and(|next| {
+            self.runs[next].passed += 1;
+            true
+        })
+    }
+
+    fn flush_one(&mut self) -> bool {
+        let free = self.folds.iter().position(|fold| {
+            fold.blocked.as_ref().is_some_and(|(place, version)| !self.busy(place, *version))
+        });
+        free.is_some_and(|at| {
+            self.folds[at].blocked = None;
+            self.flush(at);
+            true
+        })
+    }
+
+    /// Whether a run in a line is the next one there, and there is room.
+    fn may_pass(&self, run: Ordinal) -> bool {
+        let it = &self.runs[run];
+        let (_, place) = &it.way[it.passed];
+        let first = self.lines()[place][0] == run;
+        let inside = (0..self.runs.len()).filter(|&other| self.holds(other, place));
+        match place.control.as_str() {
+            "throttle" => {
+                first && self.conforms(place, "throttle", &it.workflow, self.let_through(place))
+            }
+            "handoff" => self.hands_over(run, place),
+            "singleton" if self.handoff_of(run).is_some() => {
+                inside.filter(|&other| self.runs[other].version == it.version).count() == 0
+            }
+            "singleton" | "policy" => first && inside.count() == 0,
+            name => {
+                let limits = limits(self.current(&it.workflow));
+                let limit = limits.into_iter().find(|limit| limit_name(limit) == name);
+                let limit = limit.and_then(|limit| count(limit, "limit"));
+                first && limit.is_none_or(|limit| inside.count() < limit)
+            }
+        }
+    }
+
+    /// The order of a line: who takes another's place, then rank; where versions drain, the older
+    /// release stands before the newer.
+    pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Time, u64)) {
+        let it = &self.runs[run];
+        let tier = match place.control.as_str() {
+            "handoff" => (0..self.runs.len()).filter(|&other| self.is_older(other, run)).count(),
+            "policy" => usize::from(!it.in_place),
+            _ => 0,
+        };
+        // A session's line goes by arrival alone (SPEC 6).
+        let (at, arrival) = it.rank;
+        (tier, (if place.control == "policy" { 0 } else { at }, arrival))
+    }
+
+    /// Whether a run may take its handoff gate, by the current release's policy.
+    fn hands_over(&self, run: Ordinal, place: &Place) -> bool {
+        let policy = text(&self.current(&self.runs[run].workflow)["handoff"], "onNewVersion");
+        let coexist = policy.as_deref() == Some("coexist");
+        let same = |other: Ordinal| self.runs[other].version == self.runs[run].version;
+        (0..self.runs.len())
+            .filter(|&other| other != run && self.handoff_of(other) == Some(place))
+            .all(|other| {
+                let waits_before = self.alive(other) && !self.holds(other, place) && {
+                    let drains = !coexist && self.is_older(other, run);
+                    drains || (self.runs[other].rank < self.runs[run].rank && same(other))
+                };
+                let inside = self.holds(other, place) && (!coexist || same(other));
+                !waits_before && !inside
+            })
+    }
+
+    /// Whether a run is inside a gate [G2, G7].
+    pub(super) fn holds(&self, run: Ordinal, place: &Place) -> bool {
+        let it = &self.runs[run];
+        let Some(at) = it.way.iter().position(|(_, stop)| stop == place) else { return false };
+        at < it.passed && (self.alive(run) || it.stopping.is_some())
+    }
+
+    /// Back to the lines of its executing gates [G3].
+    pub(super) fn requeue(&mut self, run: Ordinal) {
+        let it = &mut self.runs[run];
+        it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
+        it.state = State::Line;
+    }
+
+    /// Ends a run by cancelling it; what drives it has yet to stop [G7].
+    pub(super) fn cut(&mut self, run: Ordinal) {
+        if let State::Driven(engine) = self.runs[run].state {
+            self.runs[run].stopping = Some(engine);
+        }
+        self.runs[run].state = State::Ended("cancelled");
+    }
+
+    /// The throttle of a run.
+    pub(super) fn turn_of(&self, run: Ordinal) -> Option<Place> {
+        let way = self.runs[run].way.iter();
+        way.clone().find(|(stop, _)| *stop == Stop::Turn).map(|(_, place)| place.clone())
+    }
+
+    /// How many were let through a throttle and have not started.
+    fn let_through(&self, place: &Place) -> i128 {
+        let let_through = |run: Ordinal| {
+            let it = &self.runs[run];
+            let at = it.way.iter().position(|(_, stop)| stop == place);
+            self.alive(run) && !it.started && at.is_some_and(|at| at < it.passed)
+        };
+        (0..self.runs.len()).filter(|&run| let_through(run)).map(|_| 1).sum()
+    }
+
+    /// When the head of a throttle's line is due.
+    pub(super) fn turn_due(&self, run: Ordinal) -> Option<Time> {
+        let it = &self.runs[run];
+        let (stop, place) = it.way.get(it.passed)?;
+        let waits = it.state == State::Line && *stop == Stop::Turn;
+        if !waits || self.lines()[place][0] != run {
+            return None;
+        }
+        self.fits_at(place, &it.workflow, self.let_through(place))
+    }
+
+    /// When a run gives up: it has not got its session by then.
+    pub(super) fn gives_up_at(&self, run: Ordinal) -> Option<Time> {
+        let it = &self.runs[run];
+        let mut missing = it.way.iter().skip(it.passed);
+        let busy = missing.any(|(_, place)| place.control == "policy");
+        let def = self.current(&it.workflow);
+        let waits = busy && it.state == State::Line && policy_name(def) == Some("queue");
+        Some(it.admitted + ms(policy(def).filter(|_| waits)?, "maxWaitMs")?)
+    }
+
+    /// The handoff gate of a run.
+    pub(super) fn handoff_of(&self, run: Ordinal) -> Option<&Place> {
+        let mut places = self.runs[run].way.iter().map(|(_, place)| place);
+        places.find(|place| place.control == "handoff")
+    }
+}

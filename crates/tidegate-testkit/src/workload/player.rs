@@ -1,0 +1,377 @@
+//! Plays moves on one store, and tells what came of them in words that all stores share.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
+    id::RunId,
+    reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
+    row::{Fault, Run},
+    run::record::{NewSend, NewWait, NewWaitOn, Record, Then},
+    stream::{Close, Commit, Expected, NewLogged, Restart},
+    workflow::Workflow,
+};
+use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
+
+use super::{Goes, Move, Sent, Streams, definitions};
+use crate::world::{World, event, payload, request, step};
+
+/// How long a reaction's lease lasts.
+const LEASE_MS: u64 = 80;
+
+/// One store, and what its answers have made known.
+#[derive(Debug)]
+pub struct Player {
+    world: World,
+    leased: Vec<Run>,
+    reported: Vec<Run>,
+    cancelled: Vec<Run>,
+    runs: Vec<RunId>,
+    leases: Vec<(Lease, i64)>,
+    moves: u64,
+    names: BTreeMap<String, usize>,
+}
+
+impl Player {
+    /// A player on an empty store, with everything defined.
+    pub async fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        let world = World::new(store, clock);
+        for definition in definitions(1) {
+            world.define(definition).await;
+        }
+        let source = Source::parse("order-*").expect("a prefix");
+        let reaction =
+            Reaction { lease_ms: LEASE_MS, max_retries: 1, ..Reaction::new("mail", source) };
+        let (ws, command) = (world.ws.clone(), StreamCommand::Define(reaction));
+        world.run(Command::Stream { ws, command }).await.expect("a good reaction");
+        Self {
+            world,
+            leased: Vec::new(),
+            reported: Vec::new(),
+            cancelled: Vec::new(),
+            runs: Vec::new(),
+            leases: Vec::new(),
+            moves: 0,
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Plays moves that are one command each: in one transaction, or each in its own.
+    pub async fn play(&mut self, moves: &[Move], together: bool) -> Vec<String> {
+        let commands = self.commands(moves).await;
+        if together {
+            return self.carry_out(commands).await;
+        }
+        let mut told = Vec::new();
+        for command in commands {
+            told.extend(self.carry_out(vec![command]).await);
+        }
+        told
+    }
+
+    /// The commands that moves come to.
+    ///
+    /// All of them are made of what was known before the first: nobody can answer to what has not
+    /// been committed yet.
+    pub async fn commands(&mut self, moves: &[Move]) -> Vec<Salted> {
+        let lanes = self.world.lanes().await;
+        self.reported.clear();
+        let mut commands = Vec::new();
+        for it in moves {
+            self.moves += 1;
+            let mut command = self.command(it);
+            if let Some(Command::Lease { lanes: served, .. }) = &mut command {
+                served.clone_from(&lanes);
+            }
+            commands.extend(command.map(|command| (command, self.moves)));
+        }
+        commands
+    }
+
+    /// Carries out commands in one transaction; what came of each.
+    pub async fn carry_out(&mut self, commands: Vec<Salted>) -> Vec<String> {
+        let salts: Vec<u64> = commands.iter().map(|(_, salt)| *salt).collect();
+        let answers = commit(&*self.world.store, commands).await.expect("the store works");
+        let mut told = Vec::new();
+        for (salt, answer) in salts.into_iter().zip(answers) {
+            told.push(self.rename(&format!("{salt}: {answer:?}")));
+            self.learn(answer);
+        }
+        told
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        &*self.world.store
+    }
+
+    /// Lets time pass or an engine die.
+    pub async fn wait(&mut self, it: &Move) {
+        assert!(!it.is_command(), "{it:?} is a command");
+        if let Move::Pass { ms } = it {
+            return self.world.tick(*ms).await;
+        }
+        self.world.lose(self.world.engine).await;
+        self.world.engine += 1;
+        self.leased.clear();
+        self.cancelled.clear();
+    }
+
+    /// Every row of the store, in words that all stores share.
+    pub async fn dump(&mut self) -> Vec<String> {
+        let rows = self.world.dump().await;
+        rows.iter().map(|row| self.rename(&format!("{row:?}"))).collect()
+    }
+
+    /// What users see of every run: its state.
+    pub async fn states(&mut self) -> Vec<String> {
+        let mut states = Vec::new();
+        for run in self.runs.clone() {
+            let state = self.world.state(run).await;
+            states.push(self.rename(&format!("{run} {state}")));
+        }
+        states
+    }
+
+    /// Holds and runs agree.
+    pub async fn check(&self) {
+        self.world.check_holds().await;
+    }
+
+    /// Numbers what a store has numbered, in the order in which it is first seen.
+    ///
+    /// Sequence numbers come in blocks, one a transaction; a store that starts a transaction again
+    /// uses up another block, and commands in one transaction share theirs. Ids are made of them.
+    /// All else is compared as it is.
+    fn rename(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((at, kind)) =
+            ["Seq(", "run_", "evt_"].iter().filter_map(|kind| Some((rest.find(kind)?, *kind))).min()
+        {
+            let from = at + kind.len();
+            let end = rest[from..].find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            let end = end.map_or(rest.len(), |end| from + end);
+            let next = self.names.len();
+            let name = *self.names.entry(rest[at..end].to_owned()).or_insert(next);
+            out = out + &rest[..at] + kind + "#" + &name.to_string();
+            rest = &rest[end..];
+        }
+        out + rest
+    }
+
+    fn learn(&mut self, answer: Answered) {
+        match answer {
+            Ok(Answer::Posted(posted)) => {
+                let outcomes = posted.into_iter().flat_map(|posted| posted.runs);
+                self.runs.extend(outcomes.filter_map(|outcome| outcome.verdict.run()));
+            }
+            Ok(Answer::Admitted(outcome)) => self.runs.extend(outcome.verdict.run()),
+            Ok(Answer::Leased(runs)) => self.leased.extend(runs),
+            Ok(Answer::Stream(StreamAnswer::Claimed(claimed))) => {
+                self.leases.extend(claimed.leased.into_iter().map(|it| (it.lease, it.want)));
+            }
+            Err(Refusal::Fenced { run, fence }) => {
+                // Cancelled meanwhile: the worker stops it and says so.
+                let mut known = self.reported.iter();
+                let gone = known.find(|it| it.id.seq == run && it.fence == fence);
+                self.cancelled.extend(gone.cloned());
+            }
+            Ok(_) | Err(_) => {}
+        }
+        self.runs.dedup();
+    }
+
+    // ------------------------------------------------------------------ moves into commands
+
+    fn command(&mut self, it: &Move) -> Option<Command> {
+        let ws = self.world.ws.clone();
+        Some(match it {
+            Move::Post(events) => Command::Post { ws, events: events.iter().map(sent).collect() },
+            Move::Call { action, session, key } => {
+                let request = request("chat", action, *session, None, &data(*key));
+                Command::Dispatch { ws, request }
+            }
+            Move::Occur { workflow, skip } => Command::Occur {
+                ws,
+                app: "default".to_owned(),
+                workflow: (*workflow).to_owned(),
+                schedule: "nightly".to_owned(),
+                skip_overlap: *skip,
+                planned_at: self.world.now(),
+            },
+            Move::Lease { limit } => {
+                let engine = self.world.engine;
+                Command::Lease { ws, engine, lanes: Vec::new(), limit: *limit }
+            }
+            Move::Report { run, then } => {
+                let run = take(&mut self.leased, *run)?;
+                self.reported.push(run.clone());
+                self.report(run, *then)
+            }
+            Move::Late { run } => {
+                let run = self.leased.get(pick(self.leased.len(), *run)?)?.clone();
+                let late = Run { fence: run.fence - 1, ..run };
+                self.report(late, Goes::Completes)
+            }
+            Move::Stopped { run } => {
+                let known = Box::new(take(&mut self.cancelled, *run)?);
+                Command::Stopped { known }
+            }
+            Move::Control { run, how } => self.control(*run, how)?,
+            Move::Register { workflow, version } => {
+                let all = definitions(*version);
+                let mine = all.iter().find(|definition| definition["name"] == **workflow)?;
+                let workflow = Workflow::parse(mine).expect("a good definition").value;
+                Command::Register { ws, workflow: Box::new(workflow), dev: false }
+            }
+            Move::Release { workflow, version } => {
+                let (app, name) = ("default".to_owned(), (*workflow).to_owned());
+                Command::Release { ws, app, name, version: *version }
+            }
+            Move::Stream(it) => Command::Stream { ws, command: self.streams(*it)? },
+            Move::Pass { .. } | Move::Lose => return None,
+        })
+    }
+
+    fn report(&mut self, run: Run, goes: Goes) -> Command {
+        let wait = |on: NewWaitOn, until: Option<u64>| {
+            let until = until.map(|ms| self.world.now().plus_ms(ms));
+            Then::Suspend(vec![NewWait { step: format!("wait {}", self.moves), on, until }])
+        };
+        let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
+        let then = match goes {
+            Goes::Completes => Then::Complete(payload(&json!("done"))),
+            Goes::Fails => Then::Fail(Fault { code: "Boom".into(), message: "boom".into() }),
+            Goes::Steps => {
+                steps.push(step(&format!("step {}", self.moves), &json!({ "n": self.moves })));
+                let event = event("single", &data(self.moves % 5));
+                sends.push(NewSend { step: format!("send {}", self.moves), event });
+                stays = true;
+                Then::Continue
+            }
+            Goes::Sleeps(ms) => wait(NewWaitOn::Time, Some(ms)),
+            Goes::WaitsForEvent(key) => {
+                let encoded = |key| {
+                    tidegate_core::run::wait::encoded(&payload(&data(key)), "a")
+                        .map(|it| ("a".to_owned(), it))
+                };
+                let matches = key.and_then(encoded).into_iter().collect();
+                wait(NewWaitOn::Event { name: "plain".to_owned(), matches }, Some(90))
+            }
+            Goes::WaitsForSignal => wait(NewWaitOn::Signal { name: "go".to_owned() }, Some(120)),
+            Goes::Invokes(workflow) => {
+                let (app, workflow) = ("default".to_owned(), workflow.to_owned());
+                wait(NewWaitOn::Invoke { app, workflow, data: payload(&data(1)) }, Some(200))
+            }
+            Goes::Retries(delay_ms) => Then::Retry { step: "again".to_owned(), delay_ms },
+            Goes::Yields => Then::Yield,
+        };
+        if stays {
+            self.leased.push(run.clone());
+        }
+        let engine = run.owner.unwrap_or_default();
+        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        Command::Record { known: Box::new(run), report }
+    }
+
+    fn control(&mut self, run: u64, how: &str) -> Option<Command> {
+        let ws = self.world.ws.clone();
+        // Mostly the newest: the others have ended.
+        let among = self.runs.len().min(12);
+        let run = *self.runs.iter().rev().nth(pick(among, run)?)?;
+        Some(match how {
+            "cancel" => Command::Cancel { ws, run, reason: "by hand".to_owned() },
+            "pause" => Command::Pause { ws, run },
+            "resume" => Command::Resume { ws, run },
+            _ => Command::Signal { ws, run, name: "go".to_owned(), data: payload(&json!(1)) },
+        })
+    }
+
+    fn streams(&mut self, it: Streams) -> Option<StreamCommand> {
+        let (ws, meta) = (self.world.ws.clone(), payload(&json!({})));
+        Some(match it {
+            Streams::Commit { stream, events, expected } => {
+                let expected = expected.map(Expected::after);
+                let event = |n| NewLogged {
+                    name: "happened".to_owned(),
+                    data: payload(&json!({ "n": n })),
+                    meta: meta.clone(),
+                };
+                let (stream, events) = (stream.to_owned(), (0..events).map(event).collect());
+                StreamCommand::Commit(Commit { ws, stream, events, expected })
+            }
+            Streams::Claim => {
+                let (reaction, engine) = ("mail".to_owned(), self.world.engine);
+                StreamCommand::Claim { reaction, engine, limit: 2 }
+            }
+            Streams::Ack { lease } => {
+                let (lease, upto) = take(&mut self.leases, lease)?;
+                StreamCommand::Ack(vec![Ack { lease, upto }])
+            }
+            Streams::Renew { lease } => {
+                let (lease, _) = self.leases.get(pick(self.leases.len(), lease)?)?.clone();
+                StreamCommand::Renew { reaction: "mail".to_owned(), leases: vec![lease] }
+            }
+            Streams::Fail { lease, retryable } => {
+                let (lease, upto) = take(&mut self.leases, lease)?;
+                let error = "it broke".to_owned();
+                let failure = Failure { done_upto: upto - 1, error, retryable, chance: 7 };
+                StreamCommand::Fail { lease, failure }
+            }
+            Streams::Hold { lease, block: true } => {
+                let (lease, done_upto) = take(&mut self.leases, lease)?;
+                StreamCommand::Block { lease, done_upto, reason: "by hand".to_owned() }
+            }
+            Streams::Hold { lease, block: false } => {
+                let (lease, done_upto) = take(&mut self.leases, lease)?;
+                StreamCommand::Defer { lease, done_upto, until: self.world.now().plus_ms(40) }
+            }
+            Streams::Repair { reset } => {
+                let source = Source::parse("order-*").expect("a prefix");
+                let follower = Follower { reaction: "mail".to_owned(), source };
+                let remedy = if reset { Remedy::Reset } else { Remedy::Unblock };
+                let which = if reset { Which::All } else { Which::Where(Filter::default()) };
+                let streams = vec!["order-1".to_owned(), "order-2".to_owned()];
+                StreamCommand::Repair { repair: Repair { ws, follower, remedy, which }, streams }
+            }
+            Streams::End { stream, how } => {
+                let stream = stream.to_owned();
+                match how {
+                    0 => StreamCommand::Close(Close { ws, stream, expected: None, meta }),
+                    1 => StreamCommand::Truncate { stream, limit: 10 },
+                    _ => {
+                        StreamCommand::Restart(Restart { ws, stream, snapshot: meta.clone(), meta })
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn sent(it: &Sent) -> tidegate_core::event::NewEvent {
+    let dedupe_id = it.dedupe.map(|id| format!("once {id}"));
+    tidegate_core::event::NewEvent { dedupe_id, ..event(it.name, &data(it.key)) }
+}
+
+/// Few keys, of several types, and none.
+fn data(key: u64) -> Value {
+    match key {
+        0 => json!({ "b": 1 }),
+        1 => json!({ "a": 1, "b": 2 }),
+        2 => json!({ "a": "1", "b": 1.0 }),
+        3 => json!({ "a": true }),
+        _ => json!({ "a": 1.0, "b": null }),
+    }
+}
+
+fn pick(among: usize, number: u64) -> Option<usize> {
+    let among = u64::try_from(among).ok().filter(|among| *among > 0)?;
+    usize::try_from(number % among).ok()
+}
+
+fn take<T>(from: &mut Vec<T>, number: u64) -> Option<T> {
+    let at = pick(from.len(), number)?;
+    Some(from.remove(at))
+}

@@ -1,0 +1,140 @@
+//! One seeded workload of all commands on every store: each must answer as the others do and come
+//! to hold the same rows.
+
+use std::sync::Arc;
+
+use tidegate_core::time::Timestamp;
+use tidegate_store::{
+    ManualClock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store,
+};
+use tidegate_testkit::{
+    postgres,
+    workload::{Chance, Move, Player, seeds},
+};
+
+const SEEDS: u64 = 20;
+const MOVES: usize = 300;
+
+/// How often the whole store is compared on the way.
+const EVERY: usize = 50;
+
+/// Every transaction takes two round trips and a flush there.
+const POSTGRES_SEEDS: u64 = 4;
+
+#[tokio::test]
+async fn every_store_answers_alike() {
+    for seed in seeds(SEEDS) {
+        let mut players = vec![("memory", memory().await), ("SQLite", sqlite().await)];
+        if seeds(POSTGRES_SEEDS).contains(&seed) {
+            players.extend(postgres().await.map(|player| ("PostgreSQL", player)));
+        }
+        play(seed, &mut players).await;
+    }
+}
+
+#[tokio::test]
+async fn commands_in_one_transaction_come_to_the_same_as_one_by_one() {
+    for seed in seeds(SEEDS) {
+        one_by_one(seed).await;
+    }
+}
+
+/// The same moves in the same transactions on every store: the same answers, and the same rows.
+async fn play(seed: u64, players: &mut [(&str, Player)]) {
+    let mut chance = Chance::new(seed);
+    let mut next_dump = EVERY;
+    let mut done = 0;
+    while done < MOVES {
+        let moves = chance.group();
+        done += moves.len();
+        let mut told = Vec::new();
+        for (name, player) in players.iter_mut() {
+            told.push((*name, step(player, &moves, true).await));
+        }
+        agree(seed, &format!("move {done}, {moves:?}"), &told);
+        if done >= next_dump || done >= MOVES {
+            next_dump += EVERY;
+            let mut dumps = Vec::new();
+            for (name, player) in players.iter_mut() {
+                player.check().await;
+                dumps.push((*name, player.dump().await));
+            }
+            agree(seed, &format!("the dump after move {done}"), &dumps);
+        }
+    }
+}
+
+/// The same moves, together and one by one.
+///
+/// Everything must agree: each command is decided on what the one before left, at one moment, in
+/// both. Only the numbers that rows get differ, since a transaction has a block of its own; they
+/// keep their order, and so all that goes by it.
+async fn one_by_one(seed: u64) {
+    let (mut together, mut apart) = (memory().await, memory().await);
+    let mut chance = Chance::new(seed);
+    let mut done = 0;
+    while done < MOVES {
+        let moves = chance.group();
+        done += moves.len();
+        let told = [
+            ("one by one", step(&mut apart, &moves, false).await),
+            ("together", step(&mut together, &moves, true).await),
+        ];
+        agree(seed, &format!("move {done}, {moves:?}"), &told);
+        let states = [("one by one", apart.states().await), ("together", together.states().await)];
+        agree(seed, &format!("the states after move {done}, {moves:?}"), &states);
+    }
+    let dumps = [("one by one", apart.dump().await), ("together", together.dump().await)];
+    agree(seed, "the dump at the end", &dumps);
+}
+
+async fn step(player: &mut Player, moves: &[Move], together: bool) -> Vec<String> {
+    if moves.iter().all(Move::is_command) {
+        return player.play(moves, together).await;
+    }
+    player.wait(&moves[0]).await;
+    Vec::new()
+}
+
+/// Shows the first line that differs, and how to see it again.
+fn agree(seed: u64, when: &str, all: &[(&str, Vec<String>)]) {
+    let (name, expected) = &all[0];
+    for (other, got) in &all[1..] {
+        let same = expected.iter().zip(got).take_while(|(a, b)| a == b).count();
+        assert!(
+            expected == got,
+            "{when}\n{name}: {:?}\n{other}: {:?}\nTIDEGATE_SEED={seed} cargo test -p tidegate-testkit --test differential",
+            expected.get(same),
+            got.get(same),
+        );
+    }
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)))
+}
+
+async fn memory() -> Player {
+    let clock = clock();
+    Player::new(Arc::new(MemoryStore::new(clock.clone())), clock).await
+}
+
+async fn sqlite() -> Player {
+    let clock = clock();
+    let store = SqliteStore::in_memory(clock.clone()).await.expect("SQLite opens");
+    Player::new(Arc::new(store), clock).await
+}
+
+async fn postgres() -> Option<Player> {
+    let clock = clock();
+    let options = PostgresOptions {
+        schema: postgres::fresh_schema("differential"),
+        clock: Some(clock.clone()),
+        committers: 1,
+        readers: 1,
+        ..PostgresOptions::default()
+    };
+    let store = PostgresStore::open(postgres::url()?, options).await.expect("PostgreSQL opens");
+    let store: Arc<dyn Store> = Arc::new(store);
+    Some(Player::new(store, clock).await)
+}

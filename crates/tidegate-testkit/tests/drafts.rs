@@ -1,0 +1,95 @@
+//! What a decision leaves undone, it leaves no trace of.
+//!
+//! The batches of the seeded workload, each decided twice on the same rows: with all its commands,
+//! and with only those that were answered and not refused.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use tidegate_core::{
+    command::{Answer, Batch, Command, decide, probe},
+    reads::{Change, Snapshot},
+    row::{Class, RowKey},
+    time::Timestamp,
+};
+use tidegate_store::{Answered, Decision, ManualClock, MemoryStore, Salted};
+use tidegate_testkit::workload::{Chance, Move, Player, seeds};
+
+const SEEDS: u64 = 20;
+const MOVES: usize = 300;
+
+/// A2, and the promise of a batch: a command that is refused, or that goes into the next
+/// transaction, changes no row.
+#[tokio::test]
+async fn a_batch_changes_only_what_it_has_answered_for() {
+    for seed in seeds(SEEDS) {
+        let again = format!("TIDEGATE_SEED={seed} cargo test -p tidegate-testkit --test drafts");
+        let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)));
+        let mut player = Player::new(Arc::new(MemoryStore::new(clock.clone())), clock).await;
+        let mut chance = Chance::new(seed);
+        let mut done = 0;
+        while done < MOVES {
+            let moves = chance.group();
+            done += moves.len();
+            if moves.iter().all(Move::is_command) {
+                let commands = player.commands(&moves).await;
+                let (changes, answers, snapshot) = decided(&player, commands.clone()).await;
+                check_batch(&commands, &changes, &answers, snapshot, &again);
+                player.carry_out(commands).await;
+            } else {
+                player.wait(&moves[0]).await;
+            }
+        }
+    }
+}
+
+type Decided = (Vec<Change>, Vec<Option<Answered>>, Snapshot);
+
+/// What a batch would come to, with all the rows that it was decided on. Nothing is changed.
+async fn decided(player: &Player, commands: Vec<Salted>) -> Decided {
+    let reads = probe(&commands, &player.store().catalogs(), Timestamp::from_micros(0));
+    let seen = Arc::new(Mutex::new(None));
+    let slot = seen.clone();
+    let look = Box::new(move |snapshot: Snapshot| match decide(&commands, snapshot.clone()) {
+        Batch::Decided(changes, answers) => {
+            *slot.lock().expect("nobody panicked") = Some((changes, answers, snapshot));
+            Decision::Apply(Vec::new())
+        }
+        Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
+    });
+    player.store().transact(reads, look).await.expect("the store works");
+    let seen = seen.lock().expect("nobody panicked").take();
+    seen.expect("it was decided")
+}
+
+fn check_batch(
+    commands: &[Salted],
+    changes: &[Change],
+    answers: &[Option<Answered>],
+    snapshot: Snapshot,
+    again: &str,
+) {
+    let keys: BTreeSet<RowKey> = changes.iter().map(Change::key).collect();
+    assert_eq!(keys.len(), changes.len(), "one change a row: {again}");
+    let done = |answer: &Option<Answered>| matches!(answer, Some(Ok(_)));
+    let kept = commands.iter().zip(answers).filter(|(_, answer)| done(answer));
+    let kept: Vec<Salted> = kept.map(|(command, _)| command.clone()).collect();
+    let Batch::Decided(alone, _) = decide(&kept, snapshot) else {
+        panic!("fewer commands need more rows: {again}");
+    };
+    assert_eq!(changes, alone, "{commands:?}\ncame to {answers:?}\n{again}");
+    if let ([(Command::Post { .. }, _)], [Some(Ok(Answer::Posted(posted)))]) = (commands, answers) {
+        let refused = |outcome: &tidegate_core::event::Outcome| outcome.verdict.run().is_none();
+        if posted.iter().all(|it| it.woke == 0 && it.runs.iter().all(refused)) {
+            assert!(keys.iter().all(is_record), "refused, and yet {changes:?}\n{again}");
+        }
+    }
+}
+
+/// What is left of an event that every control refused: itself, and what was said of it.
+fn is_record(key: &RowKey) -> bool {
+    let dedupe = matches!(key, RowKey::Gate(gate) if gate.class() == Some(Class::Dedupe));
+    dedupe || matches!(key, RowKey::Event(_) | RowKey::Receipt(_))
+}

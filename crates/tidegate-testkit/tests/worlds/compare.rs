@@ -1,0 +1,416 @@
+//! The same operations on a world and on the reference, and what must agree.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    event::Outcome,
+    id::RunId,
+    key::{Key, Scalar},
+    row::{Class, Gate, GateKey, GateState, Phase, Row, Run, Source},
+    time::Timestamp,
+};
+use tidegate_store::{ManualClock, MemoryStore};
+use tidegate_testkit::{
+    reference::{Ordinal, Place, Reference, Time, Told},
+    world::{World, request},
+};
+
+use super::{Case, Field, Op};
+
+/// Runs a case on both sides; says where they first differ.
+pub(crate) fn check(case: &Case) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut twin = Twin::new();
+        for definition in &case.definitions {
+            twin.release(definition).await;
+        }
+        twin.later = case.later.iter().rev().cloned().collect();
+        let folds =
+            |def: &Value| ["debounce", "batch"].iter().any(|it| def.to_string().contains(it));
+        // Folds that are due at the same moment may be flushed in any order: with folds, no two
+        // operations happen at the same moment.
+        let apart = Time::from(case.definitions.iter().any(folds));
+        for (n, op) in case.ops.iter().enumerate() {
+            let at = |what: String| format!("after op {n}, {op:?}: {what}");
+            twin.tick(apart).await;
+            twin.apply(n, op).await.map_err(at)?;
+            twin.compare().await.map_err(at)?;
+        }
+        twin.world.check_holds().await;
+        Ok(())
+    })
+}
+
+/// Both sides, and which run of one is which of the other.
+struct Twin {
+    world: World,
+    reference: Reference,
+    ids: BTreeMap<Ordinal, RunId>,
+    leased: BTreeMap<Ordinal, Run>,
+    later: Vec<Value>,
+}
+
+type Same = Result<(), String>;
+
+impl Twin {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)));
+        let world = World::new(Arc::new(MemoryStore::new(clock.clone())), clock);
+        let (ids, leased) = (BTreeMap::new(), BTreeMap::new());
+        Self { world, reference: Reference::default(), ids, leased, later: Vec::new() }
+    }
+
+    async fn release(&mut self, definition: &Value) {
+        self.world.define(definition.clone()).await;
+        self.reference.release(definition);
+    }
+
+    async fn apply(&mut self, n: usize, op: &Op) -> Same {
+        let (driven, stopping) = self.reference.driven();
+        let pick = |from: &[Ordinal], at: usize| from.get(at % from.len().max(1)).copied();
+        match op {
+            Op::Post { name, a, b } => self.post(name, data(n, *a, *b)).await?,
+            Op::Late { ms, name, a } => {
+                self.fall_behind(micros(*ms)).await;
+                self.post(name, data(n, *a, *a)).await?;
+            }
+            Op::Call { action, session, a } => self.call(n, action, *session, *a).await?,
+            Op::Lease(limit) => self.lease(*limit).await?,
+            Op::Complete(at) => {
+                if let Some(run) = pick(&driven, *at) {
+                    self.world.complete(&self.leased[&run]).await;
+                    self.reference.end(run, "completed");
+                }
+            }
+            Op::Fail(at) => {
+                if let Some(run) = pick(&driven, *at) {
+                    self.world.fail(&self.leased[&run]).await;
+                    self.reference.end(run, "failed");
+                }
+            }
+            Op::Sleep(at, ms) => {
+                if let Some(run) = pick(&driven, *at) {
+                    self.world.sleep(&self.leased[&run], &format!("nap {n}"), *ms).await;
+                    self.reference.sleep(run, micros(*ms));
+                }
+            }
+            Op::Cancel(at) => {
+                let runs: Vec<Ordinal> = self.ids.keys().copied().collect();
+                if let Some(run) = pick(&runs, *at) {
+                    let world = self.world.cancel(self.ids[&run]).await.is_ok();
+                    same("cancelled", &world, &self.reference.cancel(run))?;
+                }
+            }
+            Op::Stopped(at) => {
+                if let Some(run) = pick(&stopping, *at) {
+                    self.world.stopped(&self.leased[&run]).await;
+                    self.reference.stopped(run);
+                }
+            }
+            Op::Lose => {
+                self.world.lose(self.world.engine).await;
+                self.reference.lose(self.world.engine);
+                self.world.engine += 1;
+            }
+            Op::Tick(ms) => self.tick(micros(*ms)).await,
+            Op::Release => {
+                if let Some(definition) = self.later.pop() {
+                    self.release(&definition).await;
+                }
+            }
+        }
+        self.world.sweep().await;
+        self.reference.sweep();
+        Ok(())
+    }
+
+    async fn post(&mut self, name: &str, data: Value) -> Same {
+        let posted = self.world.post(name, data.clone()).await;
+        let told = self.reference.post(name, &data);
+        self.answered(&posted.runs, &told)
+    }
+
+    async fn call(&mut self, n: usize, action: &str, session: Option<&str>, a: Field) -> Same {
+        let input = data(n, a, a);
+        let outcome = self.world.dispatch(request("f", action, session, None, &input)).await;
+        let data = json!({"session": session, "user": null, "input": input});
+        let told = self.reference.post(&format!("f/{action}"), &data);
+        self.answered(&[outcome], &told)
+    }
+
+    /// The same words for the same workflows, and one run for one run.
+    fn answered(&mut self, world: &[Outcome], told: &[(String, Told)]) -> Same {
+        let words = world.iter().map(|it| (it.workflow.as_str(), it.verdict.outcome()));
+        let told_words = told.iter().map(|(name, told)| (name.as_str(), told.outcome));
+        same("told", &words.collect::<Vec<_>>(), &told_words.collect::<Vec<_>>())?;
+        for (outcome, (_, told)) in world.iter().zip(told) {
+            match (outcome.verdict.run(), told.run) {
+                (Some(id), Some(run)) => {
+                    let known = *self.ids.entry(run).or_insert(id);
+                    same(&format!("the id of run {run}"), &id, &known)?;
+                }
+                (world, told) => same("told of a run", &world.is_some(), &told.is_some())?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn lease(&mut self, limit: u32) -> Same {
+        let runs = self.world.lease(limit).await;
+        let leased = self.reference.lease(self.world.engine, limit as usize);
+        self.learn(&runs.iter().map(|run| run.id).collect::<Vec<_>>(), &leased);
+        let names: Vec<_> = runs.iter().map(|run| self.name(run.id)).collect();
+        same("leased", &names, &leased.iter().map(|&run| Some(run)).collect::<Vec<_>>())?;
+        self.leased.extend(leased.into_iter().zip(runs));
+        Ok(())
+    }
+
+    /// Runs that nobody was told of, such as those of a buffer that a window opened, are known
+    /// by where they first turn up.
+    fn learn(&mut self, ids: &[RunId], runs: &[Ordinal]) {
+        for (id, run) in ids.iter().zip(runs) {
+            let known = self.name(*id).is_some();
+            if !known {
+                self.ids.entry(*run).or_insert(*id);
+            }
+        }
+    }
+
+    fn name(&self, id: RunId) -> Option<Ordinal> {
+        self.ids.iter().find(|(_, known)| **known == id).map(|(run, _)| *run)
+    }
+
+    /// Time passes and nobody notices.
+    fn pass(&mut self, time: Time) {
+        let now = self.world.now().micros() + i64::try_from(time).expect("a short time");
+        self.world.clock.set(Timestamp::from_micros(now));
+        self.reference.pass(time);
+    }
+
+    /// Time passes, and if the last thing that falls due in it is a fold, nobody notices.
+    ///
+    /// In which order several would be caught up with is nobody's promise, and a turn that nobody
+    /// has seen to be due lets others pass.
+    async fn fall_behind(&mut self, time: Time) {
+        let (now, mut ahead, mut last) = (self.reference.now(), self.reference.clone(), None);
+        while let Some(due) = ahead.next_due().filter(|due| *due <= now + time) {
+            last = ahead.next_flush().filter(|flush| *flush == due);
+            ahead.pass(due - ahead.now());
+            ahead.sweep();
+        }
+        self.tick(last.map_or(time, |last| last - now - 1)).await;
+        self.pass(now + time - self.reference.now());
+    }
+
+    /// Time passes from one due moment to the next.
+    async fn tick(&mut self, time: Time) {
+        let end = self.reference.now() + time;
+        loop {
+            let now = self.reference.now();
+            let due = self.reference.next_due().filter(|due| now < *due && *due < end);
+            self.pass(due.unwrap_or(end) - now);
+            self.world.sweep().await;
+            self.reference.sweep();
+            if due.is_none() {
+                return;
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ what must agree
+
+    async fn compare(&mut self) -> Same {
+        let rows = self.world.dump().await;
+        let seen = Seen::of(&rows);
+        self.learn_new(&seen);
+        let ordinals = || self.ids.iter();
+        let states = self.reference.states();
+        let state =
+            |(run, id): (&Ordinal, &RunId)| (*run, seen.states.get(id).copied().unwrap_or("none"));
+        let world: Vec<_> = ordinals().map(state).collect();
+        let expected: Vec<_> = ordinals().map(|(run, _)| (*run, states[*run])).collect();
+        same("states", &world, &expected)?;
+        let names = |ids: &[RunId]| ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>();
+        let some = |runs: Vec<Ordinal>| runs.into_iter().map(Some).collect::<Vec<_>>();
+        same("ready", &names(&seen.ready), &some(self.reference.ready()))?;
+        let world: BTreeMap<_, _> =
+            seen.holders.iter().map(|(at, ids)| (at.clone(), names(ids))).collect();
+        let held = self.reference.holders().into_iter();
+        let world =
+            world.into_iter().map(|(at, ids)| (at, ids.into_iter().collect::<BTreeSet<_>>()));
+        let held = held.map(|(at, runs)| (at, some(runs).into_iter().collect::<BTreeSet<_>>()));
+        same("holders", &world.collect::<BTreeMap<_, _>>(), &held.collect())?;
+        // Versions that coexist stand in lines of their own.
+        let sorted = |(at, mut runs): (Place, Vec<Option<Ordinal>>)| {
+            if at.control == "handoff" {
+                runs.sort();
+            }
+            (at, runs)
+        };
+        let world = seen.lines.iter().map(|(at, ids)| sorted((at.clone(), names(ids))));
+        let lines = self.reference.lines().into_iter().map(|(at, runs)| sorted((at, some(runs))));
+        same("lines", &world.collect::<BTreeMap<_, _>>(), &lines.collect())?;
+        let carried = self.reference.carried();
+        let versions = self.reference.versions();
+        for (run, id) in &self.ids {
+            if let Some((version, events)) = seen.carried.get(id) {
+                same(&format!("what run {run} carries"), events, &carried[*run])?;
+                // Those that a newer version takes along change when they are let in.
+                if let Some(version) = version {
+                    let version = i128::from(*version);
+                    same(&format!("the version of run {run}"), &version, &versions[*run])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Both sides list runs that came out of folds in the order of their ranks.
+    fn learn_new(&mut self, seen: &Seen) {
+        let unknown: Vec<RunId> =
+            seen.by_rank.iter().filter(|id| self.name(**id).is_none()).copied().collect();
+        let states = self.reference.states();
+        let there = |run: &Ordinal| states[*run] != "none" && !self.ids.contains_key(run);
+        let mut runs: Vec<Ordinal> = (0..states.len()).filter(there).collect();
+        runs.sort_by_key(|run| self.reference.rank(*run));
+        self.learn(&unknown, &runs);
+    }
+}
+
+/// What a dump shows.
+#[derive(Default)]
+struct Seen {
+    states: BTreeMap<RunId, &'static str>,
+    by_rank: Vec<RunId>,
+    ready: Vec<RunId>,
+    holders: BTreeMap<Place, Vec<RunId>>,
+    lines: BTreeMap<Place, Vec<RunId>>,
+    carried: BTreeMap<RunId, (Option<u32>, Vec<Value>)>,
+}
+
+impl Seen {
+    fn of(rows: &[Row]) -> Self {
+        let mut seen = Self::default();
+        let mut runs: Vec<&Run> = Vec::new();
+        for row in rows {
+            if let Row::Run(run) = row {
+                runs.push(run);
+            } else if let Row::Ended(ended) = row {
+                seen.states.insert(ended.id, ended.ending.state());
+            } else if let Row::Gate(Gate { key, state: GateState::Slots(slots), .. }) = row {
+                let here = seen.holders.entry(place(key)).or_default();
+                here.extend(slots.holders.iter().map(|hold| hold.run));
+            }
+        }
+        seen.holders.retain(|_, holders| !holders.is_empty());
+        runs.sort_by_key(|run| run.rank);
+        for run in &runs {
+            let state = match run.phase {
+                Phase::Line { .. } | Phase::Ready => "queued",
+                Phase::Driven => "running",
+                Phase::Waiting => "waiting",
+                Phase::Paused => "paused",
+                Phase::Stopping => "cancelled",
+            };
+            seen.states.insert(run.id, state);
+            seen.by_rank.push(run.id);
+            if run.phase == Phase::Ready {
+                seen.ready.push(run.id);
+            }
+            if run.phase != Phase::Stopping {
+                let waits = matches!(run.phase, Phase::Line { .. });
+                let version = (!waits).then_some(run.version);
+                seen.carried.insert(run.id, (version, carried(rows, run)));
+            }
+        }
+        let mut waiting: Vec<_> = runs
+            .iter()
+            .filter_map(|run| {
+                let Phase::Line { place, .. } = run.phase else { return None };
+                Some((place, *run))
+            })
+            .collect();
+        waiting.sort_by_key(|(place, _)| *place);
+        for (_, run) in waiting {
+            let here = place(&run.needs[run.has].gate);
+            seen.lines.entry(here).or_default().push(run.id);
+        }
+        seen
+    }
+}
+
+/// The data of the events that a run carries.
+fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
+    let data = |seq| {
+        let event = rows.iter().find_map(|row| {
+            let Row::Event(event) = row else { return None };
+            (event.id.seq == seq).then_some(event)
+        });
+        let event = event.expect("the event of a run is kept");
+        let mut data: Value = serde_json::from_str(event.data.as_str()).expect("JSON");
+        if let Some(request) = data.as_object_mut().filter(|data| data.contains_key("session")) {
+            request.remove("metadata");
+        }
+        data
+    };
+    match run.source {
+        Source::Event(id) => vec![data(id.seq)],
+        Source::Batch(_) => {
+            let items = rows.iter().filter_map(|row| {
+                let Row::Item(item) = row else { return None };
+                (item.run == run.id.seq).then(|| data(item.event.seq))
+            });
+            items.collect()
+        }
+    }
+}
+
+/// A gate's key in the reference's words.
+fn place(key: &GateKey) -> Place {
+    let scope = key.scope().expect("a gate's key");
+    let control = if scope.class == Class::RunLimit {
+        format!("run {}", scope.slot)
+    } else if scope.class.control() == "concurrency" {
+        format!("executing {}", scope.slot)
+    } else {
+        scope.class.control().to_owned()
+    };
+    let key = match &scope.key {
+        Key::Whole | Key::Missing => None,
+        Key::Value(Scalar::Text(text)) => Some(json!(text).to_string()),
+        Key::Value(other) => Some(other.to_string()),
+    };
+    let kind = scope.slot.strip_prefix("path:").unwrap_or(&scope.slot);
+    let key = key.map(|key| if control == "policy" { format!("{kind} {key}") } else { key });
+    Place { owner: scope.name, control, key }
+}
+
+fn micros(ms: u64) -> Time {
+    Time::from(ms) * 1000
+}
+
+fn data(n: usize, a: Field, b: Field) -> Value {
+    let mut data = json!({"n": n});
+    for (name, field) in [("a", a), ("b", b)] {
+        match field {
+            Field::Missing => {}
+            Field::One => data[name] = json!(1),
+            Field::OnePointZero => data[name] = json!(1.0),
+            Field::TextOne => data[name] = json!("1"),
+            Field::True => data[name] = json!(true),
+        }
+    }
+    data
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, world: &T, reference: &T) -> Same {
+    if world == reference {
+        return Ok(());
+    }
+    Err(format!("{what}:\n     world {world:?}\n reference {reference:?}"))
+}

@@ -1,0 +1,221 @@
+//! How cases are drawn: each control is on or off, limits are 1 to 3, times are short.
+
+use proptest::{option::weighted, prelude::*, sample::select};
+use serde_json::{Map, Value, json};
+
+use super::{Case, Field, Op};
+
+/// A world and what happens in it.
+pub(crate) fn case() -> impl Strategy<Value = Case> {
+    let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 11);
+    let ops = proptest::collection::vec(op(), 5..60);
+    (workflow("w0", false), workflow("w1", false), flow(), kinds, ops).prop_map(
+        |(first, second, actions, kinds, ops)| {
+            let workflows = [first.0, second.0].into_iter().flatten();
+            let definitions: Vec<Value> = workflows.chain(actions).collect();
+            let later = [first.1, second.1].into_iter().flatten().collect();
+            let ops = ops.into_iter().filter(|op| wanted(op, &kinds)).collect();
+            Case { definitions, later, ops }
+        },
+    )
+}
+
+/// Which kinds of operations a case has; leases, completions and time it always has.
+fn wanted(op: &Op, kinds: &[bool]) -> bool {
+    match op {
+        Op::Lease(_) | Op::Complete(_) | Op::Tick(_) | Op::Post { .. } => true,
+        Op::Call { .. } => kinds[0],
+        Op::Late { .. } => kinds[1],
+        Op::Fail(_) => kinds[2],
+        Op::Sleep(..) => kinds[3],
+        Op::Cancel(_) => kinds[4],
+        Op::Stopped(_) => kinds[5],
+        Op::Lose => kinds[6],
+        Op::Release => kinds[7],
+    }
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let name = || select(vec!["w0", "w0", "w1", "e"]);
+    let session = || weighted(0.9, select(vec!["s", "t"]));
+    let pick = 0..8_usize;
+    prop_oneof![
+        8 => (name(), field(), field()).prop_map(|(name, a, b)| Op::Post { name, a, b }),
+        4 => (select(vec!["x", "y"]), session(), field())
+            .prop_map(|(action, session, a)| Op::Call { action, session, a }),
+        1 => (1..40_u64, name(), field()).prop_map(|(ms, name, a)| Op::Late { ms, name, a }),
+        6 => (1..4_u32).prop_map(Op::Lease),
+        4 => pick.clone().prop_map(Op::Complete),
+        1 => pick.clone().prop_map(Op::Fail),
+        2 => (pick.clone(), 1..30_u64).prop_map(|(pick, ms)| Op::Sleep(pick, ms)),
+        2 => pick.clone().prop_map(Op::Cancel),
+        2 => pick.prop_map(Op::Stopped),
+        1 => Just(Op::Lose),
+        5 => (1..40_u64).prop_map(Op::Tick),
+        1 => Just(Op::Release),
+    ]
+}
+
+fn field() -> impl Strategy<Value = Field> {
+    select(vec![
+        Field::One,
+        Field::One,
+        Field::OnePointZero,
+        Field::TextOne,
+        Field::True,
+        Field::Missing,
+    ])
+}
+
+/// A workflow in one version or two, the second with other numbers.
+fn workflow(
+    name: &'static str,
+    action: bool,
+) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
+    let numbers = || proptest::collection::vec(1..4_u64, 12);
+    let keys = proptest::collection::vec(select(vec![None, Some("a"), Some("b")]), 8);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 14);
+    let two = prop::bool::weighted(0.3);
+    (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
+        // How what was counted under one rate counts under another is a matter of rounding.
+        // The deadline of an open window is what its last sender was told.
+        for kept in [0, 2, 3, 4, 5, 6] {
+            second[kept] = first[kept];
+        }
+        // Coexisting versions stand in gates of their own; going back from there is another tale.
+        if first[9] == 2 || second[9] == 2 {
+            second[9] = first[9];
+        }
+        // A run that a newer version takes along stays in the singleton gate of its own version.
+        on[3] &= !(on[13] && (first[9] == 3 || second[9] == 3));
+        let build = |version, numbers: &[u64]| define(name, version, action, &on, &keys, numbers);
+        (Some(build(1, &first)), two.then(|| build(2, &second)))
+    })
+}
+
+fn flow() -> impl Strategy<Value = Vec<Value>> {
+    let policy = || {
+        select(vec![
+            json!("allow"),
+            json!("queue"),
+            json!({"policy": "queue", "maxWaitMs": 35}),
+            json!("reject"),
+            json!("restart"),
+            json!({"policy": "debounce", "periodMs": 15}),
+            json!({"policy": "debounce", "periodMs": 15, "maxWaitMs": 25}),
+            json!({"policy": "queue", "key": "input.a"}),
+            json!({"policy": "reject", "key": "none"}),
+        ])
+    };
+    let action = |name: &'static str| {
+        (workflow(name, true), policy()).prop_map(|((action, _), policy)| {
+            let mut action = action.expect("always one");
+            let limits = action.get("concurrency").cloned();
+            let both = match limits {
+                Some(Value::Array(mut list)) => {
+                    list.insert(0, policy.clone());
+                    Value::Array(list)
+                }
+                _ => policy.clone(),
+            };
+            action["concurrency"] = both;
+            if policy.get("policy") == Some(&json!("debounce")) {
+                action.as_object_mut().expect("an object").remove("debounce");
+            }
+            action
+        })
+    };
+    (action("x"), action("y")).prop_map(|(x, y)| vec![x, y])
+}
+
+/// A definition: `on` says which controls, `keys` and `numbers` how.
+fn define(
+    name: &str,
+    version: u32,
+    action: bool,
+    on: &[bool],
+    keys: &[Option<&'static str>],
+    numbers: &[u64],
+) -> Value {
+    let batch = on[0] && !action;
+    // With a batch, the keys of gates and of the throttle are its own.
+    let key = |n: usize| {
+        let key = if batch && n < 5 { keys[0] } else { keys[n] };
+        key.map(|key| if action { format!("input.{key}") } else { key.to_owned() })
+    };
+    // No two folds that one event opens are due at the same moment.
+    let apart = u64::from(name.ends_with('1') || name.ends_with('y'));
+    let mut def = Map::new();
+    let mut set = |field: &str, on: bool, key: Option<String>, mut value: Value| {
+        if let Some(key) = key {
+            value["key"] = json!(key);
+        }
+        if on {
+            def.insert(field.to_owned(), value);
+        }
+    };
+    let burst = |on: bool, value: Value| {
+        let mut value = value;
+        if on {
+            value["burst"] = json!(numbers[0]);
+        }
+        value
+    };
+    set("name", true, None, json!(name));
+    set("version", true, None, json!(version));
+    if action {
+        set("flow", true, None, json!("f"));
+    } else {
+        let triggers = json!([{"event": name}, {"event": "e"}]);
+        set("triggers", true, None, triggers);
+    }
+    set("batch", batch, key(0), json!({"maxSize": numbers[1], "timeoutMs": 17 + apart}));
+    // Whole microseconds a turn: the store's clock has no others, and a start within the
+    // microsecond in which it was due counts from when it was due.
+    let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
+    set("throttle", on[1], key(1), burst(on[2], rate));
+    let mode = if batch || on[4] { "skip" } else { "cancel" };
+    set("singleton", on[3], key(2), json!({"mode": mode}));
+    let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
+    set("rateLimit", on[5], key(5), burst(on[6], rate));
+    let mut window = json!({"periodMs": 13 + apart});
+    if on[8] {
+        window["maxWaitMs"] = json!(13 + apart + 7 * numbers[6]);
+    }
+    set("debounce", on[7], key(6), window);
+    set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
+    set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
+    set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers));
+    let policy = match numbers[9] {
+        1 => "drain",
+        2 => "coexist",
+        _ => "supersede",
+    };
+    let handoff = match key(2) {
+        Some(key) => json!({"type": "keyed", "keyField": key, "onNewVersion": policy}),
+        None => json!({"type": "singleton", "onNewVersion": policy}),
+    };
+    set("handoff", on[13], None, handoff);
+    Value::Object(def)
+}
+
+/// One limit or two, never two of the same runs.
+fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64]) -> Value {
+    let [first, second] = keys;
+    let span = |run: bool| if run { "run" } else { "executing" };
+    let same = first == second && on[11];
+    let mut list = Vec::new();
+    for (wanted, key, span, limit) in [
+        (on[11], first, span(on[2]), numbers[10]),
+        (on[12], second, span(if same { !on[2] } else { on[6] }), numbers[11]),
+    ] {
+        let mut limit = json!({"limit": limit, "span": span});
+        if let Some(key) = key {
+            limit["key"] = json!(key);
+        }
+        if wanted {
+            list.push(limit);
+        }
+    }
+    Value::Array(list)
+}

@@ -282,6 +282,18 @@ macro_rules! behaviours {
                 controls_in_one_transaction_see_each_other,
             }
             streams {
+                versions_begin_at_0_and_have_no_gap,
+                a_wrong_expectation_writes_nothing,
+                of_two_with_one_expectation_one_succeeds,
+                two_first_commits_collide_as_any_others,
+                a_commit_is_written_whole_or_not_at_all,
+                what_is_committed_never_changes,
+                the_log_deduplicates_nothing,
+                no_reader_of_the_feed_skips_a_late_commit,
+                behind_the_guard_nothing_is_committed,
+                a_truncation_waits_for_reactions_and_leases,
+                a_truncation_goes_in_chunks_and_can_be_taken_up_again,
+                a_restarted_stream_begins_at_0_with_a_snapshot,
             }
             reactions {
             }

@@ -102,8 +102,8 @@ impl World {
 
     /// Keeps a lease for longer; whether it could be.
     pub async fn renew(&self, leased: &Leased) -> bool {
-        let (reaction, leases) = (leased.lease.reaction.clone(), vec![leased.lease.clone()]);
-        match self.stream(StreamCommand::Renew { reaction, leases }).await {
+        let (reaction, mine) = (leased.lease.reaction.clone(), vec![leased.lease.clone()]);
+        match self.stream(StreamCommand::Renew { reaction, leases: mine }).await {
             Ok(StreamAnswer::Renewed(outcomes)) => matches!(outcomes[..], [Outcome::Done(_)]),
             other => panic!("a renewal was answered {other:?}"),
         }

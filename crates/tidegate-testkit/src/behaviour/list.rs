@@ -312,6 +312,7 @@ macro_rules! behaviours {
                 a_backoff_is_waited_for,
                 what_is_put_off_is_invisible_until_due,
                 no_stream_with_work_starves,
+                who_had_a_turn_goes_to_the_back,
                 unblock_goes_on_and_reset_replays,
                 filters_restrict_as_they_say,
                 reactions_do_not_share_a_place,

@@ -141,6 +141,26 @@ pub async fn no_stream_with_work_starves(world: &World) {
     assert_eq!(turns.into_iter().collect::<Vec<_>>(), twice);
 }
 
+/// B217: who had a turn goes to the back, whether its lease was lost or ended with work left.
+pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
+    mail(world).await;
+    world.append("a", &["1", "2"]).await;
+    world.pass(1);
+    world.append("b", &["1"]).await;
+    world.pass(1);
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
+    world.pass(1000);
+    let b = world.claim("mail", 1).await.remove(0);
+    assert_eq!(b.lease.stream, "b", "`a` lost its lease and is behind it now");
+    let a = world.claim_one("mail").await;
+    world.pass(1);
+    world.append("c", &["1"]).await;
+    world.pass(1);
+    assert_eq!(world.ack(&[(&a, 0)]).await, [Outcome::Done(0)]);
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["c"], "`c` waits longer than `a`");
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
+}
+
 /// B206–B208, N71: unblock goes on after the last event acked, reset begins with the first, each
 /// with exactly the streams that are named; an empty list is none.
 pub async fn unblock_goes_on_and_reset_replays(world: &World) {

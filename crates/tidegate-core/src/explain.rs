@@ -77,20 +77,24 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
         && ended.id == id
         && ended.ws == *ws
     {
-        let sentence = match &ended.ending {
-            Ending::Completed { .. } => "it completed".to_owned(),
-            Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
-            Ending::Cancelled { reason, by: None } => format!("it was cancelled: {reason}"),
-            Ending::Cancelled { reason, by: Some(by) } => {
-                format!("it was cancelled: {reason}, and {by} runs in its place")
-            }
-        };
-        let (state, gates, earliest) = (ended.ending.state(), Vec::new(), None);
+        let (state, sentence) = (ended.ending.state(), ending(&ended.ending));
+        let (gates, earliest) = (Vec::new(), None);
         return Ok(Why { run: id, state, sentence, gates, earliest });
     }
     match folding(draft, ws, id)? {
         Some(why) => Ok(why),
         None => Err(Stop::Refused(Refusal::NoRun(id))),
+    }
+}
+
+fn ending(ending: &Ending) -> String {
+    match ending {
+        Ending::Completed { .. } => "it completed".to_owned(),
+        Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
+        Ending::Cancelled { reason, by: None } => format!("it was cancelled: {reason}"),
+        Ending::Cancelled { reason, by: Some(by) } => {
+            format!("it was cancelled: {reason}, and {by} runs in its place")
+        }
     }
 }
 
@@ -116,8 +120,12 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Stopping => {
             gates.clear();
-            let sentence = "it was cancelled; its worker has not confirmed the stop yet";
-            ("cancelled", sentence.to_owned(), None)
+            let said = match draft.row(&RowKey::Ended(run.id.seq))? {
+                Some(Row::Ended(ended)) => ending(&ended.ending),
+                _ => "it was cancelled".to_owned(),
+            };
+            let sentence = format!("{said}; its worker has not confirmed the stop yet");
+            ("cancelled", sentence, None)
         }
         Phase::Waiting => {
             gates.clear();
@@ -149,6 +157,13 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         at: None,
     };
     let Some(gate) = draft.gate(key)? else { return Ok(binding) };
+    let mut ahead = 0;
+    if matches!(run.phase, Phase::Line { gate: at, .. } if at == gate.id) {
+        let line = draft.line(gate, MAX_PLACE)?;
+        let found = line.iter().position(|(_, seq)| *seq == run.id.seq);
+        binding.place = found.map(|at| at + 1);
+        ahead = found.unwrap_or(line.len());
+    }
     match &gate.state {
         GateState::Slots(slots) => {
             binding.holders = slots.holders.iter().map(|hold| hold.run).collect();
@@ -159,27 +174,19 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
-                let next = meter::conforms(turns.meter, rate, turns.pending.len(), draft.now());
+                let (now, through) = (draft.now(), turns.pending.len());
+                let next = meter::conforms(turns.meter, rate, through, now);
                 binding.full = next.is_err();
-                binding.at = next.err().flatten();
+                let turn = meter::turn(turns.meter, rate, through + ahead, now);
+                binding.at = next.err().flatten().map(|_| turn);
                 binding.frees = match binding.at {
-                    Some(at) => format!("the next turn, at {at}"),
+                    Some(at) => format!("its turn, at {at}"),
                     None if binding.full => "the start of a run that was let through".to_owned(),
                     None => binding.frees,
                 };
             }
         }
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
-    }
-    if matches!(run.phase, Phase::Line { gate: at, .. } if at == gate.id) {
-        let line = draft.line(gate, MAX_PLACE)?;
-        binding.place = line.iter().position(|(_, seq)| *seq == run.id.seq).map(|at| at + 1);
-        if let (Some(at), Some(place), Limit::Rate(rate)) = (binding.at, binding.place, limit) {
-            // Those ahead take a turn each.
-            let ahead = u64::try_from(place - 1).unwrap_or(u64::MAX);
-            binding.at =
-                Some(at.plus_ms(ahead.saturating_mul(rate.per_ms) / u64::from(rate.limit)));
-        }
     }
     Ok(binding)
 }

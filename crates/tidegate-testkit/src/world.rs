@@ -6,6 +6,7 @@
 
 mod inputs;
 mod seen;
+mod streams;
 mod worker;
 
 use std::sync::{
@@ -15,6 +16,7 @@ use std::sync::{
 
 pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
+pub use streams::{logged, streams_of};
 use tidegate_core::{
     action::Flow,
     command::{Answer, Command, Refusal},
@@ -24,8 +26,7 @@ use tidegate_core::{
     json::Payload,
     reads::{ReadSet, Scan},
     request::Request,
-    row::StepKind,
-    row::{Ended, EngineId, GateState, Phase, Row, RowKey, Run, Workspace},
+    row::{Ended, EngineId, GateState, Phase, Row, RowKey, Run, StepKind, Workspace},
     run::record::{NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
     time::Timestamp,
     version::{Registered, Released},

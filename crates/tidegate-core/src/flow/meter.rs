@@ -27,19 +27,22 @@ pub fn conforms(
     ahead: usize,
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    let ahead = i128::try_from(ahead).unwrap_or(i128::MAX);
-    if ahead > i128::from(rate.burst) - 1 {
+    if ahead >= rate.burst as usize {
         return Err(None);
     }
+    let turn = turn(meter, rate, ahead, now);
+    if turn <= now { Ok(()) } else { Err(Some(turn)) }
+}
+
+/// When an arrival conforms at the earliest, with `ahead` others before it that take a turn each.
+pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> Timestamp {
+    let ahead = i128::from(u32::try_from(ahead).unwrap_or(u32::MAX));
     let scale = i128::from(rate.limit);
     let tolerance = (i128::from(rate.burst) - 1 - ahead) * interval(rate);
-    let tat = theoretical(meter, rate, now);
-    let earliest = tat - tolerance;
-    if earliest <= i128::from(now.micros()) * scale {
-        return Ok(());
-    }
+    let earliest = theoretical(meter, rate, now) - tolerance;
+    let earliest = earliest.max(i128::from(now.micros()) * scale);
     let micros = earliest.div_euclid(scale) + i128::from(earliest.rem_euclid(scale) > 0);
-    Err(Some(Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))))
+    Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
 /// Counts an arrival that came at `now`.

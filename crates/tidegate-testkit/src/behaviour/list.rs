@@ -283,8 +283,52 @@ macro_rules! behaviours {
                 controls_in_one_transaction_see_each_other,
             }
             streams {
+                versions_begin_at_0_and_have_no_gap,
+                a_wrong_expectation_writes_nothing,
+                of_two_with_one_expectation_one_succeeds,
+                two_first_commits_collide_as_any_others,
+                a_commit_is_written_whole_or_not_at_all,
+                what_is_committed_never_changes,
+                the_log_deduplicates_nothing,
+                no_reader_of_the_feed_skips_a_late_commit,
+                behind_the_guard_nothing_is_committed,
+                a_truncation_waits_for_reactions_and_leases,
+                a_truncation_goes_in_chunks_and_can_be_taken_up_again,
+                a_restarted_stream_begins_at_0_with_a_snapshot,
             }
             reactions {
+                a_claim_leases_what_has_work,
+                claims_of_several_engines_are_disjoint,
+                leases_and_commits_do_not_meet,
+                an_ack_moves_the_place_and_frees_the_lease,
+                an_ack_of_several_is_all_or_nothing,
+                a_failure_keeps_what_was_handled,
+                a_stream_is_blocked_when_its_retries_are_used_up,
+                a_blocked_stream_is_never_claimed,
+                what_comes_after_the_lease_has_no_effect,
+                a_renewed_lease_is_kept,
+            }
+            repairs {
+                leases_lost_too_often_block_the_stream,
+                a_backoff_is_waited_for,
+                what_is_put_off_is_invisible_until_due,
+                no_stream_with_work_starves,
+                who_had_a_turn_goes_to_the_back,
+                unblock_goes_on_and_reset_replays,
+                filters_restrict_as_they_say,
+                reactions_do_not_share_a_place,
+                a_stuck_stream_can_be_looked_at,
+            }
+            explain {
+                a_run_in_line_names_holders_and_place,
+                of_several_holders_any_one_makes_room,
+                behind_a_draining_holder_its_stop_is_awaited,
+                a_throttles_turn_is_exact,
+                a_turn_behind_one_not_started_has_no_moment,
+                whatever_else_a_run_does_is_said,
+                a_replaced_run_names_who_took_its_place,
+                a_run_that_is_still_folding_is_known,
+                only_the_workspaces_own_runs_are_explained,
             }
         }
     };

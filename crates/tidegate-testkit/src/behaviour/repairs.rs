@@ -1,0 +1,269 @@
+//! Reactions in trouble: lost leases, waits, turns, and what people do about stuck streams.
+
+use serde_json::json;
+use tidegate_core::{
+    reaction::{Failed, Filter, Leased, Outcome, Pattern, Remedy, Which},
+    row::Row,
+};
+
+use crate::world::{World, streams_of};
+
+async fn mail(world: &World) {
+    world.react(json!({ "name": "mail", "source": "*", "leaseMs": 1000 })).await;
+}
+
+/// Streams with two events, all claimed, the first event handled, and blocked there.
+async fn blocked(world: &World, streams: &[&str]) {
+    for stream in streams {
+        world.append(stream, &["1", "2"]).await;
+    }
+    for leased in world.claim("mail", 100).await {
+        assert_eq!(world.block(&leased, 0, "stuck").await, Outcome::Done(0));
+    }
+}
+
+fn names(streams: &[&str]) -> Which {
+    Which::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
+}
+
+fn matching(stream: &str) -> Filter {
+    Filter { stream: Some(Pattern::parse(stream).unwrap()), ..Filter::default() }
+}
+
+/// B213, N68: claims without progress are counted apart from failures, and too many in a row
+/// block the stream, even without `blockOnError`, with words that say why.
+pub async fn leases_lost_too_often_block_the_stream(world: &World) {
+    let options = json!({ "name": "slow", "source": "*", "leaseMs": 1000, "maxLostLeases": 3,
+        "blockOnError": false, "maxRetries": 0 });
+    world.react(options).await;
+    world.append("a", &["1", "2"]).await;
+    let lose = async |times: u32| {
+        for _ in 0..times {
+            world.claim_one("slow").await;
+            world.pass(1000);
+        }
+    };
+    lose(2).await;
+    world.ack(&[(&world.claim_one("slow").await, 0)]).await;
+    assert_eq!(world.sub("slow", "a").await.claims, 0, "progress ends the row");
+    lose(2).await;
+    world.fail_after(&world.claim_one("slow").await, 0).await;
+    let sub = world.sub("slow", "a").await;
+    assert_eq!((sub.claims, sub.failures), (0, 1), "a reported failure ends it too");
+    lose(3).await;
+    let claimed = world.claim_or_block("slow", 10).await;
+    assert_eq!(claimed.leased, []);
+    assert_eq!(claimed.blocked[0].stream, "a");
+    let told = &claimed.blocked[0].reason;
+    let says = "claimed 3 times in a row without progress at version 1: the lease of 1000 ms";
+    assert!(told.starts_with(says), "{told}");
+    let sub = world.sub("slow", "a").await;
+    assert_eq!((sub.failures, sub.blocked.as_ref()), (1, Some(told)));
+    let again = world.claim_or_block("slow", 10).await;
+    assert_eq!((again.leased, again.blocked), (vec![], vec![]), "it is said once");
+}
+
+/// B216: the next attempt waits as long as the backoff says, for every engine.
+pub async fn a_backoff_is_waited_for(world: &World) {
+    for (kind, waits) in [
+        ("fixed", [100, 100, 100, 100]),
+        ("linear", [100, 200, 300, 350]),
+        ("exponential", [100, 200, 350, 350]),
+    ] {
+        let backoff = json!({ "type": kind, "ms": 100, "maxMs": 350, "jitter": false });
+        let options = json!({ "name": kind, "source": kind, "maxRetries": 9, "backoff": backoff });
+        world.react(options).await;
+        world.append(kind, &["made"]).await;
+        for (n, wait) in (1..).zip(waits) {
+            let failed = world.fail_after(&world.claim_one(kind).await, -1).await;
+            let due = Some(world.now().plus_ms(wait));
+            assert_eq!(failed, Outcome::Done(Failed::Retry { at: -1, failures: n, due }));
+            world.pass(wait - 1);
+            assert_eq!(world.engine(2).claim(kind, 10).await, [], "{kind}: {n}");
+            world.pass(1);
+        }
+        world.ack(&[(&world.claim_one(kind).await, 0)]).await;
+    }
+}
+
+/// N67: what is put off is seen by no claim before its time; it is no failure and no lost lease.
+pub async fn what_is_put_off_is_invisible_until_due(world: &World) {
+    mail(world).await;
+    world.append("a", &["1", "2"]).await;
+    let leased = world.claim_one("mail").await;
+    assert_eq!(world.defer(&leased, 0, 5000).await, Outcome::Done(0));
+    let sub = world.sub("mail", "a").await;
+    assert_eq!((sub.failures, sub.claims, sub.owner), (0, 0, None));
+    world.append("a", &["3"]).await;
+    world.pass(4999);
+    for engine in [1, 2] {
+        assert_eq!(world.engine(engine).claim("mail", 10).await, []);
+    }
+    world.pass(1);
+    let leased = world.engine(2).claim_one("mail").await;
+    assert_eq!(world.delivered(&leased).await, ["2", "3"]);
+    assert_eq!(world.defer(&leased, 0, 0).await, Outcome::Done(0), "given back");
+    assert_eq!(world.claim_one("mail").await.at, 0);
+}
+
+/// B217, N62: a stream that has work waits at most ⌈n / limit⌉ claims, however busy others are.
+pub async fn no_stream_with_work_starves(world: &World) {
+    mail(world).await;
+    let busy = ["a", "b", "c", "d"];
+    for stream in busy {
+        world.append(stream, &["e"]).await;
+    }
+    world.pass(1);
+    world.append("z", &["e"]).await;
+    for round in 1.. {
+        assert!(round <= 3, "five streams, two at a time: `z` comes within three claims");
+        let leased = world.claim("mail", 2).await;
+        if streams_of(&leased).contains(&"z") {
+            break;
+        }
+        let acks: Vec<(&Leased, i64)> = leased.iter().map(|leased| (leased, leased.want)).collect();
+        world.ack(&acks).await;
+        world.pass(1);
+        for stream in busy {
+            world.append(stream, &["more", "and more"]).await;
+        }
+    }
+    // What is given back without progress does not hold up the others either.
+    world.pass(1000);
+    let mut turns = std::collections::BTreeMap::new();
+    for _ in 0..10 {
+        world.pass(1);
+        let leased = world.claim("mail", 1).await.remove(0);
+        world.defer(&leased, leased.at, 0).await;
+        *turns.entry(leased.lease.stream).or_insert(0) += 1;
+    }
+    let twice = ["a", "b", "c", "d", "z"].map(|stream| (stream.to_owned(), 2));
+    assert_eq!(turns.into_iter().collect::<Vec<_>>(), twice);
+}
+
+/// B217: who had a turn goes to the back, whether its lease was lost or ended with work left.
+pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
+    mail(world).await;
+    world.append("a", &["1", "2"]).await;
+    world.pass(1);
+    world.append("b", &["1"]).await;
+    world.pass(1);
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
+    world.pass(1000);
+    let b = world.claim("mail", 1).await.remove(0);
+    assert_eq!(b.lease.stream, "b", "`a` lost its lease and is behind it now");
+    let a = world.claim_one("mail").await;
+    world.pass(1);
+    world.append("c", &["1"]).await;
+    world.pass(1);
+    assert_eq!(world.ack(&[(&a, 0)]).await, [Outcome::Done(0)]);
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["c"], "`c` waits longer than `a`");
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
+}
+
+/// B206–B208, N71: unblock goes on after the last event acked, reset begins with the first, each
+/// with exactly the streams that are named; an empty list is none.
+pub async fn unblock_goes_on_and_reset_replays(world: &World) {
+    mail(world).await;
+    blocked(world, &["a", "b", "c"]).await;
+    assert_eq!(world.mend("mail", Remedy::Unblock, names(&[])).await.unwrap(), [""; 0]);
+    assert_eq!(world.mend("mail", Remedy::Reset, names(&[])).await.unwrap(), [""; 0]);
+    assert_eq!(world.claim("mail", 10).await, []);
+    let unblocked = world.mend("mail", Remedy::Unblock, names(&["a", "nowhere", "a"])).await;
+    assert_eq!(unblocked.unwrap(), ["a"]);
+    let a = world.claim_one("mail").await;
+    assert_eq!((&*a.lease.stream, world.delivered(&a).await), ("a", vec!["2".to_owned()]));
+    assert_eq!(world.mend("mail", Remedy::Reset, names(&["b"])).await.unwrap(), ["b"]);
+    let b = world.claim_one("mail").await;
+    assert_eq!(world.delivered(&b).await, ["1", "2"]);
+    let sub = world.sub("mail", "b").await;
+    assert_eq!((sub.failures, sub.error, sub.blocked), (0, None, None));
+    // Under a lease: its holder moves nothing any more, and the replay begins when it ends.
+    assert_eq!(world.mend("mail", Remedy::Unblock, names(&["a"])).await.unwrap(), [""; 0]);
+    assert_eq!(world.mend("mail", Remedy::Reset, names(&["a"])).await.unwrap(), ["a"]);
+    assert_eq!(world.ack(&[(&a, 1)]).await, [Outcome::Lost]);
+    world.pass(1000);
+    let again = world.claim("mail", 10).await;
+    let a = again.iter().find(|leased| leased.lease.stream == "a").unwrap();
+    assert_eq!(world.delivered(a).await, ["1", "2"]);
+}
+
+/// B209–B211, N70–N72: filters restrict as they say, page by page; all of them means all; a reset
+/// of everything has to be meant.
+pub async fn filters_restrict_as_they_say(world: &World) {
+    mail(world).await;
+    let long = format!("order-{}", "x".repeat(150));
+    let streams = ["order-1", "Order-2", "order-3", "pre-order-1", "zebra", &long];
+    blocked(world, &streams).await;
+    let source = |source: &str| Filter { source: Some(source.to_owned()), ..Filter::default() };
+    let state = |blocked| Filter { blocked: Some(blocked), ..Filter::default() };
+    let both = Filter { blocked: Some(true), ..matching("^order-1$") };
+    let cases: [(Filter, Vec<&str>); 9] = [
+        (matching("^order-"), vec!["order-1", "order-3", &long]),
+        (matching("order-1"), vec!["order-1", "pre-order-1"]),
+        (matching("-1$"), vec!["order-1", "pre-order-1"]),
+        (matching("^Order"), vec!["Order-2"]),
+        (source("order-*"), vec![]),
+        (source("*"), vec!["Order-2", "order-1", "order-3", &long, "pre-order-1", "zebra"]),
+        (both, vec!["order-1"]),
+        (state(false), vec![]),
+        (Filter::default(), vec!["Order-2", "order-1", "order-3", &long, "pre-order-1", "zebra"]),
+    ];
+    for (filter, meant) in cases {
+        let done = world.mend("mail", Remedy::Unblock, Which::Where(filter.clone())).await;
+        assert_eq!(done.unwrap(), meant, "{filter:?}");
+        let leased = world.claim("mail", 100).await;
+        assert_eq!(streams_of(&leased), meant, "{filter:?}: and no others");
+        for leased in leased {
+            world.block(&leased, leased.at, "stuck").await;
+        }
+    }
+    let all = world.mend("mail", Remedy::Reset, Which::Where(Filter::default())).await;
+    assert_eq!(all.unwrap_err().code(), "reset_needs_all");
+    assert_eq!(world.claim("mail", 10).await, [], "nothing was reset");
+    assert_eq!(world.mend("mail", Remedy::Reset, Which::All).await.unwrap().len(), 6);
+    assert_eq!(world.claim("mail", 100).await.len(), 6);
+    for bad in ["order-*", "a|b", "[ab]", "a%", "", "^$", "a.*"] {
+        let told = Pattern::parse(bad).unwrap_err();
+        assert_eq!(told.code(), "bad_stream_filter", "{bad}");
+    }
+}
+
+/// N69: each reaction has its own place; an event is passed when all have passed it.
+pub async fn reactions_do_not_share_a_place(world: &World) {
+    mail(world).await;
+    world.react(json!({ "name": "bill", "source": "order-*" })).await;
+    world.append("order-1", &["1"]).await;
+    world.append("note-1", &["1"]).await;
+    let mailed = world.claim("mail", 10).await;
+    assert_eq!(streams_of(&mailed), ["note-1", "order-1"]);
+    let billed = world.claim_one("bill").await;
+    assert_eq!(billed.lease.stream, "order-1", "its source is a family");
+    world.block(&billed, -1, "stuck").await;
+    world.ack(&[(&mailed[0], 0), (&mailed[1], 0)]).await;
+    assert_eq!(world.sub("mail", "order-1").await.at, 0);
+    assert_eq!(world.sub("bill", "order-1").await.at, -1);
+    let mended = world.mend("mail", Remedy::Unblock, Which::All).await.unwrap();
+    assert_eq!(mended, [""; 0], "another reaction's trouble is not its own");
+    world.react(json!({ "name": "late", "source": "note-1" })).await;
+    assert_eq!(world.claim("late", 10).await, [], "it was not told yet");
+    world.follow("late", "note-1").await;
+    assert_eq!(world.delivered(&world.claim_one("late").await).await, ["1"]);
+}
+
+/// B222: a stuck stream can be looked at without a lease: place, failures, why it is blocked, who
+/// holds it and until when.
+pub async fn a_stuck_stream_can_be_looked_at(world: &World) {
+    mail(world).await;
+    world.append("a", &["1", "2"]).await;
+    world.fail_after(&world.claim_one("mail").await, 0).await;
+    let leased = world.engine(7).claim_one("mail").await;
+    let before = world.dump().await;
+    let sub = world.sub("mail", "a").await;
+    assert_eq!((sub.at, sub.want, sub.failures, sub.claims), (0, 1, 1, 1));
+    assert_eq!((sub.holder(world.now()), sub.until), (Some(7), Some(leased.until)));
+    assert_eq!((sub.error.as_deref(), sub.blocked), (Some("boom"), None));
+    let listed = before.iter().filter(|row| matches!(row, Row::Sub(_))).count();
+    assert_eq!((listed, world.dump().await), (1, before), "looking changes nothing");
+    assert_eq!(world.ack(&[(&leased, 1)]).await, [Outcome::Done(1)]);
+}

@@ -1,0 +1,287 @@
+//! What is done with streams and reactions.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
+    draft::{Draft, Stop},
+    reaction::{
+        Ack, Claimed, Failed, Failure, Follower, Leased, Outcome, Reaction, Remedy, Repair, Which,
+    },
+    reads::{ReadSet, Scan},
+    row::{Logged, Row, RowKey, Stream, Sub},
+    stream::{
+        Close, ClosePhase, Closed, Commit, Committed, Expected, NewLogged, Restart, StreamRefusal,
+        Truncated, close_phase,
+    },
+};
+
+use super::{MANY, World, payload};
+
+impl World {
+    /// Carries out one command about streams.
+    pub async fn stream(&self, command: StreamCommand) -> Result<StreamAnswer, Refusal> {
+        match self.run(Command::Stream { ws: self.ws.clone(), command }).await? {
+            Answer::Stream(answer) => Ok(answer),
+            other => panic!("a command about streams was answered {other:?}"),
+        }
+    }
+
+    /// A commit of events with these names.
+    pub fn commit(&self, stream: &str, names: &[&str], expected: Option<Expected>) -> Commit {
+        let events = names.iter().map(|name| logged(name, &json!({ "name": name }))).collect();
+        Commit { ws: self.ws.clone(), stream: stream.to_owned(), events, expected }
+    }
+
+    /// Commits events, which may be refused.
+    pub async fn try_append(&self, commit: Commit) -> Result<Committed, StreamRefusal> {
+        match self.stream(StreamCommand::Commit(commit)).await {
+            Ok(StreamAnswer::Committed(committed)) => Ok(committed),
+            Err(Refusal::Stream(refusal)) => Err(refusal),
+            other => panic!("a commit was answered {other:?}"),
+        }
+    }
+
+    /// Appends events with these names to the end of a stream.
+    pub async fn append(&self, stream: &str, names: &[&str]) -> Committed {
+        self.try_append(self.commit(stream, names, None)).await.expect("an open stream")
+    }
+
+    /// Defines a reaction from data.
+    pub async fn react(&self, definition: Value) {
+        let reaction = Reaction::parse(&definition).expect("a good definition");
+        let done = self.stream(StreamCommand::Define(reaction)).await;
+        assert_eq!(done, Ok(StreamAnswer::Done));
+    }
+
+    /// Brings a reaction up to a stream that was there before it.
+    pub async fn follow(&self, reaction: &str, stream: &str) {
+        let (reaction, stream) = (reaction.to_owned(), stream.to_owned());
+        let done = self.stream(StreamCommand::Follow { reaction, stream }).await;
+        assert_eq!(done, Ok(StreamAnswer::Done));
+    }
+
+    /// Leases streams that have work, and says which were blocked instead.
+    pub async fn claim_or_block(&self, reaction: &str, limit: u32) -> Claimed {
+        match self.stream(self.claiming(reaction, limit)).await {
+            Ok(StreamAnswer::Claimed(claimed)) => claimed,
+            other => panic!("a claim was answered {other:?}"),
+        }
+    }
+
+    /// The command by which this engine claims.
+    pub fn claiming(&self, reaction: &str, limit: u32) -> StreamCommand {
+        let (reaction, engine) = (reaction.to_owned(), self.engine);
+        StreamCommand::Claim { reaction, engine, limit }
+    }
+
+    /// Leases streams that have work.
+    pub async fn claim(&self, reaction: &str, limit: u32) -> Vec<Leased> {
+        let claimed = self.claim_or_block(reaction, limit).await;
+        assert_eq!(claimed.blocked, [], "no stream is blocked");
+        claimed.leased
+    }
+
+    /// Leases the one stream that has work.
+    pub async fn claim_one(&self, reaction: &str) -> Leased {
+        let mut leased = self.claim(reaction, MANY).await;
+        assert_eq!(leased.len(), 1, "one stream has work: {leased:?}");
+        leased.pop().expect("one stream")
+    }
+
+    /// Acks leases, each up to a version.
+    pub async fn ack(&self, acks: &[(&Leased, i64)]) -> Vec<Outcome<i64>> {
+        self.try_ack(acks).await.expect("what was committed")
+    }
+
+    /// Acks leases, which may be refused.
+    pub async fn try_ack(&self, acks: &[(&Leased, i64)]) -> Result<Vec<Outcome<i64>>, Refusal> {
+        let ack =
+            |(leased, upto): &(&Leased, i64)| Ack { lease: leased.lease.clone(), upto: *upto };
+        self.places(StreamCommand::Ack(acks.iter().map(ack).collect())).await
+    }
+
+    /// Keeps a lease for longer; whether it could be.
+    pub async fn renew(&self, leased: &Leased) -> bool {
+        let (reaction, mine) = (leased.lease.reaction.clone(), vec![leased.lease.clone()]);
+        match self.stream(StreamCommand::Renew { reaction, leases: mine }).await {
+            Ok(StreamAnswer::Renewed(outcomes)) => matches!(outcomes[..], [Outcome::Done(_)]),
+            other => panic!("a renewal was answered {other:?}"),
+        }
+    }
+
+    /// A handler failed behind a version; trying again may help.
+    pub async fn fail_after(&self, leased: &Leased, done_upto: i64) -> Outcome<Failed> {
+        self.fail_with(leased, done_upto, true).await
+    }
+
+    /// A handler failed behind a version.
+    pub async fn fail_with(&self, leased: &Leased, upto: i64, retryable: bool) -> Outcome<Failed> {
+        let failure = Failure { done_upto: upto, error: "boom".into(), retryable, chance: 0 };
+        match self.stream(StreamCommand::Fail { lease: leased.lease.clone(), failure }).await {
+            Ok(StreamAnswer::Failed(failed)) => failed,
+            other => panic!("a failure was answered {other:?}"),
+        }
+    }
+
+    /// A holder blocks its stream behind a version.
+    pub async fn block(&self, leased: &Leased, done_upto: i64, reason: &str) -> Outcome<i64> {
+        let (lease, reason) = (leased.lease.clone(), reason.to_owned());
+        self.place(StreamCommand::Block { lease, done_upto, reason }).await
+    }
+
+    /// A holder puts its stream off for so many milliseconds.
+    pub async fn defer(&self, leased: &Leased, done_upto: i64, ms: u64) -> Outcome<i64> {
+        let (lease, until) = (leased.lease.clone(), self.now().plus_ms(ms));
+        self.place(StreamCommand::Defer { lease, done_upto, until }).await
+    }
+
+    async fn place(&self, command: StreamCommand) -> Outcome<i64> {
+        let mut places = self.places(command).await.expect("what was committed");
+        places.pop().expect("one place for one lease")
+    }
+
+    async fn places(&self, command: StreamCommand) -> Result<Vec<Outcome<i64>>, Refusal> {
+        match self.stream(command).await? {
+            StreamAnswer::At(places) => Ok(places),
+            other => panic!("the end of a lease was answered {other:?}"),
+        }
+    }
+
+    /// Unblocks or resets streams as an engine does: finds them page by page, then mends each page.
+    pub async fn mend(
+        &self,
+        reaction: &str,
+        remedy: Remedy,
+        which: Which,
+    ) -> Result<Vec<String>, Refusal> {
+        let catalog =
+            self.read(ReadSet::default().catalog(&self.ws)).await.catalogs[&self.ws].clone();
+        let follower = Follower::from(catalog.reaction(reaction).expect("a known reaction"));
+        let repair = Repair { ws: self.ws.clone(), follower, remedy, which };
+        let mut mended: Vec<String> = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let found = |draft: &Draft| repair.find(draft, after.as_deref(), 2);
+            let streams = self.ask(found).await.map_err(Refusal::Reaction)?;
+            let Some(last) = streams.last() else { return Ok(mended) };
+            after = Some(last.clone());
+            let command = StreamCommand::Repair { repair: repair.clone(), streams };
+            match self.stream(command).await? {
+                StreamAnswer::Repaired(streams) => mended.extend(streams),
+                other => panic!("a repair was answered {other:?}"),
+            }
+        }
+    }
+
+    /// Asks a question that changes nothing.
+    async fn ask<T, E>(&self, question: impl Fn(&Draft) -> Result<T, Stop<E>>) -> Result<T, E> {
+        let mut reads = ReadSet::default();
+        loop {
+            match question(&Draft::new(self.read(reads.clone()).await)) {
+                Ok(answer) => return Ok(answer),
+                Err(Stop::Refused(refusal)) => return Err(refusal),
+                Err(Stop::Need(more)) => reads.merge(*more),
+                Err(Stop::Full) => panic!("a question has no changes"),
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ closing
+
+    /// Ends a stream with a guard.
+    pub async fn close(&self, stream: &str, expected: Option<Expected>) -> Result<Closed, Refusal> {
+        let (ws, stream, meta) = (self.ws.clone(), stream.to_owned(), payload(&json!({})));
+        match self.stream(StreamCommand::Close(Close { ws, stream, expected, meta })).await? {
+            StreamAnswer::Closed(closed) => Ok(closed),
+            other => panic!("a close was answered {other:?}"),
+        }
+    }
+
+    /// Deletes the oldest events of a closed stream.
+    pub async fn truncate(&self, stream: &str, limit: u32) -> Result<Truncated, Refusal> {
+        match self.stream(StreamCommand::Truncate { stream: stream.to_owned(), limit }).await? {
+            StreamAnswer::Truncated(truncated) => Ok(truncated),
+            other => panic!("a truncation was answered {other:?}"),
+        }
+    }
+
+    /// Begins a truncated stream anew.
+    pub async fn restart(&self, stream: &str, snapshot: &Value) -> Result<Committed, Refusal> {
+        let (ws, stream, meta) = (self.ws.clone(), stream.to_owned(), payload(&json!({})));
+        let restart = Restart { ws, stream, snapshot: payload(snapshot), meta };
+        match self.stream(StreamCommand::Restart(restart)).await? {
+            StreamAnswer::Committed(committed) => Ok(committed),
+            other => panic!("a restart was answered {other:?}"),
+        }
+    }
+
+    /// How far the closing of a stream is.
+    pub async fn close_phase(&self, stream: &str) -> ClosePhase {
+        let catalog =
+            self.read(ReadSet::default().catalog(&self.ws)).await.catalogs[&self.ws].clone();
+        let phase =
+            self.ask(|draft| close_phase::<Refusal>(draft, &self.ws, stream, catalog.followers()));
+        phase.await.expect("a question is not refused")
+    }
+
+    // ------------------------------------------------------------------ what can be seen
+
+    /// A stream's head.
+    pub async fn head(&self, stream: &str) -> Option<Stream> {
+        match self.row(RowKey::Stream(self.ws.clone(), stream.to_owned())).await {
+            Some(Row::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// All events of a stream, in order.
+    pub async fn log(&self, stream: &str) -> Vec<Logged> {
+        let Some(stream) = self.head(stream).await else { return Vec::new() };
+        self.events_of(Scan::Log(stream.id, 0)).await
+    }
+
+    /// The names of a stream's events, in order.
+    pub async fn names(&self, stream: &str) -> Vec<String> {
+        self.log(stream).await.into_iter().map(|event| event.name).collect()
+    }
+
+    /// The events that come with a lease, in order.
+    pub async fn delivered(&self, leased: &Leased) -> Vec<String> {
+        let events = self.events_of(Scan::Log(leased.log, leased.at + 1)).await;
+        let events = events.into_iter().filter(|event| event.version <= leased.want);
+        events.map(|event| event.name).collect()
+    }
+
+    /// All events of the workspace after a position.
+    pub async fn feed(&self, after: i64) -> Vec<Logged> {
+        self.events_of(Scan::Feed(self.ws.clone(), after)).await
+    }
+
+    async fn events_of(&self, scan: Scan) -> Vec<Logged> {
+        let snapshot = self.read(ReadSet::default().scan(scan.clone(), MANY)).await;
+        let rows = snapshot.scans[&scan].keys.iter().filter_map(|key| snapshot.rows[key].clone());
+        let event = |row| if let Row::Logged(event) = row { Some(event) } else { None };
+        rows.filter_map(event).collect()
+    }
+
+    /// A reaction's place in a stream.
+    pub async fn sub(&self, reaction: &str, stream: &str) -> Sub {
+        let key = RowKey::Sub(self.ws.clone(), reaction.to_owned(), stream.to_owned());
+        match self.row(key).await {
+            Some(Row::Sub(sub)) => sub,
+            other => panic!("`{reaction}` has no place in `{stream}`: {other:?}"),
+        }
+    }
+}
+
+/// An event for a stream.
+pub fn logged(name: &str, data: &Value) -> NewLogged {
+    NewLogged { name: name.to_owned(), data: payload(data), meta: payload(&json!({})) }
+}
+
+/// The streams of some leases, by name.
+pub fn streams_of(leased: &[Leased]) -> Vec<&str> {
+    let mut streams: Vec<&str> = leased.iter().map(|leased| &*leased.lease.stream).collect();
+    streams.sort_unstable();
+    streams
+}

@@ -53,7 +53,7 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     println!(
         "{} claims, {kills} kills, {} halts and {} falls in {loaded:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
          at most {} driven and {} held at once; {} drives outlasted their lease; \
-         slots of killed processes back after at most {:.2?}; stopped by themselves: {:?}",
+         slots of killed processes back after at most {:.2?}; {} stopped by themselves",
         drives.len(),
         rig.halts,
         rig.falls,
@@ -64,15 +64,21 @@ async fn a_limit_holds_over_processes_that_are_killed() {
         samples.most,
         drives.iter().filter(|drive| drive.late).count(),
         returns.iter().max().copied().unwrap_or_default(),
-        rows::stops(&rig.stories),
+        rows::stops(&rig.stories).len(),
     );
 
+    // A busy machine may cost a process its lease or its connection, and nothing else.
+    let faults: Vec<_> = rows::stops(&rig.stories)
+        .into_iter()
+        .filter(|it| !["lease", "busy", "unavailable"].iter().any(|word| it.contains(word)))
+        .collect();
     let wrong = [
         told("driven beside too many others", &crowd.too_many),
         told("driven twice at once", &crowd.twice),
         told("fences that do not grow", &fences(&drives)),
         told("seen in the tables on the way", &samples.wrong),
         told("left in the tables in the end", &left.judge(&rig.stories, &drives)),
+        told("gave up for a reason that time does not heal", &faults),
         told("stuck", &[load, quiet].into_iter().filter_map(Result::err).collect::<Vec<_>>()),
     ];
     assert!(wrong.iter().all(String::is_empty), "{}", wrong.concat());

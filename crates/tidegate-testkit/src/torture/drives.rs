@@ -67,7 +67,11 @@ fn drives_of(story: &Story) -> Vec<Drive> {
                     std::mem::take(&mut open).into_values().map(|it| Drive { to: *at, ..it }),
                 );
             }
-            Note::Step { .. } | Note::Post { .. } | Note::Posted { .. } | Note::Beat { .. } => {}
+            Note::Step { .. }
+            | Note::Ended { .. }
+            | Note::Post { .. }
+            | Note::Posted { .. }
+            | Note::Beat { .. } => {}
         }
     }
     done.extend(open.into_values());
@@ -173,6 +177,18 @@ pub fn posts(stories: &[Story]) -> BTreeMap<String, (String, bool)> {
         }
     }
     posts
+}
+
+/// The endings that the store has confirmed: by run, how.
+pub fn endings(stories: &[Story]) -> Vec<(&str, &str)> {
+    let notes = stories.iter().flat_map(|story| &story.notes).map(|(_, note)| note);
+    let mut endings = Vec::new();
+    for note in notes {
+        if let Note::Ended { run, state } = note {
+            endings.push((run.as_str(), state.as_str()));
+        }
+    }
+    endings
 }
 
 /// The effects that took place: by run and step, the fences that they took place under.

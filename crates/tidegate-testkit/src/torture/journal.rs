@@ -40,6 +40,13 @@ pub enum Note {
         /// The lease's fence.
         fence: i64,
     },
+    /// The store has said that the run has ended: it is durable, and final.
+    Ended {
+        /// The run.
+        run: String,
+        /// How.
+        state: String,
+    },
     /// An event is about to be posted.
     Post {
         /// Its `dedupeId`.
@@ -70,6 +77,7 @@ impl Note {
             Self::Start { run, key, fence } => format!("start {run} {key} {fence}"),
             Self::Step { run, id, fence } => format!("step {run} {id} {fence}"),
             Self::End { run, fence } => format!("end {run} {fence}"),
+            Self::Ended { run, state } => format!("ended {run} {state}"),
             Self::Post { id, key } => format!("post {id} {key}"),
             Self::Posted { id } => format!("posted {id}"),
             Self::Beat { sent } => format!("beat {sent}"),
@@ -86,6 +94,7 @@ impl Note {
             "start" => Self::Start { run: text(0)?, key: text(1)?, fence: number(2)? },
             "step" => Self::Step { run: text(0)?, id: text(1)?, fence: number(2)? },
             "end" => Self::End { run: text(0)?, fence: number(1)? },
+            "ended" => Self::Ended { run: text(0)?, state: text(1)? },
             "post" => Self::Post { id: text(0)?, key: text(1)? },
             "posted" => Self::Posted { id: text(0)? },
             "beat" => Self::Beat { sent: number(0)? },
@@ -133,6 +142,7 @@ mod tests {
             Note::Start { run: "run_1".into(), key: "k1".into(), fence: 3 },
             Note::Step { run: "run_1".into(), id: "a".into(), fence: 3 },
             Note::End { run: "run_1".into(), fence: 3 },
+            Note::Ended { run: "run_1".into(), state: "failed".into() },
             Note::Post { id: "p".into(), key: "k1".into() },
             Note::Posted { id: "p".into() },
             Note::Beat { sent: 7 },

@@ -170,7 +170,22 @@ impl Left {
         wrong.extend(self.judge_events(stories));
         wrong.extend(self.judge_runs(stories));
         wrong.extend(self.judge_keys(drives));
+        wrong.extend(self.judge_endings(stories));
         wrong
+    }
+
+    /// An ending that was confirmed is final (I6).
+    fn judge_endings(&self, stories: &[Story]) -> Vec<String> {
+        let all = self.ended.values().flatten();
+        let ended: BTreeMap<String, &str> =
+            all.map(|(run, state)| (run.to_string(), state.as_str())).collect();
+        let differ = drives::endings(stories)
+            .into_iter()
+            .filter(|(run, state)| ended.get(*run) != Some(state));
+        let told = |(run, state): (&str, &str)| {
+            format!("{run} was confirmed as {state} and is {:?}", ended.get(run))
+        };
+        differ.map(told).collect()
     }
 
     /// Every answered event is there once and came to one run; an unanswered one may be missing.
@@ -243,6 +258,7 @@ pub fn stops(stories: &[Story]) -> Vec<String> {
         Note::Start { .. }
         | Note::Step { .. }
         | Note::End { .. }
+        | Note::Ended { .. }
         | Note::Post { .. }
         | Note::Posted { .. }
         | Note::Beat { .. } => None,

@@ -71,6 +71,7 @@ struct Flight {
 enum Asked {
     Report(Box<Flight>),
     Post(String),
+    Cancel(RunId),
     Lease,
     /// Its answer changes nothing here.
     Other,
@@ -200,6 +201,7 @@ impl Worker {
     }
 
     async fn turn(&mut self) -> Result<(), StoreError> {
+        self.call_off().await?;
         // Reported together: a transaction costs more than a report.
         if let Some(over) = self.flights.iter().map(|flight| flight.over).max() {
             pause(over.saturating_duration_since(Instant::now())).await;
@@ -222,7 +224,10 @@ impl Worker {
         for (post, id) in self.draw_posts() {
             ask(post, Asked::Post(id));
         }
-        for command in self.draw_cancels().into_iter().chain(self.due().await?) {
+        for (cancel, run) in self.draw_cancels() {
+            ask(cancel, Asked::Cancel(run));
+        }
+        for command in self.due().await? {
             ask(command, Asked::Other);
         }
         // Those who only reported a step come back: a few more than its hands for a moment.
@@ -240,7 +245,10 @@ impl Worker {
                 Asked::Report(flight) => self.reported(*flight, answer),
                 Asked::Post(id) => self.posted(id, answer),
                 Asked::Lease => leased = self.leased(answer),
-                Asked::Other => {}
+                Asked::Cancel(run) if answer == Ok(Answer::Done) => {
+                    self.note_ended(run, "cancelled");
+                }
+                Asked::Cancel(_) | Asked::Other => {}
             }
         }
         if idle && leased.is_empty() && self.flights.is_empty() {
@@ -322,6 +330,10 @@ impl Worker {
         self.journal.note(&Note::End { run: run.id.to_string(), fence: run.fence });
     }
 
+    fn note_ended(&self, run: RunId, state: &str) {
+        self.journal.note(&Note::Ended { run: run.to_string(), state: state.to_owned() });
+    }
+
     fn reported(&mut self, flight: Flight, answer: Answered) {
         let Flight { mut run, mut done, act, .. } = flight;
         match answer {
@@ -330,7 +342,11 @@ impl Worker {
                 run.failures = 0;
                 self.take_off(run, done);
             }
-            Ok(Answer::Recorded(Recorded::LetGo)) => {}
+            Ok(Answer::Recorded(Recorded::LetGo)) => match act.then {
+                Then::Complete(_) => self.note_ended(run.id, "completed"),
+                Then::Fail(_) => self.note_ended(run.id, "failed"),
+                Then::Continue | Then::Suspend(_) | Then::Retry { .. } | Then::Yield => {}
+            },
             Err(Refusal::Fenced { .. }) => {
                 if act.then == Then::Continue {
                     self.note_end(&run);
@@ -379,12 +395,22 @@ impl Worker {
         }
     }
 
-    fn draw_cancels(&mut self) -> Vec<Command> {
-        if self.victims.is_empty() || self.draining() || !self.dice.one_in(4) {
-            return Vec::new();
+    fn draw_cancels(&mut self) -> Vec<(Command, RunId)> {
+        let calm = self.draining() || !self.dice.one_in(4);
+        let run = if calm { None } else { self.victims.pop() };
+        run.map(|run| (cancel(run), run)).into_iter().collect()
+    }
+
+    /// Now and then cancels a run while it is being driven here: its next report comes too late.
+    async fn call_off(&mut self) -> Result<(), StoreError> {
+        let calm = self.draining() || !self.dice.one_in(12);
+        let Some(run) = self.flights.first().map(|flight| flight.run.id).filter(|_| !calm) else {
+            return Ok(());
+        };
+        if self.ask(vec![cancel(run)]).await? == [Ok(Answer::Done)] {
+            self.note_ended(run, "cancelled");
         }
-        let (ws, reason) = (WORKSPACE.into(), "by hand".to_owned());
-        vec![Command::Cancel { ws, run: self.victims.remove(0), reason }]
+        Ok(())
     }
 
     // ------------------------------------------------------------------ sweeping
@@ -423,6 +449,10 @@ impl Worker {
         let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
         Ok(gates.chain(runs).collect())
     }
+}
+
+fn cancel(run: RunId) -> Command {
+    Command::Cancel { ws: WORKSPACE.into(), run, reason: "by hand".to_owned() }
 }
 
 /// Ends this very process as a kill from outside would.

@@ -181,6 +181,42 @@ async fn r8_now_and_the_block_are_taken_after_the_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r15_a_run_is_changed_by_one_after_another() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    insert(&a, vec![sample::run(1).into()]).await;
+    let reads = ReadSet::default().row(RowKey::Run(Seq(1)));
+    let fail = |snapshot: &Snapshot| {
+        let run = snapshot.rows[&RowKey::Run(Seq(1))].as_ref().and_then(Row::as_run).unwrap();
+        vec![Change::Update(Run { failures: run.failures + 1, ..run.clone() }.into())]
+    };
+    let (pause, mut stand_still) = Pause::new();
+    let first = tokio::spawn({
+        let (a, reads) = (a.clone(), reads.clone());
+        async move {
+            let decide = move |snapshot: Snapshot| {
+                stand_still();
+                fail(&snapshot)
+            };
+            apply(&a, reads, decide).await
+        }
+    });
+    let paused = pause.reached().await;
+    let second = tokio::spawn({
+        let (b, reads) = (b.clone(), reads.clone());
+        async move { apply(&b, reads, move |snapshot| fail(&snapshot)).await }
+    });
+    rig.until_it_waits("b").await;
+    paused.go_on();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    let before = sample::run(1).failures;
+    let snapshot = a.read(reads).await.unwrap();
+    let run = snapshot.rows[&RowKey::Run(Seq(1))].as_ref().and_then(Row::as_run).unwrap();
+    assert_eq!(run.failures, before + 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_row_that_only_a_hint_found_is_locked_before_it_changes() {
     let Some(rig) = Rig::new().await else { return };
     let (a, b) = (rig.store("a").await, rig.store("b").await);

@@ -90,9 +90,10 @@ async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     let fault = forward(from_client, to_server, &shared, &counts).await;
     match fault {
         // The answers would tell: nothing more goes back.
-        Some((Fault::Vanish, to_server)) => {
+        Some((Fault::Vanish | Fault::CutAfter, to_server)) => {
             back.abort();
-            // Kept for as long as the test runs: the server must not see an end.
+            // Kept for as long as the test runs: the server must not see an end, nor lose what it
+            // has not read yet because somebody hangs up on its answers.
             std::mem::forget(to_server);
         }
         Some(_) => back.abort(),

@@ -91,7 +91,7 @@ async fn measure(
         figures.claim.push(claim(kind, runs, batch).await?);
         figures.rows = [&first, &second].map(|all| {
             let rows: usize = all.iter().map(Transaction::rows).sum();
-            rows as f64 / runs as f64
+            rate(rows, Duration::from_secs(1)) / rate(runs, Duration::from_secs(1))
         });
     }
     let name = format!("k{keys}.b{batch}");
@@ -125,7 +125,7 @@ async fn limits(
     second: &[Transaction],
 ) -> anyhow::Result<(Duration, Duration)> {
     let opened = Opened::new(kind).await?;
-    let place = opened.into_raw().await?;
+    let place = opened.into_raw();
     let admission = place.write(first).await?;
     let hand_off = place.write(second).await?;
     place.close().await?;
@@ -144,6 +144,7 @@ async fn claim(kind: Kind, runs: usize, batch: usize) -> anyhow::Result<f64> {
     Ok(rate(runs, took))
 }
 
+#[expect(clippy::print_stderr, reason = "long work says what it does")]
 /// Hand-off on a thousand keys, beside a gate on which so many runs wait, and without it.
 async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     let (mut empty, mut full) = (Vec::new(), Vec::new());

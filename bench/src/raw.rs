@@ -3,7 +3,10 @@
 //! The rows are encoded beforehand. What is timed is the store's own statements on the store's
 //! own tables, one transaction for each that the engine made: no reads, no locks, no decisions.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::{Duration, Instant},
+};
 
 use tidegate_core::reads::Change;
 use tidegate_store::codec::{Cell, ColumnType, Table, cells, key_cells};
@@ -46,8 +49,7 @@ pub(crate) struct Transaction(Vec<(Table, Verb, Vec<Vec<Cell>>)>);
 impl Transaction {
     /// Encodes what a transaction changed.
     pub(crate) fn new(changes: &[Change]) -> Self {
-        let mut groups: std::collections::BTreeMap<(Table, Verb), Vec<Vec<Cell>>> =
-            std::collections::BTreeMap::new();
+        let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
         for change in changes {
             let (verb, row) = match change {
                 Change::Insert(row) => (Verb::Insert, cells(row)),
@@ -104,11 +106,11 @@ pub(crate) async fn postgres(
     client: &tokio_postgres::Client,
     all: &[Transaction],
 ) -> Result<Duration, tokio_postgres::Error> {
-    let mut prepared = std::collections::BTreeMap::new();
+    let mut prepared = BTreeMap::new();
     for (table, verb, _) in all.iter().flat_map(|transaction| &transaction.0) {
-        if !prepared.contains_key(&(*table, *verb)) {
+        if let Entry::Vacant(vacant) = prepared.entry((*table, *verb)) {
             let sql = statements!("postgres", *table, *verb);
-            prepared.insert((*table, *verb), client.prepare(sql).await?);
+            vacant.insert(client.prepare(sql).await?);
         }
     }
     let (begin, commit) = (client.prepare("begin").await?, client.prepare("commit").await?);

@@ -67,14 +67,14 @@ impl Opened {
     }
 
     /// Lets go of the store and keeps its tables.
-    pub(crate) async fn into_raw(self) -> anyhow::Result<Raw> {
+    pub(crate) fn into_raw(self) -> Raw {
         drop(self.store);
-        Ok(Raw(self.place))
+        Raw(self.place)
     }
 
     /// Removes it.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
-        self.into_raw().await?.close().await
+        self.into_raw().close().await
     }
 }
 

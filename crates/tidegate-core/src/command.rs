@@ -338,12 +338,12 @@ impl Command {
 
     /// The run that the caller knows.
     fn known(&self) -> Option<&Run> {
-        match self {
-            Self::Record { known, .. } | Self::Stopped { known } | Self::Reap { known, .. } => {
-                Some(known)
-            }
-            _ => None,
+        if let Self::Record { known, .. } | Self::Stopped { known } | Self::Reap { known, .. } =
+            self
+        {
+            return Some(known);
         }
+        None
     }
 
     /// Decides it on a draft.

@@ -73,6 +73,7 @@ fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
 
 /// A row after the changes.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are rows")]
 enum Changed {
     /// As it is now.
     Row(Row),

@@ -1,5 +1,7 @@
 //! Events in: recorded, waking who waits for them, and admitted to every workflow they trigger.
 
+use std::cell::OnceCell;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -105,8 +107,8 @@ pub fn consider(
     function_key: Option<Key>,
 ) -> Decided<Outcome> {
     let (ws, parent) = (ws.clone(), None);
-    let (id, data) = (event.id, event.data.clone());
-    let candidate = Candidate { ws, current, event: id, data, origin, parent, function_key };
+    let (id, data, known) = (event.id, event.data.clone(), OnceCell::new());
+    let candidate = Candidate { ws, current, event: id, data, origin, parent, function_key, known };
     let verdict = match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
         Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),

@@ -233,9 +233,9 @@ fn waiting(run: &Run) -> String {
 fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
     for class in [Class::Debounce, Class::Batch, Class::Quiet] {
         let scan = Scan::Gates(GateKey::class_prefix(ws, class));
-        let mine = draft.found(&scan, MAX_FOLDS)?.into_iter().find_map(|row| match row {
-            Row::Gate(gate) => carried(gate, id).map(|fold| (gate, fold)),
-            _ => None,
+        let mine = draft.found(&scan, MAX_FOLDS)?.into_iter().find_map(|row| {
+            let gate = row.as_gate()?;
+            Some((gate, carried(gate, id)?))
         });
         if let Some((gate, fold)) = mine {
             return Ok(Some(folded(gate, fold, id)));
@@ -245,11 +245,9 @@ fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
 }
 
 fn carried(gate: &Gate, id: RunId) -> Option<&Fold> {
-    match &gate.state {
-        GateState::Fold(fold) if fold.run == id => Some(fold),
-        GateState::Fold(fold) if fold.full.iter().any(|part| part.run == id) => Some(fold),
-        _ => None,
-    }
+    let GateState::Fold(fold) = &gate.state else { return None };
+    let carries = fold.run == id || fold.full.iter().any(|part| part.run == id);
+    carries.then_some(fold)
 }
 
 fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {

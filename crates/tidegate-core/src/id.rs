@@ -54,8 +54,8 @@ fn parse(kind: &'static str, text: &str) -> Result<(Seq, u64), IdError> {
         }
         bits = (bits << 5) | digit as u128;
     }
-    let seq = u64::try_from(bits >> 64).unwrap_or_default().cast_signed();
-    Ok((Seq(seq), (bits & u128::from(u64::MAX)) as u64))
+    let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
+    Ok((Seq(half(bits >> 64).cast_signed()), half(bits)))
 }
 
 macro_rules! id {

@@ -46,7 +46,8 @@ pub enum Scan {
     Owned(EngineId),
     /// Runs of a definition that have not ended, by number, after one. A hint.
     Lane(Seq, Seq),
-    /// Engines that are not marked dead. A hint.
+    /// Engines that are not marked dead, and dead ones that still own runs: whoever marked them
+    /// may be gone before it has reaped all. A hint.
     Engines,
     /// All steps of a run, by id.
     Steps(Seq),

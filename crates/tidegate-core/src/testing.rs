@@ -163,7 +163,10 @@ impl World {
             (Scan::Lane(lane, after), Row::Run(run)) => {
                 (run.lane == *lane && run.id.seq > *after).then(Order::default)
             }
-            (Scan::Engines, Row::Engine(engine)) => (!engine.dead).then(Order::default),
+            (Scan::Engines, Row::Engine(engine)) => {
+                let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
+                (!engine.dead || self.rows.values().any(owns)).then(Order::default)
+            }
             (Scan::Steps(run), Row::Step(step)) => (step.run == *run).then(Order::default),
             (Scan::Items(run), Row::Item(item)) => (item.run == *run).then(Order::default),
             (Scan::WaitPaths(ws, name), Row::WaitPath(path)) => {

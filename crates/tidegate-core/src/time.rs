@@ -29,17 +29,19 @@ impl Timestamp {
 
     /// The moment `ms` milliseconds later. Saturates: a far future is as good as never.
     #[must_use]
-    pub const fn plus_ms(self, ms: u64) -> Self {
-        let micros = ms.saturating_mul(1000);
-        Self(self.0.saturating_add(if micros > i64::MAX as u64 { i64::MAX } else { micros as i64 }))
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(micros_of(ms)))
     }
 
     /// The moment `ms` milliseconds earlier.
     #[must_use]
-    pub const fn minus_ms(self, ms: u64) -> Self {
-        let micros = ms.saturating_mul(1000);
-        Self(self.0.saturating_sub(if micros > i64::MAX as u64 { i64::MAX } else { micros as i64 }))
+    pub fn minus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub(micros_of(ms)))
     }
+}
+
+fn micros_of(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1000)
 }
 
 impl fmt::Display for Timestamp {

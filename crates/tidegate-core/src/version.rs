@@ -1,5 +1,7 @@
 //! Versions: what is registered, what is released, and what becomes of older runs.
 
+use std::cell::OnceCell;
+
 use crate::{
     catalog::{Catalog, Current, REACTIONS, Version},
     command::Refusal,
@@ -203,12 +205,11 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         origin: Origin::Replay,
         parent: None,
         function_key: None,
+        known: OnceCell::new(),
     };
     let Ok(passages) = candidate.passages() else { return Ok(false) };
-    let gate = passages
-        .into_iter()
-        .map(|passage| passage.need.gate)
-        .find(|gate| gate.class() == Some(Class::Handoff));
+    let mut gates = passages.iter().map(|passage| &passage.need.gate);
+    let gate = gates.find(|gate| gate.class() == Some(Class::Handoff)).cloned();
     let Some(key) = gate else { return Ok(false) };
     // What the hint found may have moved on: look again under the lock.
     let Some(mut run) = draft.run(run.id.seq)?.cloned() else { return Ok(true) };

@@ -19,7 +19,7 @@ use tidegate::{
         id::{RunId, Seq},
         json::Payload,
         reads::{ReadSet, Scan},
-        row::{Row, RowKey, Run, Workspace},
+        row::{Class, Row, RowKey, Run, Workspace},
         run::record::{Record, Then},
         time::Timestamp,
         workflow::Workflow,
@@ -100,10 +100,11 @@ impl Demo<'_> {
         let controls = workflow.flow_control().unwrap_or_default();
         writeln!(out, "  {:14} {controls}", workflow.name)?;
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
-        match self.ask(Command::Register { ws, workflow, dev: false }).await? {
-            Answer::Registered(registered) => Ok(registered.lane),
-            other => anyhow::bail!("registering was answered {other:?}"),
-        }
+        let answer = self.ask(Command::Register { ws, workflow, dev: false }).await?;
+        let Answer::Registered(registered) = answer else {
+            anyhow::bail!("registering was answered {answer:?}");
+        };
+        Ok(registered.lane)
     }
 
     async fn burst(&self, out: &mut impl Write) -> anyhow::Result<Vec<Posted>> {
@@ -133,7 +134,7 @@ impl Demo<'_> {
         let outcomes = posted.iter().flat_map(|posted| &posted.runs);
         let queued = outcomes.filter(|outcome| outcome.verdict.outcome() == "queued");
         let acme = queued.filter(|outcome| outcome.verdict.by().is_some_and(|by| by.key == "acme"));
-        if let Some(run) = acme.filter_map(|outcome| outcome.verdict.run()).last() {
+        if let Some(run) = acme.filter_map(|outcome| outcome.verdict.run()).max() {
             let why = why(self.store, &self.ws, run).await??;
             writeln!(out, "\nWhy does {} wait?\n\n  {}", short(run), shorten(&why.sentence))?;
         }
@@ -175,11 +176,9 @@ impl Demo<'_> {
             return Ok(Some(self.clock.now()));
         }
         let rows = self.store.dump().await?;
-        let due = rows.iter().filter_map(|row| match row {
-            Row::Gate(gate) if gate.key.scope()?.class.control() == "debounce" => gate.due,
-            _ => None,
-        });
-        Ok(due.min())
+        let gates = rows.iter().filter_map(Row::as_gate);
+        let windows = gates.filter(|gate| gate.key.class() == Some(Class::Debounce));
+        Ok(windows.filter_map(|gate| gate.due).min())
     }
 
     async fn sweep(&self) -> anyhow::Result<()> {
@@ -195,10 +194,11 @@ impl Demo<'_> {
 
     async fn lease(&self, lanes: &[Seq]) -> anyhow::Result<Vec<Run>> {
         let (ws, lanes) = (self.ws.clone(), lanes.to_vec());
-        match self.ask(Command::Lease { ws, engine: 1, lanes, limit: 100 }).await? {
-            Answer::Leased(runs) => Ok(runs),
-            other => anyhow::bail!("leasing was answered {other:?}"),
-        }
+        let answer = self.ask(Command::Lease { ws, engine: 1, lanes, limit: 100 }).await?;
+        let Answer::Leased(runs) = answer else {
+            anyhow::bail!("leasing was answered {answer:?}");
+        };
+        Ok(runs)
     }
 
     async fn complete(&self, run: Run) -> anyhow::Result<()> {

@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::atomic::{AtomicI64, Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -13,29 +10,9 @@ use tidegate_core::time::Timestamp;
 
 /// Tells the time. Everyone but core asks one of these.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// This moment. May move back; stores see to it that theirs do not.
+    /// This moment. May step back: gates look after themselves, and a store that held its time
+    /// still until the clock caught up would stop everything for as long as the step.
     fn now(&self) -> Timestamp;
-}
-
-/// A clock that does not move back, whatever the one below it does.
-#[derive(Debug)]
-pub(crate) struct SteadyClock {
-    clock: Arc<dyn Clock>,
-    last: AtomicI64,
-}
-
-impl SteadyClock {
-    /// Steadies a clock from now on.
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, last: AtomicI64::new(i64::MIN) }
-    }
-}
-
-impl Clock for SteadyClock {
-    fn now(&self) -> Timestamp {
-        let now = self.clock.now().micros();
-        Timestamp::from_micros(now.max(self.last.fetch_max(now, Ordering::SeqCst)))
-    }
 }
 
 /// The machine's clock.

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::{
     Decide, Store, StoreError,
     catalogs::Catalogs,
-    clock::{Clock, SteadyClock, SystemClock},
+    clock::{Clock, SystemClock},
     codec,
     settle::{Source, fill, settle},
 };
@@ -29,7 +29,7 @@ use crate::{
 /// A store in memory, gone with the process.
 #[derive(Debug)]
 pub struct MemoryStore {
-    clock: SteadyClock,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     catalogs: Catalogs,
     wakes: watch::Sender<u64>,
@@ -45,7 +45,7 @@ impl MemoryStore {
     /// An empty store that asks this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            clock: SteadyClock::new(clock),
+            clock,
             state: Mutex::new(State { rows: BTreeMap::new(), next: 1 }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),
@@ -174,7 +174,10 @@ impl View<'_> {
             (Scan::Lane(lane, after), Row::Run(run)) => {
                 by_key(run.lane == *lane && run.id.seq > *after)
             }
-            (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead),
+            (Scan::Engines, Row::Engine(engine)) => {
+                let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
+                by_key(!engine.dead || self.rows.values().any(owns))
+            }
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
             (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {

@@ -358,12 +358,11 @@ impl World {
 
     /// The engine died: its lease is over and others take its runs.
     pub async fn lose(&self, engine: EngineId) -> usize {
-        let beat = match self.row(RowKey::Engine(engine)).await {
-            Some(Row::Engine(row)) => row.beat,
-            _ => {
-                assert!(self.store.beat(engine).await.expect("the store works"));
-                1
-            }
+        let beat = if let Some(Row::Engine(row)) = self.row(RowKey::Engine(engine)).await {
+            row.beat
+        } else {
+            assert!(self.store.beat(engine).await.expect("the store works"));
+            1
         };
         let dead = self.run(Command::MarkDead { engine, beat }).await;
         assert!(matches!(dead, Ok(Answer::Changed(_))), "{dead:?}");

@@ -14,6 +14,7 @@ fn clock() -> Arc<ManualClock> {
 mod memory {
     use super::*;
 
+    #[expect(clippy::unused_async, reason = "the other stores open asynchronously")]
     async fn open() -> Option<World> {
         let clock = clock();
         Some(World::new(Arc::new(MemoryStore::new(clock.clone())), clock))

@@ -8,12 +8,13 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 type Check = fn(&Tree) -> Vec<String>;
 
 /// Everything that is checked.
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     files_stay_short,
     the_store_stays_narrow,
     crates_stay_few,
     statements_come_in_both_dialects,
     controls_are_documented,
+    errors_are_documented,
     the_architecture_names_real_paths,
     the_architecture_names_real_functions,
     public_types_use_our_words,
@@ -46,6 +47,7 @@ const STORE: &str = "crates/tidegate-store/src/store.rs";
 const STORE_METHODS: usize = 25;
 const CONTROLS: &str = "crates/tidegate-core/src/flow/mod.rs";
 const AT_A_GLANCE: &str = "docs/controls/at-a-glance.md";
+const ERRORS: &str = "docs/reference/errors.md";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const DIALECTS: [&str; 2] =
     ["crates/tidegate-store/sql/sqlite/", "crates/tidegate-store/sql/postgres/"];
@@ -215,6 +217,26 @@ fn statements_come_in_both_dialects(tree: &Tree) -> Vec<String> {
         format!("{has}{name}: write {lacks}{name} too, or delete it")
     });
     lonely.collect()
+}
+
+/// Codes are what callers rely on: each has its row.
+fn errors_are_documented(tree: &Tree) -> Vec<String> {
+    let page = tree.file(ERRORS).map_or("", |page| page.text.as_str());
+    let mut complaints = Vec::new();
+    for file in tree.with_extension("rs").filter(|file| file.path.starts_with("crates/")) {
+        for code in codes_of(&file.text).filter(|code| !page.contains(&format!("| `{code}` |"))) {
+            complaints.push(format!("{}: `{code}`: add a row to {ERRORS}", file.path));
+        }
+    }
+    complaints
+}
+
+/// The literals in the functions that give errors their codes.
+fn codes_of(text: &str) -> impl Iterator<Item = &str> {
+    let bodies = text.split("pub fn code(&self)").skip(1);
+    let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
+    let words = bodies.flat_map(|body| body.split('"').skip(1).step_by(2));
+    words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
 }
 
 fn controls_are_documented(tree: &Tree) -> Vec<String> {
@@ -536,6 +558,16 @@ mod tests {
         passes(statements_come_in_both_dialects, &[(&sqlite, ""), (&postgres, "")]);
         fails(statements_come_in_both_dialects, &[(&sqlite, "")], &format!("write {postgres}"));
         fails(statements_come_in_both_dialects, &[(&postgres, "")], &format!("write {sqlite}"));
+    }
+
+    #[test]
+    fn an_error_needs_a_row() {
+        let code = (
+            "crates/a/src/error.rs",
+            "    pub fn code(&self) -> &'static str {\n        \"no_run\"\n    }\n",
+        );
+        passes(errors_are_documented, &[code, (ERRORS, "| `no_run` | there is none |")]);
+        fails(errors_are_documented, &[code, (ERRORS, "`no_run`")], "add a row");
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl StreamCommand {
                 Ok(StreamAnswer::Done)
             }
             Self::Follow { reaction, stream } => {
-                let follower = [Follower::from(&*known(&catalog, reaction)?)];
+                let follower = [Follower::from(known(&catalog, reaction)?)];
                 stream::follow(draft, ws, stream, &follower)?;
                 Ok(StreamAnswer::Done)
             }

@@ -46,7 +46,7 @@ pub fn create(
     id: Option<RunId>,
     source: Source,
 ) -> Decided<Verdict, Verdict> {
-    let passages = candidate.passages()?;
+    let passages = candidate.passages()?.to_vec();
     let fresh = id.is_none();
     let id = match id {
         Some(id) => id,
@@ -65,20 +65,20 @@ pub fn create(
     let mut freed = Vec::new();
     let mut needs = Vec::with_capacity(passages.len());
     for passage in passages {
-        let by = By::from(&passage);
-        match (passage.when_full, gate::busy(draft, &passage.need.gate)?) {
-            (WhenFull::Wait, _) | (_, None) => {}
-            (WhenFull::Refuse, Some(holder)) => {
+        let gate = &passage.need.gate;
+        let holder = match passage.when_full {
+            WhenFull::Wait => None,
+            WhenFull::Refuse | WhenFull::Replace => gate::busy(draft, gate)?,
+        };
+        if let Some(holder) = holder {
+            let by = By::from(&passage);
+            if passage.when_full == WhenFull::Refuse {
                 return Err(Stop::Refused(Verdict::Skipped { by, holder }));
             }
-            (WhenFull::Replace, Some(_)) => {
-                if let Some(Replaced { old, freed: places }) =
-                    end::replace(draft, &passage.need.gate, id)?
-                {
-                    rank = if old.started { rank } else { old.rank };
-                    replaced = Some((by, old.id));
-                    freed.extend(places);
-                }
+            if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
+                rank = if old.started { rank } else { old.rank };
+                replaced = Some((by, old.id));
+                freed.extend(places);
             }
         }
         needs.push(passage.need);

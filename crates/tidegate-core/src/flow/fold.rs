@@ -4,6 +4,8 @@
 //! The run's id is fixed when the fold opens. An event that comes after the deadline never joins,
 //! even if the flush is late: the old fold is flushed first.
 
+use std::cell::OnceCell;
+
 use super::{
     admit::create,
     claim,
@@ -309,6 +311,7 @@ fn candidate<'a>(
         origin: Origin::Arrival,
         parent: None,
         function_key,
+        known: OnceCell::new(),
     }
 }
 

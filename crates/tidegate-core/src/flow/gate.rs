@@ -46,8 +46,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             Err(due) => {
                 join(&mut gate, &mut run, &need);
                 // A line with room is only seen in passing; the sweep must not miss it.
-                let room =
-                    waiting && offer(&mut gate.state.clone(), run.id, limit, draft.now()).is_ok();
+                let room = waiting && room(&gate.state, limit, draft.now()).is_ok();
                 gate.due = earlier(gate.due, if room { Some(draft.now()) } else { due });
                 draft.put(gate);
                 draft.put(run);
@@ -234,27 +233,30 @@ fn offer(
     limit: Limit,
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
+    if let (GateState::Turns(turns), Limit::Rate(rate)) = (&mut *state, limit) {
+        // Kept even if the answer is no: a meter that is too far ahead is cut off once.
+        turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
+    }
+    room(state, limit, now)?;
     match state {
-        GateState::Slots(slots) => {
-            let room = match limit {
-                Limit::Slots(limit) => slots.holders.len() < limit as usize,
-                Limit::Open | Limit::Rate(_) => true,
-            };
-            if !room {
-                return Err(None);
-            }
-            slots.holders.push(Hold { run, draining: false });
-        }
-        GateState::Turns(turns) => {
-            if let Limit::Rate(rate) = limit {
-                turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
-                meter::conforms(turns.meter, rate, turns.pending.len(), now)?;
-            }
-            turns.pending.push(run.seq);
-        }
+        GateState::Slots(slots) => slots.holders.push(Hold { run, draining: false }),
+        GateState::Turns(turns) => turns.pending.push(run.seq),
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
     Ok(())
+}
+
+/// Whether one more can be let in; otherwise when, where time alone decides.
+fn room(state: &GateState, limit: Limit, now: Timestamp) -> Result<(), Option<Timestamp>> {
+    match (state, limit) {
+        (GateState::Slots(slots), Limit::Slots(limit)) if slots.holders.len() >= limit as usize => {
+            Err(None)
+        }
+        (GateState::Turns(turns), Limit::Rate(rate)) => {
+            meter::conforms(turns.meter, rate, turns.pending.len(), now)
+        }
+        (_, Limit::Slots(_) | Limit::Rate(_) | Limit::Open) => Ok(()),
+    }
 }
 
 fn leave(state: &mut GateState, run: RunId) {

@@ -1,5 +1,7 @@
 //! Which gates a run has to pass: every control spelled in the four primitives (SPEC 4).
 
+use std::cell::OnceCell;
+
 use super::{
     By,
     concurrency::{Concurrency, Span as Kept},
@@ -52,6 +54,8 @@ pub struct Candidate<'a> {
     pub parent: Option<Parent>,
     /// What the program's key function said of the request, where the policy has one.
     pub function_key: Option<Key>,
+    /// The gates, once they have been worked out.
+    pub known: OnceCell<Vec<Passage>>,
 }
 
 /// What a run does when a gate of it is full.
@@ -132,7 +136,15 @@ impl Candidate<'_> {
     }
 
     /// The gates that the run has to pass, in the order of SPEC G9.
-    pub fn passages(&self) -> Decided<Vec<Passage>, Verdict> {
+    pub fn passages(&self) -> Decided<&[Passage], Verdict> {
+        if let Some(known) = self.known.get() {
+            return Ok(known);
+        }
+        let passages = self.work_out()?;
+        Ok(self.known.get_or_init(|| passages))
+    }
+
+    fn work_out(&self) -> Decided<Vec<Passage>, Verdict> {
         let workflow = self.workflow();
         let mut all = Vec::new();
         let mut add = |scope: Scope, span, tier, when_full| {

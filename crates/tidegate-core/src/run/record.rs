@@ -3,6 +3,8 @@
 //! Every report repeats the fence of its lease and is refused once another worker took over or
 //! the run was cancelled (SPEC 7, 9).
 
+use std::cell::OnceCell;
+
 use super::{
     end::{self, end},
     wait,
@@ -293,8 +295,8 @@ fn invoke(
     let mut line = run.parent.as_ref().map(|parent| parent.line.clone()).unwrap_or_default();
     line.push(parent);
     let parent = Some(Parent { run: parent, step: step.clone(), line });
-    let (origin, function_key) = (Origin::Invoke, None);
-    let candidate = Candidate { ws, current, event, data, origin, parent, function_key };
+    let (origin, function_key, known) = (Origin::Invoke, None, OnceCell::new());
+    let candidate = Candidate { ws, current, event, data, origin, parent, function_key, known };
     match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) => {
             receipts::write(draft, &candidate, &verdict)?;
@@ -335,9 +337,7 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -
 
 /// The error that a parent sees when a gate refused its child (SPEC A5, G8).
 fn refused(verdict: &Verdict) -> Fault {
-    let code = match verdict {
-        Verdict::HeldByAncestor { .. } => "HeldByAncestor",
-        _ => "Refused",
-    };
+    let ancestor = matches!(verdict, Verdict::HeldByAncestor { .. });
+    let code = if ancestor { "HeldByAncestor" } else { "Refused" };
     Fault { code: code.to_owned(), message: verdict.to_value().to_string() }
 }

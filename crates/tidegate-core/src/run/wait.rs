@@ -137,10 +137,8 @@ fn waiting<E>(draft: &Draft, event: &Event, path: &str) -> Decided<Vec<(Seq, Str
         .found_all(&scan, WAITS_READ)?
         .into_iter()
         .chain(written)
-        .filter_map(|row| match row {
-            Row::Wait(wait) => Some((wait.run, wait.step.clone())),
-            _ => None,
-        })
+        .filter_map(|row| if let Row::Wait(wait) = row { Some(wait) } else { None })
+        .map(|wait| (wait.run, wait.step.clone()))
         .collect();
     waits.sort();
     waits.dedup();
@@ -180,10 +178,10 @@ fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Sig
     let key = |seq| RowKey::Signal(run, name.to_owned(), seq);
     let kept = draft.found_still(&inbox, 1, |_| true)?;
     let written = draft.written(key(Seq(i64::MIN)), key(Seq(i64::MAX)));
-    let first = kept.into_iter().chain(written).find_map(|row| match row {
-        Row::Signal(signal) => Some(signal.clone()),
-        _ => None,
-    });
+    let first = kept
+        .into_iter()
+        .chain(written)
+        .find_map(|row| if let Row::Signal(signal) = row { Some(signal.clone()) } else { None });
     if let Some(signal) = &first {
         draft.delete(key(signal.seq));
     }

@@ -23,6 +23,26 @@ pub(super) fn check(workflow: &Workflow, limits_at: &[String], problems: &mut Pr
     check_handoff(workflow, problems);
     check_policy(workflow, problems);
     check_triggers(workflow, problems);
+    check_bursts(workflow, problems);
+}
+
+/// The longest that a burst may take to come back: 100 years, far inside of what a moment holds.
+const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
+
+/// A burst that never comes back in anybody's lifetime is a mistake, and would not fit a clock.
+fn check_bursts(workflow: &Workflow, problems: &mut Problems) {
+    let throttle = workflow.throttle.as_ref().map(|throttle| ("throttle", throttle.rate()));
+    let limit = workflow.rate_limit.as_ref().map(|limit| ("rateLimit", limit.rate()));
+    for (control, rate) in throttle.into_iter().chain(limit) {
+        let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
+        if refill > LONGEST_REFILL_MS {
+            let message = format!(
+                "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
+                rate.burst, rate.limit, rate.per_ms
+            );
+            problems.error(Code::OutOfRange, &format!("{control}.burst"), message);
+        }
+    }
 }
 
 /// A limit, from wherever it comes: how many, of what, and for how long they count.

@@ -511,3 +511,21 @@ fn a_definition_built_in_rust_is_held_to_the_same_rules() {
     assert_eq!(action.check(), Ok(vec![]));
     assert_eq!(Workflow::parse(&action.to_value()).unwrap().value, action);
 }
+
+// A4
+#[test]
+fn a_burst_must_come_back_in_a_lifetime() {
+    let year = 31_536_000_000_u64;
+    check(
+        [
+            json!({"throttle": {"limit": 1, "perMs": year, "burst": 100}}),
+            json!({"throttle": {"limit": 1, "perMs": year, "burst": 101}}),
+            json!({"rateLimit": {"limit": 1_000_000, "perMs": year}}),
+        ],
+        expect![[r#"
+            ok
+            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to come back at 1 in 31536000000 ms: make it smaller
+            ok
+        "#]],
+    );
+}

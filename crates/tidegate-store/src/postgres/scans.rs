@@ -82,7 +82,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         }
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
-        (Scan::Engines, _) => Shape::Alone(sql::ENGINE_LIVE, Table::Engine, Vec::new()),
+        (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
 }

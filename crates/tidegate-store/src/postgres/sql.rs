@@ -30,7 +30,7 @@ statements!(
     RUN_DUE = "run_due",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
-    ENGINE_LIVE = "engine_live",
+    ENGINE_WATCHED = "engine_watched",
     STEP_OF_RUN = "step_of_run",
     ITEM_OF_RUN = "item_of_run",
     WAIT_PATH_OF_NAME = "wait_path_of_name",

@@ -30,11 +30,7 @@ use tidegate_core::{
 use tokio::sync::watch;
 
 use crate::{
-    Decide, Store, StoreError,
-    catalogs::Catalogs,
-    clock::{Clock, SteadyClock},
-    codec::Table,
-    settle::fill,
+    Decide, Store, StoreError, catalogs::Catalogs, clock::Clock, codec::Table, settle::fill,
 };
 use error::{refused, refused_for};
 use lock::FileLock;
@@ -51,7 +47,7 @@ const STATEMENTS: usize = 160;
 /// A store in one file, owned by this process alone.
 #[derive(Debug)]
 pub struct SqliteStore {
-    clock: Arc<SteadyClock>,
+    clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     wakes: watch::Sender<u64>,
     /// None for a store in memory, where only the writer sees the rows.
@@ -88,7 +84,6 @@ impl SqliteStore {
         clock: Arc<dyn Clock>,
         make: impl FnOnce() -> Result<(Connection, Option<FileLock>), StoreError> + Send + 'static,
     ) -> Result<Self, StoreError> {
-        let clock = Arc::new(SteadyClock::new(clock));
         let catalogs = Arc::new(Catalogs::default());
         let (writer_clock, writer_catalogs) = (clock.clone(), catalogs.clone());
         let writer = Worker::start("tidegate-write", move || {

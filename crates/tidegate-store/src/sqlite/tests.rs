@@ -1,8 +1,8 @@
 //! What can be seen of SQLite only from inside: its schema, its plans and its failures.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
-use expect_test::{expect, expect_file};
+use expect_test::expect_file;
 use rusqlite::Connection;
 use tidegate_core::{
     id::{EventId, Seq},
@@ -42,26 +42,6 @@ fn every_table_has_the_columns_of_the_codec() {
 }
 
 #[test]
-fn every_statement_can_be_prepared() {
-    let db = fresh();
-    let mut count = 0;
-    for folder in ["sql/sqlite", "sql/sqlite/only"] {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let is_statement = path.extension().is_some_and(|it| it == "sql")
-                && path.file_name().is_some_and(|it| it != "schema.sql");
-            if is_statement {
-                let text = fs::read_to_string(&path).unwrap();
-                db.prepare(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-                count += 1;
-            }
-        }
-    }
-    assert!(count > 100, "found {count} statements");
-}
-
-#[test]
 fn no_single_row_is_searched_for_without_its_key() {
     let db = fresh();
     for table in Table::ALL {
@@ -71,52 +51,6 @@ fn no_single_row_is_searched_for_without_its_key() {
             assert!(plan.starts_with("SEARCH") && !plan.contains('\n'), "{plan}");
         }
     }
-}
-
-#[test]
-fn scans_use_their_indexes_and_sort_nothing() {
-    let db = fresh();
-    let scans = [
-        sql::RUN_LINE,
-        sql::RUN_READY,
-        sql::RUN_DUE,
-        sql::RUN_OWNED,
-        sql::RUN_LANE,
-        sql::GATE_DUE,
-        sql::GATE_PREFIX,
-        sql::ENGINE_LIVE,
-        sql::STEP_OF_RUN,
-        sql::ITEM_OF_RUN,
-        sql::WAIT_PATH_OF_NAME,
-        sql::WAIT_OF_VALUE,
-        sql::SIGNAL_INBOX,
-        sql::RECEIPT_OF_EVENT,
-        sql::LOG_OF_STREAM,
-        sql::LOG_FEED,
-        sql::SUB_WORK,
-        sql::SUB_OF_WORKSPACE,
-    ];
-    let plans: Vec<_> = scans.iter().map(|text| plan(&db, text)).collect();
-    expect![[r#"
-        SEARCH run USING INDEX run_line (line=?)
-        SEARCH run USING INDEX run_ready (ready=?)
-        SEARCH run USING INDEX run_due (due<?)
-        SEARCH run USING INDEX run_owner (owner=?)
-        SEARCH run USING INDEX run_lane (lane=? AND seq>?)
-        SEARCH gate USING INDEX gate_due (due<?)
-        SEARCH gate USING INDEX sqlite_autoindex_gate_1 (key>? AND key<?)
-        SCAN engine
-        SEARCH step USING INDEX sqlite_autoindex_step_1 (run=?)
-        SEARCH item USING PRIMARY KEY (run=?)
-        SEARCH wait_path USING PRIMARY KEY (ws=? AND name=?)
-        SEARCH wait USING PRIMARY KEY (ws=? AND name=? AND path=? AND value=?)
-        SEARCH signal USING INDEX sqlite_autoindex_signal_1 (run=? AND name=?)
-        SEARCH receipt USING INDEX receipt_event (event=?)
-        SEARCH log USING INDEX sqlite_autoindex_log_1 (stream=? AND version>?)
-        SEARCH log USING INDEX sqlite_autoindex_log_2 (ws=? AND pos>?)
-        SEARCH sub USING INDEX sub_work (ws=? AND reaction=? AND work>?)
-        SEARCH sub USING PRIMARY KEY (ws=?)"#]]
-    .assert_eq(&plans.join("\n"));
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Source for View<'_> {
                 (Table::Run, sql::RUN_OWNED, vec![text(&codec::engine_text(*engine))])
             }
             Scan::Lane(lane, after) => (Table::Run, sql::RUN_LANE, vec![seq(*lane), seq(*after)]),
-            Scan::Engines => (Table::Engine, sql::ENGINE_LIVE, Vec::new()),
+            Scan::Engines => (Table::Engine, sql::ENGINE_WATCHED, Vec::new()),
             Scan::Steps(run) => (Table::Step, sql::STEP_OF_RUN, vec![seq(*run)]),
             Scan::Items(run) => (Table::Item, sql::ITEM_OF_RUN, vec![seq(*run)]),
             Scan::WaitPaths(ws, name) => {

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Decide, StoreError,
     catalogs::Catalogs,
-    clock::{Clock, SteadyClock},
+    clock::Clock,
     codec::{self, Cell, Table},
     migrate::{Applied, pending},
     settle::settle,
@@ -36,7 +36,7 @@ const SEQUENCE: &str = "sequence";
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,
-    clock: Arc<SteadyClock>,
+    clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     /// The next number to give out.
     next: i64,
@@ -51,7 +51,7 @@ impl Writer {
     pub(super) fn open(
         mut db: Connection,
         lock: Option<FileLock>,
-        clock: Arc<SteadyClock>,
+        clock: Arc<dyn Clock>,
         catalogs: Arc<Catalogs>,
     ) -> Result<Self, StoreError> {
         let next = take_over(&mut db, clock.now())?;

@@ -346,3 +346,31 @@ pub async fn all_controls_hold_at_once(world: &World) {
     assert_eq!(world.lease_one().await.id, held);
     world.check_holds().await;
 }
+
+/// M2, G4, I14: a clock that steps back shuts no key for longer than its period, and who came
+/// later still stands behind who came before.
+pub async fn a_clock_that_steps_back_keeps_order_and_shuts_nothing(world: &World) {
+    world
+        .define(json!({
+            "name": "sync",
+            "concurrency": { "limit": 1 },
+            "rateLimit": { "limit": 2, "perMs": 1000 },
+        }))
+        .await;
+    let before = [world.send("sync", json!({})).await, world.send("sync", json!({})).await];
+    assert_eq!(world.send("sync", json!({})).await.outcome(), "dropped");
+    world.clock.set(world.now().minus_ms(3_600_000));
+    assert_eq!(world.send("sync", json!({})).await.outcome(), "dropped");
+    world.pass(1000);
+    let after = world.send("sync", json!({})).await;
+    assert_eq!(after.outcome(), "queued", "the key is open again after one period");
+    let mut served = Vec::new();
+    for _ in 0..3 {
+        let run = world.lease_one().await;
+        served.push(run.id);
+        world.complete(&run).await;
+    }
+    let sent = before.iter().chain([&after]).map(|verdict| verdict.run().unwrap());
+    assert_eq!(served, sent.collect::<Vec<_>>());
+    world.check_holds().await;
+}

@@ -10,7 +10,8 @@ fn nth(n: usize) -> Value {
     json!({ "n": n })
 }
 
-/// The data of several events.
+/// The data of several events, as a run that has some sees them.
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what a run sees")]
 fn some(numbers: impl IntoIterator<Item = usize>) -> Option<Vec<Value>> {
     Some(numbers.into_iter().map(nth).collect())
 }

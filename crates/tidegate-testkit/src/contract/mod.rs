@@ -57,7 +57,7 @@ macro_rules! store_contract {
             due_runs_come_longest_due_first,
             runs_are_found_by_their_owner,
             runs_of_a_lane_are_paged_by_number,
-            dead_engines_are_not_found,
+            dead_engines_are_found_while_they_own_runs,
             steps_are_found_by_id,
             items_are_found_by_place,
             waits_are_found_by_name_path_and_value,

@@ -168,11 +168,14 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
 }
 
-/// The dead are remembered and not asked.
-pub async fn dead_engines_are_not_found(store: &Arc<dyn Store>) {
+/// R5: whoever declared an engine dead may be gone before it has reaped all its runs.
+pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) {
     let engine = |id, dead| Engine { id, beat: 3, dead };
-    insert(store, [engine(u128::MAX, false), engine(2, true), engine(1, false)]).await;
-    check(store, Scan::Engines, rows([engine(1, false), engine(u128::MAX, false)])).await;
+    insert(store, [engine(u128::MAX, false), engine(3, true), engine(2, true), engine(1, false)])
+        .await;
+    insert(store, [Run { owner: Some(2), ..sample::run(1) }]).await;
+    let found = [engine(1, false), engine(2, true), engine(u128::MAX, false)];
+    check(store, Scan::Engines, rows(found)).await;
 }
 
 /// By bytes.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A store behind a network that can be told to misbehave.
-async fn behind_proxy(rig: &Rig) -> (Arc<PostgresStore>, Proxy) {
+pub(crate) async fn behind_proxy(rig: &Rig) -> (Arc<PostgresStore>, Proxy) {
     let proxy = Proxy::new(&rig.url).await;
     let options = PostgresOptions {
         idle_timeout: Duration::from_millis(500),

@@ -2,6 +2,7 @@
 //! the rule that it names was left out.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod commands;
 mod commits;
 mod definitions;
 mod gates;

@@ -1,0 +1,233 @@
+-- The schema after all migrations. Checked by a test.
+
+create sequence block increment by 4096 start with 4096 cache 1;
+
+create function clock()
+returns bigint
+language sql
+as $$
+select coalesce(nullif(current_setting('tidegate.clock', true), '')::bigint,
+                (extract(epoch from clock_timestamp()) * 1000000)::bigint)
+$$;
+
+create function expect_rows(place text, changed bigint, wanted bigint)
+returns bigint
+language plpgsql
+as $$
+begin
+  if changed <> wanted then
+    raise exception using
+      errcode = 'TG002',
+      message = format('%s: %s rows should have changed, %s did', place, wanted, changed);
+  end if;
+  return changed;
+end
+$$;
+
+create table def (
+  lane bigint not null,
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  name text collate "C" not null,
+  version bigint not null,
+  body text collate "C" not null,
+  released bigint,
+  primary key (lane),
+  unique (ws, app, name, version)
+);
+
+create table ended (
+  seq bigint not null,
+  salt bigint not null,
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  workflow text collate "C" not null,
+  version bigint not null,
+  state text collate "C" not null,
+  queued_at bigint not null,
+  ended_at bigint not null,
+  event_seq bigint not null,
+  body text collate "C" not null,
+  primary key (seq)
+);
+
+create table engine (
+  id text collate "C" not null,
+  beat bigint not null,
+  dead bigint not null,
+  primary key (id)
+) with (fillfactor=50);
+
+create table epoch (
+  ws text collate "C" not null,
+  n bigint not null,
+  primary key (ws)
+) with (fillfactor=50);
+
+create table event (
+  seq bigint not null,
+  salt bigint not null,
+  ws text collate "C" not null,
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  at bigint not null,
+  ts bigint,
+  data text collate "C" not null,
+  primary key (seq)
+);
+
+create table gate (
+  key bytea not null,
+  id bigint not null,
+  at bigint not null,
+  due bigint,
+  state text collate "C" not null,
+  primary key (key)
+) with (fillfactor=80);
+
+create table item (
+  run bigint not null,
+  n bigint not null,
+  event_seq bigint not null,
+  event_salt bigint not null,
+  primary key (run, n)
+);
+
+create table log (
+  stream bigint not null,
+  version bigint not null,
+  ws text collate "C" not null,
+  pos bigint not null,
+  seq bigint not null,
+  salt bigint not null,
+  name text collate "C" not null,
+  at bigint not null,
+  data text collate "C" not null,
+  meta text collate "C" not null,
+  primary key (stream, version),
+  unique (ws, pos)
+);
+
+create table log_head (
+  ws text collate "C" not null,
+  pos bigint not null,
+  primary key (ws)
+) with (fillfactor=50);
+
+create table migration (
+  version bigint not null,
+  name text not null,
+  checksum text not null,
+  at timestamp with time zone not null default clock_timestamp(),
+  primary key (version)
+);
+
+create table receipt (
+  seq bigint not null,
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  workflow text collate "C" not null,
+  key text collate "C" not null,
+  event bigint not null,
+  at bigint not null,
+  verdict text collate "C" not null,
+  primary key (seq)
+);
+
+create table run (
+  seq bigint not null,
+  salt bigint not null,
+  ws text collate "C" not null,
+  lane bigint not null,
+  ready bigint,
+  line bigint,
+  tier bigint not null,
+  order_at bigint not null,
+  order_seq bigint not null,
+  due bigint,
+  owner text collate "C",
+  fence bigint not null,
+  body text collate "C" not null,
+  primary key (seq)
+) with (fillfactor=80);
+
+create table signal (
+  run bigint not null,
+  name text collate "C" not null,
+  seq bigint not null,
+  data text collate "C" not null,
+  primary key (run, name, seq)
+);
+
+create table step (
+  run bigint not null,
+  id text collate "C" not null,
+  kind text collate "C" not null,
+  fence bigint not null,
+  at bigint not null,
+  ok bigint not null,
+  out text collate "C" not null,
+  primary key (run, id)
+);
+
+create table stream (
+  ws text collate "C" not null,
+  name text collate "C" not null,
+  id bigint not null,
+  head bigint not null,
+  closed bigint not null,
+  primary key (ws, name)
+) with (fillfactor=80);
+
+create table sub (
+  ws text collate "C" not null,
+  reaction text collate "C" not null,
+  stream text collate "C" not null,
+  work bigint,
+  at bigint not null,
+  want bigint not null,
+  owner text collate "C",
+  fence bigint not null,
+  until bigint,
+  due bigint,
+  since bigint not null,
+  failures bigint not null,
+  claims bigint not null,
+  blocked text collate "C",
+  log bigint not null,
+  error text collate "C",
+  primary key (ws, reaction, stream)
+) with (fillfactor=80);
+
+create table wait (
+  ws text collate "C" not null,
+  name text collate "C" not null,
+  path text collate "C" not null,
+  value bytea not null,
+  run bigint not null,
+  step text collate "C" not null,
+  primary key (ws, name, path, value, run, step)
+);
+
+create table wait_path (
+  ws text collate "C" not null,
+  name text collate "C" not null,
+  path text collate "C" not null,
+  primary key (ws, name, path)
+);
+
+CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
+
+CREATE INDEX receipt_event ON receipt USING btree (event, seq);
+
+CREATE INDEX run_due ON run USING btree (due, seq) WHERE due IS NOT NULL;
+
+CREATE INDEX run_lane ON run USING btree (lane, seq);
+
+CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) WHERE line IS NOT NULL;
+
+CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
+
+CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
+
+CREATE INDEX sub_work ON sub USING btree (ws, reaction, work, stream) WHERE work IS NOT NULL;

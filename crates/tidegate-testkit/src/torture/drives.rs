@@ -1,0 +1,246 @@
+//! What the journals prove, without asking anybody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{LIMIT, TTL, journal::Note};
+
+/// One process's journal, and how the process ended.
+#[derive(Clone, Debug, Default)]
+pub struct Story {
+    /// Its engine, as it is written in rows.
+    pub engine: String,
+    /// Its journal.
+    pub notes: Vec<(i64, Note)>,
+    /// The moment before it was killed, if it was.
+    pub killed: Option<i64>,
+}
+
+/// A stretch of time in which a run was surely being driven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    /// The run.
+    pub run: String,
+    /// The key of the gate that it held.
+    pub key: String,
+    /// The lease's fence.
+    pub fence: i64,
+    /// Its first moment.
+    pub from: i64,
+    /// Its end.
+    pub to: i64,
+    /// Its process went on after its lease had ended: it was not given the time to notice.
+    pub late: bool,
+}
+
+/// All that was driven, by all processes.
+pub fn drives(stories: &[Story]) -> Vec<Drive> {
+    stories.iter().flat_map(drives_of).collect()
+}
+
+fn drives_of(story: &Story) -> Vec<Drive> {
+    let sent = |note: &Note| if let Note::Beat { sent } = note { Some(*sent) } else { None };
+    let leases: Vec<i64> = story.notes.iter().filter_map(|(_, note)| sent(note)).collect();
+    let last = story.notes.last().map_or(0, |(at, _)| *at);
+    let over = story.killed.unwrap_or(last);
+    let mut open: BTreeMap<(&str, i64), Drive> = BTreeMap::new();
+    let mut done = Vec::new();
+    for (at, note) in &story.notes {
+        match note {
+            Note::Start { run, key, fence } => {
+                let drive = Drive {
+                    run: run.clone(),
+                    key: key.clone(),
+                    fence: *fence,
+                    from: *at,
+                    to: over.max(*at),
+                    late: false,
+                };
+                open.insert((run, *fence), drive);
+            }
+            Note::End { run, fence } => {
+                if let Some(drive) = open.remove(&(run.as_str(), *fence)) {
+                    done.push(Drive { to: *at, ..drive });
+                }
+            }
+            Note::Stop { .. } => {
+                done.extend(
+                    std::mem::take(&mut open).into_values().map(|it| Drive { to: *at, ..it }),
+                );
+            }
+            Note::Step { .. } | Note::Post { .. } | Note::Posted { .. } | Note::Beat { .. } => {}
+        }
+    }
+    done.extend(open.into_values());
+    done.into_iter().map(|drive| within_lease(drive, &leases)).collect()
+}
+
+/// Cuts a drive where its process's lease had run out: a process that is not given any time
+/// cannot notice, and may be inside an effect still. It can record nothing (SPEC 1).
+fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
+    let ttl = i64::try_from(TTL.as_micros()).expect("a short time");
+    let mut good = drive.from;
+    for sent in leases {
+        if *sent <= good && sent + ttl > good {
+            good = sent + ttl;
+        }
+    }
+    let late = good < drive.to;
+    Drive { to: drive.to.min(good).max(drive.from), late, ..drive }
+}
+
+/// What the sweep over all drives has found.
+#[derive(Clone, Debug, Default)]
+pub struct Crowd {
+    /// The most runs of one key that were driven at the same moment.
+    pub most: usize,
+    /// The moments when there were too many, each with who was inside.
+    pub too_many: Vec<String>,
+    /// Moments when a run was driven twice at once.
+    pub twice: Vec<String>,
+}
+
+/// Sweeps over all drives in order of time (I2): never more than the limit, never one twice.
+pub fn crowd(drives: &[Drive]) -> Crowd {
+    let mut moments: Vec<(i64, bool, usize)> = Vec::new();
+    for (at, drive) in drives.iter().enumerate() {
+        moments.push((drive.from, true, at));
+        moments.push((drive.to, false, at));
+    }
+    // An end and a beginning in the same microsecond do not overlap; a drive of no length counts
+    // for nothing.
+    moments.sort_unstable();
+    let mut inside: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    let mut found = Crowd::default();
+    for (moment, begins, at) in moments {
+        let drive = &drives[at];
+        let others = inside.entry(&drive.key).or_default();
+        if !begins || drive.from == drive.to {
+            others.remove(&at);
+            continue;
+        }
+        if others.iter().any(|other| drives[*other].run == drive.run) {
+            found.twice.push(format!("{moment}: {} is driven twice", drive.run));
+        }
+        others.insert(at);
+        found.most = found.most.max(others.len());
+        if others.len() > LIMIT {
+            let who: Vec<_> = others.iter().map(|other| drives[*other].run.as_str()).collect();
+            found.too_many.push(format!(
+                "{moment}: {} at once on {}: {who:?}",
+                who.len(),
+                drive.key
+            ));
+        }
+    }
+    found
+}
+
+/// Every lease has a fence of its own, and later ones are higher (I11).
+pub fn fences(drives: &[Drive]) -> Vec<String> {
+    let mut of_run: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
+    let mut known = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for drive in drives {
+        if !known.insert((&drive.run, drive.fence)) {
+            wrong.push(format!("{} was leased twice with fence {}", drive.run, drive.fence));
+        }
+        // A process that stood still may have noted late what it got long before.
+        if !drive.late {
+            of_run.entry(&drive.run).or_default().push((drive.from, drive.fence));
+        }
+    }
+    for (run, mut leases) in of_run {
+        leases.sort_unstable();
+        if !leases.is_sorted_by_key(|lease| lease.1) {
+            wrong.push(format!("{run} had fences that do not grow: {leases:?}"));
+        }
+    }
+    wrong
+}
+
+/// The events that were sent: by id, their key and whether they were answered.
+pub fn posts(stories: &[Story]) -> BTreeMap<String, (String, bool)> {
+    let mut posts: BTreeMap<String, (String, bool)> = BTreeMap::new();
+    let notes = stories.iter().flat_map(|story| &story.notes).map(|(_, note)| note);
+    for note in notes.clone() {
+        if let Note::Post { id, key } = note {
+            posts.entry(id.clone()).or_insert((key.clone(), false));
+        }
+    }
+    for note in notes {
+        if let Note::Posted { id } = note {
+            posts.entry(id.clone()).and_modify(|post| post.1 = true);
+        }
+    }
+    posts
+}
+
+/// The effects that took place: by run and step, the fences that they took place under.
+pub fn effects(stories: &[Story]) -> BTreeMap<(String, String), BTreeSet<i64>> {
+    let mut effects: BTreeMap<(String, String), BTreeSet<i64>> = BTreeMap::new();
+    for (_, note) in stories.iter().flat_map(|story| &story.notes) {
+        if let Note::Step { run, id, fence } = note {
+            effects.entry((run.clone(), id.clone())).or_default().insert(*fence);
+        }
+    }
+    effects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(run: &str, fence: i64) -> Note {
+        Note::Start { run: run.into(), key: "k".into(), fence }
+    }
+
+    fn end(run: &str, fence: i64) -> Note {
+        Note::End { run: run.into(), fence }
+    }
+
+    fn story(notes: Vec<(i64, Note)>, killed: Option<i64>) -> Story {
+        let mut all = vec![(0, Note::Beat { sent: 0 })];
+        all.extend(notes);
+        Story { engine: String::new(), notes: all, killed }
+    }
+
+    #[test]
+    fn a_killed_process_drives_until_it_is_killed() {
+        let story = story(vec![(1, start("r", 1)), (2, start("s", 1)), (3, end("r", 1))], Some(9));
+        let drives = drives(&[story]);
+        let ends: Vec<_> = drives.iter().map(|it| (it.run.as_str(), it.to, it.late)).collect();
+        assert_eq!(ends, [("r", 3, false), ("s", 9, false)]);
+    }
+
+    #[test]
+    fn a_process_that_was_not_given_time_is_not_held_against_the_gate() {
+        let ttl = i64::try_from(TTL.as_micros()).unwrap();
+        let beats = vec![(5, start("r", 1)), (6, Note::Beat { sent: 4 }), (3 * ttl, end("r", 1))];
+        let drives = drives(&[story(beats, None)]);
+        assert_eq!((drives[0].to, drives[0].late), (4 + ttl, true));
+    }
+
+    #[test]
+    fn too_many_at_once_are_found() {
+        let runs = ["a", "b", "c", "d"];
+        let open = |last: i64| {
+            let mut notes: Vec<_> = (1..).zip(runs).map(|(at, run)| (at, start(run, 1))).collect();
+            notes[3].0 = last;
+            notes.insert(3, (10, end("a", 1)));
+            notes.sort_by_key(|note| note.0);
+            crowd(&drives(&[story(notes, Some(20))]))
+        };
+        assert_eq!(open(9).too_many.len(), 1);
+        assert_eq!(open(9).most, 4);
+        assert!(open(10).too_many.is_empty(), "an end makes room in the same microsecond");
+    }
+
+    #[test]
+    fn a_run_that_is_driven_twice_is_found() {
+        let first = story(vec![(1, start("r", 1)), (9, end("r", 1))], None);
+        let second = story(vec![(5, start("r", 1)), (6, end("r", 1))], None);
+        let drives = drives(&[first, second]);
+        assert_eq!(crowd(&drives).twice.len(), 1);
+        assert_eq!(fences(&drives).len(), 1);
+    }
+}

@@ -1,0 +1,145 @@
+//! What a worker writes down, one `write` a line, and how it is read.
+//!
+//! A line is written before what it tells of begins to end: a drive is open in the journal only
+//! while its run is surely held. So whatever the journals show happening at once did.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    path::Path,
+    sync::Mutex,
+};
+
+use super::micros;
+
+/// One line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The lease is known, and the drive begins.
+    Start {
+        /// The run.
+        run: String,
+        /// The key of the gate that it holds.
+        key: String,
+        /// The lease's fence.
+        fence: i64,
+    },
+    /// A step's effect takes place.
+    Step {
+        /// The run.
+        run: String,
+        /// The step.
+        id: String,
+        /// The lease's fence.
+        fence: i64,
+    },
+    /// The drive is over; only now is it reported.
+    End {
+        /// The run.
+        run: String,
+        /// The lease's fence.
+        fence: i64,
+    },
+    /// An event is about to be posted.
+    Post {
+        /// Its `dedupeId`.
+        id: String,
+        /// Its key.
+        key: String,
+    },
+    /// The post was answered: it is durable.
+    Posted {
+        /// Its `dedupeId`.
+        id: String,
+    },
+    /// A renewal that was begun at that moment has succeeded.
+    Beat {
+        /// When it was sent.
+        sent: i64,
+    },
+    /// The worker stops by itself, because it could not renew or the store failed it.
+    Stop {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Note {
+    fn write(&self) -> String {
+        match self {
+            Self::Start { run, key, fence } => format!("start {run} {key} {fence}"),
+            Self::Step { run, id, fence } => format!("step {run} {id} {fence}"),
+            Self::End { run, fence } => format!("end {run} {fence}"),
+            Self::Post { id, key } => format!("post {id} {key}"),
+            Self::Posted { id } => format!("posted {id}"),
+            Self::Beat { sent } => format!("beat {sent}"),
+            Self::Stop { reason } => format!("stop {}", reason.replace('\n', " ")),
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (word, rest) = text.split_once(' ')?;
+        let words: Vec<&str> = rest.split(' ').collect();
+        let text = |at: usize| words.get(at).map(|word| (*word).to_owned());
+        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+        Some(match word {
+            "start" => Self::Start { run: text(0)?, key: text(1)?, fence: number(2)? },
+            "step" => Self::Step { run: text(0)?, id: text(1)?, fence: number(2)? },
+            "end" => Self::End { run: text(0)?, fence: number(1)? },
+            "post" => Self::Post { id: text(0)?, key: text(1)? },
+            "posted" => Self::Posted { id: text(0)? },
+            "beat" => Self::Beat { sent: number(0)? },
+            "stop" => Self::Stop { reason: rest.to_owned() },
+            _ => return None,
+        })
+    }
+}
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal(Mutex<File>);
+
+impl Journal {
+    /// Opens a journal; its lines go to the end.
+    pub fn open(path: &Path) -> std::io::Result<Self> {
+        Ok(Self(Mutex::new(OpenOptions::new().append(true).create(true).open(path)?)))
+    }
+
+    /// Writes one line, with this moment.
+    pub fn note(&self, note: &Note) {
+        let mut file = self.0.lock().expect("nothing panics under this lock");
+        let line = format!("{} {}\n", micros(), note.write());
+        file.write_all(line.as_bytes()).expect("there is room for a journal");
+    }
+}
+
+/// Reads a journal. What a killed process had not finished writing is left out.
+pub fn read(text: &str) -> Vec<(i64, Note)> {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let line = |line: &str| {
+        let (at, note) = line.split_once(' ')?;
+        Some((at.parse().ok()?, Note::read(note)?))
+    };
+    whole.lines().map(|text| line(text).unwrap_or_else(|| panic!("no note: `{text}`"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_read_as_they_were_written() {
+        let notes = [
+            Note::Start { run: "run_1".into(), key: "k1".into(), fence: 3 },
+            Note::Step { run: "run_1".into(), id: "a".into(), fence: 3 },
+            Note::End { run: "run_1".into(), fence: 3 },
+            Note::Post { id: "p".into(), key: "k1".into() },
+            Note::Posted { id: "p".into() },
+            Note::Beat { sent: 7 },
+            Note::Stop { reason: "it could not renew".into() },
+        ];
+        let lines: Vec<_> = notes.iter().map(|note| format!("5 {}", note.write())).collect();
+        let expected: Vec<_> = notes.into_iter().map(|note| (5, note)).collect();
+        assert_eq!(read(&format!("{}\n6 sta", lines.join("\n"))), expected);
+    }
+}

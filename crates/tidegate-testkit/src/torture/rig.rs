@@ -1,0 +1,352 @@
+//! Starts workers, kills them, and puts others in their places.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::task::JoinHandle;
+
+use super::{
+    Dice, Orders, TTL, TTL_MS,
+    drives::{self, Story},
+    journal, micros, pause, rows,
+};
+
+/// The signal that cannot be caught.
+const SIGKILL: i32 = 9;
+
+/// How many processes work at once.
+const WORKERS: usize = 4;
+
+/// How often the rig looks at its workers.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How often the tables are looked at.
+const SAMPLE: Duration = Duration::from_millis(50);
+
+/// How long nothing may happen before it is thought stuck. Generous: the machine may be busy.
+const STUCK: Duration = Duration::from_secs(40);
+
+/// Whether something still happens.
+#[derive(Debug)]
+struct Progress {
+    count: i64,
+    since: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { count: 0, since: Instant::now() }
+    }
+
+    /// Takes a count that changes whenever something happens; says whether nothing does.
+    fn is_stuck(&mut self, count: i64) -> bool {
+        if self.count != count {
+            *self = Self { count, since: Instant::now() };
+        }
+        self.since.elapsed() >= STUCK
+    }
+}
+
+/// A worker that lives, as far as is known.
+#[derive(Debug)]
+struct Living {
+    child: Child,
+    orders: Orders,
+    file: Option<File>,
+    /// Its journal so far.
+    text: String,
+    /// How many claims are in it.
+    claims: usize,
+    /// When it is let go on, if it stands still.
+    still_until: Option<Instant>,
+}
+
+impl Living {
+    /// Reads on in its journal.
+    fn read(&mut self) {
+        if self.file.is_none() {
+            self.file = File::open(&self.orders.journal).ok();
+        }
+        if let Some(file) = &mut self.file {
+            let known = self.text.len();
+            file.read_to_string(&mut self.text).expect("a journal is text");
+            self.claims += self.text[known..].matches(" start ").count();
+        }
+    }
+
+    /// Sends a signal that the standard library does not know.
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
+    }
+
+    /// Lets it go on, if its time has come.
+    fn wake(&mut self, now: Instant) {
+        if self.still_until.is_some_and(|until| until <= now) {
+            self.still_until = None;
+            self.signal("-CONT");
+        }
+    }
+
+    fn story(self, killed: Option<i64>) -> Story {
+        Story { engine: self.orders.engine, notes: journal::read(&self.text), killed }
+    }
+}
+
+/// What the samples have shown so far.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// How many there were.
+    pub count: usize,
+    /// The most holders of a gate.
+    pub most: usize,
+    /// What is wrong.
+    pub wrong: Vec<String>,
+    /// By engine: the last sample that showed it owning a run.
+    pub last_owned: BTreeMap<String, i64>,
+}
+
+/// The processes, and what is known of those that are gone.
+#[derive(Debug)]
+pub struct Rig {
+    url: String,
+    schema: String,
+    directory: PathBuf,
+    /// The name of the test that is a worker.
+    entry: &'static str,
+    dice: Dice,
+    living: Vec<Living>,
+    /// The journals of those that are gone.
+    pub stories: Vec<Story>,
+    /// How often one was made to stand still.
+    pub halts: usize,
+    /// How many have killed themselves while they reaped.
+    pub falls: usize,
+    /// How often they claimed a run.
+    claimed: usize,
+    started: usize,
+    draining: bool,
+    seen: Arc<Mutex<Seen>>,
+    sampling: JoinHandle<()>,
+}
+
+impl Rig {
+    /// Starts the workers: `entry` is the test of this program that is one.
+    pub fn start(url: &str, schema: &str, entry: &'static str, dice: Dice) -> Self {
+        let directory = std::env::temp_dir().join(format!("tidegate-{schema}"));
+        fs::create_dir_all(&directory).expect("the directory for temporary files can be written");
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let sampling = tokio::spawn(look_on(url.to_owned(), schema.to_owned(), seen.clone()));
+        let mut rig = Self {
+            url: url.to_owned(),
+            schema: schema.to_owned(),
+            directory,
+            entry,
+            dice,
+            living: Vec::new(),
+            stories: Vec::new(),
+            halts: 0,
+            falls: 0,
+            claimed: 0,
+            started: 0,
+            draining: false,
+            seen,
+            sampling,
+        };
+        for _ in 0..WORKERS {
+            rig.start_worker(Vec::new());
+        }
+        rig
+    }
+
+    fn start_worker(&mut self, unanswered: Vec<(String, String)>) {
+        self.started += 1;
+        let (high, low) = (self.dice.roll(), self.dice.roll());
+        let orders = Orders {
+            url: self.url.clone(),
+            schema: self.schema.clone(),
+            engine: format!("{:032x}", u128::from(high) << 64 | u128::from(low)),
+            journal: self.directory.join(self.started.to_string()).display().to_string(),
+            seed: self.dice.roll(),
+            unanswered,
+        };
+        let mut child = Command::new(std::env::current_exe().expect("a test is a program"))
+            .args(["--exact", self.entry, "--ignored", "--nocapture"])
+            .env(Orders::VARIABLE, serde_json::to_string(&orders).expect("plain data"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the test can start itself");
+        if self.draining {
+            tell_to_drain(&mut child);
+        }
+        let (text, file) = (String::new(), None);
+        self.living.push(Living { child, orders, file, text, claims: 0, still_until: None });
+    }
+
+    /// Kills workers at random moments until so many runs were claimed. An error says that
+    /// nothing is claimed any more.
+    pub async fn kill_until(&mut self, claims: usize) -> Result<(), String> {
+        let mut progress = Progress::new();
+        let mut next = Instant::now() + TTL;
+        while self.claims() < claims {
+            if progress.is_stuck(i64::try_from(self.claims()).unwrap_or(i64::MAX)) {
+                return Err(format!("nothing is claimed any more after {}", self.claims()));
+            }
+            if Instant::now() >= next {
+                self.strike();
+                // Now and then the next one follows at once.
+                let wait = if self.dice.one_in(5) { 0 } else { 300 + self.dice.below(1400) };
+                next = Instant::now() + Duration::from_millis(wait);
+            }
+            self.look();
+            pause(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Kills one at random, or makes it stand still for about as long as a lease: it comes back
+    /// and believes that nothing has happened.
+    fn strike(&mut self) {
+        let count = u64::try_from(self.living.len()).expect("few");
+        let at = usize::try_from(self.dice.below(count)).expect("few");
+        if self.dice.one_in(5) {
+            let still = TTL / 2 + self.dice.up_to_ms(2 * TTL_MS);
+            self.living[at].signal("-STOP");
+            self.living[at].still_until = Some(Instant::now() + still);
+            self.halts += 1;
+            return;
+        }
+        let mut victim = self.living.swap_remove(at);
+        let before = micros();
+        victim.child.kill().expect("it is a child of this process");
+        victim.child.wait().expect("it is a child of this process");
+        self.bury(victim, Some(before));
+    }
+
+    /// Keeps the journal and starts another one, which repeats most of what was left unanswered.
+    fn bury(&mut self, mut gone: Living, killed: Option<i64>) {
+        gone.read();
+        self.claimed += gone.claims;
+        let story = gone.story(killed);
+        let posts = drives::posts(std::slice::from_ref(&story)).into_iter();
+        let open = posts.filter(|(_, (_, answered))| !answered).map(|(id, (key, _))| (id, key));
+        let repeated: Vec<_> = open.filter(|_| !self.dice.one_in(4)).collect();
+        self.stories.push(story);
+        self.start_worker(repeated);
+    }
+
+    /// Reads journals, and replaces workers that have stopped by themselves.
+    fn look(&mut self) {
+        for worker in &mut self.living {
+            worker.wake(Instant::now());
+            worker.read();
+        }
+        for at in (0..self.living.len()).rev() {
+            let status = self.living[at].child.try_wait().expect("it is a child of this process");
+            if let Some(status) = status {
+                let fell = status.signal() == Some(SIGKILL);
+                assert!(fell || status.success(), "a worker failed: {status}");
+                self.falls += usize::from(fell);
+                let gone = self.living.swap_remove(at);
+                self.bury(gone, None);
+            }
+        }
+    }
+
+    /// How many runs were claimed so far.
+    fn claims(&self) -> usize {
+        self.claimed + self.living.iter().map(|worker| worker.claims).sum::<usize>()
+    }
+
+    /// The faults are over: waits until every run has ended, then stops all workers. An error
+    /// says that some never end.
+    pub async fn drain(&mut self) -> Result<(), String> {
+        self.draining = true;
+        for worker in &mut self.living {
+            tell_to_drain(&mut worker.child);
+        }
+        let client = rows::connect(&self.url).await;
+        let mut progress = Progress::new();
+        // Looked at twice: a worker may have been about to post.
+        let (mut quiet, mut left) = (0, 0);
+        while quiet < 2 && !progress.is_stuck(left) {
+            left = rows::unended(&client, &self.schema).await.expect("the table is there");
+            quiet = if left == 0 { quiet + 1 } else { 0 };
+            self.look();
+            pause(TTL / 4).await;
+        }
+        for mut worker in std::mem::take(&mut self.living) {
+            drop(worker.child.stdin.take());
+            let status = worker.child.wait().expect("it is a child of this process");
+            assert!(status.success(), "a worker failed: {status}");
+            worker.read();
+            self.stories.push(worker.story(None));
+        }
+        if left == 0 { Ok(()) } else { Err(format!("{left} runs never end")) }
+    }
+
+    /// What the samples have shown; no more are taken.
+    pub fn samples(&self) -> Seen {
+        self.sampling.abort();
+        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Throws the journals away: they have told what they had to tell.
+    pub fn clear(&self) {
+        fs::remove_dir_all(&self.directory).expect("the rig has made it");
+    }
+
+    /// Where the journals are.
+    pub fn directory(&self) -> String {
+        self.directory.display().to_string()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.sampling.abort();
+        for worker in &mut self.living {
+            // The test has failed; nothing more to do about a child that cannot be killed.
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+        }
+    }
+}
+
+fn tell_to_drain(child: &mut Child) {
+    // A worker that has just stopped does not listen any more.
+    let _ = child.stdin.as_mut().map(|stdin| stdin.write_all(b"drain\n"));
+}
+
+/// Looks at the tables from outside, again and again.
+async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
+    let mut client = rows::connect(&url).await;
+    loop {
+        let at = micros();
+        // Before the first worker has made the tables there is nothing to see.
+        if let Ok(sample) = rows::sample(&mut client, &schema).await {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.count += 1;
+            seen.most = seen.most.max(sample.most);
+            seen.wrong.extend(sample.wrong);
+            seen.last_owned.extend(sample.owners.into_iter().map(|owner| (owner, at)));
+        }
+        pause(SAMPLE).await;
+    }
+}
+
+/// How long after its end each killed process was last seen to own a run.
+pub fn returns(stories: &[Story], seen: &Seen) -> Vec<Duration> {
+    let killed = stories.iter().filter_map(|story| Some((story.killed?, &story.engine)));
+    let last = killed.filter_map(|(at, engine)| Some(seen.last_owned.get(engine)? - at));
+    last.filter_map(|micros| u64::try_from(micros).ok()).map(Duration::from_micros).collect()
+}

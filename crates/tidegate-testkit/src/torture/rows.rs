@@ -1,0 +1,251 @@
+//! What the tables prove, read with plain SQL.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_core::{
+    id::{RunId, Seq},
+    row::Class,
+};
+use tokio_postgres::{Client, Error, IsolationLevel, NoTls, Row};
+
+use super::{
+    LIMIT, WORKSPACE,
+    drives::{self, Drive, Story},
+    journal::Note,
+    script::Script,
+};
+
+/// A connection of its own.
+pub async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it listens");
+    tokio::spawn(connection);
+    client
+}
+
+/// What one look at gates and runs has shown, all at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// What is wrong.
+    pub wrong: Vec<String>,
+    /// The most holders that a gate had.
+    pub most: usize,
+    /// Engines that own a run.
+    pub owners: BTreeSet<String>,
+}
+
+/// Looks at all gates and all runs that hold one.
+pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> {
+    let look = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await?;
+    look.execute("select set_config('search_path', $1, true)", &[&schema]).await?;
+    let gates = "select encode(gate.key, 'hex'),
+                        array(select hold ->> 'run'
+                                from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
+                   from gate
+                  where key >= $1 and key < $2";
+    let runs =
+        "select body ->> 'id', body -> 'needs' -> 0 ->> 'gate', (body ->> 'has')::bigint, owner
+                  from (select body::jsonb, owner from run) run
+                 where (body ->> 'has')::bigint > 0 or owner is not null";
+    let mut first = u16::try_from(WORKSPACE.len()).expect("short").to_be_bytes().to_vec();
+    first.extend(WORKSPACE.as_bytes());
+    first.push(Class::Keyed as u8);
+    let mut end = first.clone();
+    *end.last_mut().expect("not empty") += 1;
+    let gates = look.query(gates, &[&first, &end]).await?;
+    let runs = look.query(runs, &[]).await?;
+    look.commit().await?;
+    Ok(judge(&gates, &runs))
+}
+
+/// Gates and runs say the same of who is inside, and no gate has more than its limit.
+fn judge(gates: &[Row], runs: &[Row]) -> Sample {
+    let mut sample = Sample::default();
+    let mut held: BTreeSet<(String, String)> = BTreeSet::new();
+    for gate in gates {
+        let (key, holders): (String, Vec<String>) = (gate.get(0), gate.get(1));
+        sample.most = sample.most.max(holders.len());
+        if holders.len() > LIMIT {
+            sample.wrong.push(format!("gate {key} has {} holders: {holders:?}", holders.len()));
+        }
+        for run in holders {
+            if !held.insert((key.clone(), run.clone())) {
+                sample.wrong.push(format!("gate {key} holds {run} twice"));
+            }
+        }
+    }
+    let mut said: BTreeSet<(String, String)> = BTreeSet::new();
+    for run in runs {
+        let (id, key, has): (String, String, i64) = (run.get(0), run.get(1), run.get(2));
+        sample.owners.extend(run.get::<_, Option<String>>(3));
+        if has > 0 {
+            said.insert((key, id));
+        } else {
+            sample.wrong.push(format!("{id} is owned and holds nothing"));
+        }
+    }
+    let gone = held.difference(&said);
+    sample.wrong.extend(gone.map(|(key, run)| {
+        format!("gate {key} is held by {run}, which does not say so or is gone")
+    }));
+    let unheld = said.difference(&held);
+    sample.wrong.extend(unheld.map(|(key, run)| format!("{run} says that it holds gate {key}")));
+    sample
+}
+
+/// How many runs have not ended.
+pub async fn unended(client: &Client, schema: &str) -> Result<i64, Error> {
+    let sql = format!("select count(*) from {schema}.run");
+    Ok(client.query_one(&sql, &[]).await?.get(0))
+}
+
+/// Deadlocks that the server has counted in this database.
+pub async fn deadlocks(client: &Client) -> i64 {
+    let sql = "select deadlocks from pg_stat_database where datname = current_database()";
+    client.query_one(sql, &[]).await.expect("the statistics are there").get(0)
+}
+
+/// Everything that is left when all is quiet.
+#[derive(Debug)]
+pub struct Left {
+    /// By event: its `dedupeId` and its key.
+    events: BTreeMap<i64, (String, String)>,
+    /// By event: the runs that it came to, with their endings.
+    ended: BTreeMap<i64, Vec<(RunId, String)>>,
+    /// By run: its recorded steps, with their fences.
+    steps: BTreeMap<i64, BTreeMap<String, i64>>,
+    /// What should not be there.
+    wrong: Vec<String>,
+}
+
+impl Left {
+    /// Reads it.
+    pub async fn read(client: &Client, schema: &str) -> Result<Self, Error> {
+        client.execute("select set_config('search_path', $1, false)", &[&schema]).await?;
+        let mut left = Self {
+            events: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            wrong: Vec::new(),
+        };
+        let events = "select seq, data::jsonb ->> 'n', data::jsonb ->> 'k' from event";
+        for row in client.query(events, &[]).await? {
+            left.events.insert(row.get(0), (row.get(1), row.get(2)));
+        }
+        for row in client.query("select event_seq, seq, salt, state from ended", &[]).await? {
+            let run = RunId { seq: Seq(row.get(1)), salt: row.get::<_, i64>(2).cast_unsigned() };
+            left.ended.entry(row.get(0)).or_default().push((run, row.get(3)));
+        }
+        for row in client.query("select run, id, fence from step", &[]).await? {
+            left.steps.entry(row.get(0)).or_default().insert(row.get(1), row.get(2));
+        }
+        let busy = "select encode(key, 'hex') || ' is left as ' || state
+                      from gate
+                     where state like '{\"slots\"%'
+                       and (state::jsonb -> 'slots' -> 'holders' <> '[]'
+                            or state::jsonb -> 'slots' -> 'head' is not null)
+                     union all
+                    select 'run ' || seq || ' is left as ' || body
+                      from run";
+        left.wrong = client.query(busy, &[]).await?.iter().map(|row| row.get(0)).collect();
+        Ok(left)
+    }
+
+    /// How many runs have ended, by state.
+    pub fn states(&self) -> BTreeMap<&str, usize> {
+        let mut states = BTreeMap::new();
+        for (_, state) in self.ended.values().flatten() {
+            *states.entry(state.as_str()).or_default() += 1;
+        }
+        states
+    }
+
+    /// All that is wrong with what is left, given what the processes say they did.
+    pub fn judge(&self, stories: &[Story], drives: &[Drive]) -> Vec<String> {
+        let mut wrong = self.wrong.clone();
+        wrong.extend(self.judge_events(stories));
+        wrong.extend(self.judge_runs(stories));
+        wrong.extend(self.judge_keys(drives));
+        wrong
+    }
+
+    /// Every answered event is there once and came to one run; an unanswered one may be missing.
+    fn judge_events(&self, stories: &[Story]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (seq, (id, key)) in &self.events {
+            found.entry(id).or_default().push(key);
+            let runs = self.ended.get(seq).map_or(0, Vec::len);
+            if runs != 1 {
+                wrong.push(format!("event {id} came to {runs} runs"));
+            }
+        }
+        for (id, (key, answered)) in drives::posts(stories) {
+            let there = found.remove(id.as_str()).unwrap_or_default();
+            let good = there == [key.as_str()] || (there.is_empty() && !answered);
+            if !good {
+                wrong.push(format!("event {id} (answered: {answered}) is there as {there:?}"));
+            }
+        }
+        wrong.extend(found.into_keys().map(|id| format!("nobody has posted event {id}")));
+        for seq in self.ended.keys().filter(|seq| !self.events.contains_key(seq)) {
+            wrong.push(format!("a run was started by event {seq}, which is not there"));
+        }
+        wrong
+    }
+
+    /// Every run ended as its script says, with each step recorded once, under the fence of the
+    /// last process that carried it out: nothing recorded was forgotten or done again.
+    fn judge_runs(&self, stories: &[Story]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let effects = drives::effects(stories);
+        let none = BTreeMap::new();
+        for (run, state) in self.ended.values().flatten() {
+            let script = Script::of(*run);
+            let steps = self.steps.get(&run.seq.0).unwrap_or(&none);
+            let ids: Vec<&str> = steps.keys().map(String::as_str).collect();
+            let cancelled =
+                state == "cancelled" && ids.iter().all(|id| script.steps().contains(id));
+            if !cancelled && (state != script.state() || ids != script.steps()) {
+                wrong.push(format!("{run} ({script:?}) ended {state} with steps {ids:?}"));
+            }
+            for (id, fence) in steps.iter().filter(|(id, _)| *id != "nap") {
+                let last = effects.get(&(run.to_string(), id.clone())).and_then(|it| it.last());
+                if last != Some(fence) {
+                    wrong.push(format!("step {id} of {run}: recorded {fence}, done {last:?}"));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Every run held the gate of its own event's key.
+    fn judge_keys(&self, drives: &[Drive]) -> Vec<String> {
+        let mut keys: BTreeMap<String, &str> = BTreeMap::new();
+        for (event, runs) in &self.ended {
+            let key = self.events.get(event).map_or("", |(_, key)| key);
+            keys.extend(runs.iter().map(|(run, _)| (run.to_string(), key)));
+        }
+        let strayed = drives.iter().filter(|drive| keys.get(&drive.run) != Some(&&*drive.key));
+        strayed.map(|it| format!("{} was driven under key {}", it.run, it.key)).collect()
+    }
+}
+
+/// Why workers stopped by themselves.
+pub fn stops(stories: &[Story]) -> Vec<String> {
+    let notes = stories.iter().flat_map(|story| &story.notes);
+    let reason = |note: &Note| match note {
+        Note::Stop { reason } => Some(reason.clone()),
+        Note::Start { .. }
+        | Note::Step { .. }
+        | Note::End { .. }
+        | Note::Post { .. }
+        | Note::Posted { .. }
+        | Note::Beat { .. } => None,
+    };
+    notes.filter_map(|(_, note)| reason(note)).collect()
+}

@@ -1,0 +1,108 @@
+//! What a run does: drawn from its id, so that whoever drives it next goes on in the same way.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tidegate_core::{
+    id::RunId,
+    row::{Fault, Run},
+    run::record::{NewStep, NewWait, NewWaitOn, Then},
+    time::Timestamp,
+};
+
+use super::Dice;
+use crate::world::{payload, step};
+
+/// The longest nap and the longest back-off.
+const LONGEST_WAIT_MS: u64 = 40;
+
+/// How a run comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// One step.
+    Plain,
+    /// Two steps, each reported by itself.
+    Two,
+    /// A step, a nap, a step.
+    Nap,
+    /// A step that fails at first.
+    Shaky,
+    /// Handed over by its first engine, then one step.
+    Yield,
+    /// A step, then an error for good.
+    Doomed,
+}
+
+/// What comes next for a run.
+#[derive(Clone, Debug)]
+pub struct Act {
+    /// The step whose effect takes place, if one does.
+    pub step: Option<&'static str>,
+    /// How the run goes on.
+    pub then: Then,
+}
+
+impl Act {
+    /// What is reported of the step.
+    pub fn steps(&self) -> Vec<NewStep> {
+        self.step.iter().map(|id| step(id, &serde_json::json!(id))).collect()
+    }
+}
+
+impl Script {
+    /// The script of a run.
+    pub fn of(run: RunId) -> Self {
+        match Dice::new(run.salt).below(20) {
+            0..=1 => Self::Two,
+            2..=4 => Self::Nap,
+            5..=6 => Self::Shaky,
+            7 => Self::Yield,
+            8 => Self::Doomed,
+            _ => Self::Plain,
+        }
+    }
+
+    /// The steps that are recorded once the run has ended by itself.
+    pub fn steps(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain | Self::Shaky | Self::Yield | Self::Doomed => &["a"],
+            Self::Two => &["a", "b"],
+            Self::Nap => &["a", "b", "nap"],
+        }
+    }
+
+    /// How the run ends, unless it is cancelled.
+    pub fn state(self) -> &'static str {
+        if self == Self::Doomed { "failed" } else { "completed" }
+    }
+
+    /// What comes next, given the steps that are recorded.
+    pub fn next(self, run: &Run, done: &BTreeSet<String>, now: Timestamp) -> Act {
+        let mut dice = Dice::new(run.id.salt ^ 1);
+        let wait = dice.below(LONGEST_WAIT_MS + 1);
+        let complete = || Then::Complete(payload(&serde_json::json!("done")));
+        let (step, then) = match (self, done.contains("a")) {
+            (Self::Shaky, false) if run.failures == 0 => {
+                (None, Then::Retry { step: "a".to_owned(), delay_ms: wait })
+            }
+            (Self::Yield, false) if run.fence == 1 => (None, Then::Yield),
+            (Self::Two | Self::Nap, false) => (Some("a"), Then::Continue),
+            (Self::Nap, true) if !done.contains("nap") => {
+                let until = Some(now.plus_ms(wait));
+                let nap = NewWait { step: "nap".to_owned(), on: NewWaitOn::Time, until };
+                (None, Then::Suspend(vec![nap]))
+            }
+            (Self::Two | Self::Nap, true) => (Some("b"), complete()),
+            (Self::Doomed, done) => {
+                let error = Fault { code: "Doomed".to_owned(), message: "as planned".to_owned() };
+                ((!done).then_some("a"), Then::Fail(error))
+            }
+            (Self::Plain | Self::Shaky | Self::Yield, done) => ((!done).then_some("a"), complete()),
+        };
+        Act { step, then }
+    }
+
+    /// How long the effect of a step takes.
+    pub fn effort(dice: &mut Dice) -> Duration {
+        dice.up_to_ms(10)
+    }
+}

@@ -1,0 +1,432 @@
+//! One process: admits, leases, drives, reports, cancels, sweeps and reaps, until it is killed.
+//!
+//! All that is to be done goes into one batch, as a committer would send it. The worker gives up
+//! at the first error of the store that the store could not get over: whoever starts the next
+//! one finds everything in the rows.
+
+use std::{
+    collections::BTreeSet,
+    io::BufRead,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    event::NewEvent,
+    id::{RunId, Seq},
+    reads::{ReadSet, Scan},
+    row::{EngineId, Row, Run},
+    run::record::{Record, Recorded, Then},
+    time::Timestamp,
+    workflow::Workflow,
+};
+use tidegate_store::{Answered, PostgresStore, Store, StoreError, commit};
+use tokio_postgres::Client;
+
+use super::{
+    Dice, KEYS, LIMIT, Orders, TTL, WORKFLOW, WORKSPACE,
+    journal::{Journal, Note},
+    lease::{Lease, Watch},
+    micros, pause, rows,
+    script::{Act, Script},
+};
+use crate::world::payload;
+
+/// How many runs a worker drives at once: all workers together want more than there are slots.
+const HANDS: usize = 9;
+
+/// How many runs there are to be that have not ended: enough to fill every line.
+const BACKLOG: i64 = 150;
+
+/// How many events a worker posts at once at the most.
+const POSTS: i64 = 12;
+
+/// How often it looks for what is due.
+const SWEEP: Duration = Duration::from_millis(20);
+
+/// How many due rows it takes at once.
+const DUE: u32 = 50;
+
+/// How long it rests when nothing is at hand.
+const REST: Duration = Duration::from_millis(10);
+
+/// A run that is being driven.
+#[derive(Debug)]
+struct Flight {
+    run: Run,
+    /// Steps that are recorded.
+    done: BTreeSet<String>,
+    act: Act,
+    /// When the effect is over.
+    over: Instant,
+}
+
+/// What a command of a batch was sent for.
+enum Asked {
+    Report(Box<Flight>),
+    Post(String),
+    Lease,
+    /// Its answer changes nothing here.
+    Other,
+}
+
+/// What the parent says through standard input.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// Post nothing more, cancel nothing more.
+    drain: Arc<AtomicBool>,
+    /// The work is over, or there is no parent any more.
+    over: Arc<AtomicBool>,
+}
+
+impl Told {
+    fn listen() -> Self {
+        let told = Self::default();
+        let heard = told.clone();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                if line.is_ok_and(|line| line == "drain") {
+                    heard.drain.store(true, Ordering::SeqCst);
+                }
+            }
+            heard.over.store(true, Ordering::SeqCst);
+        });
+        told
+    }
+}
+
+/// The process.
+#[derive(Debug)]
+pub struct Worker {
+    store: Arc<dyn Store>,
+    schema: String,
+    engine: EngineId,
+    lane: Seq,
+    journal: Arc<Journal>,
+    lease: Lease,
+    watch: Watch,
+    told: Told,
+    dice: Dice,
+    flights: Vec<Flight>,
+    /// Driven no longer, because they were cancelled or taken away: to be confirmed.
+    stopped: Vec<Run>,
+    /// To be posted: id and key.
+    posts: Vec<(String, String)>,
+    /// Runs that may be cancelled.
+    victims: Vec<RunId>,
+    /// A look at the tables past the engine.
+    outside: Client,
+    /// How many more runs there could be.
+    room: i64,
+    numbered: u64,
+    next_sweep: Instant,
+    next_look: Instant,
+}
+
+/// Works until it is told to stop, and says why it stopped by itself if it did.
+pub async fn work(orders: Orders) {
+    let path = Path::new(&orders.journal);
+    let journal = Arc::new(Journal::open(path).expect("the rig has made the directory"));
+    let worked = match Worker::start(&orders, journal.clone()).await {
+        Ok(mut worker) => worker.until_over().await,
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(reason) = worked {
+        journal.note(&Note::Stop { reason });
+    }
+}
+
+impl Worker {
+    async fn start(orders: &Orders, journal: Arc<Journal>) -> Result<Self, StoreError> {
+        let store = PostgresStore::open(&orders.url, orders.options()).await?;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let engine = orders.engine_id();
+        let lease = Lease::take(store.clone(), engine, journal.clone()).await?;
+        let mut worker = Self {
+            lane: Seq(0),
+            schema: orders.schema.clone(),
+            engine,
+            journal,
+            lease,
+            watch: Watch::default(),
+            told: Told::listen(),
+            dice: Dice::new(orders.seed),
+            flights: Vec::new(),
+            stopped: Vec::new(),
+            posts: orders.unanswered.clone(),
+            victims: Vec::new(),
+            outside: rows::connect(&orders.url).await,
+            room: POSTS,
+            numbered: 0,
+            next_sweep: Instant::now(),
+            next_look: Instant::now(),
+            store,
+        };
+        worker.lane = worker.register().await?;
+        Ok(worker)
+    }
+
+    /// Everybody registers the same definition; the first one makes it.
+    async fn register(&mut self) -> Result<Seq, StoreError> {
+        let definition = json!({ "name": WORKFLOW, "concurrency": { "limit": LIMIT, "key": "k" } });
+        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let (ws, workflow) = (WORKSPACE.into(), Box::new(workflow));
+        let register = Command::Register { ws, workflow, dev: false };
+        match self.ask(vec![register]).await?.pop() {
+            Some(Ok(Answer::Registered(registered))) => Ok(registered.lane),
+            other => panic!("registering answered {other:?}"),
+        }
+    }
+
+    async fn ask(&mut self, commands: Vec<Command>) -> Result<Vec<Answered>, StoreError> {
+        let commands = commands.into_iter().map(|command| (command, self.dice.roll())).collect();
+        commit(&*self.store, commands).await
+    }
+
+    async fn until_over(&mut self) -> Result<(), String> {
+        while !self.told.over.load(Ordering::SeqCst) {
+            if !self.lease.is_good() {
+                return Err("it could not renew its lease".to_owned());
+            }
+            self.turn().await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    async fn turn(&mut self) -> Result<(), StoreError> {
+        // Reported together: a transaction costs more than a report.
+        if let Some(over) = self.flights.iter().map(|flight| flight.over).max() {
+            pause(over.saturating_duration_since(Instant::now())).await;
+        }
+        if Instant::now() >= self.next_look {
+            self.next_look = Instant::now() + TTL / 4;
+            self.reap().await?;
+        }
+        let (mut commands, mut asked) = (Vec::new(), Vec::new());
+        let mut ask = |command, what| {
+            commands.push(command);
+            asked.push(what);
+        };
+        for flight in self.over_by_now() {
+            ask(self.report(&flight), Asked::Report(Box::new(flight)));
+        }
+        for run in std::mem::take(&mut self.stopped) {
+            ask(Command::Stopped { known: Box::new(run) }, Asked::Other);
+        }
+        for (post, id) in self.draw_posts() {
+            ask(post, Asked::Post(id));
+        }
+        for command in self.draw_cancels().into_iter().chain(self.due().await?) {
+            ask(command, Asked::Other);
+        }
+        // Those who only reported a step come back: a few more than its hands for a moment.
+        let hands = HANDS.saturating_sub(self.flights.len());
+        if hands > 0 {
+            let (ws, engine, lanes) = (WORKSPACE.into(), self.engine, vec![self.lane]);
+            let limit = u32::try_from(hands).unwrap_or(u32::MAX);
+            ask(Command::Lease { ws, engine, lanes, limit }, Asked::Lease);
+        }
+        let idle = commands.len() <= 1;
+        let answers = self.ask(commands).await?;
+        let mut leased = Vec::new();
+        for (what, answer) in asked.into_iter().zip(answers) {
+            match what {
+                Asked::Report(flight) => self.reported(*flight, answer),
+                Asked::Post(id) => self.posted(id, answer),
+                Asked::Lease => leased = self.leased(answer),
+                Asked::Other => {}
+            }
+        }
+        if idle && leased.is_empty() && self.flights.is_empty() {
+            pause(REST).await;
+        }
+        self.drive(leased).await
+    }
+
+    // ------------------------------------------------------------------ driving
+
+    fn leased(&self, answer: Answered) -> Vec<Run> {
+        let runs = match answer {
+            Ok(Answer::Leased(runs)) => runs,
+            // It stood still for too long, and will see so before it goes on.
+            Err(refusal) if refusal.code() == "engine_dead" => Vec::new(),
+            other => panic!("leasing answered {other:?}"),
+        };
+        for run in &runs {
+            let gate = run.needs.first().and_then(|need| need.gate.scope());
+            let key = gate.map(|scope| scope.key.to_string()).unwrap_or_default();
+            let (run, fence) = (run.id.to_string(), run.fence);
+            self.journal.note(&Note::Start { run, key, fence });
+        }
+        runs
+    }
+
+    /// Begins to drive, from where the recorded steps end.
+    async fn drive(&mut self, runs: Vec<Run>) -> Result<(), StoreError> {
+        let again = runs.iter().filter(|run| run.fence > 1);
+        let steps =
+            again.fold(ReadSet::default(), |reads, run| reads.scan(Scan::Steps(run.id.seq), 10));
+        let snapshot = if steps.is_empty() { None } else { Some(self.store.read(steps).await?) };
+        for run in runs {
+            let found = snapshot.iter().flat_map(|it| it.found(&Scan::Steps(run.id.seq)));
+            let id = |row: &Row| if let Row::Step(it) = row { Some(it.id.clone()) } else { None };
+            let done = found.filter_map(id).collect();
+            self.take_off(run, done);
+        }
+        Ok(())
+    }
+
+    fn take_off(&mut self, run: Run, done: BTreeSet<String>) {
+        let act = Script::of(run.id).next(&run, &done, Timestamp::from_micros(micros()));
+        if let Some(id) = act.step {
+            let (run, id, fence) = (run.id.to_string(), id.to_owned(), run.fence);
+            self.journal.note(&Note::Step { run, id, fence });
+        }
+        let over = Instant::now() + Script::effort(&mut self.dice);
+        self.flights.push(Flight { run, done, act, over });
+    }
+
+    fn over_by_now(&mut self) -> Vec<Flight> {
+        let now = Instant::now();
+        let (over, going) = std::mem::take(&mut self.flights)
+            .into_iter()
+            .partition::<Vec<_>, _>(|flight| flight.over <= now);
+        self.flights = going;
+        over
+    }
+
+    /// The journal knows of the end before the store does.
+    fn report(&self, flight: &Flight) -> Command {
+        let Flight { run, act, .. } = flight;
+        if act.then != Then::Continue {
+            self.note_end(run);
+        }
+        let report = Record {
+            run: run.id.seq,
+            engine: self.engine,
+            fence: run.fence,
+            steps: act.steps(),
+            sends: Vec::new(),
+            then: act.then.clone(),
+        };
+        Command::Record { known: Box::new(run.clone()), report }
+    }
+
+    fn note_end(&self, run: &Run) {
+        self.journal.note(&Note::End { run: run.id.to_string(), fence: run.fence });
+    }
+
+    fn reported(&mut self, flight: Flight, answer: Answered) {
+        let Flight { mut run, mut done, act, .. } = flight;
+        match answer {
+            Ok(Answer::Recorded(Recorded::GoOn)) => {
+                done.extend(act.step.map(str::to_owned));
+                run.failures = 0;
+                self.take_off(run, done);
+            }
+            Ok(Answer::Recorded(Recorded::LetGo)) => {}
+            Err(Refusal::Fenced { .. }) => {
+                if act.then == Then::Continue {
+                    self.note_end(&run);
+                }
+                self.stopped.push(run);
+            }
+            other => panic!("a report was answered {other:?}"),
+        }
+    }
+
+    // ------------------------------------------------------------------ posting, cancelling
+
+    fn draining(&self) -> bool {
+        self.told.drain.load(Ordering::SeqCst)
+    }
+
+    fn draw_posts(&mut self) -> Vec<(Command, String)> {
+        let wanted =
+            if self.draining() { 0 } else { std::mem::take(&mut self.room).clamp(0, POSTS) };
+        for _ in 0..wanted {
+            self.numbered += 1;
+            let id = format!("{:032x}-{}", self.engine, self.numbered);
+            self.posts.push((id, format!("k{}", self.dice.below(KEYS))));
+        }
+        let posts = std::mem::take(&mut self.posts).into_iter().map(|(id, key)| {
+            self.journal.note(&Note::Post { id: id.clone(), key: key.clone() });
+            let event = NewEvent {
+                name: WORKFLOW.to_owned(),
+                data: payload(&json!({ "k": key, "n": id })),
+                dedupe_id: Some(id.clone()),
+                ts: None,
+            };
+            (Command::Post { ws: WORKSPACE.into(), events: vec![event] }, id)
+        });
+        posts.collect()
+    }
+
+    fn posted(&mut self, id: String, answer: Answered) {
+        let posted = match answer {
+            Ok(Answer::Posted(mut posted)) => posted.pop().expect("one answer for one event"),
+            other => panic!("posting answered {other:?}"),
+        };
+        self.journal.note(&Note::Posted { id });
+        if self.dice.one_in(16) {
+            self.victims.extend(posted.runs.iter().filter_map(|outcome| outcome.verdict.run()));
+        }
+    }
+
+    fn draw_cancels(&mut self) -> Vec<Command> {
+        if self.victims.is_empty() || self.draining() || !self.dice.one_in(4) {
+            return Vec::new();
+        }
+        let (ws, reason) = (WORKSPACE.into(), "by hand".to_owned());
+        vec![Command::Cancel { ws, run: self.victims.remove(0), reason }]
+    }
+
+    // ------------------------------------------------------------------ sweeping
+
+    /// Takes the runs of the dead from them, some at a time.
+    ///
+    /// Now and then it falls itself between the two: others have to find what it leaves.
+    async fn reap(&mut self) -> Result<(), StoreError> {
+        let found = self.watch.look(&*self.store, self.engine).await?;
+        let marked = !found.stopped.is_empty();
+        self.ask(found.stopped.clone()).await?;
+        if marked && !self.draining() && self.dice.one_in(5) {
+            fall();
+        }
+        let reaps = found.reap(&*self.store).await?;
+        if !reaps.is_empty() {
+            self.next_look = Instant::now();
+        }
+        self.ask(reaps).await?;
+        Ok(())
+    }
+
+    async fn due(&mut self) -> Result<Vec<Command>, StoreError> {
+        if Instant::now() < self.next_sweep {
+            return Ok(Vec::new());
+        }
+        self.next_sweep = Instant::now() + SWEEP;
+        let due = ReadSet::default().scan(Scan::DueGates, DUE).scan(Scan::DueRuns, DUE);
+        let snapshot = self.store.read(due).await?;
+        let unended = rows::unended(&self.outside, &self.schema).await.unwrap_or(BACKLOG);
+        self.room = BACKLOG - unended;
+        let gates = snapshot.found(&Scan::DueGates).into_iter().filter_map(Row::as_gate);
+        let gates =
+            gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
+        let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
+        let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
+        Ok(gates.chain(runs).collect())
+    }
+}
+
+/// Ends this very process as a kill from outside would.
+fn fall() {
+    let me = std::process::id().to_string();
+    std::process::Command::new("kill").args(["-KILL", &me]).status().expect("there is a `kill`");
+}

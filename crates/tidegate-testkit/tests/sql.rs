@@ -1,0 +1,198 @@
+//! The statements of both dialects on real databases: all of them prepare, those that are asked
+//! all the time use their indexes, and the schema is the one on file.
+//!
+//! A changed plan or schema is accepted with `UPDATE_EXPECT=1`, after a look at the difference.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use expect_test::expect_file;
+use rusqlite::Connection;
+use tidegate_store::{PostgresOptions, PostgresStore};
+use tidegate_testkit::postgres::{fresh_schema, url};
+use tokio_postgres::{Client, NoTls};
+
+/// Statements whose plans are looked at: scans, and the locks that every transaction takes.
+const HOT: [&str; 24] = [
+    "only/gate_lock",
+    "only/run_lock",
+    "only/run_line_order",
+    "only/run_ready_lock",
+    "only/sub_work_lock",
+    "run_line",
+    "run_ready",
+    "gate_due",
+    "run_due",
+    "run_owned",
+    "run_lane",
+    "gate_prefix",
+    "engine_watched",
+    "step_of_run",
+    "item_of_run",
+    "wait_path_of_name",
+    "wait_of_value",
+    "signal_inbox",
+    "receipt_of_event",
+    "log_of_stream",
+    "log_feed",
+    "sub_work",
+    "sub_of_workspace",
+    "def_of_workspace",
+];
+
+fn folder(dialect: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidegate-store/sql").join(dialect)
+}
+
+/// A statement's text, where the dialect has it.
+fn text(dialect: &str, name: &str) -> Option<String> {
+    fs::read_to_string(folder(dialect).join(name).with_extension("sql")).ok()
+}
+
+/// The names of all statements of a dialect.
+fn names(dialect: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for part in ["", "only/"] {
+        for entry in fs::read_dir(folder(dialect).join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            if path.extension().is_some_and(|it| it == "sql") && name != "schema" {
+                names.push(format!("{part}{name}"));
+            }
+        }
+    }
+    names.sort();
+    assert!(names.len() > 100, "found {} statements of {dialect}", names.len());
+    names
+}
+
+/// An empty SQLite database with the schema on file, which its own test holds to the migrations.
+fn sqlite() -> Connection {
+    let db = Connection::open_in_memory().unwrap();
+    db.execute_batch(&text("sqlite", "schema").unwrap()).unwrap();
+    db
+}
+
+/// A PostgreSQL schema after all migrations, with the settings of a transaction of the store.
+async fn postgres() -> Option<Client> {
+    let (url, schema) = (url()?, fresh_schema("sql"));
+    let options = PostgresOptions { schema: schema.clone(), ..PostgresOptions::default() };
+    PostgresStore::open(url, options).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let settings = text("postgres", "only/tx_settings").unwrap().replace(", true)", ", false)");
+    let timeout = "60000".to_owned();
+    client
+        .query(&settings, &[&schema, &timeout, &timeout, &timeout, &String::new()])
+        .await
+        .unwrap();
+    Some(client)
+}
+
+#[test]
+fn every_statement_of_sqlite_can_be_prepared() {
+    let db = sqlite();
+    for name in names("sqlite") {
+        if let Err(error) = db.prepare(&text("sqlite", &name).unwrap()) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_statement_of_postgres_can_be_prepared() {
+    let Some(client) = postgres().await else { return };
+    for name in names("postgres") {
+        if let Err(error) = client.prepare(&text("postgres", &name).unwrap()).await {
+            panic!("{name}: {error:?}");
+        }
+    }
+}
+
+/// How SQLite goes about a statement.
+fn sqlite_plan(db: &Connection, sql: &str) -> Vec<String> {
+    let mut explain = db.prepare(&format!("explain query plan {sql}")).unwrap();
+    let parameters = explain.parameter_count();
+    let nothing = vec![rusqlite::types::Null; parameters];
+    let rows = explain.query_map(rusqlite::params_from_iter(nothing), |row| row.get(3)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+/// How PostgreSQL goes about a statement whatever its parameters are: which tables it reads by
+/// what, and what it sorts. Other lines differ between versions.
+async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
+    let parameters = client.prepare(sql).await.unwrap().params().len();
+    let nothing = vec!["null"; parameters].join(", ");
+    client.batch_execute(&format!("prepare hot as {sql}")).await.unwrap();
+    let explain = format!("explain (costs off) execute hot({nothing})");
+    let lines = client.query(&explain, &[]).await.unwrap();
+    client.batch_execute("deallocate hot").await.unwrap();
+    lines.iter().map(|row| row.get::<_, String>(0)).filter_map(|line| told(&line)).collect()
+}
+
+/// A line of a plan, if it tells something; parameters look alike.
+fn told(line: &str) -> Option<String> {
+    let line = line.trim_start_matches([' ', '-', '>']);
+    let words = ["Index Scan", "Index Only Scan", "Seq Scan", "Bitmap Index", "Index Cond", "Sort"];
+    if !words.iter().any(|word| line.contains(word)) {
+        return None;
+    }
+    let parameters = (0..10).flat_map(|n| [format!("${n}"), format!("(InitPlan {n}).col1")]);
+    Some(parameters.fold(line.to_owned(), |line, parameter| line.replace(&parameter, "?")))
+}
+
+#[tokio::test]
+async fn what_is_asked_all_the_time_uses_its_index() {
+    let Some(client) = postgres().await else { return };
+    client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
+    let db = sqlite();
+    let mut plans = String::new();
+    for name in HOT {
+        let mut plan = |dialect: &str, lines: Vec<String>| {
+            writeln!(plans, "{name}, {dialect}:").unwrap();
+            for line in lines {
+                writeln!(plans, "    {line}").unwrap();
+            }
+        };
+        if let Some(sql) = text("postgres", name) {
+            plan("postgres", postgres_plan(&client, &sql).await);
+        }
+        if let Some(sql) = text("sqlite", name) {
+            plan("sqlite", sqlite_plan(&db, &sql));
+        }
+    }
+    expect_file!["plans.txt"].assert_eq(&plans);
+}
+
+#[tokio::test]
+async fn the_schema_of_postgres_is_the_one_on_file() {
+    let Some(client) = postgres().await else { return };
+    let dump = text("postgres", "only/schema_dump").unwrap();
+    let rows = client.query(&dump, &[]).await.unwrap();
+    let mut schema = "-- The schema after all migrations. Checked by a test.\n".to_owned();
+    for row in rows {
+        writeln!(schema, "\n{};", row.get::<_, String>("statement")).unwrap();
+    }
+    expect_file!["../../tidegate-store/sql/postgres/schema.sql"].assert_eq(&schema);
+}
+
+/// What the dump says can be said again: it makes the same schema.
+#[tokio::test]
+async fn the_schema_on_file_makes_itself() {
+    let Some(client) = postgres().await else { return };
+    let fresh = fresh_schema("sql_again");
+    let schema = text("postgres", "schema").unwrap();
+    let make = format!("create schema {fresh}; set search_path = {fresh}; {schema}");
+    client.batch_execute(&make).await.unwrap();
+    let dump = text("postgres", "only/schema_dump").unwrap();
+    let rows = client.query(&dump, &[]).await.unwrap();
+    let again: Vec<String> = rows.iter().map(|row| row.get("statement")).collect();
+    for statement in again {
+        assert!(schema.contains(&statement), "not on file: {statement}");
+    }
+}

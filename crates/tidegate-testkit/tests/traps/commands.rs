@@ -1,0 +1,153 @@
+//! The same rules through real commands: what an author of workflows would see of a broken one.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Command},
+    flow::Verdict,
+    row::{GateState, Row, Run},
+    run::record::Then,
+};
+use tidegate_store::{ManualClock, PostgresStore};
+use tidegate_testkit::world::{World, event};
+
+use crate::{commits::behind_proxy, proxy::Fault, rig::Rig};
+
+/// A process's view of the shared tables; time is the server's.
+fn process(store: Arc<PostgresStore>, engine: u128) -> World {
+    World::new(store, Arc::new(ManualClock::default())).engine(engine)
+}
+
+async fn two_processes(rig: &Rig) -> (World, World) {
+    (process(rig.store("a").await, 1), process(rig.store("b").await, 2))
+}
+
+fn sync(version: u32, limit: u32) -> serde_json::Value {
+    let concurrency = json!({ "limit": limit, "key": "k" });
+    json!({ "name": "sync", "version": version, "concurrency": concurrency })
+}
+
+/// How many are inside each gate, and whether somebody waits there.
+async fn gates(world: &World) -> Vec<(usize, bool)> {
+    let slots = |row: &Row| match row.as_gate().map(|gate| &gate.state) {
+        Some(GateState::Slots(slots)) => Some((slots.holders.len(), slots.head.is_some())),
+        _ => None,
+    };
+    world.dump().await.iter().filter_map(slots).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r18_a_lowered_limit_binds_in_every_process() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = two_processes(&rig).await;
+    a.define(sync(1, 2)).await;
+    // Both processes have seen the first version and would go by it.
+    for world in [&a, &b] {
+        assert!(matches!(world.send("sync", json!({ "k": 1 })).await, Verdict::Started { .. }));
+    }
+    a.define(sync(2, 1)).await;
+    let third = b.send("sync", json!({ "k": 1 })).await;
+    assert!(matches!(third, Verdict::Queued { .. }), "{third:?}");
+    let first = b.send("sync", json!({ "k": 2 })).await;
+    assert!(matches!(first, Verdict::Started { .. }), "{first:?}");
+    let second = b.send("sync", json!({ "k": 2 })).await;
+    assert!(matches!(second, Verdict::Queued { .. }), "by the old limit: {second:?}");
+
+    // Nobody was evicted, and a freed place is not handed on while there are too many.
+    let inside = b.lease_all().await;
+    assert_eq!(inside.len(), 3);
+    b.complete(inside.iter().find(|run| run.version == 1).expect("two of them")).await;
+    assert!(b.lease_all().await.is_empty());
+
+    // A limit that is raised elsewhere lets them in.
+    a.define(sync(3, 2)).await;
+    b.sweep().await;
+    assert_eq!(b.lease_all().await.len(), 2);
+    b.check_holds().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r3_the_first_events_of_a_key_meet_at_its_gate() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = two_processes(&rig).await;
+    a.define(sync(1, 1)).await;
+    for k in 0..30 {
+        let data = json!({ "k": k });
+        let (first, second) =
+            tokio::join!(a.send("sync", data.clone()), b.send("sync", data.clone()));
+        let started = [&first, &second].map(|verdict| matches!(verdict, Verdict::Started { .. }));
+        assert_ne!(started[0], started[1], "{first:?} and {second:?}");
+    }
+    assert_eq!(gates(&a).await, [(1, true); 30]);
+    a.check_holds().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r15_a_freed_place_is_handed_to_one() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = two_processes(&rig).await;
+    a.define(sync(1, 2)).await;
+    for _ in 0..40 {
+        a.send("sync", json!({ "k": 1 })).await;
+    }
+    let mut done = 0;
+    while done < 40 {
+        let runs = a.lease_all().await;
+        assert!((1..=2).contains(&runs.len()), "{} are inside", runs.len());
+        done += runs.len();
+        // Both processes free a place at once, and both find the same head of the line.
+        tokio::join!(complete(&a, runs.first()), complete(&b, runs.get(1)));
+        a.check_holds().await;
+    }
+}
+
+async fn complete(world: &World, run: Option<&Run>) {
+    if let Some(run) = run {
+        world.complete(run).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_an_admission_whose_answer_is_lost_starts_one_run() {
+    let Some(rig) = Rig::new().await else { return };
+    let (store, proxy) = behind_proxy(&rig).await;
+    let world = process(store, 1);
+    world.define(sync(1, 1)).await;
+    for (n, fault) in [Fault::CutAfter, Fault::CutBefore, Fault::FailBefore].into_iter().enumerate()
+    {
+        let mut event = event("sync", &json!({ "k": n }));
+        event.dedupe_id = Some(n.to_string());
+        proxy.at_next_commit(fault);
+        let posted = world.post_event(event.clone()).await;
+        assert!(!posted.deduped, "it is the first of its id");
+        let again = world.post_event(event).await;
+        assert_eq!((again.id, again.deduped), (posted.id, true));
+        assert_eq!(world.alive("sync").await, n + 1);
+    }
+    assert_eq!(gates(&world).await, [(1, false); 3]);
+    world.check_holds().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = two_processes(&rig).await;
+    a.define(sync(1, 1)).await;
+    a.send("sync", json!({ "k": 1 })).await;
+    assert!(a.store.beat(a.engine).await.unwrap());
+    let run = a.lease_one().await;
+    // It has renewed since it was looked at: it is not dead, and its run is not taken.
+    assert!(a.store.beat(a.engine).await.unwrap());
+    let mark = |beat| Command::MarkDead { engine: a.engine, beat };
+    let reap = || Command::Reap { known: Box::new(run.clone()), engine: a.engine };
+    let no = Ok(Answer::Changed(false));
+    assert_eq!(b.batch(vec![mark(1), reap()]).await, [no.clone(), no]);
+    // It has not: it is dead, it learns so, and it can report nothing any more.
+    let yes = Ok(Answer::Changed(true));
+    assert_eq!(b.batch(vec![mark(2), reap()]).await, [yes.clone(), yes]);
+    assert!(!a.store.beat(a.engine).await.unwrap());
+    let late = a.report(&run, Vec::new(), Then::Continue).await;
+    assert_eq!(late.unwrap_err().code(), "fenced");
+    assert_eq!(b.lease_one().await.id, run.id);
+}

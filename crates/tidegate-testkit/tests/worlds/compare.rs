@@ -198,7 +198,8 @@ impl Twin {
     /// has seen to be due lets others pass.
     async fn fall_behind(&mut self, time: Time) {
         let (now, mut ahead, mut last) = (self.reference.now(), self.reference.clone(), None);
-        while let Some(due) = ahead.next_due().filter(|due| *due <= now + time) {
+        let soon = |due: &Time, from: Time| from < *due && *due <= now + time;
+        while let Some(due) = ahead.next_due().filter(|due| soon(due, ahead.now())) {
             last = ahead.next_flush().filter(|flush| *flush == due);
             ahead.pass(due - ahead.now());
             ahead.sweep();

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 const ENGINE: EngineId = 7;
 
 /// One store under load.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Load {
     store: Arc<dyn Store>,
     ws: Workspace,
@@ -60,6 +60,8 @@ impl Load {
     }
 
     /// Starts `n` runs over `keys` keys, one event a command, `batch` commands a transaction.
+    ///
+    /// Two callers take turns, as two committers do: one prepares while the other is written.
     pub(crate) async fn admit(
         &mut self,
         n: usize,
@@ -67,10 +69,19 @@ impl Load {
         batch: usize,
     ) -> Result<Duration, StoreError> {
         let started = Instant::now();
-        for first in (0..n).step_by(batch) {
-            let commands = (first..n.min(first + batch)).map(|at| self.post(at, at % keys));
-            let commands = commands.collect();
-            self.ask(commands).await?;
+        let callers = [0, 1].map(|turn| {
+            let mut caller = Self { salt: self.salt + turn as u64 * (1 << 40), ..self.clone() };
+            tokio::spawn(async move {
+                for first in (turn * batch..n).step_by(2 * batch) {
+                    let posts = (first..n.min(first + batch)).map(|at| caller.post(at, at % keys));
+                    let posts = posts.collect();
+                    caller.ask(posts).await?;
+                }
+                Ok::<(), StoreError>(())
+            })
+        });
+        for caller in callers {
+            caller.await.expect("a caller does not panic")?;
         }
         Ok(started.elapsed())
     }

@@ -4,6 +4,10 @@ mod demo;
 
 use clap::{Parser, Subcommand};
 
+/// Decisions make many small rows; this allocator is made for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Decides what runs now, what waits, what merges and what is dropped, and says why.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version)]

@@ -47,13 +47,13 @@ pub struct Need {
     /// How long it is kept.
     pub span: Span,
     /// The release that counts in the line of a handoff; 0 elsewhere.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub tier: i64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(n: &i64) -> bool {
-    *n == 0
+/// What needs no mention in a body that is written with every change of a run.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What a run was started with.
@@ -173,22 +173,30 @@ pub struct Run {
     /// Its order among others.
     pub rank: Rank,
     /// What it has to pass, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Need>,
     /// How many of them it has.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub has: usize,
     /// Where it is.
     pub phase: Phase,
     /// Who drives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EngineId>,
     /// Grows with every lease.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fence: i64,
     /// When the sweep has to look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
     /// Leased at least once: its version stays, its throttle turn is spent.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
     /// Failed attempts of the step that is being retried.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u32,
     /// Leases lost in a row.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub losses: u32,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

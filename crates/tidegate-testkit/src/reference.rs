@@ -62,6 +62,8 @@ enum State {
 struct Run {
     workflow: String,
     version: i128,
+    /// How many releases there had been when it was admitted.
+    release: usize,
     /// What it carries: one event, or those of a batch.
     events: Vec<Value>,
     admitted: Time,

@@ -121,6 +121,7 @@ impl Reference {
         self.runs.push(Run {
             workflow: name.to_owned(),
             version: 0,
+            release: 0,
             events: Vec::new(),
             admitted: 0,
             rank: (0, 0),
@@ -219,6 +220,7 @@ impl Reference {
         self.take(claim, &def, run);
         let it = &mut self.runs[run];
         it.version = version(&def);
+        it.release = self.releases[name].len();
         it.rank = (self.now - shift, self.arrivals);
         it.way = way(name, &def, data);
         it.admitted = self.now;

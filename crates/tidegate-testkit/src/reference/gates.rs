@@ -64,12 +64,12 @@ impl Reference {
         }
     }
 
-    /// The order of a line: who takes another's place, then rank; where versions drain, the older
-    /// release stands before the newer.
+    /// The order of a line: who takes another's place, then rank; at a handoff those of an older
+    /// release keep their places before the newer.
     pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Time, u64)) {
         let it = &self.runs[run];
         let tier = match place.control.as_str() {
-            "handoff" => (0..self.runs.len()).filter(|&other| self.is_older(other, run)).count(),
+            "handoff" => it.release,
             "policy" => usize::from(!it.in_place),
             _ => 0,
         };
@@ -83,16 +83,11 @@ impl Reference {
         let policy = text(&self.current(&self.runs[run].workflow)["handoff"], "onNewVersion");
         let coexist = policy.as_deref() == Some("coexist");
         let same = |other: Ordinal| self.runs[other].version == self.runs[run].version;
-        (0..self.runs.len())
-            .filter(|&other| other != run && self.handoff_of(other) == Some(place))
-            .all(|other| {
-                let waits_before = self.alive(other) && !self.holds(other, place) && {
-                    let drains = !coexist && self.is_older(other, run);
-                    drains || (self.runs[other].rank < self.runs[run].rank && same(other))
-                };
-                let inside = self.holds(other, place) && (!coexist || same(other));
-                !waits_before && !inside
-            })
+        let counts = |other: &Ordinal| *other != run && (!coexist || same(*other));
+        let inside = (0..self.runs.len()).filter(|&other| self.holds(other, place));
+        let before = self.lines()[place].clone().into_iter();
+        let before = before.take_while(|&other| other != run);
+        inside.chain(before).filter(counts).count() == 0
     }
 
     /// Whether a run is inside a gate [G2, G7].

@@ -161,7 +161,7 @@ impl Reference {
             .collect()
     }
 
-    /// Leases up to `limit` ready runs, best rank first [P2].
+    /// Leases up to `limit` ready runs, best rank first (P2).
     pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
         let leased: Vec<Ordinal> = self.ready().into_iter().take(limit).collect();
         for &run in &leased {
@@ -177,13 +177,13 @@ impl Reference {
         leased
     }
 
-    /// A driven run completes or fails [G7].
+    /// A driven run completes or fails (G7).
     pub fn end(&mut self, run: Ordinal, how: &'static str) {
         self.runs[run].state = State::Ended(how);
         self.settle();
     }
 
-    /// A driven run sleeps [G2].
+    /// A driven run sleeps (G2).
     pub fn sleep(&mut self, run: Ordinal, time: Time) {
         self.requeue(run);
         self.runs[run].state = State::Sleeping(self.now + time);

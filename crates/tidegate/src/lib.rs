@@ -1,7 +1,7 @@
 //! A durable workflow engine whose heart is flow control.
 //!
 //! This crate is what a program embeds. It brings together the pure decisions
-//! ([`core`](tidegate_core)) and the stores that keep their rows ([`store`](tidegate_store)).
+//! ([`core`]) and the stores that keep their rows ([`store`]).
 
 pub use tidegate_core as core;
 pub use tidegate_store as store;

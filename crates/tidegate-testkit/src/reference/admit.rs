@@ -152,7 +152,7 @@ impl Reference {
         ms(control, "maxWaitMs").map_or(quiet, |most| quiet.min(first + most))
     }
 
-    /// Flushes a fold, or what of it no gate skips [F4]; false where it stays as it was.
+    /// Flushes a fold, or what of it no gate skips (F4); false where it stays as it was.
     pub(super) fn flush(&mut self, at: usize) -> bool {
         let mut fold = self.folds[at].clone();
         let def = self.current(&fold.workflow).clone();

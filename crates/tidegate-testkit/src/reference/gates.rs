@@ -9,7 +9,7 @@ impl Reference {
     // ------------------------------------------------------------------ towards the start [G9]
 
     /// Lets everybody pass who may, in the order of the stops, the best rank first; then the folds
-    /// flush that nobody holds up any more [F4].
+    /// flush that nobody holds up any more (F4).
     pub(super) fn settle(&mut self) {
         while self.let_one_pass() || self.flush_one() {}
         for run in &mut self.runs {
@@ -90,21 +90,21 @@ impl Reference {
         inside.chain(before).filter(counts).count() == 0
     }
 
-    /// Whether a run is inside a gate [G2, G7].
+    /// Whether a run is inside a gate (G2, G7).
     pub(super) fn holds(&self, run: Ordinal, place: &Place) -> bool {
         let it = &self.runs[run];
         let Some(at) = it.way.iter().position(|(_, stop)| stop == place) else { return false };
         at < it.passed && (self.alive(run) || it.stopping.is_some())
     }
 
-    /// Back to the lines of its executing gates [G3].
+    /// Back to the lines of its executing gates (G3).
     pub(super) fn requeue(&mut self, run: Ordinal) {
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;
     }
 
-    /// Ends a run by cancelling it; what drives it has yet to stop [G7].
+    /// Ends a run by cancelling it; what drives it has yet to stop (G7).
     pub(super) fn cut(&mut self, run: Ordinal) {
         if let State::Driven(engine) = self.runs[run].state {
             self.runs[run].stopping = Some(engine);

@@ -131,13 +131,14 @@ pub async fn a_queue_goes_on_however_the_running_one_ends(world: &World) {
     world.check_holds().await;
 }
 
-/// B14, B15, B16, B17, B40: a busy session refuses and names its holder; a free one does not.
+/// B14, B15, B16, B17, B19, B40: a busy session refuses and names its holder; a free one does not.
 pub async fn reject_names_the_holder_and_forgets_the_refused(world: &World) {
     chat(world).await;
     for end in ["completed", "failed", "cancelled"] {
         let holder = world.call_for_run("chat", "summarise", "s").await;
         let refused = world.call("chat", "summarise", "s", json!({})).await;
         assert_eq!(skipped(&refused), (holder, "policy"));
+        assert_eq!(world.alive("chat/summarise").await, 1, "what was refused left no run");
         let run = world.lease_one().await;
         world.sleep(&run, "think", 10).await;
         assert_eq!(skipped(&world.call("chat", "summarise", "s", json!({})).await).0, holder);

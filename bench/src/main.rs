@@ -172,7 +172,8 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     let mut beside = Load::new(crowded.store.clone(), 1).await?;
     eprintln!("parking {} runs on one gate of {kind:?} …", arguments.parked);
     beside.park(arguments.parked).await?;
-    for _ in 0..arguments.repeat.max(5) {
+    // Many rounds: the first ones after a large load pay for what the database put off.
+    for _ in 0..arguments.repeat.max(15) {
         for (load, figures) in [(&mut alone, &mut empty), (&mut beside, &mut full)] {
             load.admit(5000, 1000, 256).await?;
             let (done, took) = load.hand_off(5000, 256).await?;

@@ -172,8 +172,8 @@ impl Reference {
             }
             self.runs[run].started = true;
             self.runs[run].state = State::Driven(engine);
+            self.settle();
         }
-        self.settle();
         leased
     }
 

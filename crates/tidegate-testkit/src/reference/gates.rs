@@ -19,12 +19,18 @@ impl Reference {
         }
     }
 
+    /// Lets the next one pass, as far as it gets before anybody else is looked at.
     fn let_one_pass(&mut self) -> bool {
         let waiting = self.by_rank(|run| run.state == State::Line && run.passed < run.way.len());
         let may = waiting.into_iter().filter(|&run| self.may_pass(run));
-        let next = may.min_by_key(|&run| self.runs[run].way[self.runs[run].passed].0);
+        let next = may.min_by_key(|&run| {
+            let (stop, place) = &self.runs[run].way[self.runs[run].passed];
+            (*stop, place.control.clone())
+        });
         next.is_some_and(|next| {
-            self.runs[next].passed += 1;
+            while self.runs[next].passed < self.runs[next].way.len() && self.may_pass(next) {
+                self.runs[next].passed += 1;
+            }
             true
         })
     }

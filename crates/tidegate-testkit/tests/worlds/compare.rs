@@ -30,14 +30,15 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
             twin.release(definition).await;
         }
         twin.later = case.later.iter().rev().cloned().collect();
-        let folds =
-            |def: &Value| ["debounce", "batch"].iter().any(|it| def.to_string().contains(it));
-        // Folds that are due at the same moment may be flushed in any order: with folds, no two
-        // operations happen at the same moment.
-        let apart = Time::from(case.definitions.iter().any(folds));
+        let timed = |def: &Value| {
+            ["debounce", "batch", "throttle"].iter().any(|it| def.to_string().contains(it))
+        };
+        // Folds and turns that are due at the same moment may be served in any order: where there
+        // are some, no two operations happen at the same moment.
+        twin.apart = Time::from(case.definitions.iter().any(timed));
         for (n, op) in case.ops.iter().enumerate() {
             let at = |what: String| format!("after op {n}, {op:?}: {what}");
-            twin.tick(apart).await;
+            twin.tick(twin.apart).await;
             twin.apply(n, op).await.map_err(at)?;
             twin.compare().await.map_err(at)?;
         }
@@ -53,6 +54,8 @@ struct Twin {
     ids: BTreeMap<Ordinal, RunId>,
     leased: BTreeMap<Ordinal, Run>,
     later: Vec<Value>,
+    /// How long after the one before an operation happens.
+    apart: Time,
 }
 
 type Same = Result<(), String>;
@@ -62,7 +65,7 @@ impl Twin {
         let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)));
         let world = World::new(Arc::new(MemoryStore::new(clock.clone())), clock);
         let (ids, leased) = (BTreeMap::new(), BTreeMap::new());
-        Self { world, reference: Reference::default(), ids, leased, later: Vec::new() }
+        Self { world, reference: Reference::default(), ids, leased, later: Vec::new(), apart: 0 }
     }
 
     async fn release(&mut self, definition: &Value) {
@@ -80,7 +83,13 @@ impl Twin {
                 self.post(name, data(n, *a, *a)).await?;
             }
             Op::Call { action, session, a } => self.call(n, action, *session, *a).await?,
-            Op::Lease(limit) => self.lease(*limit).await?,
+            Op::Lease(limit) if self.apart == 0 => self.lease(*limit).await?,
+            Op::Lease(limit) => {
+                for _ in 0..*limit {
+                    self.tick(self.apart).await;
+                    self.lease(1).await?;
+                }
+            }
             Op::Complete(at) => {
                 if let Some(run) = pick(&driven, *at) {
                     self.world.complete(&self.leased[&run]).await;

@@ -1,6 +1,6 @@
 //! Events in: recorded, waking who waits for them, and admitted to every workflow they trigger.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use serde_json::{Map, Value, json};
 
@@ -14,16 +14,20 @@ use crate::{
         receipts,
         verdict::Verdict,
     },
-    id::EventId,
+    id::{EventId, Seq},
     json::Payload,
     key::Key,
-    row::{Event, Kind, Workspace},
+    reads::Scan,
+    row::{Event, Kind, Receipt, Row, RowKey, Workspace},
     run::wait,
     time::Timestamp,
 };
 
 /// The most events that one request posts.
 pub const MAX_EVENTS: usize = 1000;
+
+/// How many receipts of an event are read at first.
+const RECEIPTS_READ: u32 = 32;
 
 /// An event to be posted.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +53,8 @@ pub struct Posted {
     pub woke: u32,
     /// What became of it, workflow by workflow.
     pub runs: Vec<Outcome>,
+    /// What became of the first with the same `dedupeId`, as its receipts say by now.
+    pub first: Vec<Value>,
 }
 
 /// A verdict, and whom it concerns.
@@ -72,7 +78,9 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     if let Some(key) = &dedupe
         && let Some(first) = claim::held(draft, key)?
     {
-        return Ok(Posted { id: first.event, deduped: true, woke: 0, runs: Vec::new() });
+        let id = first.event;
+        let first = told(draft, id)?;
+        return Ok(Posted { id, deduped: true, woke: 0, runs: Vec::new(), first });
     }
     let id = draft.new_event_id()?;
     if let Some(key) = dedupe {
@@ -94,7 +102,58 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     for current in catalog.triggered(&event.name) {
         runs.push(consider(draft, ws, current, &row, Origin::Arrival, None)?);
     }
-    Ok(Posted { id, deduped: false, woke, runs })
+    if event.dedupe_id.is_some() {
+        remember(draft, &row, &runs)?;
+    }
+    Ok(Posted { id, deduped: false, woke, runs, first: Vec::new() })
+}
+
+/// Keeps plain starts too, so that a repeat can be told of them.
+fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
+    for outcome in runs.iter().filter(|told| matches!(told.verdict, Verdict::Started { .. })) {
+        let receipt = Receipt {
+            seq: draft.next_seq()?,
+            ws: event.ws.clone(),
+            app: outcome.app.clone(),
+            workflow: outcome.workflow.clone(),
+            key: String::new(),
+            event: event.id.seq,
+            at: event.at,
+            verdict: outcome.verdict.to_value(),
+        };
+        draft.put(receipt);
+    }
+    Ok(())
+}
+
+/// What the receipts of an event say by now: the last for each workflow.
+fn told(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
+    let (from, to) = (RowKey::Receipt(Seq(i64::MIN)), RowKey::Receipt(Seq(i64::MAX)));
+    let key = RowKey::Event(event.seq);
+    // An event of this very transaction has no receipts in the store, and its number is not yet
+    // final: it must not be asked for.
+    let new = draft.written(key.clone(), key).next().is_some();
+    let kept = if new {
+        Vec::new()
+    } else {
+        draft.found_all(&Scan::Receipts(event.seq), RECEIPTS_READ)?
+    };
+    let mut last: BTreeMap<(&str, &str), &Receipt> = BTreeMap::new();
+    for row in kept.into_iter().chain(draft.written(from, to)) {
+        if let Row::Receipt(receipt) = row
+            && receipt.event == event.seq
+        {
+            last.insert((&receipt.app, &receipt.workflow), receipt);
+        }
+    }
+    let values = last.into_values().map(|receipt| {
+        let mut value = json!({ "workflow": receipt.workflow });
+        if let (Some(value), Some(told)) = (value.as_object_mut(), receipt.verdict.as_object()) {
+            value.extend(told.clone());
+        }
+        value
+    });
+    Ok(values.collect())
 }
 
 /// Decides on one input and one workflow, and writes the receipt.
@@ -146,7 +205,8 @@ impl Outcome {
 impl Posted {
     /// The answer as the caller reads it (SPEC 5).
     pub fn to_value(&self) -> Value {
-        let runs: Vec<_> = self.runs.iter().map(Outcome::to_value).collect();
+        let runs = self.runs.iter().map(Outcome::to_value).chain(self.first.iter().cloned());
+        let runs: Vec<_> = runs.collect();
         json!({ "id": self.id, "deduped": self.deduped, "woke": self.woke, "runs": runs })
     }
 }

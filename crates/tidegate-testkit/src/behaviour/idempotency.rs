@@ -203,6 +203,14 @@ pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
     for name in ["bill", "other"] {
         let repeat = world.post_event(marked(name, "x", &json!({ "id": 2 }))).await;
         assert_eq!((repeat.id, repeat.deduped, repeat.woke), (first.id, true, 0), "{name}");
+        let told = |posted: &Posted| {
+            let runs = posted.to_value()["runs"].as_array().cloned().unwrap_or_default();
+            let of = |run: &Value| {
+                (run["workflow"].clone(), run["outcome"].clone(), run["runId"].clone())
+            };
+            runs.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&repeat), told(&first), "it is told what became of the first");
     }
     assert_eq!(recorded(world).await, before, "no record");
     assert!(world.drain().await.is_empty(), "no run, and nobody woken");

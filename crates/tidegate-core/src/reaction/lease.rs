@@ -149,18 +149,23 @@ pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Sub>, E> {
 /// The first `limit` places that can be claimed, as they are now.
 fn waiting<E>(draft: &Draft, ws: &Workspace, reaction: &str, limit: u32) -> Decided<Vec<Sub>, E> {
     let scan = Scan::Work(ws.clone(), reaction.to_owned());
+    // From the reaction's first stream to just before the first of the next reaction.
+    let from = sub_key(ws, reaction, "");
+    let to = sub_key(ws, &format!("{reaction}\0"), "");
     let mut wanted = limit;
     loop {
         let found = draft.found(&scan, wanted)?;
         let complete = found.len() < wanted as usize;
-        // An earlier command of this transaction may have taken some of them.
-        let subs = found.into_iter().filter_map(|row| {
+        // An earlier command of this transaction may have taken some of them, or given others work.
+        let subs = found.into_iter().chain(draft.written(from.clone(), to.clone()));
+        let subs = subs.filter_map(|row| {
             let Row::Sub(sub) = row else { return None };
             sub.is_claimable(draft.now()).then(|| sub.clone())
         });
         let mut subs: Vec<Sub> = subs.collect();
+        subs.sort_by(|a, b| (a.since, &a.stream).cmp(&(b.since, &b.stream)));
+        subs.dedup_by(|a, b| a.stream == b.stream);
         if subs.len() >= limit as usize || complete {
-            subs.sort_by(|a, b| (a.since, &a.stream).cmp(&(b.since, &b.stream)));
             subs.truncate(limit as usize);
             return Ok(subs);
         }

@@ -6,12 +6,16 @@ use std::{
 };
 
 use tidegate_core::{
+    definition::MAX_NAME_CHARS,
     json::Payload,
     row::{self, StepKind},
     run::record::{NewSend, NewStep, NewWait},
 };
 
-use crate::fault::{Fault, Result};
+use crate::{
+    fault::{Fault, Result},
+    load::MAX_STEPS,
+};
 
 /// What a recorded step came to.
 pub(crate) type Outcome = std::result::Result<Payload, row::Fault>;
@@ -70,6 +74,14 @@ impl State {
 
     /// The handler comes to a step: what is recorded of it, if anything.
     pub(crate) fn ask(&mut self, id: &str, kind: StepKind) -> Result<Option<Outcome>> {
+        if id.is_empty() || id.chars().count() > MAX_NAME_CHARS {
+            let message = format!("a step's id has 1 to {MAX_NAME_CHARS} characters, got `{id}`");
+            return Err(self.break_off("BadStep", message));
+        }
+        if self.asked.len() >= MAX_STEPS as usize {
+            let message = format!("a run has at most {MAX_STEPS} steps: split the work over runs");
+            return Err(self.break_off("TooManySteps", message));
+        }
         if let Some(before) = self.asked.insert(id.to_owned(), kind) {
             let message = format!(
                 "step `{id}` ({}) is asked for twice, first as {}: ids are unique in a run, \

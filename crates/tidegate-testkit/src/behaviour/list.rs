@@ -272,6 +272,8 @@ macro_rules! behaviours {
                 a_step_sends_its_event_once,
                 a_run_can_replace_itself_by_what_it_sends,
                 one_event_wakes_a_crowd,
+                a_recorded_step_is_not_waited_for_again,
+                one_step_waits_for_one_thing,
             }
             control {
                 cancel_works_wherever_a_run_is,

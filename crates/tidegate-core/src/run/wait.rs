@@ -6,7 +6,7 @@
 use crate::{
     draft::{Decided, Draft},
     flow::gate,
-    id::Seq,
+    id::{RunId, Seq},
     json::Payload,
     key::{Key, Path},
     reads::Scan,
@@ -87,6 +87,15 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
     }
     run.waits.push(wait);
     Ok(false)
+}
+
+/// The children that a run waits for.
+pub fn children(run: &Run) -> Vec<RunId> {
+    let child = |wait: &Wait| match &wait.on {
+        WaitOn::Child { run } => Some(*run),
+        WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
+    };
+    run.waits.iter().filter_map(child).collect()
 }
 
 /// Drops the wait of a step, if it has one.

@@ -292,19 +292,6 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.check_quiet().await;
 }
 
-/// N19: children go on when their parent is cancelled; their end finds nobody and harms nothing.
-pub async fn a_cancelled_parent_leaves_its_children(world: &World) {
-    world.define(json!({ "name": "order" })).await;
-    let parent = world.drive("order", json!({})).await;
-    world.suspend(&parent, vec![for_child("child", "order", &json!({}))]).await;
-    assert_eq!(world.cancel(parent.id).await, Ok(Answer::Done));
-    let child = world.lease_one().await;
-    world.complete(&child).await;
-    assert_eq!(world.state(parent.id).await, "cancelled");
-    assert_eq!(world.came_of(parent.id, "child").await, None);
-    world.check_quiet().await;
-}
-
 /// SPEC 9: a child that takes too long fails the step; it goes on by itself.
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;

@@ -178,6 +178,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for step in recorded.chain(report.sends.iter().map(|send| &send.step)) {
         run.failures.remove(step);
         run.losses = 0;
+        // A wait for what is recorded now would be answered by a second record.
+        wait::drop_one(draft, &mut run, step);
     }
     match report.then.clone() {
         Then::Continue | Then::Yield if run.pausing => park(draft, run, true)?,
@@ -240,28 +242,28 @@ fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
 fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {
     let mut answered = !run.answered.is_empty() && waits.is_empty();
     let since = draft.next_seq()?;
-    let mut children = Vec::new();
     let now = draft.now();
+    let mut children: Vec<(String, _, _, _, _)> = Vec::new();
     for NewWait { step, on, until } in waits {
         let until = until.map(|until| until.moment(now));
+        if wait::is_answered(draft, &run, &step)? {
+            answered = true;
+            continue;
+        }
+        let waits = run.waits.iter().map(|wait| &wait.step);
+        if waits.chain(children.iter().map(|child| &child.0)).any(|known| *known == step) {
+            continue;
+        }
         let on = match on {
             NewWaitOn::Time => WaitOn::Time,
             NewWaitOn::Retry => {
-                // One that was woken early by something else has not failed again.
-                if !run.waits.iter().any(|wait| wait.step == step) {
-                    *run.failures.entry(step.clone()).or_default() += 1;
-                }
+                *run.failures.entry(step.clone()).or_default() += 1;
                 WaitOn::Retry
             }
             NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
             NewWaitOn::Invoke { app, workflow, data } => {
-                let known =
-                    run.answered.contains(&step) || run.waits.iter().any(|wait| wait.step == step);
-                answered |= run.answered.contains(&step);
-                if !known {
-                    children.push((step, until, app, workflow, data));
-                }
+                children.push((step, until, app, workflow, data));
                 continue;
             }
         };

@@ -9,6 +9,7 @@
 pub mod admission;
 pub mod arbitration;
 pub mod batch;
+pub mod children;
 pub mod concurrency;
 pub mod control;
 pub mod debounce;

@@ -174,6 +174,18 @@ pub enum Command {
         /// What.
         command: StreamCommand,
     },
+    /// Says which versions an engine takes runs of, instead of what it said before.
+    Serve {
+        /// The engine; it has beaten before.
+        engine: EngineId,
+        /// The lanes of those versions, in all workspaces.
+        lanes: Vec<Seq>,
+    },
+    /// Deletes a dead engine that owns nothing any more.
+    Bury {
+        /// The engine.
+        engine: EngineId,
+    },
 }
 
 /// What a command came to.
@@ -187,7 +199,7 @@ pub enum Answer {
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`] and [`Command::Reap`]: whether it took place.
+    /// To [`Command::MarkDead`], [`Command::Reap`] and [`Command::Bury`]: whether it took place.
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
@@ -224,6 +236,9 @@ pub enum Refusal {
     /// The engine was declared dead: its runs are others' now, and it gets no more.
     #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
     EngineDead(EngineId),
+    /// The engine has never beaten, or was declared dead and cleared away.
+    #[error("engine {0:032x} is not known: it beats before it asks for anything")]
+    NoEngine(EngineId),
     /// No version of this workflow is released.
     #[error("no version of `{name}` is released in app `{app}`")]
     NoWorkflow {
@@ -277,6 +292,7 @@ impl Refusal {
             Self::Ended { .. } => "run_ended",
             Self::Fenced { .. } => "fenced",
             Self::EngineDead(_) => "engine_dead",
+            Self::NoEngine(_) => "no_engine",
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
@@ -325,7 +341,7 @@ impl Command {
             | Self::Signal { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
-            Self::MarkDead { .. } => none,
+            Self::MarkDead { .. } | Self::Serve { .. } | Self::Bury { .. } => none,
             Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
                 none.catalog(ws)
             }
@@ -389,6 +405,8 @@ impl Command {
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
+            Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
+            Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }
 }

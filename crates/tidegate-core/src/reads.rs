@@ -73,6 +73,8 @@ pub enum Scan {
     Work(Workspace, String),
     /// All places of reactions in a workspace, by reaction and stream. A hint.
     Subs(Workspace),
+    /// Engines that are marked dead and own no runs, by id. A hint.
+    Buriable,
 }
 
 impl Scan {

@@ -236,7 +236,8 @@ mod columns {
         ("fence", Int),
         ("body", Text),
     ];
-    pub(super) const ENGINE: &[Column] = &[("id", Text), ("beat", Int), ("dead", Int)];
+    pub(super) const ENGINE: &[Column] =
+        &[("id", Text), ("beat", Int), ("dead", Int), ("serves", Text)];
     pub(super) const STREAM: &[Column] =
         &[("ws", Text), ("name", Text), ("id", Int), ("head", Int), ("closed", Int)];
     pub(super) const SUB: &[Column] = &[

@@ -405,8 +405,9 @@ fn small() -> Vec<Row> {
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
-        Engine { id: 0, beat: i64::MAX, dead: true }.into(),
-        Engine { id: u128::MAX, beat: 0, dead: true }.into(),
+        Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
+        Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
+            .into(),
         Epoch { ws: ws(), n: i64::MAX }.into(),
         Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
             .into(),

@@ -75,6 +75,20 @@ impl World {
         self.store.beat(engine).await.expect("the store works")
     }
 
+    /// The engine's first beat, unless it has beaten before.
+    pub async fn enlist(&self) {
+        if self.row(RowKey::Engine(self.engine)).await.is_none() {
+            self.beat(self.engine).await;
+        }
+    }
+
+    /// The engine serves every version in the workspace.
+    pub async fn serve(&self) {
+        self.enlist().await;
+        let serve = Command::Serve { engine: self.engine, lanes: self.lanes().await };
+        assert_eq!(self.run(serve).await, Ok(Answer::Done));
+    }
+
     /// All that is remembered of a run's steps, by id.
     pub async fn steps(&self, run: RunId) -> Vec<Step> {
         let scan = Scan::Steps(run.seq);

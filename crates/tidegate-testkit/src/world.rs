@@ -198,6 +198,7 @@ impl World {
     /// Leases up to `limit` ready runs, best rank first.
     pub async fn lease(&self, limit: u32) -> Vec<Run> {
         let (ws, engine, lanes) = (self.ws.clone(), self.engine, self.lanes().await);
+        self.enlist().await;
         match self.run(Command::Lease { ws, engine, lanes, limit }).await {
             Ok(Answer::Leased(mut runs)) => {
                 runs.sort_by_key(|run| run.rank);

@@ -55,6 +55,7 @@ create table engine (
   id text collate "C" not null,
   beat bigint not null,
   dead bigint not null,
+  serves text collate "C" not null default '[]'::text,
   primary key (id)
 ) with (fillfactor=50);
 

@@ -51,9 +51,12 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             state: from.json()?,
         }),
         Table::Run => run(from)?,
-        Table::Engine => {
-            Row::Engine(Engine { id: from.engine()?, beat: from.int()?, dead: from.flag()? })
-        }
+        Table::Engine => Row::Engine(Engine {
+            id: from.engine()?,
+            beat: from.int()?,
+            dead: from.flag()?,
+            serves: from.json()?,
+        }),
         Table::Stream => Row::Stream(Stream {
             ws: from.workspace()?,
             name: from.text()?,

@@ -14,9 +14,12 @@ pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),
-        Row::Engine(row) => {
-            vec![text(engine_text(row.id)), int(row.beat), int(i64::from(row.dead))]
-        }
+        Row::Engine(row) => vec![
+            text(engine_text(row.id)),
+            int(row.beat),
+            int(i64::from(row.dead)),
+            json(&row.serves),
+        ],
         Row::Stream(row) => vec![
             text(&*row.ws),
             text(&*row.name),

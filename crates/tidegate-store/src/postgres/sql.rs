@@ -3,11 +3,18 @@
 use crate::{codec::Table, migrate::Migration};
 
 /// The schema's history.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "serve",
+        sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
+    },
+];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
@@ -43,6 +50,7 @@ statements!(
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
+    ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     RUN_LOCK = "only/run_lock",
     RUN_LINE_ORDER = "only/run_line_order",

@@ -74,6 +74,7 @@ impl Source for View<'_> {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
             Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));
         rows(self.db, table, sql, &cells)

@@ -122,6 +122,12 @@ macro_rules! behaviours {
                 the_own_order_is_unchanged,
                 priority_does_not_break_a_limit,
             }
+            serving {
+                a_run_that_nobody_serves_is_stranded,
+                a_release_says_how_many_runs_it_strands,
+                an_engine_beats_before_it_asks,
+                the_dead_are_buried_when_they_own_nothing,
+            }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
                 cancel_replaces_the_live_run_wherever_it_is,

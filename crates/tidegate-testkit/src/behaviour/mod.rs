@@ -26,6 +26,7 @@ pub mod reactions;
 pub mod receipts;
 pub mod releases;
 pub mod repairs;
+pub mod serving;
 pub mod singleton;
 pub mod streams;
 pub mod throttle;

@@ -164,12 +164,13 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
 
 /// R5: whoever declared an engine dead may be gone before it has reaped all its runs.
 pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) {
-    let engine = |id, dead| Engine { id, beat: 3, dead };
+    let engine = |id, dead| Engine { dead, ..Engine::new(id) };
     insert(store, [engine(u128::MAX, false), engine(3, true), engine(2, true), engine(1, false)])
         .await;
     insert(store, [Run { owner: Some(2), ..sample::run(1) }]).await;
     let found = [engine(1, false), engine(2, true), engine(u128::MAX, false)];
     check(store, Scan::Engines, rows(found)).await;
+    check(store, Scan::Buriable, rows([engine(3, true)])).await;
 }
 
 /// By bytes.
@@ -371,5 +372,6 @@ fn every_scan() -> Vec<Scan> {
         Scan::Feed(ws.clone(), 0),
         Scan::Work(ws.clone(), name),
         Scan::Subs(ws),
+        Scan::Buriable,
     ]
 }

@@ -79,6 +79,7 @@ impl Player {
     /// been committed yet.
     pub async fn commands(&mut self, moves: &[Move]) -> Vec<Salted> {
         let lanes = self.world.lanes().await;
+        self.world.enlist().await;
         self.reported.clear();
         let mut commands = Vec::new();
         for it in moves {

@@ -171,6 +171,7 @@ impl Process {
     async fn lease(&mut self) -> Result<(), Died> {
         let (ws, engine, lanes) =
             (self.world.ws.clone(), self.world.engine, self.world.lanes().await);
+        self.world.enlist().await;
         match self.attempt(Command::Lease { ws, engine, lanes, limit: 100 }).await? {
             Ok(Answer::Leased(runs)) => {
                 self.held.extend(runs);

@@ -26,6 +26,7 @@ use crate::{
         Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
         WaitOn,
     },
+    session::{self, NewSessionOp},
     time::Timestamp,
 };
 
@@ -42,6 +43,8 @@ pub struct Record {
     pub steps: Vec<NewStep>,
     /// Events that steps send: posted with the step's record, or not at all.
     pub sends: Vec<NewSend>,
+    /// What steps do to the state of sessions: done with the step's record, or not at all.
+    pub session: Vec<NewSessionOp>,
     /// How the run goes on.
     pub then: Then,
 }
@@ -145,6 +148,11 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
+    for asked in &report.session {
+        remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
+            session::perform(draft, report.run, asked)
+        })?;
+    }
     for NewSend { step, event } in &report.sends {
         remember(draft, report, step.clone(), StepKind::Send, |draft| {
             let posted = event::post(draft, &ws, event)?;
@@ -156,7 +164,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
         run => run?,
     };
-    if !report.steps.is_empty() || !report.sends.is_empty() {
+    if !report.steps.is_empty() || !report.sends.is_empty() || !report.session.is_empty() {
         (run.failures, run.losses) = (0, 0);
     }
     match report.then.clone() {
@@ -175,7 +183,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
             park(draft, run, false)?;
         }
-        Then::Complete(output) => end(draft, run, Ending::Completed { output })?,
+        Then::Complete(output) => {
+            let ending = match session::settle(draft, &run)? {
+                Ok(()) => Ending::Completed { output },
+                Err(error) => Ending::Failed { error },
+            };
+            end(draft, run, ending)?;
+        }
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
         Then::Yield => {
             run.owner = None;

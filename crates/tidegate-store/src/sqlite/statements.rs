@@ -9,8 +9,10 @@ macro_rules! sql {
 }
 
 /// All migrations, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
+];
 
 /// What is done with single rows of a table.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
     match table {
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
+        Table::Session => statements!("session"),
         Table::Engine => statements!("engine"),
         Table::Stream => statements!("stream"),
         Table::Sub => statements!("sub"),
@@ -54,6 +57,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Staged => statements!("staged"),
     }
 }
 

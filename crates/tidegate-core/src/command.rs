@@ -18,12 +18,13 @@ use crate::{
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, RowKey, Run, Workspace},
+    row::{EngineId, GateKey, Row, RowKey, Run, SessionOp, SessionRef, Workspace},
     run::{
         control, lease,
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
     version::{self, Registered, Released},
@@ -167,6 +168,17 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Reads or changes the state of a session from outside of any run.
+    Session {
+        /// The workspace.
+        ws: Workspace,
+        /// The session.
+        session: SessionRef,
+        /// What is done.
+        op: SessionOp,
+        /// The version that the document must have; any, if none is given.
+        expected_version: Option<i64>,
+    },
     /// Something about streams.
     Stream {
         /// The workspace.
@@ -205,6 +217,8 @@ pub enum Answer {
     Registered(Registered),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Session`].
+    Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
     /// To all others.
@@ -279,6 +293,9 @@ pub enum Refusal {
     /// A reaction said no.
     #[error(transparent)]
     Reaction(#[from] ReactionRefusal),
+    /// An operation on a session cannot be done.
+    #[error(transparent)]
+    Session(#[from] SessionError),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -299,6 +316,7 @@ impl Refusal {
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
+            Self::Session(error) => error.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -341,7 +359,10 @@ impl Command {
             | Self::Signal { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
-            Self::MarkDead { .. } | Self::Serve { .. } | Self::Bury { .. } => none,
+            Self::MarkDead { .. }
+            | Self::Serve { .. }
+            | Self::Bury { .. }
+            | Self::Session { .. } => none,
             Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
                 none.catalog(ws)
             }
@@ -400,6 +421,9 @@ impl Command {
             }
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)
+            }
+            Self::Session { ws, session, op, expected_version } => {
+                session::outside(draft, ws, session, op, *expected_version).map(Answer::Session)
             }
             Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {

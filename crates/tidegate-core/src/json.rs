@@ -1,11 +1,14 @@
 //! JSON payloads: valid text, kept byte for byte and read only where a key points.
 
+mod edit;
 mod scan;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::IgnoredAny};
 use serde_json::Value;
+
+pub(crate) use edit::{Blocked, Obstacle};
 
 use crate::key::{Decimal, KeyError, Path, Scalar};
 

@@ -212,6 +212,7 @@ impl Demo<'_> {
             fence: run.fence,
             steps: Vec::new(),
             sends: Vec::new(),
+            session: Vec::new(),
             then,
         };
         self.ask(Command::Record { known: Box::new(run), report }).await?;

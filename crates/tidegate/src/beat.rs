@@ -169,8 +169,9 @@ async fn look_at_own(
         let command = if run.phase == Phase::Stopping {
             Command::Stopped { known }
         } else {
-            let (steps, sends, then) = (Vec::new(), Vec::new(), Then::Yield);
-            let report = Record { run: seq, engine, fence, steps, sends, then };
+            let (steps, sends, session) = (Vec::new(), Vec::new(), Vec::new());
+            let then = Then::Yield;
+            let report = Record { run: seq, engine, fence, steps, sends, session, then };
             Command::Record { known, report }
         };
         if let Err(error) = shared.ask(command).await {

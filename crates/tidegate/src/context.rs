@@ -3,25 +3,28 @@
 //! Steps are remembered by id, not by place. A handler may be started any number of times, on any
 //! engine; what is recorded is returned, what is not is done.
 
+mod session;
 mod state;
 mod step;
 mod wait;
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-pub(crate) use state::{Next, Ops, State};
+pub use session::Session;
+pub(crate) use state::{Next, Ops, Outcome, State};
 pub use step::Step;
 use tidegate_core::{
     event::NewEvent,
     id::RunId,
     json::Payload,
-    row::{Event, Run, Source, StepKind, WaitOn},
+    reads::ReadSet,
+    row::{Event, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Until},
     time::Timestamp,
     workflow::Workflow,
@@ -231,6 +234,18 @@ impl Ctx {
         Ok(())
     }
 
+    /// The state of the session that this run's request belongs to.
+    pub fn session(&self) -> Result<Session> {
+        let session = self.event().data.select(&["session".to_owned()]);
+        let id = session.and_then(|id| serde_json::from_str(id).ok());
+        let (Some(flow), Some(id)) = (&self.activation().definition.flow, id) else {
+            let message = "this run has no session: only actions have one, if the request names it";
+            return Err(Fault::coded("NoSession", message).fatal());
+        };
+        let (app, flow) = (self.activation().run.app.clone(), flow.clone());
+        Ok(Session::new(self, SessionRef { app, flow, id }))
+    }
+
     /// The time by this machine's clock, remembered.
     pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
         self.remember(id.into(), || self.0.shared.clock.now())
@@ -255,6 +270,18 @@ impl Ctx {
         async move {
             // An error means that nobody drives the run any more.
             let _ = stop.wait_for(Option::is_some).await;
+        }
+    }
+
+    /// What came of a step that the store decides, once it is durable.
+    async fn recorded(&self, step: &str) -> Result<Outcome> {
+        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let key = RowKey::Step(self.run_id().seq, step.to_owned());
+        let reads = ReadSet::default().row(key.clone());
+        let snapshot = self.0.shared.store.read(reads).await?;
+        match snapshot.rows.get(&key) {
+            Some(Some(Row::Step(step))) => Ok(step.result.clone()),
+            _ => Err(Fault::coded("BadRecord", format!("step `{step}` left no record"))),
         }
     }
 

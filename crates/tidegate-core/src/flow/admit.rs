@@ -112,6 +112,7 @@ pub fn create(
         replaced: replaced.as_ref().map(|(_, old)| *old),
         replay_of: None,
         claim,
+        staged: 0,
     };
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.

@@ -222,6 +222,9 @@ pub struct Run {
     /// The idempotency claim it gives back if it is replaced before its first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<GateKey>,
+    /// How many operations on sessions it has staged, under `restart`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub staged: u32,
 }
 
 impl Run {
@@ -329,6 +332,8 @@ pub enum StepKind {
     Invoke,
     /// Sent an event.
     Send,
+    /// Read or wrote the state of a session.
+    State,
 }
 
 /// A remembered part of a run: written once, never changed.

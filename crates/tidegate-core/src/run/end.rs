@@ -6,6 +6,7 @@ use crate::{
     flow::{claim, gate, needs::IN_PLACE},
     id::RunId,
     row::{Class, Ended, Ending, Fault, GateKey, GateState, Phase, RowKey, Run},
+    session,
 };
 
 /// Ends a run: frees what it holds at once and hands it on.
@@ -17,6 +18,7 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 /// Ends a run, and says which gates have places to hand on.
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
+    session::forget(draft, &mut run);
     let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ending)?;
@@ -39,6 +41,7 @@ fn call_off<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<G
         Phase::Stopping => return Ok(Vec::new()),
         Phase::Driven => {
             wait::forget(draft, &mut run);
+            session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
             run.phase = Phase::Stopping;
             run.due = None;

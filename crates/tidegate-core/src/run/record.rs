@@ -26,6 +26,7 @@ use crate::{
         Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
         WaitOn,
     },
+    session::{self, NewSessionOp},
     time::Timestamp,
 };
 
@@ -42,6 +43,8 @@ pub struct Record {
     pub steps: Vec<NewStep>,
     /// Events that steps send: posted with the step's record, or not at all.
     pub sends: Vec<NewSend>,
+    /// What steps do to the state of sessions: done with the step's record, or not at all.
+    pub session: Vec<NewSessionOp>,
     /// How the run goes on.
     pub then: Then,
 }
@@ -163,6 +166,11 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
+    for asked in &report.session {
+        remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
+            session::perform(draft, report.run, asked)
+        })?;
+    }
     for NewSend { step, event } in &report.sends {
         remember(draft, report, step.clone(), StepKind::Send, |draft| {
             let posted = event::post(draft, &ws, event)?;
@@ -175,7 +183,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         run => run?,
     };
     let recorded = report.steps.iter().map(|step| &step.id);
-    for step in recorded.chain(report.sends.iter().map(|send| &send.step)) {
+    let recorded = recorded.chain(report.sends.iter().map(|send| &send.step));
+    for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
         run.losses = 0;
         // A wait for what is recorded now would be answered by a second record.
@@ -191,7 +200,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             run.losses = 0;
             suspend(draft, run, waits)?;
         }
-        Then::Complete(output) => end(draft, run, Ending::Completed { output })?,
+        Then::Complete(output) => {
+            let ending = match session::settle(draft, &run)? {
+                Ok(()) => Ending::Completed { output },
+                Err(error) => Ending::Failed { error },
+            };
+            end(draft, run, ending)?;
+        }
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
         Then::Yield => {
             run.owner = None;

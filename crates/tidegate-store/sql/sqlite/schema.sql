@@ -123,12 +123,34 @@ CREATE TABLE run (
   body      text    not null
 ) strict;
 
+CREATE TABLE session (
+  ws      text    not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  version integer not null,
+  body    text    not null,
+  primary key (ws, app, flow, id)
+) strict;
+
 CREATE TABLE signal (
   run  integer not null,
   name text    not null,
   seq  integer not null,
   data text    not null,
   primary key (run, name, seq)
+) strict;
+
+CREATE TABLE staged (
+  run     integer not null,
+  n       integer not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  op      text    not null,
+  version integer not null,
+  seen    text,
+  primary key (run, n)
 ) strict;
 
 CREATE TABLE step (

@@ -10,6 +10,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
     },
     Migration {
+        version: 3,
+        name: "session",
+        sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
+    },
+    Migration {
         version: 6,
         name: "serve",
         sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
@@ -84,6 +89,7 @@ macro_rules! by_table {
             match table {
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
+                Table::Session => file!("session"),
                 Table::Engine => file!("engine"),
                 Table::Stream => file!("stream"),
                 Table::Sub => file!("sub"),
@@ -99,6 +105,7 @@ macro_rules! by_table {
                 Table::Signal => file!("signal"),
                 Table::Receipt => file!("receipt"),
                 Table::Log => file!("log"),
+                Table::Staged => file!("staged"),
             }
         }
     };
@@ -136,6 +143,7 @@ by_table!(
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
+        Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
         Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),
         Table::Sub => Some(include_str!("../../sql/postgres/only/sub_lock.sql")),
@@ -151,6 +159,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::WaitPath
         | Table::Signal
         | Table::Receipt
-        | Table::Log => None,
+        | Table::Log
+        | Table::Staged => None,
     }
 }

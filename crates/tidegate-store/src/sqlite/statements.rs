@@ -11,6 +11,7 @@ macro_rules! sql {
 /// All migrations, in order.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
 ];
 
@@ -41,6 +42,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
     match table {
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
+        Table::Session => statements!("session"),
         Table::Engine => statements!("engine"),
         Table::Stream => statements!("stream"),
         Table::Sub => statements!("sub"),
@@ -56,6 +58,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Staged => statements!("staged"),
     }
 }
 

@@ -321,6 +321,7 @@ impl Worker {
             fence: run.fence,
             steps: act.steps(),
             sends: Vec::new(),
+            session: Vec::new(),
             then: act.then.clone(),
         };
         Command::Record { known: Box::new(run.clone()), report }

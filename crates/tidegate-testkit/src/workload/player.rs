@@ -276,7 +276,15 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        let report = Record {
+            run: run.id.seq,
+            engine,
+            fence: run.fence,
+            steps,
+            sends,
+            session: Vec::new(),
+            then,
+        };
         Command::Record { known: Box::new(run), report }
     }
 

@@ -10,6 +10,7 @@ use tidegate_core::{
     json::Payload,
     row::{self, StepKind},
     run::record::{NewSend, NewStep, NewWait},
+    session::NewSessionOp,
 };
 
 use crate::{
@@ -25,11 +26,12 @@ pub(crate) type Outcome = std::result::Result<Payload, row::Fault>;
 pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
     pub(crate) sends: Vec<NewSend>,
+    pub(crate) session: Vec<NewSessionOp>,
 }
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.sends.is_empty()
+        self.steps.is_empty() && self.sends.is_empty() && self.session.is_empty()
     }
 }
 
@@ -121,7 +123,7 @@ impl State {
     /// the code does not know any more.
     pub(crate) fn broken(&self) -> Option<Fault> {
         let lost = || {
-            let effects = [StepKind::Run, StepKind::Send];
+            let effects = [StepKind::Run, StepKind::Send, StepKind::State];
             let lost =
                 |id: &&String, kind| effects.contains(&kind) && !self.asked.contains_key(*id);
             let mut recorded = self.recorded.iter();
@@ -146,6 +148,12 @@ impl State {
     /// A step sends something.
     pub(crate) fn send(&mut self, send: NewSend) {
         self.ops.sends.push(send);
+        self.wake_driver();
+    }
+
+    /// A step works on a session's state.
+    pub(crate) fn change_session(&mut self, op: NewSessionOp) {
+        self.ops.session.push(op);
         self.wake_driver();
     }
 
@@ -224,5 +232,6 @@ fn word(kind: StepKind) -> &'static str {
         StepKind::Signal => "a wait for a signal",
         StepKind::Invoke => "a call of a workflow",
         StepKind::Send => "a message sent",
+        StepKind::State => "an operation on a session",
     }
 }

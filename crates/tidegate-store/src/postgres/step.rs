@@ -21,7 +21,9 @@ use super::{
     run_to_the_end, sql, transact,
     trouble::{Trouble, is_contention, say},
 };
-use crate::{Kept, Salted, Store, StoreError, TransactionError, transactional::recording};
+use crate::{
+    Kept, Salted, Store, StoreError, TransactionError, transactional::recording::recording,
+};
 
 /// A transaction that a step writes in. Tidegate commits it, together with the step's record.
 ///

@@ -24,7 +24,7 @@ use crate::{
     codec::{self, Cell, Table},
     migrate::{Applied, pending},
     settle::settle,
-    transactional::recording,
+    transactional::recording::recording,
 };
 
 /// How many blocks of sequence numbers are set aside by one write. A crash skips what is left of

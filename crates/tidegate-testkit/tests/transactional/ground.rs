@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_core::{
     command::{Answer, Command},
     row::{Row, Run},
-    run::record::{Record, Recorded, Then},
+    run::record::{NewSend, Record, Recorded, Then},
     time::Timestamp,
 };
 use tidegate_store::{
@@ -23,7 +23,7 @@ use tidegate_store::{
 };
 use tidegate_testkit::{
     postgres::{fresh_schema, url},
-    world::{World, step},
+    world::{World, event, step},
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -251,12 +251,22 @@ impl Ground {
 
     /// The command that records a step of a run.
     pub(crate) fn recording(&self, run: &Run, id: &str) -> Salted {
+        self.reporting(run, id, Vec::new())
+    }
+
+    /// The command that records a step of a run and an event that it sends.
+    pub(crate) fn sending(&self, run: &Run, name: &str, data: &Value) -> Salted {
+        let send = NewSend { step: "send".to_owned(), event: event(name, data) };
+        self.reporting(run, "pay", vec![send])
+    }
+
+    fn reporting(&self, run: &Run, id: &str, sends: Vec<NewSend>) -> Salted {
         let report = Record {
             run: run.id.seq,
             engine: run.owner.unwrap(),
             fence: run.fence,
             steps: vec![step(id, &json!("paid"))],
-            sends: Vec::new(),
+            sends,
             then: Then::Continue,
         };
         self.world.salted(Command::Record { known: Box::new(run.clone()), report })

@@ -1,6 +1,6 @@
 //! What only PostgreSQL has to show: there a step takes its time beside everybody else.
 
-use std::time::Duration;
+use std::{pin::Pin, task::Poll, time::Duration};
 
 use serde_json::json;
 use tidegate_core::run::record::Then;
@@ -194,4 +194,48 @@ async fn others_in_the_way_of_a_step_are_a_reason_to_try_again() {
     ground.pay(&run).await.unwrap();
     let wrong = ground.act(&run, "more", Part::new(&["select 1/0"])).await.unwrap_err();
     assert_eq!(wrong.to_string(), "division by zero (22012)");
+}
+
+/// Whoever comes second at a gate that is new to both is told by a failed insert: the step's work
+/// outlives that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_that_meet_at_a_new_gate_are_all_kept() {
+    let options = PostgresOptions { steps: 6, ..PostgresOptions::default() };
+    let Some(ground) = Ground::postgres_with(options).await else { return };
+    let child = json!({ "name": "child", "concurrency": { "limit": 1, "key": "k" } });
+    ground.world.define(child).await;
+    ground.world.define(json!({ "name": "order" })).await;
+    for k in 0..4 {
+        for _ in 0..6 {
+            ground.world.send("order", json!({})).await;
+        }
+        let mut orders = ground.world.lease_all().await;
+        orders.retain(|run| run.workflow == "order");
+        let paying = orders.iter().map(|run| {
+            let commands = vec![ground.sending(run, "child", &json!({ "k": k }))];
+            Box::pin(ground.act_with(commands, Part::new(&[PAY])))
+        });
+        for kept in futures_of(paying.collect()).await {
+            kept.unwrap();
+        }
+    }
+    assert_eq!(ground.payments().await.len(), 24);
+    ground.world.check_holds().await;
+}
+
+/// Waits for all at once.
+async fn futures_of<F: Future + Unpin>(mut all: Vec<F>) -> Vec<F::Output> {
+    let mut done: Vec<Option<F::Output>> = all.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in all.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let Poll::Ready(output) = Pin::new(future).poll(context)
+            {
+                *done = Some(output);
+            }
+        }
+        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
 }

@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) committers: Pool,
     pub(super) readers: Pool,
+    /// For transactional steps, which take as long as their authors like.
+    pub(super) steps: Pool,
     /// Of its own, so that a lease is renewed however busy everything else is.
     beats: Pool,
     pub(super) catalogs: Catalogs,
@@ -43,6 +45,7 @@ impl Shared {
         Self {
             committers: Pool::new(settings.clone(), settings.options.committers),
             readers: Pool::new(settings.clone(), settings.options.readers),
+            steps: steps(&settings),
             beats: Pool::new(settings.for_beats(), 1),
             catalogs: Catalogs::default(),
             known: Mutex::default(),
@@ -156,6 +159,13 @@ impl Shared {
         }
         Ok(rows)
     }
+}
+
+/// Behind a pooler no connection serves two steps: the driver keeps statements that tell it about
+/// types, and the server's connection that it prepared them on is another client's by then.
+fn steps(settings: &Settings) -> Pool {
+    let (ours, size) = (settings.for_steps(), settings.options.steps);
+    if settings.options.pooler { Pool::without_reuse(ours, size) } else { Pool::new(ours, size) }
 }
 
 fn beat_call(engine: EngineId) -> Call {

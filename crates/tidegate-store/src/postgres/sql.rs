@@ -26,7 +26,25 @@ pub(super) const BEGIN: &str = "begin isolation level read committed read write"
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
 pub(super) const ROLLBACK: &str = "rollback";
-pub(super) const CONTROL: [&str; 5] = [BEGIN, BEGIN_READ, COMMIT, ROLLBACK, WAKE_LISTEN];
+// A step may have made settings for the session: they are undone for the session.
+pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
+pub(super) const SESSION_RESET: &str =
+    "set transaction read write; reset session authorization; reset all";
+pub(super) const DEALLOCATE: &str = "deallocate all";
+pub(super) const SAVEPOINT: &str = "savepoint tidegate";
+pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
+pub(super) const CONTROL: [&str; 10] = [
+    BEGIN,
+    BEGIN_READ,
+    COMMIT,
+    ROLLBACK,
+    WAKE_LISTEN,
+    CONSTRAINTS_NOW,
+    SESSION_RESET,
+    DEALLOCATE,
+    SAVEPOINT,
+    BACK_TO_SAVEPOINT,
+];
 
 macro_rules! statements {
     ($($name:ident = $file:literal),* $(,)?) => {
@@ -65,6 +83,7 @@ statements!(
     TX_SETTINGS = "only/tx_settings",
     TX_STAMP = "only/tx_stamp",
     TX_STATUS = "only/tx_status",
+    STEP_BEGIN = "only/step_begin",
     SESSION_SETTINGS = "only/session_settings",
     SERVER_CHECK = "only/server_check",
     CLOCK_READ = "only/clock_read",

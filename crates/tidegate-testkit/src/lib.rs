@@ -10,6 +10,8 @@ pub mod behaviour;
 pub mod contract;
 pub mod fault;
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod reference;
 pub mod sample;
 pub mod server;

@@ -3,11 +3,18 @@
 use crate::{codec::Table, migrate::Migration};
 
 /// The schema's history.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "lease",
+        sql: include_str!("../../sql/postgres/migrations/0002_lease.sql"),
+    },
+];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
@@ -44,6 +51,10 @@ statements!(
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
     ENGINE_BEAT = "engine_beat",
+    LEASE_READ = "lease_read",
+    LEASE_ACQUIRE = "lease_acquire",
+    LEASE_RENEW = "lease_renew",
+    LEASE_RELEASE = "lease_release",
     RUN_LOCK = "only/run_lock",
     RUN_LINE_ORDER = "only/run_line_order",
     RUN_READY_LOCK = "only/run_ready_lock",

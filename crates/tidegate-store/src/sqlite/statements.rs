@@ -9,8 +9,10 @@ macro_rules! sql {
 }
 
 /// All migrations, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
+];
 
 /// What is done with single rows of a table.
 #[derive(Debug)]
@@ -77,8 +79,13 @@ pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
+pub(super) const LEASE_READ: &str = sql!("lease_read");
+pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");
+pub(super) const LEASE_RENEW: &str = sql!("lease_renew");
+pub(super) const LEASE_RELEASE: &str = sql!("lease_release");
 
 pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");
+pub(super) const FENCE_NEXT: &str = sql!("only/fence_next");
 pub(super) const META_READ: &str = sql!("only/meta_read");
 pub(super) const META_WRITE: &str = sql!("only/meta_write");
 pub(super) const MIGRATION_CREATE: &str = sql!("only/migration_create");

@@ -36,7 +36,7 @@ const SEQUENCE: &str = "sequence";
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     /// The next number to give out.
     next: i64,

@@ -230,7 +230,7 @@ mod tests {
         for trouble in [Trouble::Always, Trouble::Silence] {
             let said = format!("{trouble:?}");
             let kept = rig.keep(rig.troubled(trouble)).await;
-            rig.pass(TTL / 2 - Duration::from_secs(1)).await;
+            rig.pass(Duration::from_secs(TTL.as_secs() / 2 - 1)).await;
             assert!(!kept.is_lost(), "{said}");
             rig.pass(Duration::from_secs(1)).await;
             assert!(kept.is_lost(), "{said}");

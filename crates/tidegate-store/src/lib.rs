@@ -14,6 +14,7 @@ mod catalogs;
 mod clock;
 pub mod codec;
 mod commit;
+pub mod lease;
 pub mod migrate;
 mod settle;
 mod transactional;

@@ -339,8 +339,8 @@ fn recording(world: &World, run: &Run) -> Salted {
         engine: run.owner.unwrap(),
         fence: run.fence,
         steps: vec![step("feel", &json!(1))],
-        sends: Vec::new(),
         then: Then::Continue,
+        ..Record::default()
     };
     world.salted(Asked::Record { known: Box::new(run.clone()), report })
 }

@@ -10,6 +10,7 @@ mod address;
 mod call;
 mod connection;
 mod latch;
+mod lease;
 mod migrate;
 mod options;
 mod pool;

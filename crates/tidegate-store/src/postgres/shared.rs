@@ -35,10 +35,16 @@ pub(super) struct Shared {
     pub(super) steps: Pool,
     /// Of its own, so that a lease is renewed however busy everything else is.
     beats: Pool,
+    /// Of its own for the same reason, and apart from the beats: nobody's leases delay an engine's.
+    pub(super) leases: Pool,
     pub(super) catalogs: Catalogs,
     /// Engines that have beaten here: their rows are not made a second time.
     known: Mutex<BTreeSet<EngineId>>,
 }
+
+/// How many connections leases by name use, made when they are first needed: two, so that one
+/// name that everybody wants does not stop the renewal of another.
+const LEASE_CONNECTIONS: usize = 2;
 
 impl Shared {
     pub(super) fn new(settings: Settings) -> Self {
@@ -47,6 +53,7 @@ impl Shared {
             readers: Pool::new(settings.clone(), settings.options.readers),
             steps: steps(&settings),
             beats: Pool::new(settings.for_beats(), 1),
+            leases: Pool::new(settings.for_beats(), LEASE_CONNECTIONS),
             catalogs: Catalogs::default(),
             known: Mutex::default(),
             settings,

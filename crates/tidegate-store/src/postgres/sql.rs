@@ -10,6 +10,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
     },
     Migration {
+        version: 2,
+        name: "lease",
+        sql: include_str!("../../sql/postgres/migrations/0002_lease.sql"),
+    },
+    Migration {
         version: 3,
         name: "session",
         sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
@@ -75,6 +80,10 @@ statements!(
     DEF_OF_WORKSPACE = "def_of_workspace",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
+    LEASE_READ = "lease_read",
+    LEASE_ACQUIRE = "lease_acquire",
+    LEASE_RENEW = "lease_renew",
+    LEASE_RELEASE = "lease_release",
     RUN_LOCK = "only/run_lock",
     RUN_LINE_ORDER = "only/run_line_order",
     RUN_READY_LOCK = "only/run_ready_lock",

@@ -5,6 +5,7 @@
 //! one owner: a second process is told whose it is, and opening it voids older leases.
 
 mod error;
+mod lease;
 mod lock;
 mod statements;
 mod step;

@@ -38,7 +38,7 @@ const SEQUENCE: &str = "sequence";
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,
-    rules: Rules,
+    pub(super) rules: Rules,
     watch: Watch,
     /// Engines that have beaten: one that was cleared away does not come back.
     known: BTreeSet<EngineId>,
@@ -48,8 +48,8 @@ pub(super) struct Writer {
 
 /// What a decision is made with besides the rows.
 #[derive(Debug)]
-struct Rules {
-    clock: Arc<dyn Clock>,
+pub(super) struct Rules {
+    pub(super) clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     /// The next number to give out.
     next: i64,

@@ -12,6 +12,7 @@ pub mod fault;
 pub mod postgres;
 pub mod reference;
 pub mod sample;
+pub mod sim;
 pub mod torture;
 pub mod worker;
 pub mod workload;

@@ -32,3 +32,26 @@ fn check(seed: u64, backend: Backend) {
         );
     }
 }
+
+#[test]
+#[ignore = "lists"]
+fn survey() {
+    let n: u64 = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let from: u64 = std::env::var("FROM").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let (mut commits, mut turns) = (0, 0);
+    for seed in from..from + n {
+        let outcome = std::panic::catch_unwind(|| simulate(seed, Backend::Memory, false));
+        match outcome {
+            Ok(outcome) => {
+                commits += outcome.commits;
+                turns += outcome.turns;
+                if let Some(violation) = outcome.violation {
+                    let text: String = violation.text.chars().take(400).collect();
+                    println!("SEED {seed} {} {text}", violation.number);
+                }
+            }
+            Err(_) => println!("SEED {seed} PANIC"),
+        }
+    }
+    println!("{n} seeds {commits} commits {turns} turns");
+}

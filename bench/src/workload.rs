@@ -40,6 +40,7 @@ impl Load {
         let ws: Workspace = "default".into();
         let register =
             Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
+        store.beat(ENGINE).await?;
         let mut load = Self { store, ws, lane: Seq(0), salt: 0 };
         if let Some(Answer::Registered(registered)) = load.ask(vec![register]).await?.pop() {
             load.lane = registered.lane;

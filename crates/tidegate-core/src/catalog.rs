@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    flow::meter::Rate,
+    flow::{meter::Rate, policy::PolicyKind},
     id::Seq,
     reaction::{Follower, Reaction},
     row::{Class, Def, Scope},
@@ -153,6 +153,21 @@ impl Catalog {
     /// The version that a lane belongs to.
     pub fn lane(&self, lane: Seq) -> Option<&Version> {
         self.lanes.get(&lane)
+    }
+
+    /// Whether a version's policy is `restart`: what its runs do to sessions is staged.
+    pub fn restarts(&self, lane: Seq) -> bool {
+        let Some(version) = self.lane(lane) else { return false };
+        let entry = self.entry(&version.def.app, &version.def.name);
+        let current = entry.and_then(|entry| entry.current.as_ref());
+        let restarts = |workflow: &Workflow| {
+            workflow.policy.as_ref().is_some_and(|policy| policy.kind == PolicyKind::Restart)
+        };
+        match current.filter(|current| current.version.lane == lane) {
+            Some(current) => restarts(&current.workflow),
+            // Only runs from before a release get here.
+            None => read(&version.def).is_ok_and(|workflow| restarts(&workflow)),
+        }
     }
 
     /// The workflows that an event of this name triggers, each once, by app and name.

@@ -18,12 +18,13 @@ use crate::{
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, RowKey, Run, Workspace},
+    row::{EngineId, GateKey, Row, RowKey, Run, SessionOp, SessionRef, Workspace},
     run::{
         control, lease,
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
     version::{self, Registered, Released},
@@ -167,12 +168,35 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Reads or changes the state of a session from outside of any run.
+    Session {
+        /// The workspace.
+        ws: Workspace,
+        /// The session.
+        session: SessionRef,
+        /// What is done.
+        op: SessionOp,
+        /// The version that the document must have; any, if none is given.
+        expected_version: Option<i64>,
+    },
     /// Something about streams.
     Stream {
         /// The workspace.
         ws: Workspace,
         /// What.
         command: StreamCommand,
+    },
+    /// Says which versions an engine takes runs of, instead of what it said before.
+    Serve {
+        /// The engine; it has beaten before.
+        engine: EngineId,
+        /// The lanes of those versions, in all workspaces.
+        lanes: Vec<Seq>,
+    },
+    /// Deletes a dead engine that owns nothing any more.
+    Bury {
+        /// The engine.
+        engine: EngineId,
     },
 }
 
@@ -187,12 +211,14 @@ pub enum Answer {
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`] and [`Command::Reap`]: whether it took place.
+    /// To [`Command::MarkDead`], [`Command::Reap`] and [`Command::Bury`]: whether it took place.
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Session`].
+    Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
     /// To all others.
@@ -224,6 +250,9 @@ pub enum Refusal {
     /// The engine was declared dead: its runs are others' now, and it gets no more.
     #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
     EngineDead(EngineId),
+    /// The engine has never beaten, or was declared dead and cleared away.
+    #[error("engine {0:032x} is not known: it beats before it asks for anything")]
+    NoEngine(EngineId),
     /// No version of this workflow is released.
     #[error("no version of `{name}` is released in app `{app}`")]
     NoWorkflow {
@@ -264,6 +293,9 @@ pub enum Refusal {
     /// A reaction said no.
     #[error(transparent)]
     Reaction(#[from] ReactionRefusal),
+    /// An operation on a session cannot be done.
+    #[error(transparent)]
+    Session(#[from] SessionError),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -277,12 +309,14 @@ impl Refusal {
             Self::Ended { .. } => "run_ended",
             Self::Fenced { .. } => "fenced",
             Self::EngineDead(_) => "engine_dead",
+            Self::NoEngine(_) => "no_engine",
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
+            Self::Session(error) => error.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -300,11 +334,7 @@ impl Command {
             Self::Record { known, report } => {
                 let waits = match &report.then {
                     Then::Suspend(waits) => waits.as_slice(),
-                    Then::Continue
-                    | Then::Retry { .. }
-                    | Then::Complete(_)
-                    | Then::Fail(_)
-                    | Then::Yield => &[],
+                    Then::Continue | Then::Complete(_) | Then::Fail(_) | Then::Yield => &[],
                 };
                 let sends = report.sends.iter().fold(none.catalog(&known.ws), |reads, send| {
                     reads.latch(topic(&known.ws, &send.event.name), Mode::Shared)
@@ -313,7 +343,10 @@ impl Command {
                     NewWaitOn::Event { name, .. } => {
                         reads.latch(topic(&known.ws, name), Mode::Exclusive)
                     }
-                    NewWaitOn::Time | NewWaitOn::Signal { .. } | NewWaitOn::Invoke { .. } => reads,
+                    NewWaitOn::Time
+                    | NewWaitOn::Retry
+                    | NewWaitOn::Signal { .. }
+                    | NewWaitOn::Invoke { .. } => reads,
                 })
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
@@ -326,7 +359,10 @@ impl Command {
             | Self::Signal { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
-            Self::MarkDead { .. } => none,
+            Self::MarkDead { .. }
+            | Self::Serve { .. }
+            | Self::Bury { .. }
+            | Self::Session { .. } => none,
             Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
                 none.catalog(ws)
             }
@@ -386,10 +422,15 @@ impl Command {
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)
             }
+            Self::Session { ws, session, op, expected_version } => {
+                session::outside(draft, ws, session, op, *expected_version).map(Answer::Session)
+            }
             Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
+            Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
+            Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }
 }

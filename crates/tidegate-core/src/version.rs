@@ -21,6 +21,7 @@ use crate::{
         Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Row, RowKey, Run, Slots,
         Span, Turns, Workspace,
     },
+    run::lease::served,
     workflow::Workflow,
 };
 
@@ -54,6 +55,9 @@ pub struct Released {
     pub older: u32,
     /// Live older runs that lack the key of the new handoff.
     pub lacking: Vec<RunId>,
+    /// Live runs of other versions that no live engine serves. An engine that also serves older
+    /// versions says so before it registers a new one.
+    pub stranded: u32,
 }
 
 /// Registers a version: says what it does. Releases it if its number is the highest so far.
@@ -158,7 +162,8 @@ fn release_def(
     draft.put(def);
     let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
-    let (mut older, mut lacking) = (0, Vec::new());
+    let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);
+    let served = served(draft)?;
     let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
     for other in versions.into_iter().flatten().map(|(_, other)| other) {
         if other.lane == current.version.lane {
@@ -166,6 +171,7 @@ fn release_def(
         }
         for run in live(draft, other.lane, adopts)? {
             older += 1;
+            stranded += u32::from(!served.contains(&other.lane));
             if adopts && !adopt(draft, &ws, &current, run.clone())? {
                 lacking.push(run.id);
             }
@@ -173,7 +179,7 @@ fn release_def(
     }
     renumber(draft, &ws, workflow)?;
     bump(draft, &ws)?;
-    Ok(Released { release, older, lacking })
+    Ok(Released { release, older, lacking, stranded })
 }
 
 /// The runs of a version that have not ended, those of this very transaction included.

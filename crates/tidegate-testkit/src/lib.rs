@@ -13,6 +13,7 @@ pub mod postgres;
 pub mod reference;
 pub mod sample;
 pub mod sim;
+pub mod story;
 pub mod torture;
 pub mod worker;
 pub mod workload;

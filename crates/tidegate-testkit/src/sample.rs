@@ -1,6 +1,6 @@
 //! Rows to test with: small ones to build on, and one of every kind at its extremes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tidegate_core::{
     id::{EventId, RunId, Seq},
@@ -8,13 +8,13 @@ use tidegate_core::{
     row::{
         Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
         GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
-        Rank, Receipt, Row, Run, Scope, Signal, Slots, Source, Span, Step, StepKind, Stream, Sub,
-        Turns, Wait, WaitOn, WaitPath, WaitRow,
+        Rank, Receipt, Row, Run, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source,
+        Span, Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
 
-use tidegate_core::key::{Key, Scalar};
+use tidegate_core::key::{Decimal, Key, Path, Scalar};
 
 /// Names that databases trip over.
 pub const NAME: &str = "żółć 🦀 'quoted' \"too\" \\ %_ \u{1}\n;--";
@@ -87,7 +87,7 @@ pub fn run(seq: i64) -> Run {
         fence: 0,
         due: None,
         started: false,
-        failures: 0,
+        failures: BTreeMap::new(),
         losses: 0,
         waits: Vec::new(),
         answered: Vec::new(),
@@ -96,6 +96,7 @@ pub fn run(seq: i64) -> Run {
         replaced: None,
         replay_of: None,
         claim: None,
+        staged: 0,
     }
 }
 
@@ -193,6 +194,7 @@ pub fn every_row() -> Vec<Row> {
     rows.extend(streams());
     rows.extend(subs());
     rows.extend(events());
+    rows.extend(sessions());
     rows.extend(small());
     rows
 }
@@ -271,7 +273,7 @@ fn runs() -> Vec<Row> {
         fence: i64::MAX,
         due: Some(PAST),
         started: true,
-        failures: u32::MAX,
+        failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         losses: u32::MAX,
         waits: waits(),
         answered: vec!["paid".to_owned()],
@@ -280,6 +282,7 @@ fn runs() -> Vec<Row> {
         replaced: Some(run_id(5)),
         replay_of: Some(run_id(6)),
         claim: Some(gate_key("every", "claim")),
+        staged: u32::MAX,
     };
     let phases = [
         Phase::Ready,
@@ -342,10 +345,11 @@ fn steps() -> Vec<Row> {
         StepKind::Signal,
         StepKind::Invoke,
         StepKind::Send,
+        StepKind::State,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
     let mut steps: Vec<_> =
-        ["a", "b", "c", "d", "e", NAME].into_iter().zip(kinds).map(with).collect();
+        ["a", "b", "c", "d", "e", "f", NAME].into_iter().zip(kinds).map(with).collect();
     steps.push(Step { result: Err(fault()), ..step(0, "") });
     steps.push(Step { result: Ok(payload(PAYLOADS[5])), ..step(0, "ok") });
     steps.into_iter().map(Row::from).collect()
@@ -400,13 +404,43 @@ fn events() -> Vec<Row> {
     (3000..).zip(kinds).map(with).chain(payloads).map(Row::from).collect()
 }
 
+fn sessions() -> Vec<Row> {
+    let session = |id: &str, version, body: &str| Session {
+        ws: NAME.into(),
+        app: NAME.to_owned(),
+        flow: NAME.to_owned(),
+        id: id.to_owned(),
+        version,
+        body: payload(body),
+    };
+    let path = Path::from_names(vec!["a.b".to_owned(), NAME.to_owned()]).ok();
+    let ops = [
+        SessionOp::Get { path: None },
+        SessionOp::Set { path: path.clone(), value: payload(PAYLOADS[1]) },
+        SessionOp::Merge { path: path.clone(), value: payload(PAYLOADS[9]) },
+        SessionOp::Append { path: path.clone(), value: payload(PAYLOADS[3]) },
+        SessionOp::Increment { path, by: Decimal::parse("-1.5e-400").expect("a number") },
+    ];
+    let staged = |(n, op): (u32, SessionOp)| Staged {
+        run: Seq(i64::MAX),
+        n,
+        session: SessionRef { app: String::new(), flow: NAME.to_owned(), id: NAME.to_owned() },
+        op,
+        version: i64::MAX,
+        seen: (n % 2 == 0).then(|| payload(PAYLOADS[10])),
+    };
+    let rows = [session("", 0, "null"), session(NAME, i64::MAX, PAYLOADS[10])].map(Row::from);
+    rows.into_iter().chain((u32::MAX - 4..=u32::MAX).zip(ops).map(staged).map(Row::from)).collect()
+}
+
 fn small() -> Vec<Row> {
     let ws = || Arc::from(NAME);
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
-        Engine { id: 0, beat: i64::MAX, dead: true }.into(),
-        Engine { id: u128::MAX, beat: 0, dead: true }.into(),
+        Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
+        Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
+            .into(),
         Epoch { ws: ws(), n: i64::MAX }.into(),
         Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
             .into(),

@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 24] = [
+const HOT: [&str; 25] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -32,6 +32,7 @@ const HOT: [&str; 24] = [
     "run_lane",
     "gate_prefix",
     "engine_watched",
+    "engine_buriable",
     "step_of_run",
     "item_of_run",
     "wait_path_of_name",

@@ -203,9 +203,8 @@ impl Chance {
             }
             .into(),
             2..=4 => self.run().into(),
-            5 => {
-                Engine { id: self.engine().unwrap_or(7), beat: 1, dead: self.below(2) == 0 }.into()
-            }
+            5 => Engine { dead: self.below(2) == 0, ..Engine::new(self.engine().unwrap_or(7)) }
+                .into(),
             6 => self.sub().into(),
             7 => sample::step(self.below(3), &self.name()).into(),
             8 => self.wait().into(),
@@ -254,7 +253,7 @@ impl Chance {
 
     fn scan(&mut self) -> Scan {
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(18) {
+        match self.below(19) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -276,6 +275,7 @@ impl Chance {
             14 => Scan::Log(Seq(self.below(3)), self.below(4)),
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
+            17 => Scan::Buriable,
             _ => Scan::Subs("main".into()),
         }
     }

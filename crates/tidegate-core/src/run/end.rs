@@ -6,6 +6,7 @@ use crate::{
     flow::{claim, gate, needs::IN_PLACE},
     id::RunId,
     row::{Class, Ended, Ending, Fault, GateKey, GateState, Phase, RowKey, Run},
+    session,
 };
 
 /// Ends a run: frees what it holds at once and hands it on.
@@ -17,6 +18,7 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 /// Ends a run, and says which gates have places to hand on.
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
+    session::forget(draft, &mut run);
     let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ending)?;
@@ -31,22 +33,33 @@ pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>)
 }
 
 /// As [`cancel`], and says which gates have places to hand on.
+///
+/// The children that it waits for are cancelled with it: nobody is left to use what they do.
 fn call_off<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
-    match run.phase {
-        Phase::Stopping => Ok(Vec::new()),
+    let (parent, children) = (run.id, wait::children(&run));
+    let mut freed = match run.phase {
+        Phase::Stopping => return Ok(Vec::new()),
         Phase::Driven => {
             wait::forget(draft, &mut run);
+            session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
             run.phase = Phase::Stopping;
             run.due = None;
             draft.put(run.clone());
             record(draft, &run, ending)?;
-            Ok(Vec::new())
+            Vec::new()
         }
         Phase::Line { .. } | Phase::Ready | Phase::Waiting | Phase::Paused => {
-            leave(draft, run, ending)
+            leave(draft, run, ending)?
+        }
+    };
+    for child in children {
+        if let Some(child) = draft.run(child.seq)?.cloned() {
+            let reason = format!("parent {parent} was cancelled");
+            freed.extend(call_off(draft, child, Ending::Cancelled { reason, by: None })?);
         }
     }
+    Ok(freed)
 }
 
 /// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.

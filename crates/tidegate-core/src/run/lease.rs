@@ -1,4 +1,7 @@
-//! The one door into *driven*: an engine leases ready runs, each with a new fence.
+//! The one door into *driven*: an engine says what it serves and leases ready runs, each with a
+//! new fence.
+
+use std::collections::BTreeSet;
 
 use crate::{
     command::Refusal,
@@ -6,17 +9,16 @@ use crate::{
     flow::gate,
     id::Seq,
     reads::Scan,
-    row::{EngineId, Phase, Row, RowKey, Run},
+    row::{Engine, EngineId, Phase, Row, RowKey, Run},
 };
+
+/// How many engines are read at first.
+const ENGINES_READ: u32 = 64;
 
 /// Leases up to `limit` ready runs of the lanes to an engine, best rank first.
 ///
 /// The lanes are those of one workspace that the engine serves; it takes workspaces in turn.
 pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> Decided<Vec<Run>> {
-    // Nobody would ever take a run from an engine that is dead already.
-    if matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead) {
-        return Err(Stop::Refused(Refusal::EngineDead(engine)));
-    }
     let scan = Scan::Ready(lanes.to_vec());
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
     let is_ready = |run: &Run| run.phase == Phase::Ready && lanes.contains(&run.lane);
@@ -32,7 +34,41 @@ pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> 
     ready.sort_by_key(|run| run.rank);
     ready.dedup_by_key(|run| run.id);
     ready.truncate(limit as usize);
+    // Last, so that a probe, which knows no engines, has noted all the rest. Nobody would ever take
+    // a run from an engine that is dead already, or find those of one that is not there.
+    alive(draft, engine)?;
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
+}
+
+/// Writes down which lanes an engine takes runs from: what no live engine serves is stranded.
+pub fn serve(draft: &mut Draft, engine: EngineId, lanes: &[Seq]) -> Decided<()> {
+    let mut row = alive(draft, engine)?;
+    row.serves = lanes.to_vec();
+    row.serves.sort_unstable();
+    row.serves.dedup();
+    draft.put(row);
+    Ok(())
+}
+
+/// The lanes that live engines serve, as far as their rows say it now.
+///
+/// An engine that fell counts until somebody has seen its beat stand still.
+pub fn served<E>(draft: &Draft) -> Decided<BTreeSet<Seq>, E> {
+    let engines = draft.found_all(&Scan::Engines, ENGINES_READ)?.into_iter();
+    let engines = engines.filter_map(|row| {
+        let Row::Engine(engine) = row else { return None };
+        (!engine.dead).then_some(&engine.serves)
+    });
+    Ok(engines.flatten().copied().collect())
+}
+
+/// The engine's row, if it may still get runs.
+fn alive(draft: &Draft, engine: EngineId) -> Decided<Engine> {
+    match draft.row(&RowKey::Engine(engine))? {
+        Some(Row::Engine(row)) if !row.dead => Ok(row.clone()),
+        Some(_) => Err(Stop::Refused(Refusal::EngineDead(engine))),
+        None => Err(Stop::Refused(Refusal::NoEngine(engine))),
+    }
 }
 
 fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Run, E> {

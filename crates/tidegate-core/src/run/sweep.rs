@@ -8,6 +8,7 @@ use crate::{
     flow::{claim, fold, gate, meter},
     id::Seq,
     json::Payload,
+    reads::Scan,
     row::{
         Class, Ending, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Row, RowKey, Run,
         WaitOn,
@@ -139,4 +140,17 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
     run.phase = Phase::Paused;
     draft.put(run);
     Ok(true)
+}
+
+/// Deletes an engine that is dead and owns nothing.
+///
+/// It gets no more runs while its row is locked, so that what it does not own now it never will.
+pub fn bury<E>(draft: &mut Draft, engine: EngineId) -> Decided<bool, E> {
+    let dead = matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead);
+    let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine));
+    let bury = draft.found_still(&Scan::Owned(engine), 1, owns)?.is_empty() && dead;
+    if bury {
+        draft.delete(RowKey::Engine(engine));
+    }
+    Ok(bury)
 }

@@ -6,7 +6,7 @@
 use crate::{
     draft::{Decided, Draft},
     flow::gate,
-    id::Seq,
+    id::{RunId, Seq},
     json::Payload,
     key::{Key, Path},
     reads::Scan,
@@ -59,14 +59,15 @@ pub fn wake<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     gate::advance(draft, run)
 }
 
-/// Registers a wait. `true` means that it is answered already.
+/// Whether a step has its answer: one that is waited for again gets no second record.
+pub fn is_answered<E>(draft: &Draft, run: &Run, step: &String) -> Decided<bool, E> {
+    let record = RowKey::Step(run.id.seq, step.clone());
+    Ok(run.answered.contains(step) || draft.row(&record)?.is_some())
+}
+
+/// Registers a wait of a step that has neither a wait nor an answer. `true` means that it is
+/// answered at once.
 pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool, E> {
-    if run.answered.contains(&wait.step) {
-        return Ok(true);
-    }
-    if run.waits.iter().any(|known| known.step == wait.step) {
-        return Ok(false);
-    }
     if let WaitOn::Signal { name } = &wait.on
         && let Some(signal) = take_signal(draft, run.id.seq, name)?
     {
@@ -86,6 +87,23 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
     }
     run.waits.push(wait);
     Ok(false)
+}
+
+/// The children that a run waits for.
+pub fn children(run: &Run) -> Vec<RunId> {
+    let child = |wait: &Wait| match &wait.on {
+        WaitOn::Child { run } => Some(*run),
+        WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
+    };
+    run.waits.iter().filter_map(child).collect()
+}
+
+/// Drops the wait of a step, if it has one.
+pub fn drop_one(draft: &mut Draft, run: &mut Run, step: &str) {
+    if let Some(at) = run.waits.iter().position(|wait| wait.step == step) {
+        let wait = run.waits.remove(at);
+        unfile(draft, run, &wait);
+    }
 }
 
 /// Drops all waits of a run.

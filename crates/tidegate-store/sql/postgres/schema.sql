@@ -55,6 +55,7 @@ create table engine (
   id text collate "C" not null,
   beat bigint not null,
   dead bigint not null,
+  serves text collate "C" not null default '[]'::text,
   primary key (id)
 ) with (fillfactor=50);
 
@@ -151,12 +152,34 @@ create table run (
   primary key (seq)
 ) with (fillfactor=80);
 
+create table session (
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  flow text collate "C" not null,
+  id text collate "C" not null,
+  version bigint not null,
+  body text collate "C" not null,
+  primary key (ws, app, flow, id)
+) with (fillfactor=80);
+
 create table signal (
   run bigint not null,
   name text collate "C" not null,
   seq bigint not null,
   data text collate "C" not null,
   primary key (run, name, seq)
+);
+
+create table staged (
+  run bigint not null,
+  n bigint not null,
+  app text collate "C" not null,
+  flow text collate "C" not null,
+  id text collate "C" not null,
+  op text collate "C" not null,
+  version bigint not null,
+  seen text collate "C",
+  primary key (run, n)
 );
 
 create table step (

@@ -29,7 +29,7 @@ CREATE TABLE engine (
   id   text    not null primary key,
   beat integer not null,
   dead integer not null
-) strict, without rowid;
+, serves text not null default '[]') strict, without rowid;
 
 CREATE TABLE epoch (
   ws text    not null primary key,
@@ -123,12 +123,34 @@ CREATE TABLE run (
   body      text    not null
 ) strict;
 
+CREATE TABLE session (
+  ws      text    not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  version integer not null,
+  body    text    not null,
+  primary key (ws, app, flow, id)
+) strict;
+
 CREATE TABLE signal (
   run  integer not null,
   name text    not null,
   seq  integer not null,
   data text    not null,
   primary key (run, name, seq)
+) strict;
+
+CREATE TABLE staged (
+  run     integer not null,
+  n       integer not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  op      text    not null,
+  version integer not null,
+  seen    text,
+  primary key (run, n)
 ) strict;
 
 CREATE TABLE step (

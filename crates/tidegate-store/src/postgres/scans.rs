@@ -83,6 +83,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
+        (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
 }
@@ -116,7 +117,8 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::Work(..)
         | Scan::DueGates
         | Scan::DueRuns
-        | Scan::Engines => unreachable!("`shape` has dealt with it"),
+        | Scan::Engines
+        | Scan::Buriable => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
 }

@@ -104,7 +104,7 @@ impl Shared {
             // It was there, so that it is dead, or dead and cleared away.
             return Ok(false);
         }
-        let row = Row::Engine(Engine { id: engine, beat: 1, dead: false });
+        let row = Row::Engine(Engine::new(engine));
         let insert = Call::new(sql::insert(Table::Engine), row_params(&[row])?);
         match self.write_alone(connection, insert).await {
             Ok(_) => Ok(true),

@@ -3,11 +3,23 @@
 use crate::{codec::Table, migrate::Migration};
 
 /// The schema's history.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "session",
+        sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "serve",
+        sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
+    },
+];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
@@ -43,6 +55,7 @@ statements!(
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
+    ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     RUN_LOCK = "only/run_lock",
     RUN_LINE_ORDER = "only/run_line_order",
@@ -76,6 +89,7 @@ macro_rules! by_table {
             match table {
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
+                Table::Session => file!("session"),
                 Table::Engine => file!("engine"),
                 Table::Stream => file!("stream"),
                 Table::Sub => file!("sub"),
@@ -91,6 +105,7 @@ macro_rules! by_table {
                 Table::Signal => file!("signal"),
                 Table::Receipt => file!("receipt"),
                 Table::Log => file!("log"),
+                Table::Staged => file!("staged"),
             }
         }
     };
@@ -128,6 +143,7 @@ by_table!(
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
+        Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
         Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),
         Table::Sub => Some(include_str!("../../sql/postgres/only/sub_lock.sql")),
@@ -143,6 +159,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::WaitPath
         | Table::Signal
         | Table::Receipt
-        | Table::Log => None,
+        | Table::Log
+        | Table::Staged => None,
     }
 }

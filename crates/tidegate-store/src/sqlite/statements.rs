@@ -9,8 +9,11 @@ macro_rules! sql {
 }
 
 /// All migrations, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
+    Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
+];
 
 /// What is done with single rows of a table.
 #[derive(Debug)]
@@ -39,6 +42,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
     match table {
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
+        Table::Session => statements!("session"),
         Table::Engine => statements!("engine"),
         Table::Stream => statements!("stream"),
         Table::Sub => statements!("sub"),
@@ -54,6 +58,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Staged => statements!("staged"),
     }
 }
 
@@ -76,6 +81,7 @@ pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
+pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 
 pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");

@@ -1,12 +1,12 @@
 //! The one connection that writes, and what it does.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use tidegate_core::{
     id::Seq,
     reads::{BLOCK, Change, ReadSet, Snapshot},
-    row::EngineId,
+    row::{EngineId, RowKey},
     time::Timestamp,
 };
 
@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     codec::{self, Cell, Table},
     migrate::{Applied, pending},
-    settle::settle,
+    settle::{Source, settle},
 };
 
 /// How many blocks of sequence numbers are set aside by one write. A crash skips what is left of
@@ -38,6 +38,8 @@ pub(super) struct Writer {
     pub(super) db: Connection,
     clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
+    /// Engines that have beaten: one that was cleared away does not come back.
+    known: BTreeSet<EngineId>,
     /// The next number to give out.
     next: i64,
     /// The first number that a crash would give out: never below `next` at a commit.
@@ -55,7 +57,8 @@ impl Writer {
         catalogs: Arc<Catalogs>,
     ) -> Result<Self, StoreError> {
         let next = take_over(&mut db, clock.now())?;
-        Ok(Self { db, clock, catalogs, next, set_aside: next, _lock: lock })
+        let known = BTreeSet::new();
+        Ok(Self { db, clock, catalogs, known, next, set_aside: next, _lock: lock })
     }
 
     /// One transaction: read, ask, write, commit.
@@ -84,12 +87,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Renews a lease; `false` where the engine was declared dead.
+    /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
     pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
+        let there = View { db: &self.db, catalogs: &self.catalogs }.row(&RowKey::Engine(engine))?;
+        if there.is_none() && self.known.contains(&engine) {
+            return Ok(false);
+        }
         let mut statement =
             self.db.prepare_cached(sql::ENGINE_BEAT).map_err(|error| refused(&error))?;
         let beats = statement.execute([codec::engine_text(engine)]);
-        beats.map(|count| count == 1).map_err(|error| not_committed(&error))
+        let beats = beats.map_err(|error| not_committed(&error))? == 1;
+        if beats {
+            self.known.insert(engine);
+        }
+        Ok(beats)
     }
 }
 

@@ -122,6 +122,12 @@ macro_rules! behaviours {
                 the_own_order_is_unchanged,
                 priority_does_not_break_a_limit,
             }
+            serving {
+                a_run_that_nobody_serves_is_stranded,
+                a_release_says_how_many_runs_it_strands,
+                an_engine_beats_before_it_asks,
+                the_dead_are_buried_when_they_own_nothing,
+            }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
                 cancel_replaces_the_live_run_wherever_it_is,
@@ -265,13 +271,21 @@ macro_rules! behaviours {
                 what_became_of_a_child_reaches_its_parent,
                 a_refused_child_fails_the_step,
                 an_ancestor_is_known_over_generations,
-                a_cancelled_parent_leaves_its_children,
                 a_child_that_takes_too_long_fails_the_step,
                 a_retry_waits_its_time_without_a_slot,
                 a_run_is_woken_once,
                 a_step_sends_its_event_once,
                 a_run_can_replace_itself_by_what_it_sends,
                 one_event_wakes_a_crowd,
+                a_recorded_step_is_not_waited_for_again,
+                one_step_waits_for_one_thing,
+            }
+            children {
+                a_cancelled_parent_takes_its_children_along,
+                whoever_replaces_a_parent_ends_its_children_too,
+                a_child_that_nobody_waits_for_goes_on,
+                what_a_cancelled_child_held_goes_to_the_next,
+                a_line_of_descendants_is_cancelled_together,
             }
             control {
                 cancel_works_wherever_a_run_is,

@@ -9,6 +9,7 @@
 pub mod admission;
 pub mod arbitration;
 pub mod batch;
+pub mod children;
 pub mod concurrency;
 pub mod control;
 pub mod debounce;
@@ -25,6 +26,7 @@ pub mod reactions;
 pub mod receipts;
 pub mod releases;
 pub mod repairs;
+pub mod serving;
 pub mod singleton;
 pub mod streams;
 pub mod throttle;

@@ -85,6 +85,7 @@ macro_rules! store_contract {
             an_unchanged_catalog_is_not_built_again,
             a_first_beat_makes_an_engine_and_later_ones_renew_it,
             a_dead_engine_does_not_beat_again,
+            an_engine_that_was_cleared_away_does_not_come_back,
             a_wake_reaches_whoever_listens,
             transactions_that_happen_together_lose_no_update,
         );

@@ -17,7 +17,7 @@ use tidegate_core::{
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
-    worker::{for_child, for_event, for_signal},
+    worker::{again, for_child, for_event, for_signal},
     world::{World, event, payload, step},
 };
 
@@ -171,6 +171,7 @@ impl Process {
     async fn lease(&mut self) -> Result<(), Died> {
         let (ws, engine, lanes) =
             (self.world.ws.clone(), self.world.engine, self.world.lanes().await);
+        self.world.enlist().await;
         match self.attempt(Command::Lease { ws, engine, lanes, limit: 100 }).await? {
             Ok(Answer::Leased(runs)) => {
                 self.held.extend(runs);
@@ -235,8 +236,13 @@ impl Process {
         let gates = snapshot.found(&Scan::DueGates);
         for row in gates.into_iter().chain(snapshot.found(&Scan::DueRuns)) {
             let command = match row {
-                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() },
-                Row::Run(run) => Command::SweepRun { ws: ws.clone(), run: run.id.seq },
+                Row::Gate(gate) if gate.due <= Some(snapshot.now) => {
+                    Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() }
+                }
+                Row::Run(run) if run.due <= Some(snapshot.now) => {
+                    Command::SweepRun { ws: ws.clone(), run: run.id.seq }
+                }
+                Row::Gate(_) | Row::Run(_) => continue,
                 other => panic!("the sweep finds {other:?}"),
             };
             self.attempt(command).await?.expect("a sweep is never refused");
@@ -263,8 +269,8 @@ impl Process {
             if steps.iter().any(|step| step.id == id) {
                 continue;
             }
-            if matches!(act, Act::Shaky(_)) && run.failures == 0 {
-                let then = Then::Retry { step: id.to_owned(), delay_ms: 10 };
+            if matches!(act, Act::Shaky(_)) && run.failures.is_empty() {
+                let then = Then::Suspend(vec![again(id, 10)]);
                 return self.report(run, None, then).await;
             }
             self.report(run, Some(act), Then::Continue).await?;
@@ -306,7 +312,8 @@ impl Process {
             _ => {}
         }
         let (engine, fence) = (self.world.engine, run.fence);
-        let report = Record { run: run.id.seq, engine, fence, steps, sends, then };
+        let report =
+            Record { run: run.id.seq, engine, fence, steps, sends, session: Vec::new(), then };
         let known = Box::new(run.clone());
         self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
         Ok(())

@@ -15,6 +15,7 @@ pub mod redis;
 pub mod reference;
 pub mod sample;
 pub mod server;
+pub mod sim;
 pub mod story;
 pub mod torture;
 pub mod worker;

@@ -268,6 +268,7 @@ impl Ground {
             steps: vec![step(id, &json!("paid"))],
             sends,
             then: Then::Continue,
+            ..Record::default()
         };
         self.world.salted(Command::Record { known: Box::new(run.clone()), report })
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tidegate_core::{
     command::Command,
     row::Run,
-    run::record::{Record, Then},
+    run::record::Record,
     time::Timestamp,
 };
 use tidegate_store::{

@@ -120,16 +120,16 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Stopping => {
             gates.clear();
-            let said = match draft.row(&RowKey::Ended(run.id.seq))? {
-                Some(Row::Ended(ended)) => ending(&ended.ending),
-                _ => "it was cancelled".to_owned(),
+            let (state, said) = match draft.row(&RowKey::Ended(run.id.seq))? {
+                Some(Row::Ended(ended)) => (ended.ending.state(), ending(&ended.ending)),
+                _ => ("cancelled", "it was cancelled".to_owned()),
             };
             let sentence = format!("{said}; its worker has not confirmed the stop yet");
-            ("cancelled", sentence, None)
+            (state, sentence, None)
         }
         Phase::Waiting => {
             gates.clear();
-            ("waiting", waiting(run), run.due)
+            ("waiting", waiting(run), run.due())
         }
         Phase::Paused => {
             gates.clear();

@@ -169,10 +169,19 @@ impl View<'_> {
                 ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
-            (Scan::DueRuns, Row::Run(run)) => due(run.due),
+            (Scan::DueRuns, Row::Run(run)) => due(run.due()),
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
             (Scan::Lane(lane, after), Row::Run(run)) => {
                 by_key(run.lane == *lane && run.id.seq > *after)
+            }
+            (Scan::Live(lanes, below), Row::Run(run)) => {
+                let found = lanes.contains(&run.lane) && run.id.seq < *below;
+                found.then_some((-run.id.seq.0, 0, 0))
+            }
+            (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+                let found = lanes.contains(&run.lane) && run.id.seq < *below;
+                let found = found && states.contains(&run.ending.state());
+                found.then_some((-run.id.seq.0, 0, 0))
             }
             (Scan::Engines, Row::Engine(engine)) => {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
@@ -209,6 +218,8 @@ impl View<'_> {
                 | Scan::DueRuns
                 | Scan::Owned(_)
                 | Scan::Lane(..)
+                | Scan::Live(..)
+                | Scan::Ended(..)
                 | Scan::Engines
                 | Scan::Steps(_)
                 | Scan::Items(_)

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     draft::{Decided, Draft, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
+    row::{Class, Gate, GateKey, GateState, Phase, Purpose, Rank, Run, Source, Span},
     run::end::{self, Replaced},
 };
 
@@ -84,6 +84,7 @@ pub fn create(
         needs.push(passage.need);
     }
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let again = candidate.again();
     let run = Run {
         id,
         ws: candidate.ws.clone(),
@@ -99,7 +100,6 @@ pub fn create(
         phase: Phase::Ready,
         owner: None,
         fence: 0,
-        due: candidate.gives_up_at(queued_at),
         started: false,
         failures: 0,
         losses: 0,
@@ -108,8 +108,14 @@ pub fn create(
         pausing: false,
         parent: candidate.parent.clone(),
         replaced: replaced.as_ref().map(|(_, old)| *old),
-        replay_of: None,
+        replay_of: again.map(|again| again.of),
         claim,
+        purpose: Purpose::Ordinary,
+        compensations: again.map_or(0, |again| again.compensations),
+        deadline: None,
+        gives_up_at: candidate.gives_up_at(queued_at),
+        effect_run: again.and_then(|again| again.effects),
+        batch_of: again.and_then(|again| again.batch),
     };
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.

@@ -86,6 +86,19 @@ pub struct Parent {
     pub line: Vec<Seq>,
 }
 
+/// Why there is a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Purpose {
+    /// Something came in.
+    #[default]
+    Ordinary,
+    /// Undoes what this run did, newest first (SPEC 7).
+    Compensates(RunId),
+    /// Runs the failure handler for this run (SPEC 9).
+    OnFailure(RunId),
+}
+
 /// Where a run that has not ended is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,7 +118,7 @@ pub enum Phase {
     Waiting,
     /// Stopped by hand until resumed.
     Paused,
-    /// Cancelled while driven; its worker has not confirmed the stop yet.
+    /// Ended from outside while driven; its worker has not confirmed the stop yet.
     Stopping,
 }
 
@@ -186,9 +199,6 @@ pub struct Run {
     /// Grows with every lease.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fence: i64,
-    /// When the sweep has to look at it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub due: Option<Timestamp>,
     /// Leased at least once: its version stays, its throttle turn is spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
@@ -220,9 +230,58 @@ pub struct Run {
     /// The idempotency claim it gives back if it is replaced before its first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<GateKey>,
+    /// Why there is this run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub purpose: Purpose,
+    /// How many compensations it has registered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compensations: u32,
+    /// When it has failed for taking too long; from its first lease on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// When it gives up its place in the line of its session. For a compensating run: when it
+    /// lets go of the gates that it took over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives_up_at: Option<Timestamp>,
+    /// The run whose id its effect keys begin with, where that is another: the first of a chain
+    /// of retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect_run: Option<RunId>,
+    /// The run that the items of its batch are filed under, where that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_of: Option<RunId>,
 }
 
 impl Run {
+    /// When the sweep has to look at it: the first of all that time alone decides.
+    pub fn due(&self) -> Option<Timestamp> {
+        let gives_up = match (self.purpose, self.phase) {
+            (Purpose::Compensates(_), _) => self.has > 0,
+            (_, Phase::Line { .. }) => self.lacks(Class::Policy),
+            _ => false,
+        };
+        let waits = self.waits.iter().filter(|_| self.phase == Phase::Waiting);
+        let times = waits.filter_map(|wait| wait.until).chain(self.deadline);
+        let times = times.chain(self.gives_up_at.filter(|_| gives_up));
+        times.min().filter(|_| self.phase != Phase::Stopping)
+    }
+
+    /// The run whose id its effect keys begin with: `run_id:step_id`.
+    pub fn effects(&self) -> RunId {
+        self.effect_run.unwrap_or(self.id)
+    }
+
+    /// The run that the items of its batch are filed under.
+    pub fn batch(&self) -> RunId {
+        self.batch_of.unwrap_or(self.id)
+    }
+
+    /// Whether it belongs to its version for good: it has started, or it goes on from steps that
+    /// were recorded under that version.
+    pub fn keeps_version(&self) -> bool {
+        self.started || self.effect_run.is_some()
+    }
+
     /// The place of the first need that is kept only while the run is driven.
     pub fn executing(&self) -> usize {
         let first = self.needs.iter().position(|need| need.span == Span::Executing);
@@ -309,6 +368,26 @@ pub struct Ended {
     pub parent: Option<Seq>,
     /// The run that it was a new go at.
     pub replay_of: Option<RunId>,
+    /// The number of its version's definition.
+    pub lane: Seq,
+    /// Why there was this run.
+    pub purpose: Purpose,
+    /// The run whose id its effect keys began with, where that is another.
+    pub effect_run: Option<RunId>,
+    /// The run that the items of its batch are filed under, where that is another.
+    pub batch_of: Option<RunId>,
+}
+
+impl Ended {
+    /// The run whose id its effect keys began with.
+    pub fn effects(&self) -> RunId {
+        self.effect_run.unwrap_or(self.id)
+    }
+
+    /// The run that the items of its batch are filed under.
+    pub fn batch(&self) -> RunId {
+        self.batch_of.unwrap_or(self.id)
+    }
 }
 
 /// What a remembered step did.
@@ -327,6 +406,8 @@ pub enum StepKind {
     Invoke,
     /// Sent an event.
     Send,
+    /// Registered a compensation.
+    Compensate,
 }
 
 /// A remembered part of a run: written once, never changed.
@@ -344,4 +425,6 @@ pub struct Step {
     pub at: Timestamp,
     /// What came of it.
     pub result: Result<Payload, Fault>,
+    /// Its order: grows with every step of the run.
+    pub seq: Seq,
 }

@@ -3,11 +3,18 @@
 use crate::{codec::Table, migrate::Migration};
 
 /// The schema's history.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "runs",
+        sql: include_str!("../../sql/postgres/migrations/0004_runs.sql"),
+    },
+];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
@@ -30,6 +37,8 @@ statements!(
     RUN_DUE = "run_due",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
+    RUN_NEWEST = "run_newest",
+    ENDED_NEWEST = "ended_newest",
     ENGINE_WATCHED = "engine_watched",
     STEP_OF_RUN = "step_of_run",
     ITEM_OF_RUN = "item_of_run",

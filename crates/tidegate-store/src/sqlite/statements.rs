@@ -9,8 +9,10 @@ macro_rules! sql {
 }
 
 /// All migrations, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
+];
 
 /// What is done with single rows of a table.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_DUE: &str = sql!("run_due");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
+pub(super) const RUN_NEWEST: &str = sql!("run_newest");
+pub(super) const ENDED_NEWEST: &str = sql!("ended_newest");
 pub(super) const GATE_DUE: &str = sql!("gate_due");
 pub(super) const GATE_PREFIX: &str = sql!("gate_prefix");
 pub(super) const ENGINE_WATCHED: &str = sql!("engine_watched");

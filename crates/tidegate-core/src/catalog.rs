@@ -8,6 +8,7 @@ use std::{
 use crate::{
     flow::meter::Rate,
     id::Seq,
+    list::Which,
     reaction::{Follower, Reaction},
     row::{Class, Def, Scope},
     workflow::{Trigger, Workflow},
@@ -185,6 +186,20 @@ impl Catalog {
             .into_iter()
             .filter_map(|(app, name)| self.entry(app, name)?.current.as_ref())
             .collect()
+    }
+
+    /// The lanes whose runs a list shows.
+    pub fn lanes(&self, which: &Which) -> Vec<Seq> {
+        let is =
+            |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|it| it == name);
+        let lanes = self.lanes.values().filter(|version| {
+            let def = &version.def;
+            def.app != REACTIONS
+                && is(&which.app, &def.app)
+                && is(&which.workflow, &def.name)
+                && which.version.is_none_or(|it| it == def.version)
+        });
+        lanes.map(|version| version.lane).collect()
     }
 
     /// The greatest release so far.

@@ -10,7 +10,8 @@ use crate::{
     id::RunId,
     reads::Scan,
     row::{
-        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Row, RowKey, Run, WaitOn, Workspace,
+        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn,
+        Workspace,
     },
     time::Timestamp,
 };
@@ -167,10 +168,15 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     match &gate.state {
         GateState::Slots(slots) => {
             binding.holders = slots.holders.iter().map(|hold| hold.run).collect();
-            let draining = slots.holders.iter().filter(|hold| hold.draining);
-            binding.draining = draining.map(|hold| hold.run).collect();
+            let mut undone = None;
+            for hold in slots.holders.iter().filter(|hold| hold.draining) {
+                match undoing(draft, hold.run)? {
+                    Some(words) => undone = Some(words),
+                    None => binding.draining.push(hold.run),
+                }
+            }
             binding.full = matches!(limit, Limit::Slots(n) if slots.holders.len() >= n as usize);
-            binding.frees = frees(&binding);
+            binding.frees = undone.unwrap_or_else(|| frees(&binding));
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
@@ -189,6 +195,14 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
     Ok(binding)
+}
+
+/// What frees a gate that a compensating run took over.
+fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
+    let Some(run) = draft.run(id.seq)? else { return Ok(None) };
+    let Purpose::Compensates(old) = run.purpose else { return Ok(None) };
+    let latest = run.gives_up_at.map(|at| format!(", or {at} at the latest")).unwrap_or_default();
+    Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
 }
 
 fn words(limit: Limit) -> String {

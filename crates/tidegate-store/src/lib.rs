@@ -14,11 +14,13 @@ mod catalogs;
 mod clock;
 pub mod codec;
 mod commit;
+mod list;
 pub mod migrate;
 mod settle;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Answered, Salted, commit, commit_apart, dry_run, why};
+pub use list::list_runs;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{Options as PostgresOptions, PostgresStore};

@@ -171,18 +171,8 @@ impl View<'_> {
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::DueRuns, Row::Run(run)) => due(run.due()),
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
-            (Scan::Lane(lane, after), Row::Run(run)) => {
-                by_key(run.lane == *lane && run.id.seq > *after)
-            }
-            (Scan::Live(lanes, below), Row::Run(run)) => {
-                let found = lanes.contains(&run.lane) && run.id.seq < *below;
-                found.then_some((-run.id.seq.0, 0, 0))
-            }
-            (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
-                let found = lanes.contains(&run.lane) && run.id.seq < *below;
-                let found = found && states.contains(&run.ending.state());
-                found.then_some((-run.id.seq.0, 0, 0))
-            }
+            (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
+            (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 by_key(!engine.dead || self.rows.values().any(owns))
@@ -218,8 +208,6 @@ impl View<'_> {
                 | Scan::DueRuns
                 | Scan::Owned(_)
                 | Scan::Lane(..)
-                | Scan::Live(..)
-                | Scan::Ended(..)
                 | Scan::Engines
                 | Scan::Steps(_)
                 | Scan::Items(_)
@@ -243,6 +231,18 @@ impl View<'_> {
             _ => None,
         }
     }
+}
+
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

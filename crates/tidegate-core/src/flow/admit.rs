@@ -14,7 +14,7 @@ use super::{
 use crate::{
     draft::{Decided, Draft, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, Purpose, Rank, Run, Source, Span},
+    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
     run::end::{self, Replaced},
 };
 
@@ -85,37 +85,19 @@ pub fn create(
     }
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
     let again = candidate.again();
+    let name = (workflow.app.clone(), workflow.name.clone());
+    let version = (version.number, version.lane);
     let run = Run {
-        id,
-        ws: candidate.ws.clone(),
-        app: workflow.app.clone(),
-        workflow: workflow.name.clone(),
-        version: version.number,
-        lane: version.lane,
-        source,
-        queued_at,
-        rank,
         needs,
-        has: 0,
-        phase: Phase::Ready,
-        owner: None,
-        fence: 0,
-        started: false,
-        failures: 0,
-        losses: 0,
-        waits: Vec::new(),
-        answered: Vec::new(),
-        pausing: false,
         parent: candidate.parent.clone(),
         replaced: replaced.as_ref().map(|(_, old)| *old),
-        replay_of: again.map(|again| again.of),
         claim,
-        purpose: Purpose::Ordinary,
-        compensations: again.map_or(0, |again| again.compensations),
-        deadline: None,
         gives_up_at: candidate.gives_up_at(queued_at),
+        replay_of: again.map(|again| again.of),
+        compensations: again.map_or(0, |again| again.compensations),
         effect_run: again.and_then(|again| again.effects),
         batch_of: again.and_then(|again| again.batch),
+        ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.

@@ -253,6 +253,50 @@ pub struct Run {
 }
 
 impl Run {
+    /// A run that nothing has happened to yet and that needs nothing.
+    pub fn new(
+        id: RunId,
+        ws: Workspace,
+        (app, workflow): (String, String),
+        (version, lane): (u32, Seq),
+        source: Source,
+        queued_at: Timestamp,
+        rank: Rank,
+    ) -> Self {
+        Self {
+            id,
+            ws,
+            app,
+            workflow,
+            version,
+            lane,
+            source,
+            queued_at,
+            rank,
+            needs: Vec::new(),
+            has: 0,
+            phase: Phase::Ready,
+            owner: None,
+            fence: 0,
+            started: false,
+            failures: 0,
+            losses: 0,
+            waits: Vec::new(),
+            answered: Vec::new(),
+            pausing: false,
+            parent: None,
+            replaced: None,
+            replay_of: None,
+            claim: None,
+            purpose: Purpose::Ordinary,
+            compensations: 0,
+            deadline: None,
+            gives_up_at: None,
+            effect_run: None,
+            batch_of: None,
+        }
+    }
+
     /// When the sweep has to look at it: the first of all that time alone decides.
     pub fn due(&self) -> Option<Timestamp> {
         let gives_up = match (self.purpose, self.phase) {

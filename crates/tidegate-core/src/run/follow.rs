@@ -7,7 +7,7 @@
 use crate::{
     draft::{Decided, Draft},
     flow::gate,
-    row::{Ended, Ending, GateState, Need, Phase, Purpose, Rank, Row, RowKey, Run, Span},
+    row::{Ended, Ending, GateState, Need, Purpose, Rank, Row, RowKey, Run, Span},
 };
 
 /// Creates the runs that follow this one. A compensating run takes its run gates over: whoever
@@ -22,8 +22,8 @@ pub fn follow<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
         compensate(draft, run, ended)?;
     }
     if handled {
-        let handler = follower(draft, ended, Purpose::OnFailure(run.id))?;
-        draft.put(handler);
+        let next = follower(draft, ended, Purpose::OnFailure(run.id))?;
+        draft.put(next);
     }
     Ok(())
 }
@@ -97,36 +97,8 @@ fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Need>
 /// A run of the same version and input that nothing keeps from being driven.
 pub fn follower<E>(draft: &mut Draft, old: &Ended, purpose: Purpose) -> Decided<Run, E> {
     let (id, now) = (draft.new_run_id()?, draft.now());
-    Ok(Run {
-        id,
-        ws: old.ws.clone(),
-        app: old.app.clone(),
-        workflow: old.workflow.clone(),
-        version: old.version,
-        lane: old.lane,
-        source: old.source,
-        queued_at: now,
-        rank: Rank { at: now, seq: id.seq },
-        needs: Vec::new(),
-        has: 0,
-        phase: Phase::Ready,
-        owner: None,
-        fence: 0,
-        started: false,
-        failures: 0,
-        losses: 0,
-        waits: Vec::new(),
-        answered: Vec::new(),
-        pausing: false,
-        parent: None,
-        replaced: None,
-        replay_of: None,
-        claim: None,
-        purpose,
-        compensations: 0,
-        deadline: None,
-        gives_up_at: None,
-        effect_run: None,
-        batch_of: Some(old.batch()),
-    })
+    let (rank, version) = (Rank { at: now, seq: id.seq }, (old.version, old.lane));
+    let name = (old.app.clone(), old.workflow.clone());
+    let run = Run::new(id, old.ws.clone(), name, version, old.source, now, rank);
+    Ok(Run { purpose, batch_of: Some(old.batch()), ..run })
 }

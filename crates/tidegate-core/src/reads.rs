@@ -47,6 +47,10 @@ pub enum Scan {
     Owned(EngineId),
     /// Runs of a definition that have not ended, by number, after one. A hint.
     Lane(Seq, Seq),
+    /// Runs of the lanes that have not ended, below a number, newest first. A hint.
+    Live(Vec<Seq>, Seq),
+    /// Runs of the lanes that have ended in one of these states, below a number, newest first.
+    Ended(Vec<Seq>, Vec<&'static str>, Seq),
     /// Engines that are not marked dead, and dead ones that still own runs: whoever marked them
     /// may be gone before it has reaped all. A hint.
     Engines,

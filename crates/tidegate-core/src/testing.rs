@@ -217,7 +217,7 @@ impl World {
                 let (at, seq) = (run.rank.at.micros(), run.rank.seq);
                 lanes.contains(&run.lane).then_some(Order { tier: 0, at, seq })
             }
-            (Scan::DueRuns, _) => due(run.due),
+            (Scan::DueRuns, _) => due(run.due()),
             _ => None,
         }
     }

@@ -314,6 +314,7 @@ mod columns {
         ("ended_at", Int),
         ("event_seq", Int),
         ("body", Text),
+        ("lane", Int),
     ];
     pub(super) const STEP: &[Column] = &[
         ("run", Int),
@@ -323,6 +324,7 @@ mod columns {
         ("at", Int),
         ("ok", Int),
         ("out", Text),
+        ("seq", Int),
     ];
     pub(super) const ITEM: &[Column] =
         &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];

@@ -14,6 +14,7 @@ mod catalogs;
 mod clock;
 pub mod codec;
 mod commit;
+mod list;
 pub mod lease;
 pub mod migrate;
 mod settle;
@@ -21,6 +22,7 @@ mod transactional;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Answered, Salted, Seen, commit, commit_apart, commit_once, dry_run, why};
+pub use list::list_runs;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{Options as PostgresOptions, PostgresStore, PostgresTransaction, SqlError};

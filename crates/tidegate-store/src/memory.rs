@@ -177,11 +177,10 @@ impl View<'_> {
                 ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
-            (Scan::DueRuns, Row::Run(run)) => due(run.due),
+            (Scan::DueRuns, Row::Run(run)) => due(run.due()),
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
-            (Scan::Lane(lane, after), Row::Run(run)) => {
-                by_key(run.lane == *lane && run.id.seq > *after)
-            }
+            (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
+            (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
@@ -244,6 +243,18 @@ impl View<'_> {
             _ => None,
         }
     }
+}
+
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

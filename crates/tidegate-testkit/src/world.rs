@@ -4,6 +4,7 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod again;
 mod inputs;
 mod seen;
 mod streams;

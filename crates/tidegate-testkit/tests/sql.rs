@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 25] = [
+const HOT: [&str; 27] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -30,6 +30,8 @@ const HOT: [&str; 25] = [
     "run_due",
     "run_owned",
     "run_lane",
+    "run_newest",
+    "ended_newest",
     "gate_prefix",
     "engine_watched",
     "engine_buriable",

@@ -228,8 +228,19 @@ fn remember(
 ) -> Decided<()> {
     if draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_none() {
         let result = result(draft)?;
-        let (run, fence, at) = (report.run, report.fence, draft.now());
-        draft.put(Step { run, id, kind, fence, at, result });
+        let (run, fence, at, seq) = (report.run, report.fence, draft.now(), draft.next_seq()?);
+        draft.put(Step { run, id, kind, fence, at, result, seq });
+        count(draft, report, kind)?;
+    }
+    Ok(())
+}
+
+/// Counts a compensation with its record: the run may be replaced by what it sends next.
+fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
+    if kind == StepKind::Compensate {
+        let mut run = leased(draft, report)?;
+        run.compensations += 1;
+        draft.put(run);
     }
     Ok(())
 }
@@ -306,7 +317,7 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     if run.pausing {
         (run.phase, run.pausing) = (Phase::Paused, going);
     } else {
-        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
+        run.phase = Phase::Waiting;
     }
     draft.put(run);
     Ok(())
@@ -345,9 +356,6 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            if run.phase == Phase::Waiting {
-                run.due = wait::due(&run);
-            }
             draft.put(run);
             Ok(())
         }
@@ -363,8 +371,8 @@ fn invoke(
 
 fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -> Decided<()> {
     let (fence, at) = (run.fence, draft.now());
-    let kind = StepKind::Invoke;
-    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
+    let (kind, result, seq) = (StepKind::Invoke, Err(fault), draft.next_seq()?);
+    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result, seq });
     match run.phase {
         Phase::Waiting => wait::wake(draft, run),
         Phase::Paused => {

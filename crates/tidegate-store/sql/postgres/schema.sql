@@ -50,6 +50,7 @@ create table ended (
   ended_at bigint not null,
   event_seq bigint not null,
   body text collate "C" not null,
+  lane bigint not null default 0,
   primary key (seq)
 );
 
@@ -200,6 +201,7 @@ create table step (
   at bigint not null,
   ok bigint not null,
   out text collate "C" not null,
+  seq bigint not null default 0,
   primary key (run, id)
 );
 
@@ -248,6 +250,8 @@ create table wait_path (
   path text collate "C" not null,
   primary key (ws, name, path)
 );
+
+CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 

@@ -23,7 +23,7 @@ CREATE TABLE ended (
   ended_at  integer not null,
   event_seq integer not null,
   body      text    not null
-) strict;
+, lane integer not null default 0) strict;
 
 CREATE TABLE engine (
   id   text    not null primary key,
@@ -167,7 +167,7 @@ CREATE TABLE step (
   fence integer not null,
   at    integer not null,
   ok    integer not null,
-  out   text    not null,
+  out   text    not null, seq integer not null default 0,
   primary key (run, id)
 ) strict;
 
@@ -216,6 +216,8 @@ CREATE TABLE wait_path (
   path text not null,
   primary key (ws, name, path)
 ) strict, without rowid;
+
+CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 

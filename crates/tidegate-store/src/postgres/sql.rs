@@ -20,6 +20,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
     },
     Migration {
+        version: 4,
+        name: "runs",
+        sql: include_str!("../../sql/postgres/migrations/0004_runs.sql"),
+    },
+    Migration {
         version: 6,
         name: "serve",
         sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
@@ -65,6 +70,8 @@ statements!(
     RUN_DUE = "run_due",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
+    RUN_NEWEST = "run_newest",
+    ENDED_NEWEST = "ended_newest",
     ENGINE_WATCHED = "engine_watched",
     STEP_OF_RUN = "step_of_run",
     ITEM_OF_RUN = "item_of_run",

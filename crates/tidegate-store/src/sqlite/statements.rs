@@ -13,6 +13,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
     Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
     Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
+    Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
 ];
 
@@ -68,6 +69,8 @@ pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_DUE: &str = sql!("run_due");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
+pub(super) const RUN_NEWEST: &str = sql!("run_newest");
+pub(super) const ENDED_NEWEST: &str = sql!("ended_newest");
 pub(super) const GATE_DUE: &str = sql!("gate_due");
 pub(super) const GATE_PREFIX: &str = sql!("gate_prefix");
 pub(super) const ENGINE_WATCHED: &str = sql!("engine_watched");

@@ -206,7 +206,7 @@ impl Process {
         let soon = self.world.now().plus_ms(SOON_MS);
         let dues = self.world.dump().await.into_iter().filter_map(|row| match row {
             Row::Gate(gate) => gate.due,
-            Row::Run(run) => run.due,
+            Row::Run(run) => run.due(),
             _ => None,
         });
         match dues.min().filter(|due| *due <= soon) {

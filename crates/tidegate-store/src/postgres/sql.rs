@@ -41,9 +41,10 @@ pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
 pub(super) const SESSION_RESET: &str =
     "set transaction read write; reset session authorization; reset all";
 pub(super) const DEALLOCATE: &str = "deallocate all";
+pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
 pub(super) const SAVEPOINT: &str = "savepoint tidegate";
 pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
-pub(super) const CONTROL: [&str; 10] = [
+pub(super) const CONTROL: [&str; 11] = [
     BEGIN,
     BEGIN_READ,
     COMMIT,
@@ -52,6 +53,7 @@ pub(super) const CONTROL: [&str; 10] = [
     CONSTRAINTS_NOW,
     SESSION_RESET,
     DEALLOCATE,
+    ROLLBACK_AND_DEALLOCATE,
     SAVEPOINT,
     BACK_TO_SAVEPOINT,
 ];

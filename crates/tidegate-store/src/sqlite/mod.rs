@@ -98,6 +98,10 @@ impl SqliteStore {
         Ok(Self { clock, catalogs, wakes: watch::Sender::new(0), reader: None, writer })
     }
 
+    /// How long a transactional step may take where nobody says otherwise: everybody waits for it,
+    /// also the renewal of leases, so that it is below a quarter of the lease (7.5 of 30 seconds).
+    pub const STEP_LIMIT: Duration = Duration::from_secs(5);
+
     /// A transactional step: what `step` writes and what `record` says of it, kept together or not
     /// at all.
     ///

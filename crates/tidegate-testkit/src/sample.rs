@@ -201,6 +201,30 @@ pub fn ended_run(seq: i64) -> Ended {
     }
 }
 
+/// A session's document.
+pub fn session(id: &str) -> Session {
+    Session {
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        flow: "chat".to_owned(),
+        id: id.to_owned(),
+        version: 1,
+        body: payload("{}"),
+    }
+}
+
+/// An operation that a run has staged.
+pub fn staged(run: i64, n: u32) -> Staged {
+    Staged {
+        run: Seq(run),
+        n,
+        session: SessionRef { app: "shop".into(), flow: "chat".into(), id: "s".into() },
+        op: SessionOp::Get { path: None },
+        version: 1,
+        seen: None,
+    }
+}
+
 /// A run's id.
 pub fn run_id(seq: i64) -> RunId {
     RunId { seq: Seq(seq), salt: 7 }
@@ -447,9 +471,9 @@ fn sessions() -> Vec<Row> {
         ws: NAME.into(),
         app: NAME.to_owned(),
         flow: NAME.to_owned(),
-        id: id.to_owned(),
         version,
         body: payload(body),
+        ..session(id)
     };
     let path = Path::from_names(vec!["a.b".to_owned(), NAME.to_owned()]).ok();
     let ops = [
@@ -460,12 +484,11 @@ fn sessions() -> Vec<Row> {
         SessionOp::Increment { path, by: Decimal::parse("-1.5e-400").expect("a number") },
     ];
     let staged = |(n, op): (u32, SessionOp)| Staged {
-        run: Seq(i64::MAX),
-        n,
         session: SessionRef { app: String::new(), flow: NAME.to_owned(), id: NAME.to_owned() },
         op,
         version: i64::MAX,
         seen: (n % 2 == 0).then(|| payload(PAYLOADS[10])),
+        ..staged(i64::MAX, n)
     };
     let rows = [session("", 0, "null"), session(NAME, i64::MAX, PAYLOADS[10])].map(Row::from);
     rows.into_iter().chain((u32::MAX - 4..=u32::MAX).zip(ops).map(staged).map(Row::from)).collect()

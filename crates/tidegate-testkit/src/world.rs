@@ -7,6 +7,7 @@
 mod again;
 mod inputs;
 mod seen;
+mod sessions;
 mod streams;
 mod worker;
 
@@ -17,6 +18,7 @@ use std::sync::{
 
 pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
+pub use sessions::{append, get, increment, merge, session, set};
 pub use streams::{logged, streams_of};
 use tidegate_core::{
     action::Flow,

@@ -13,7 +13,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
         Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
-        RowKey, Run, Signal, Sub, WaitPath, WaitRow,
+        RowKey, Run, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -183,6 +183,11 @@ impl Chance {
         }
     }
 
+    fn session(&mut self) -> Session {
+        let (app, version) = (self.name(), self.below(3));
+        Session { app, version, ..sample::session(&self.name()) }
+    }
+
     fn wait(&mut self) -> WaitRow {
         WaitRow {
             ws: "main".into(),
@@ -216,11 +221,16 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(5) {
-            4 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
+        match self.below(7) {
+            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
+            3 => self.session().into(),
+            4 => {
+                let n = u32::try_from(self.below(3)).expect("small");
+                sample::staged(self.below(3), n).into()
+            }
             _ => Signal {
                 run: Seq(self.below(2)),
                 name: self.name(),

@@ -47,22 +47,19 @@ pub fn create(
     source: Source,
 ) -> Decided<Verdict, Verdict> {
     let passages = candidate.passages()?.to_vec();
-    let fresh = id.is_none();
-    let id = match id {
-        Some(id) => id,
-        None => draft.new_run_id()?,
-    };
+    let (fresh, mut freed) = (id.is_none(), Vec::new());
+    let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
         Source::Event(_) => claim::take_for(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, &passages)?;
     let mut replaced = handoff::meet(draft, candidate, &passages, id)?;
+    let mut before = replaced.as_ref().map(|(_, old)| *old);
     let queued_at = queued_at(draft, &passages)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    let mut freed = Vec::new();
     let mut needs = Vec::with_capacity(passages.len());
     for passage in passages {
         let gate = &passage.need.gate;
@@ -77,7 +74,7 @@ pub fn create(
             }
             if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
                 rank = if old.started { rank } else { old.rank };
-                replaced = Some((by, old.id));
+                (replaced, before) = (Some((by, old.id)), Some(old.last_started()));
                 freed.extend(places);
             }
         }
@@ -90,7 +87,7 @@ pub fn create(
     let run = Run {
         needs,
         parent: candidate.parent.clone(),
-        replaced: replaced.as_ref().map(|(_, old)| *old),
+        replaced: before,
         claim,
         gives_up_at: candidate.gives_up_at(queued_at),
         replay_of: again.map(|again| again.of),

@@ -223,7 +223,7 @@ pub struct Run {
     /// Who waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The run that it replaced.
+    /// The run that it replaced, or whose place it has from others that never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
     /// The run that it is a new go at.
@@ -336,6 +336,12 @@ impl Run {
     pub fn executing(&self) -> usize {
         let first = self.needs.iter().position(|need| need.span == Span::Executing);
         first.unwrap_or(self.needs.len())
+    }
+
+    /// The run that has done something in this one's place: itself, or while it has not started
+    /// the one that it replaced.
+    pub fn last_started(&self) -> RunId {
+        self.replaced.filter(|_| !self.started).unwrap_or(self.id)
     }
 
     /// Has this run got the gate?

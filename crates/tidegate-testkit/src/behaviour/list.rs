@@ -387,6 +387,28 @@ macro_rules! behaviours {
                 a_list_is_complete_whatever_its_pages,
                 a_list_is_stable_while_runs_come_and_end,
                 a_list_shows_what_was_asked_for,
+            sessions {
+                an_operation_is_a_step_and_happens_once,
+                the_operations_of_a_report_follow_each_other,
+                runs_that_race_lose_no_update,
+                every_respond_sees_what_was_appended_before_it,
+                what_does_not_fit_fails_its_step_and_changes_nothing,
+                a_worker_without_its_lease_writes_nothing,
+                from_outside_a_version_can_be_insisted_on,
+                a_step_can_insist_on_a_version,
+                sessions_are_apart,
+                the_rest_of_a_document_is_kept_byte_for_byte,
+            }
+            staged {
+                a_run_sees_its_own_writes_before_anybody_else,
+                a_replaced_run_leaves_nothing_wherever_it_stood,
+                every_end_but_completion_drops_what_was_staged,
+                a_set_on_what_changed_since_it_was_read_fails_the_run,
+                a_run_that_reads_again_knows_what_changed,
+                what_a_run_stages_has_bounds,
+                as_many_operations_as_allowed_are_settled,
+                whether_a_run_stages_is_said_by_its_own_version,
+                a_newcomer_sees_what_the_replaced_run_did,
             }
         }
     };

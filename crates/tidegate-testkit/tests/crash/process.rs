@@ -13,12 +13,13 @@ use tidegate_core::{
     reads::{ReadSet, Scan},
     row::{Fault, GateState, Kind, Phase, Row, RowKey, Run, Source},
     run::record::{NewSend, NewWait, Record, Then},
+    session::NewSessionOp,
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
     worker::{again, for_child, for_event, for_signal},
-    world::{World, event, payload, step},
+    world::{World, event, increment, payload, session as in_session, step},
 };
 
 /// What is not due within this time is left alone: claims, and gates that nobody uses.
@@ -33,6 +34,8 @@ pub(crate) enum Act {
     Shaky(&'static str),
     /// A step that sends an event of this name.
     Send(&'static str, &'static str),
+    /// A step that counts in the session `s` of `chat`.
+    Count(&'static str),
     /// A sleep.
     Sleep(&'static str, u64),
     /// A wait for an event of this name.
@@ -260,7 +263,7 @@ impl Process {
         let steps = self.world.steps(run.id).await;
         let acts = self.handlers.get(&run.workflow).cloned();
         for act in acts.expect("every workflow has a handler") {
-            let (Act::Step(id) | Act::Shaky(id) | Act::Send(id, _)) = act else {
+            let (Act::Step(id) | Act::Shaky(id) | Act::Send(id, _) | Act::Count(id)) = act else {
                 match self.leave(run, act, &steps) {
                     Some(then) => return self.report(run, None, then).await,
                     None => continue,
@@ -298,22 +301,27 @@ impl Process {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
                 Some(Then::Fail(Fault { code, message }))
             }
-            Act::Step(_) | Act::Shaky(_) | Act::Send(..) => None,
+            Act::Step(_) | Act::Shaky(_) | Act::Send(..) | Act::Count(_) => None,
         }
     }
 
     async fn report(&self, run: &Run, done: Option<Act>, then: Then) -> Result<(), Died> {
-        let (mut steps, mut sends) = (Vec::new(), Vec::new());
+        let (mut steps, mut sends, mut session) = (Vec::new(), Vec::new(), Vec::new());
         match done {
             Some(Act::Step(id) | Act::Shaky(id)) => steps.push(step(id, &Value::Null)),
             Some(Act::Send(id, name)) => {
                 sends.push(NewSend { step: id.to_owned(), event: event(name, &Value::Null) });
             }
+            Some(Act::Count(id)) => {
+                let (step, op) = (id.to_owned(), increment("n", 1));
+                let asked =
+                    NewSessionOp { step, session: in_session("s"), op, expected_version: None };
+                session.push(asked);
+            }
             _ => {}
         }
         let (engine, fence) = (self.world.engine, run.fence);
-        let report =
-            Record { run: run.id.seq, engine, fence, steps, sends, session: Vec::new(), then };
+        let report = Record { run: run.id.seq, engine, fence, steps, sends, session, then };
         let known = Box::new(run.clone());
         self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
         Ok(())
@@ -341,6 +349,10 @@ impl Process {
                     let state = ended.ending.state();
                     told.push(format!("run {name} {version} {inputs:?} {steps:?} {state}"));
                 }
+                Row::Session(row) => {
+                    told.push(format!("session {} {} {}", row.id, row.version, row.body.as_str()));
+                }
+                Row::Staged(row) => told.push(format!("staged by {:?}", row.run)),
                 Row::Gate(gate)
                     if !matches!(gate.state, GateState::Claim(_) | GateState::Slots(_)) =>
                 {

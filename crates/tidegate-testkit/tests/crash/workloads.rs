@@ -1,8 +1,12 @@
 //! What is going on while something fails: a workload for each kind of command.
 
 use serde_json::json;
-use tidegate_core::{action::Flow, command::Command};
-use tidegate_testkit::world::request;
+use tidegate_core::{
+    action::Flow,
+    command::{Command, Refusal},
+    session::SessionError,
+};
+use tidegate_testkit::world::{request, session, set};
 
 use super::process::{Act, Process};
 
@@ -222,4 +226,39 @@ pub(crate) async fn swept_gates(process: &mut Process) {
     let left: Vec<_> =
         classes.filter(|class| *class != tidegate_core::row::Class::Dedupe).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Steps that write a session, at once and staged, by runs that complete and by one that is
+/// replaced with something staged.
+pub(crate) async fn sessions(process: &mut Process) {
+    let flow = json!({
+        "name": "chat",
+        "actions": {
+            "append": { "concurrency": "allow", "idempotency": { "key": "input.n" } },
+            "edit": { "concurrency": "restart", "idempotency": { "key": "input.n" } },
+        },
+    });
+    let flow = Flow::parse(&flow).expect("a good definition").value;
+    process.handle("chat/append", &[Act::Count("a"), Act::Count("b")]);
+    let edit = [Act::Count("a"), Act::Event("wait", "go"), Act::Count("b"), Act::Yield];
+    process.handle("chat/edit", &edit);
+    let ws = process.world.ws.clone();
+    for action in flow.actions {
+        let (ws, workflow) = (ws.clone(), Box::new(action));
+        process.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+    }
+    let (session, op) = (session("s"), set("n", json!(100)));
+    let first = Command::Session { ws: ws.clone(), session, op, expected_version: Some(0) };
+    let answer = process.ask(first).await;
+    let again = Err(Refusal::Session(SessionError::Changed { expected: 0, actual: 1 }));
+    assert!(answer.is_ok() || answer == again, "{answer:?}");
+    for (n, action) in ["edit", "append", "edit"].into_iter().enumerate() {
+        let request = request("chat", action, Some("s"), None, &json!({ "n": n }));
+        let call = Command::Dispatch { ws: ws.clone(), request };
+        process.ask(call).await.expect("the action is there");
+        process.work().await;
+    }
+    process.post("go", json!(1)).await;
+    process.work().await;
+    assert_eq!(process.world.document("s").await, json!({ "n": 104 }), "two runs of two each");
 }

@@ -155,13 +155,8 @@ impl Load {
 
 fn finish(run: Run) -> Command {
     let then = Then::Complete(Payload::from_value(&json!("done")));
-    let report = Record {
-        run: run.id.seq,
-        engine: ENGINE,
-        fence: run.fence,
-        then,
-        ..Record::default()
-    };
+    let report =
+        Record { run: run.id.seq, engine: ENGINE, fence: run.fence, then, ..Record::default() };
     Command::Record { known: Box::new(run), report }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use tidegate_core::{
     command::Command,
     id::{RunId, Seq},
-    row::{Ended, EngineId, Event, Run, Step},
+    row::{Ended, EngineId, Event, Run},
 };
 use tidegate_store::{Clock, Seen, Store};
 use tokio::sync::{Notify, oneshot, watch};
@@ -17,10 +17,9 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::{
     alarm::Alarm,
     committer::{Committer, Reply},
-    context::Activation,
     drive::{Driver, Stop},
     entropy::Entropy,
-    load::{Loader, at_hand},
+    load::{Loaded, Loader, at_hand},
     registry::Registry,
     tasks::{Busy, Tasks},
     telemetry::Telemetry,
@@ -161,14 +160,14 @@ impl Shared {
     pub(crate) fn hand_over(self: &Arc<Self>, runs: Vec<Run>, events: &BTreeMap<Seq, Event>) {
         for run in runs {
             match at_hand(&run, events) {
-                Some(events) => self.start(run, events, Vec::new()),
+                Some(loaded) => self.start(run, loaded),
                 None => self.loader.push(run),
             }
         }
     }
 
     /// Drives a loaded run in a task of its own.
-    pub(crate) fn start(self: &Arc<Self>, run: Run, events: Vec<Event>, steps: Vec<Step>) {
+    pub(crate) fn start(self: &Arc<Self>, run: Run, loaded: Loaded) {
         let (seq, fence) = (run.id.seq, run.fence);
         if run.owner != Some(self.id()) {
             // Leased under a name that is dead by now.
@@ -188,7 +187,7 @@ impl Shared {
         let shared = self.clone();
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
-            let freed = shared.drive(run, events, steps, stopped).await;
+            let freed = shared.drive(run, loaded, stopped).await;
             let mut driven = lock(&shared.driven);
             if driven.get(&seq).is_some_and(|driven| driven.fence == fence) {
                 driven.remove(&seq);
@@ -206,19 +205,16 @@ impl Shared {
     async fn drive(
         self: &Arc<Self>,
         run: Run,
-        events: Vec<Event>,
-        steps: Vec<Step>,
+        loaded: Loaded,
         stop: watch::Receiver<Option<Stop>>,
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
-        let Some(version) = version.filter(|_| !events.is_empty()) else {
+        let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
             tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
             return false;
         };
-        let definition = version.definition.clone();
-        let activation = Activation { run, events, definition };
-        let span = self.telemetry.span(&activation.run);
-        let driver = Driver::new(self.clone(), &*version.handler, activation, steps, stop);
+        let span = self.telemetry.span(&run);
+        let driver = Driver::new(self.clone(), &version, run, loaded, stop);
         tracing::Instrument::instrument(driver.drive(), span).await
     }
 

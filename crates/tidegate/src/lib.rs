@@ -30,7 +30,7 @@ mod timer;
 
 pub use api::{Engine, new_event};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
-pub use context::{Ctx, FromAnswer, Returned, Session, Step, Wait};
+pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
 pub use controls::{
     Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
     Singleton,

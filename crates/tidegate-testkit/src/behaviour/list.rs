@@ -387,6 +387,7 @@ macro_rules! behaviours {
                 a_list_is_complete_whatever_its_pages,
                 a_list_is_stable_while_runs_come_and_end,
                 a_list_shows_what_was_asked_for,
+            }
             sessions {
                 an_operation_is_a_step_and_happens_once,
                 the_operations_of_a_report_follow_each_other,

@@ -128,9 +128,11 @@ impl Meddler {
         let ws: Workspace = plan.workspaces[chance.index(plan.workspaces.len())].into();
         let version = chance.one(&[1, 2, 3]).min(VERSIONS);
         let (app, name) = ("default".to_owned(), spec.full_name());
-        let known = world.judge.state.defs().any(|def| {
-            def.ws == ws && def.name == name && def.version == version
-        });
+        let known = world
+            .judge
+            .state
+            .defs()
+            .any(|def| def.ws == ws && def.name == name && def.version == version);
         let command = if known {
             Command::Release { ws, app, name, version }
         } else {

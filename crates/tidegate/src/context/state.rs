@@ -13,6 +13,7 @@ use tidegate_core::{
     session::NewSessionOp,
 };
 
+use super::undo::Undo;
 use crate::{
     fault::{Fault, Result},
     load::MAX_STEPS,
@@ -50,6 +51,8 @@ pub(crate) struct State {
     waits: BTreeMap<String, NewWait>,
     /// How many closures run.
     executing: usize,
+    /// What undoes the effects so far, oldest first.
+    undo: Vec<Undo>,
     /// Something that no handler may swallow.
     broken: Option<Fault>,
     /// Steps that wait for the report to be durable.
@@ -123,7 +126,7 @@ impl State {
     /// the code does not know any more.
     pub(crate) fn broken(&self) -> Option<Fault> {
         let lost = || {
-            let effects = [StepKind::Run, StepKind::Send, StepKind::State];
+            let effects = [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate];
             let lost =
                 |id: &&String, kind| effects.contains(&kind) && !self.asked.contains_key(*id);
             let mut recorded = self.recorded.iter();
@@ -155,6 +158,27 @@ impl State {
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
         self.ops.session.push(op);
         self.wake_driver();
+    }
+
+    /// A compensation is registered.
+    pub(crate) fn register(&mut self, undo: Undo) {
+        self.undo.push(undo);
+    }
+
+    /// What has been registered, once all that is on record has been asked for again.
+    pub(crate) fn collected(&mut self) -> Option<Vec<Undo>> {
+        let recorded = self.recorded.values().filter(|(kind, _)| *kind == StepKind::Compensate);
+        (self.undo.len() >= recorded.count()).then(|| std::mem::take(&mut self.undo))
+    }
+
+    /// Whether the handler has come to something that is not on record.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.ops.is_empty() || !self.waits.is_empty() || self.executing > 0
+    }
+
+    /// What is recorded of a step.
+    pub(crate) fn outcome(&self, id: &str) -> Option<Outcome> {
+        self.recorded.get(id).map(|(_, outcome)| outcome.clone())
     }
 
     /// A closure begins.
@@ -233,5 +257,6 @@ fn word(kind: StepKind) -> &'static str {
         StepKind::Invoke => "a call of a workflow",
         StepKind::Send => "a message sent",
         StepKind::State => "an operation on a session",
+        StepKind::Compensate => "a compensation",
     }
 }

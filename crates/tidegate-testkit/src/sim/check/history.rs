@@ -60,7 +60,8 @@ impl Told {
         if let Some(path) = path {
             value = path.split('.').try_fold(&self.data, |data, name| data.get(name));
         }
-        let key = path.map(|path| format!("{path}={}", value.map(Value::to_string).unwrap_or_default()));
+        let key =
+            path.map(|path| format!("{path}={}", value.map(Value::to_string).unwrap_or_default()));
         (self.ws.clone(), self.workflow.clone(), key.unwrap_or_default())
     }
 }

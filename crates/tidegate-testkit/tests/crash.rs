@@ -102,4 +102,6 @@ crash_points! {
     superseding_releases,
     draining_releases,
     swept_gates,
+    undone_and_handled,
+    timed_out,
 }

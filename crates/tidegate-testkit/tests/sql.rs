@@ -242,5 +242,5 @@ async fn runs_that_ended_before_a_migration_are_found_after_it() {
     client.batch_execute(&[make, before.join(";"), BEFORE.to_owned(), own].concat()).await.unwrap();
     let rows = client.query(AFTER, &[]).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
-    assert_eq!(rows, expected.map(|(a, b, c)| (i64::from(a), i64::from(b), i64::from(c))));
+    assert_eq!(rows, expected);
 }

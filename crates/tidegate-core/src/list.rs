@@ -109,23 +109,16 @@ pub fn runs<E>(
     // Below the lowest number that a full scan has seen, there may be more.
     let mut floor = None;
     let mut found: BTreeMap<Seq, &Row> = BTreeMap::new();
-    for scan in [&live, &ended] {
-        let asked = match scan {
-            Scan::Live(..) => which.state.is_none_or(|state| !state.has_ended()),
-            _ => which.state.is_none_or(State::has_ended),
-        };
-        if !asked {
-            continue;
-        }
+    let lives = which.state.is_none_or(|state| !state.has_ended());
+    let ends = which.state.is_none_or(State::has_ended);
+    for (scan, _) in [(live, lives), (ended, ends)].iter().filter(|(_, asked)| *asked) {
         let rows = draft.found(scan, limit)?;
         if rows.len() >= limit as usize {
             floor = floor.max(rows.last().and_then(|row| number(row)));
         }
         // A run that is being stopped has both rows: it has ended.
-        let shown = rows.into_iter().filter(|row| match row {
-            Row::Run(run) => State::of(run).is_some_and(wanted),
-            _ => true,
-        });
+        let shown = |row: &&Row| row.as_run().is_none_or(|run| State::of(run).is_some_and(wanted));
+        let shown = rows.into_iter().filter(shown);
         found.extend(shown.filter_map(|row| Some((number(row)?, row))));
     }
     let from = floor.unwrap_or(Seq(i64::MIN));
@@ -137,8 +130,5 @@ pub fn runs<E>(
 }
 
 fn number(row: &Row) -> Option<Seq> {
-    match row.key() {
-        RowKey::Run(seq) | RowKey::Ended(seq) => Some(seq),
-        _ => None,
-    }
+    if let RowKey::Run(seq) | RowKey::Ended(seq) = row.key() { Some(seq) } else { None }
 }

@@ -234,12 +234,11 @@ pub async fn what_undoes_is_not_undone(world: &World) {
         world.stopped(&run).await;
         let undo = world.lease_one().await;
         world.register(&undo, &["undo the undoing"]).await;
-        match end {
-            "fail" => world.fail(&undo).await,
-            _ => {
-                world.cancel(undo.id).await.unwrap();
-                world.stopped(&undo).await;
-            }
+        if end == "fail" {
+            world.fail(&undo).await;
+        } else {
+            world.cancel(undo.id).await.unwrap();
+            world.stopped(&undo).await;
         }
         assert_eq!(world.alive("order").await, 0, "{end}");
     }

@@ -11,8 +11,8 @@ use tidegate_core::{
     event::NewEvent,
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
-    row::{Fault, GateState, Kind, Phase, Row, RowKey, Run, Source},
-    run::record::{NewSend, NewWait, Record, Then},
+    row::{Fault, GateState, Kind, Phase, Purpose, Row, RowKey, Run, Source, StepKind},
+    run::record::{NewSend, NewStep, NewWait, Record, Then},
     session::NewSessionOp,
     workflow::Workflow,
 };
@@ -32,6 +32,8 @@ pub(crate) enum Act {
     Step(&'static str),
     /// A step that fails once and is tried again.
     Shaky(&'static str),
+    /// Registers a compensation.
+    Undo(&'static str),
     /// A step that sends an event of this name.
     Send(&'static str, &'static str),
     /// A step that counts in the session `s` of `chat`.
@@ -142,11 +144,12 @@ impl Process {
 
     /// The run that an event has started.
     pub(crate) async fn run_of(&self, event: EventId) -> RunId {
-        let id = self.world.dump().await.into_iter().find_map(|row| match row {
-            Row::Run(run) if run.source.first() == event => Some(run.id),
-            Row::Ended(ended) if ended.source.first() == event => Some(ended.id),
+        let mut ids = self.world.dump().await.into_iter().filter_map(|row| match row {
+            Row::Run(run) if run.source.first() == event => Some((run.purpose, run.id)),
+            Row::Ended(run) if run.source.first() == event => Some((run.purpose, run.id)),
             _ => None,
         });
+        let id = ids.find(|(purpose, _)| *purpose == Purpose::Ordinary).map(|(_, id)| id);
         id.expect("the event has started a run")
     }
 
@@ -261,9 +264,18 @@ impl Process {
             return Ok(());
         }
         let steps = self.world.steps(run.id).await;
-        let acts = self.handlers.get(&run.workflow).cloned();
+        let acts = match run.purpose {
+            Purpose::Ordinary => self.handlers.get(&run.workflow).cloned(),
+            Purpose::Compensates(_) => Some(vec![Act::Step("undone"), Act::Sleep("nap", 5)]),
+            Purpose::OnFailure(_) => Some(vec![Act::Step("handled")]),
+        };
         for act in acts.expect("every workflow has a handler") {
-            let (Act::Step(id) | Act::Shaky(id) | Act::Send(id, _) | Act::Count(id)) = act else {
+            let (Act::Step(id)
+            | Act::Shaky(id)
+            | Act::Undo(id)
+            | Act::Send(id, _)
+            | Act::Count(id)) = act
+            else {
                 match self.leave(run, act, &steps) {
                     Some(then) => return self.report(run, None, then).await,
                     None => continue,
@@ -301,7 +313,7 @@ impl Process {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
                 Some(Then::Fail(Fault { code, message }))
             }
-            Act::Step(_) | Act::Shaky(_) | Act::Send(..) | Act::Count(_) => None,
+            Act::Step(_) | Act::Shaky(_) | Act::Undo(_) | Act::Send(..) | Act::Count(_) => None,
         }
     }
 
@@ -309,6 +321,9 @@ impl Process {
         let (mut steps, mut sends, mut session) = (Vec::new(), Vec::new(), Vec::new());
         match done {
             Some(Act::Step(id) | Act::Shaky(id)) => steps.push(step(id, &Value::Null)),
+            Some(Act::Undo(id)) => {
+                steps.push(NewStep { kind: StepKind::Compensate, ..step(id, &Value::Null) });
+            }
             Some(Act::Send(id, name)) => {
                 sends.push(NewSend { step: id.to_owned(), event: event(name, &Value::Null) });
             }

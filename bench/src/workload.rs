@@ -159,9 +159,8 @@ fn finish(run: Run) -> Command {
         run: run.id.seq,
         engine: ENGINE,
         fence: run.fence,
-        steps: Vec::new(),
-        sends: Vec::new(),
         then,
+        ..Record::default()
     };
     Command::Record { known: Box::new(run), report }
 }

@@ -3,6 +3,8 @@
 //! Naive on purpose, so that it is obviously right: one map under one lock, and every scan looks
 //! at every row.
 
+mod lease;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -33,6 +35,7 @@ pub struct MemoryStore {
     state: Mutex<State>,
     catalogs: Catalogs,
     wakes: watch::Sender<u64>,
+    leases: Mutex<lease::Held>,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,7 @@ impl MemoryStore {
             state: Mutex::new(State { rows: BTreeMap::new(), next: 1, known: BTreeSet::new() }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),
+            leases: Mutex::default(),
         }
     }
 

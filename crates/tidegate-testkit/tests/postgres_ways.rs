@@ -10,14 +10,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
 use tidegate_core::{
+    command::Command as Asked,
     reads::{Change, ReadSet, Snapshot},
-    row::{Row, RowKey},
+    row::{Row, RowKey, Run},
+    run::record::{Record, Then},
 };
-use tidegate_store::{Decision, PostgresOptions, PostgresStore, Store, StoreError};
+use tidegate_store::{
+    Decision, ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, Salted, SqlError,
+    Store, StoreError,
+};
 use tidegate_testkit::{
     postgres::{Cluster, fresh_schema, url},
     sample,
+    world::{World, step},
 };
 use tokio_postgres::NoTls;
 
@@ -286,6 +293,56 @@ async fn a_pooler_in_transaction_mode_is_enough() {
     wakes.mark_unchanged();
     store.wake();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+}
+
+/// The driver prepares what a step sends, and what it needs to know about a type of the user's:
+/// neither may stay behind on a server's connection that is another client's by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_transactional_step_goes_through_a_pooler() {
+    let Some(url) = url() else { return };
+    let Some(pooler) = Pooler::start(url).await else { return };
+    let options = PostgresOptions { pooler: true, ..options() };
+    let schema = options.schema.clone();
+    let store = Arc::new(PostgresStore::open(&pooler.url, options).await.unwrap());
+    let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let table = format!(
+        "create type {schema}.mood as enum ('glad'); create table {schema}.felt (it {schema}.mood)"
+    );
+    outside.batch_execute(&table).await.unwrap();
+    let world = World::new(store.clone(), Arc::new(ManualClock::default()));
+    world.define(json!({ "name": "feel" })).await;
+    for _ in 0..12 {
+        world.send("feel", json!({})).await;
+    }
+    let feeling = world.lease_all().await.into_iter().map(|run| {
+        let (store, record) = (store.clone(), recording(&world, &run));
+        let sql = format!("insert into {schema}.felt values ('glad') returning it");
+        tokio::spawn(async move {
+            let step = |tx: PostgresTransaction| async move {
+                let row = tx.query_one(&sql, &[]).await?;
+                Ok::<_, SqlError>(row.columns()[0].type_().name().to_owned())
+            };
+            store.transact_with(STUCK, step, |_| vec![record]).await.map(|kept| kept.value)
+        })
+    });
+    for felt in feeling.collect::<Vec<_>>() {
+        assert_eq!(felt.await.unwrap().unwrap(), "mood");
+    }
+    let count = format!("select count(*) from {schema}.felt");
+    assert_eq!(outside.query_one(&count, &[]).await.unwrap().get::<_, i64>(0), 12);
+}
+
+fn recording(world: &World, run: &Run) -> Salted {
+    let report = Record {
+        run: run.id.seq,
+        engine: run.owner.unwrap(),
+        fence: run.fence,
+        steps: vec![step("feel", &json!(1))],
+        then: Then::Continue,
+        ..Record::default()
+    };
+    world.salted(Asked::Record { known: Box::new(run.clone()), report })
 }
 
 fn add(snapshot: &Snapshot) -> Vec<Change> {

@@ -169,9 +169,8 @@ async fn look_at_own(
         let command = if run.phase == Phase::Stopping {
             Command::Stopped { known }
         } else {
-            let (steps, sends, session) = (Vec::new(), Vec::new(), Vec::new());
             let then = Then::Yield;
-            let report = Record { run: seq, engine, fence, steps, sends, session, then };
+            let report = Record { run: seq, engine, fence, then, ..Record::default() };
             Command::Record { known, report }
         };
         if let Err(error) = shared.ask(command).await {

@@ -48,6 +48,7 @@ pub use tidegate_core::{
     workflow::Retry,
 };
 pub use tidegate_store as store;
+pub use tidegate_store::lease;
 pub use timer::Timer;
 pub use workflow::Workflow;
 
@@ -55,3 +56,8 @@ pub use workflow::Workflow;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The program of the page on leases, for the same reason.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/concepts/leases.md")]
+struct LeasesPage;

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// A worker's report on a run that it holds the lease of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The run.
     pub run: Seq,
@@ -70,9 +70,10 @@ pub struct NewSend {
 }
 
 /// How a run goes on after a report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Then {
     /// The worker goes on.
+    #[default]
     Continue,
     /// Nothing is left to do until one of these is answered.
     Suspend(Vec<NewWait>),

@@ -2,6 +2,8 @@
 
 create sequence block increment by 4096 start with 4096 cache 1;
 
+create sequence lease_fence increment by 1 start with 1 cache 1;
+
 create function clock()
 returns bigint
 language sql
@@ -93,6 +95,14 @@ create table item (
   event_salt bigint not null,
   primary key (run, n)
 );
+
+create table lease (
+  name text collate "C" not null,
+  holder text collate "C" not null,
+  fence bigint not null,
+  until bigint not null,
+  primary key (name)
+) with (fillfactor=80);
 
 create table log (
   stream bigint not null,

@@ -63,6 +63,13 @@ CREATE TABLE item (
   primary key (run, n)
 ) strict, without rowid;
 
+CREATE TABLE lease (
+  name   text    not null primary key,
+  holder text    not null,
+  fence  integer not null,
+  until  integer not null
+) strict, without rowid;
+
 CREATE TABLE log (
   stream  integer not null,
   version integer not null,

@@ -10,6 +10,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
     },
     Migration {
+        version: 2,
+        name: "lease",
+        sql: include_str!("../../sql/postgres/migrations/0002_lease.sql"),
+    },
+    Migration {
         version: 3,
         name: "session",
         sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
@@ -26,7 +31,25 @@ pub(super) const BEGIN: &str = "begin isolation level read committed read write"
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
 pub(super) const ROLLBACK: &str = "rollback";
-pub(super) const CONTROL: [&str; 5] = [BEGIN, BEGIN_READ, COMMIT, ROLLBACK, WAKE_LISTEN];
+// A step may have made settings for the session: they are undone for the session.
+pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
+pub(super) const SESSION_RESET: &str =
+    "set transaction read write; reset session authorization; reset all";
+pub(super) const DEALLOCATE: &str = "deallocate all";
+pub(super) const SAVEPOINT: &str = "savepoint tidegate";
+pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
+pub(super) const CONTROL: [&str; 10] = [
+    BEGIN,
+    BEGIN_READ,
+    COMMIT,
+    ROLLBACK,
+    WAKE_LISTEN,
+    CONSTRAINTS_NOW,
+    SESSION_RESET,
+    DEALLOCATE,
+    SAVEPOINT,
+    BACK_TO_SAVEPOINT,
+];
 
 macro_rules! statements {
     ($($name:ident = $file:literal),* $(,)?) => {
@@ -57,6 +80,10 @@ statements!(
     DEF_OF_WORKSPACE = "def_of_workspace",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
+    LEASE_READ = "lease_read",
+    LEASE_ACQUIRE = "lease_acquire",
+    LEASE_RENEW = "lease_renew",
+    LEASE_RELEASE = "lease_release",
     RUN_LOCK = "only/run_lock",
     RUN_LINE_ORDER = "only/run_line_order",
     RUN_READY_LOCK = "only/run_ready_lock",
@@ -65,6 +92,7 @@ statements!(
     TX_SETTINGS = "only/tx_settings",
     TX_STAMP = "only/tx_stamp",
     TX_STATUS = "only/tx_status",
+    STEP_BEGIN = "only/step_begin",
     SESSION_SETTINGS = "only/session_settings",
     SERVER_CHECK = "only/server_check",
     CLOCK_READ = "only/clock_read",

@@ -11,6 +11,7 @@ macro_rules! sql {
 /// All migrations, in order.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
     Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
 ];
@@ -83,8 +84,13 @@ pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
+pub(super) const LEASE_READ: &str = sql!("lease_read");
+pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");
+pub(super) const LEASE_RENEW: &str = sql!("lease_renew");
+pub(super) const LEASE_RELEASE: &str = sql!("lease_release");
 
 pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");
+pub(super) const FENCE_NEXT: &str = sql!("only/fence_next");
 pub(super) const META_READ: &str = sql!("only/meta_read");
 pub(super) const META_WRITE: &str = sql!("only/meta_write");
 pub(super) const MIGRATION_CREATE: &str = sql!("only/migration_create");

@@ -7,6 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by a panic")]
 
 pub mod durable;
+pub mod lease;
+pub mod lease_durable;
+pub mod lease_shared;
 pub mod rows;
 pub mod scans;
 pub mod transactions;

@@ -203,7 +203,7 @@ impl CommandEngine {
                     self.order(world, Command::Stopped { known: known.clone() });
                 }
             }
-            (Err(Refusal::EngineDead(_)), _) => self.forget(world),
+            (Err(Refusal::EngineDead(_) | Refusal::NoEngine(_)), _) => self.forget(world),
             (Ok(_), _) => {}
             (Err(refusal), _) => {
                 let text = format!("{:?} was refused: {refusal}", order.command.0);
@@ -283,8 +283,12 @@ impl CommandEngine {
     fn watch(&mut self, world: &mut World) {
         let ttl = Self::ttl(world);
         self.agenda.watch = world.now + ttl / 4;
-        let reads = ReadSet::default().scan(Scan::Engines, 100);
+        let reads = ReadSet::default().scan(Scan::Engines, 100).scan(Scan::Buriable, 2);
         let Some(snapshot) = world.read(reads) else { return };
+        for row in snapshot.found(&Scan::Buriable) {
+            let Row::Engine(dead) = row else { continue };
+            self.order(world, Command::Bury { engine: dead.id });
+        }
         for row in snapshot.found(&Scan::Engines) {
             let Row::Engine(other) = row else { continue };
             if other.id == self.id {

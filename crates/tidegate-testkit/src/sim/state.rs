@@ -44,11 +44,9 @@ impl State {
 
     /// Notes an engine's beat, which is no transaction.
     pub fn beat(&mut self, id: EngineId) {
-        let new = Row::Engine(Engine { id, beat: 0, dead: false });
-        if let Row::Engine(engine) = self.rows.entry(new.key()).or_insert(new)
-            && !engine.dead
-        {
-            engine.beat += 1;
+        match self.rows.get_mut(&RowKey::Engine(id)) {
+            Some(Row::Engine(engine)) => engine.beat += i64::from(!engine.dead),
+            _ => drop(self.rows.insert(RowKey::Engine(id), Engine::new(id).into())),
         }
     }
 

@@ -8,7 +8,7 @@ use tidegate_core::{
     reads::{ReadSet, Scan},
     row::{EngineId, Fault, Row, RowKey, Run, StepKind},
     run::{
-        record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Then},
+        record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Then, Until},
         wait,
     },
 };
@@ -126,8 +126,7 @@ impl Task {
         let deep = self.data["d"].as_u64().unwrap_or(0) >= DEEPEST;
         for (n, op) in script.ops.iter().enumerate() {
             let id = format!("s{n}");
-            let now = world.store_time();
-            let after = |ms: u64| Some(now.plus_ms(ms));
+            let after = |ms: u64| Some(Until::In(ms));
             let wait = |step: &str, on, until| NewWait { step: step.to_owned(), on, until };
             let signal = || NewWaitOn::Signal { name: SIGNAL.to_owned() };
             let waits = match op {
@@ -191,16 +190,16 @@ impl Task {
             Some(Op::Step { fails, .. }) => *fails,
             _ => 0,
         };
-        let failures = self.run.failures;
+        let failures = self.run.failures.get(&id).copied().unwrap_or(0);
         if failures < fails {
             let then = if failures + 1 < script.attempts {
-                Then::Retry { step: id, delay_ms: script.backoff_ms }
+                let until = Some(Until::In(script.backoff_ms));
+                Then::Suspend(vec![NewWait { step: id, on: NewWaitOn::Retry, until }])
             } else {
                 Then::Fail(fault("Exhausted"))
             };
             return self.report(Vec::new(), Vec::new(), then);
         }
-        self.run.failures = 0;
         self.reported = vec![id.clone()];
         let result = Ok(payload(&json!({ "by": self.run.fence })));
         let step = NewStep { id, kind: StepKind::Run, result };
@@ -214,7 +213,8 @@ impl Task {
         self.doing = Doing::Reported;
         let (run, fence) = (self.run.id.seq, self.run.fence);
         let engine = self.run.owner.expect("a leased run has an owner");
-        Todo::Report(self.run.clone(), Record { run, engine, fence, steps, sends, then })
+        let session = Vec::new();
+        Todo::Report(self.run.clone(), Record { run, engine, fence, steps, sends, session, then })
     }
 
     fn deeper(&self) -> Value {

@@ -27,14 +27,13 @@ fn i24(state: &State, history: &History, effect: &Effect) -> Checked {
 fn i26(state: &State, history: &History, effect: &Effect) -> Checked {
     let others = history.running.iter().filter(|other| other.run == effect.run);
     for other in others.filter(|other| other.engine != effect.engine) {
-        if !state.engine(other.engine).is_some_and(|row| row.dead) {
+        if state.engine(other.engine).is_some_and(|row| !row.dead) {
             return Err(format!("{other:?} is still inside, and its engine is alive"));
         }
     }
     let run = state.run(effect.run.seq);
-    let leased =
-        run.is_some_and(|run| run.owner == Some(effect.engine) && run.fence == effect.fence);
-    if leased || state.engine(effect.engine).is_some_and(|row| row.dead) {
+    let leased = run.is_some_and(|run| run.owner == Some(effect.engine) && run.fence == effect.fence);
+    if leased || state.engine(effect.engine).is_none_or(|row| row.dead) {
         return Ok(());
     }
     Err(format!("its engine is alive and has not the lease: {run:?}"))

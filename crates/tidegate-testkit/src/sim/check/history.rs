@@ -202,7 +202,7 @@ impl History {
         };
         let known = self.windows.get(&run.seq).copied();
         // Its run is there: it takes the event with it, and its time has come already.
-        let fired = look.before(run.seq).is_some();
+        let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
         let opened = known.map_or(look.at, |window| window.opened);
         let quiet = look.at.plus_ms(period);
         let end = longest.map_or(quiet, |longest| quiet.min(opened.plus_ms(longest)));

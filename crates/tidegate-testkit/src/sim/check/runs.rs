@@ -134,7 +134,7 @@ pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
             Command::Stopped { known } => known.id == *id && known.owner == Some(*owner),
             _ => false,
         });
-        if !by_its_worker && !look.state.engine(*owner).is_some_and(|row| row.dead) {
+        if !by_its_worker && look.state.engine(*owner).is_some_and(|row| !row.dead) {
             return Err(format!("{id} was taken from {owner}, which is not dead"));
         }
     }

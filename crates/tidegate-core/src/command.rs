@@ -300,11 +300,7 @@ impl Command {
             Self::Record { known, report } => {
                 let waits = match &report.then {
                     Then::Suspend(waits) => waits.as_slice(),
-                    Then::Continue
-                    | Then::Retry { .. }
-                    | Then::Complete(_)
-                    | Then::Fail(_)
-                    | Then::Yield => &[],
+                    Then::Continue | Then::Complete(_) | Then::Fail(_) | Then::Yield => &[],
                 };
                 let sends = report.sends.iter().fold(none.catalog(&known.ws), |reads, send| {
                     reads.latch(topic(&known.ws, &send.event.name), Mode::Shared)
@@ -313,7 +309,10 @@ impl Command {
                     NewWaitOn::Event { name, .. } => {
                         reads.latch(topic(&known.ws, name), Mode::Exclusive)
                     }
-                    NewWaitOn::Time | NewWaitOn::Signal { .. } | NewWaitOn::Invoke { .. } => reads,
+                    NewWaitOn::Time
+                    | NewWaitOn::Retry
+                    | NewWaitOn::Signal { .. }
+                    | NewWaitOn::Invoke { .. } => reads,
                 })
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),

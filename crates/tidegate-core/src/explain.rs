@@ -226,7 +226,10 @@ fn waiting(run: &Run) -> String {
         let until = wait.until.map(|at| format!(" until {at}")).unwrap_or_default();
         let what = match &wait.on {
             WaitOn::Time => "sleeps".to_owned(),
-            WaitOn::Retry => format!("tries again after {} failures", run.failures),
+            WaitOn::Retry => {
+                let failures = run.failures.get(&wait.step).copied().unwrap_or_default();
+                format!("tries again after {failures} failures")
+            }
             WaitOn::Event { name, .. } => format!("waits for an event `{name}`"),
             WaitOn::Signal { name } => format!("waits for a signal `{name}`"),
             WaitOn::Child { run } => format!("waits for its child {run}"),

@@ -38,9 +38,10 @@ pub enum Scan {
     Line(GateKey),
     /// Ready runs of the lanes, by rank. Locks them and skips those that others lock.
     Ready(Vec<Seq>),
-    /// Gates that are due, the longest due first. A hint: nothing is locked.
+    /// Gates that have a due time, the earliest first: those that are due, then the next to be.
+    /// A hint: nothing is locked.
     DueGates,
-    /// Runs that are due, the longest due first. A hint: nothing is locked.
+    /// Runs that have a due time, the earliest first. A hint: nothing is locked.
     DueRuns,
     /// Runs owned by an engine. A hint: nothing is locked.
     Owned(EngineId),

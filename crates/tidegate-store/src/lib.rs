@@ -18,7 +18,7 @@ pub mod migrate;
 mod settle;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{Answered, Salted, commit, commit_apart, dry_run, why};
+pub use commit::{Answered, Salted, Seen, commit, commit_apart, commit_once, dry_run, why};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{Options as PostgresOptions, PostgresStore};

@@ -154,8 +154,7 @@ const BY_KEY: Order = (0, 0, 0);
 impl View<'_> {
     /// A row's place in a scan; none if the scan does not find it.
     fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
-        let due =
-            |due: Option<Timestamp>| due.filter(|due| *due <= now).map(|due| (due.micros(), 0, 0));
+        let due = |due: Option<Timestamp>| due.map(|due| (due.micros(), 0, 0));
         let by_key = |found: bool| found.then_some(BY_KEY);
         match (scan, row) {
             (Scan::Line(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {

@@ -1,6 +1,6 @@
 //! Rows to test with: small ones to build on, and one of every kind at its extremes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tidegate_core::{
     id::{EventId, RunId, Seq},
@@ -87,7 +87,7 @@ pub fn run(seq: i64) -> Run {
         fence: 0,
         due: None,
         started: false,
-        failures: 0,
+        failures: BTreeMap::new(),
         losses: 0,
         waits: Vec::new(),
         answered: Vec::new(),
@@ -271,7 +271,7 @@ fn runs() -> Vec<Row> {
         fence: i64::MAX,
         due: Some(PAST),
         started: true,
-        failures: u32::MAX,
+        failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         losses: u32::MAX,
         waits: waits(),
         answered: vec!["paid".to_owned()],

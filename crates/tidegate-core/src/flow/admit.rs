@@ -6,6 +6,8 @@
 //! joining before counting, so that a window costs one token however many events it swallows;
 //! counting before creating, so that what is shed leaves no trace but its receipt.
 
+use std::collections::BTreeMap;
+
 use super::{
     claim, fold, gate, handoff, meter,
     needs::{Candidate, Passage, WhenFull},
@@ -101,7 +103,7 @@ pub fn create(
         fence: 0,
         due: candidate.gives_up_at(queued_at),
         started: false,
-        failures: 0,
+        failures: BTreeMap::new(),
         losses: 0,
         waits: Vec::new(),
         answered: Vec::new(),

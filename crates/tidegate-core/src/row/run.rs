@@ -1,5 +1,7 @@
 //! The run rows: one that has not ended, one that has, and the steps of both.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Class, EngineId, GateKey, Workspace};
@@ -192,9 +194,9 @@ pub struct Run {
     /// Leased at least once: its version stays, its throttle turn is spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
-    /// Failed attempts of the step that is being retried.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub failures: u32,
+    /// Failed attempts of steps that have not been recorded yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, u32>,
     /// Leases lost in a row.
     #[serde(default, skip_serializing_if = "is_default")]
     pub losses: u32,

@@ -73,13 +73,6 @@ pub enum Then {
     Continue,
     /// Nothing is left to do until one of these is answered.
     Suspend(Vec<NewWait>),
-    /// A step failed and is tried again later.
-    Retry {
-        /// The step.
-        step: String,
-        /// How long to wait.
-        delay_ms: u64,
-    },
     /// The handler returned.
     Complete(Payload),
     /// The handler failed for good.
@@ -96,7 +89,31 @@ pub struct NewWait {
     /// For what.
     pub on: NewWaitOn,
     /// Until when at the longest.
-    pub until: Option<Timestamp>,
+    pub until: Option<Until>,
+}
+
+/// The end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// A moment.
+    At(Timestamp),
+    /// So many milliseconds after the wait began, by the store's clock.
+    In(u64),
+}
+
+impl From<Timestamp> for Until {
+    fn from(at: Timestamp) -> Self {
+        Self::At(at)
+    }
+}
+
+impl Until {
+    fn moment(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::In(ms) => now.plus_ms(ms),
+        }
+    }
 }
 
 /// What to wait for.
@@ -104,6 +121,8 @@ pub struct NewWait {
 pub enum NewWaitOn {
     /// The moment itself.
     Time,
+    /// The next attempt of the step, which has failed once more.
+    Retry,
     /// An event of this name whose fields have these values, encoded.
     Event {
         /// The event's name.
@@ -141,7 +160,6 @@ pub enum Recorded {
 /// Decides a worker's report.
 pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let ws = leased(draft, report)?.ws;
-    let at = draft.now();
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
@@ -156,12 +174,11 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
         run => run?,
     };
-    if !report.steps.is_empty() || !report.sends.is_empty() {
-        (run.failures, run.losses) = (0, 0);
-    }
-    // A wait for what is recorded now would be answered by a second record.
     let recorded = report.steps.iter().map(|step| &step.id);
     for step in recorded.chain(report.sends.iter().map(|send| &send.step)) {
+        run.failures.remove(step);
+        run.losses = 0;
+        // A wait for what is recorded now would be answered by a second record.
         wait::drop_one(draft, &mut run, step);
     }
     match report.then.clone() {
@@ -173,12 +190,6 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         Then::Suspend(waits) => {
             run.losses = 0;
             suspend(draft, run, waits)?;
-        }
-        Then::Retry { step, delay_ms } => {
-            (run.failures, run.losses) = (run.failures + 1, 0);
-            let until = Some(at.plus_ms(delay_ms));
-            run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
-            park(draft, run, false)?;
         }
         Then::Complete(output) => end(draft, run, Ending::Completed { output })?,
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
@@ -232,6 +243,7 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     let mut answered = !run.answered.is_empty() && waits.is_empty();
     let since = draft.next_seq()?;
     let mut children: Vec<(String, _, _, _, _)> = Vec::new();
+    let now = draft.now();
     for NewWait { step, on, until } in waits {
         if wait::is_answered(draft, &run, &step)? {
             answered = true;
@@ -241,8 +253,14 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
         if waits.chain(children.iter().map(|child| &child.0)).any(|known| *known == step) {
             continue;
         }
+        let until = until.map(|until| until.moment(now));
         let on = match on {
             NewWaitOn::Time => WaitOn::Time,
+            NewWaitOn::Retry => {
+                // One that was woken early by something else still waits, and is not counted again.
+                *run.failures.entry(step.clone()).or_default() += 1;
+                WaitOn::Retry
+            }
             NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
             NewWaitOn::Invoke { app, workflow, data } => {

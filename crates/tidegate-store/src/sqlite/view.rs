@@ -42,8 +42,8 @@ impl Source for View<'_> {
                 (Table::Run, sql::RUN_LINE, vec![seq(gate.id)])
             }
             Scan::Ready(lanes) => return self.ready(lanes, limit),
-            Scan::DueGates => (Table::Gate, sql::GATE_DUE, vec![int(now.micros())]),
-            Scan::DueRuns => (Table::Run, sql::RUN_DUE, vec![int(now.micros())]),
+            Scan::DueGates => (Table::Gate, sql::GATE_DUE, Vec::new()),
+            Scan::DueRuns => (Table::Run, sql::RUN_DUE, Vec::new()),
             Scan::Owned(engine) => {
                 (Table::Run, sql::RUN_OWNED, vec![text(&codec::engine_text(*engine))])
             }

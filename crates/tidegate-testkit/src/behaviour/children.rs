@@ -4,7 +4,7 @@ use serde_json::json;
 use tidegate_core::{
     command::{Answer, Refusal},
     row::{Run, WaitOn},
-    run::record::{NewWait, Then},
+    run::record::{NewWait, Then, Until},
 };
 
 use crate::{
@@ -107,7 +107,7 @@ pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for end in ["completed", "failed", "timed out"] {
         let parent = world.drive("order", json!({})).await;
-        let until = Some(world.now().plus_ms(100));
+        let until = Some(Until::In(100));
         let wait = NewWait { until, ..for_child("part", "order", &json!({})) };
         world.suspend(&parent, vec![wait, for_signal("go", "go")]).await;
         let child = world.lease_one().await;

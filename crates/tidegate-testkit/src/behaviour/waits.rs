@@ -5,11 +5,11 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::Posted,
     row::Run,
-    run::record::{NewWait, Record, Recorded, Then},
+    run::record::{NewWait, Record, Recorded, Then, Until},
 };
 
 use crate::{
-    worker::{for_child, for_event, for_event_with, for_signal},
+    worker::{again, for_child, for_event, for_event_with, for_signal},
     world::{World, event, payload},
 };
 
@@ -110,7 +110,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
 /// N16: a wait that runs out is answered with null; what comes later wakes nobody.
 pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.define(json!({ "name": "order" })).await;
-    let until = Some(world.now().plus_ms(500));
+    let until = Some(Until::In(500));
     let run = waiting(world, 1, NewWait { until, ..for_event("paid", "payment") }).await;
     let deaf = waiting(world, 2, NewWait { until, ..for_signal("paid", "payment") }).await;
     world.tick(499).await;
@@ -296,7 +296,7 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let parent = world.drive("order", json!({})).await;
-    let until = Some(world.now().plus_ms(100));
+    let until = Some(Until::In(100));
     let wait = NewWait { until, ..for_child("child", "order", &json!({})) };
     world.suspend(&parent, vec![wait]).await;
     let child = world.lease_one().await;
@@ -314,7 +314,7 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let run = world.drive("order", json!({ "n": 1 })).await;
     world.start("order", json!({ "n": 2 })).await;
-    let retry = Then::Retry { step: "pay".to_owned(), delay_ms: 300 };
+    let retry = Then::Suspend(vec![again("pay", 300)]);
     world.report(&run, Vec::new(), retry).await.expect("the lease is good");
     let second = world.lease_one().await;
     world.tick(299).await;
@@ -322,10 +322,10 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.complete(&second).await;
     world.tick(1).await;
     let again = world.lease_one().await;
-    assert_eq!((again.id, again.failures), (run.id, 1));
+    assert_eq!((again.id, again.failures["pay"]), (run.id, 1));
     assert!(world.steps(run.id).await.is_empty(), "a failed attempt is not a step's record");
     world.record(&again, "pay", json!("ok")).await.expect("the lease is good");
-    assert_eq!(world.live(run.id).await.expect("it lives").failures, 0);
+    assert_eq!(world.live(run.id).await.expect("it lives").failures.len(), 0);
     world.complete(&again).await;
     world.check_quiet().await;
 }
@@ -334,7 +334,7 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
 pub async fn a_run_is_woken_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
-    let until = Some(world.now().plus_ms(10));
+    let until = Some(Until::In(10));
     world.suspend(&run, vec![NewWait { until, ..for_signal("go", "go") }]).await;
     world.pass(10);
     let sweep = || Command::SweepRun { ws: world.ws.clone(), run: run.id.seq };

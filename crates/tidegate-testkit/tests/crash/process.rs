@@ -17,7 +17,7 @@ use tidegate_core::{
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
-    worker::{for_child, for_event, for_signal},
+    worker::{again, for_child, for_event, for_signal},
     world::{World, event, payload, step},
 };
 
@@ -235,8 +235,13 @@ impl Process {
         let gates = snapshot.found(&Scan::DueGates);
         for row in gates.into_iter().chain(snapshot.found(&Scan::DueRuns)) {
             let command = match row {
-                Row::Gate(gate) => Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() },
-                Row::Run(run) => Command::SweepRun { ws: ws.clone(), run: run.id.seq },
+                Row::Gate(gate) if gate.due <= Some(snapshot.now) => {
+                    Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() }
+                }
+                Row::Run(run) if run.due <= Some(snapshot.now) => {
+                    Command::SweepRun { ws: ws.clone(), run: run.id.seq }
+                }
+                Row::Gate(_) | Row::Run(_) => continue,
                 other => panic!("the sweep finds {other:?}"),
             };
             self.attempt(command).await?.expect("a sweep is never refused");
@@ -263,8 +268,8 @@ impl Process {
             if steps.iter().any(|step| step.id == id) {
                 continue;
             }
-            if matches!(act, Act::Shaky(_)) && run.failures == 0 {
-                let then = Then::Retry { step: id.to_owned(), delay_ms: 10 };
+            if matches!(act, Act::Shaky(_)) && run.failures.is_empty() {
+                let then = Then::Suspend(vec![again(id, 10)]);
                 return self.report(run, None, then).await;
             }
             self.report(run, Some(act), Then::Continue).await?;

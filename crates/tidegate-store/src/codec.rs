@@ -22,6 +22,8 @@ pub enum Table {
     Gate,
     /// Rows of [`Row::Run`].
     Run,
+    /// Rows of [`Row::Session`].
+    Session,
     /// Rows of [`Row::Engine`].
     Engine,
     /// Rows of [`Row::Stream`].
@@ -52,6 +54,8 @@ pub enum Table {
     Receipt,
     /// Rows of [`Row::Logged`].
     Log,
+    /// Rows of [`Row::Staged`].
+    Staged,
 }
 
 /// What a column holds.
@@ -81,9 +85,10 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Gate,
         Self::Run,
+        Self::Session,
         Self::Engine,
         Self::Stream,
         Self::Sub,
@@ -99,6 +104,7 @@ impl Table {
         Self::Signal,
         Self::Receipt,
         Self::Log,
+        Self::Staged,
     ];
 
     /// The table that a key points into.
@@ -106,6 +112,7 @@ impl Table {
         match key {
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
+            RowKey::Session(..) => Self::Session,
             RowKey::Engine(_) => Self::Engine,
             RowKey::Stream(..) => Self::Stream,
             RowKey::Sub(..) => Self::Sub,
@@ -121,6 +128,7 @@ impl Table {
             RowKey::Signal(..) => Self::Signal,
             RowKey::Receipt(_) => Self::Receipt,
             RowKey::Logged(..) => Self::Log,
+            RowKey::Staged(..) => Self::Staged,
         }
     }
 
@@ -129,6 +137,7 @@ impl Table {
         match row {
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
+            Row::Session(_) => Self::Session,
             Row::Engine(_) => Self::Engine,
             Row::Stream(_) => Self::Stream,
             Row::Sub(_) => Self::Sub,
@@ -144,6 +153,7 @@ impl Table {
             Row::Signal(_) => Self::Signal,
             Row::Receipt(_) => Self::Receipt,
             Row::Logged(_) => Self::Log,
+            Row::Staged(_) => Self::Staged,
         }
     }
 
@@ -152,6 +162,7 @@ impl Table {
         match self {
             Self::Gate => "gate",
             Self::Run => "run",
+            Self::Session => "session",
             Self::Engine => "engine",
             Self::Stream => "stream",
             Self::Sub => "sub",
@@ -167,6 +178,7 @@ impl Table {
             Self::Signal => "signal",
             Self::Receipt => "receipt",
             Self::Log => "log",
+            Self::Staged => "staged",
         }
     }
 
@@ -175,6 +187,7 @@ impl Table {
         match self {
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
+            Self::Session => columns::SESSION,
             Self::Engine => columns::ENGINE,
             Self::Stream => columns::STREAM,
             Self::Sub => columns::SUB,
@@ -190,6 +203,7 @@ impl Table {
             Self::Signal => columns::SIGNAL,
             Self::Receipt => columns::RECEIPT,
             Self::Log => columns::LOG,
+            Self::Staged => columns::STAGED,
         }
     }
 
@@ -205,8 +219,9 @@ impl Table {
             | Self::Event
             | Self::Ended
             | Self::Receipt => 1,
-            Self::Stream | Self::Step | Self::Item | Self::Log => 2,
+            Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
+            Self::Session => 4,
             Self::Wait => 6,
         }
     }
@@ -236,7 +251,16 @@ mod columns {
         ("fence", Int),
         ("body", Text),
     ];
-    pub(super) const ENGINE: &[Column] = &[("id", Text), ("beat", Int), ("dead", Int)];
+    pub(super) const SESSION: &[Column] = &[
+        ("ws", Text),
+        ("app", Text),
+        ("flow", Text),
+        ("id", Text),
+        ("version", Int),
+        ("body", Text),
+    ];
+    pub(super) const ENGINE: &[Column] =
+        &[("id", Text), ("beat", Int), ("dead", Int), ("serves", Text)];
     pub(super) const STREAM: &[Column] =
         &[("ws", Text), ("name", Text), ("id", Int), ("head", Int), ("closed", Int)];
     pub(super) const SUB: &[Column] = &[
@@ -290,6 +314,7 @@ mod columns {
         ("ended_at", Int),
         ("event_seq", Int),
         ("body", Text),
+        ("lane", Int),
     ];
     pub(super) const STEP: &[Column] = &[
         ("run", Int),
@@ -299,6 +324,7 @@ mod columns {
         ("at", Int),
         ("ok", Int),
         ("out", Text),
+        ("seq", Int),
     ];
     pub(super) const ITEM: &[Column] =
         &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];
@@ -334,6 +360,16 @@ mod columns {
         ("at", Int),
         ("data", Text),
         ("meta", Text),
+    ];
+    pub(super) const STAGED: &[Column] = &[
+        ("run", Int),
+        ("n", Int),
+        ("app", Text),
+        ("flow", Text),
+        ("id", Text),
+        ("op", Text),
+        ("version", Int),
+        ("seen", Text),
     ];
 }
 

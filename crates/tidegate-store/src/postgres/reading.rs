@@ -70,8 +70,15 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 6] =
-    [Table::Gate, Table::Run, Table::Engine, Table::Stream, Table::Sub, Table::LogHead];
+const LOCKED: [Table; 7] = [
+    Table::Gate,
+    Table::Run,
+    Table::Session,
+    Table::Engine,
+    Table::Stream,
+    Table::Sub,
+    Table::LogHead,
+];
 
 impl Reading {
     /// Everything that `reads` asks for.
@@ -180,6 +187,15 @@ impl Reading {
             Touch::Lock => sql::BEGIN,
             Touch::Look => sql::BEGIN_READ,
         };
+        self.begin_by(begin, settings, reads);
+    }
+
+    /// As [`Reading::begin`], behind the savepoint of a step's transaction.
+    pub(super) fn begin_in_step(&mut self, settings: &Settings, reads: &ReadSet) {
+        self.begin_by(sql::BACK_TO_SAVEPOINT, settings, reads);
+    }
+
+    fn begin_by(&mut self, begin: &'static str, settings: &Settings, reads: &ReadSet) {
         let mut first = vec![Call::new(begin, Vec::new()), settings.for_transaction()];
         if self.touch == Touch::Lock {
             first.extend(latch::lock(&settings.options.schema, &reads.latches));

@@ -93,6 +93,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
             fence: run.fence,
             steps: Vec::new(),
             sends: Vec::new(),
+            session: Vec::new(),
             then: Then::Suspend(vec![for_event("paid", "payment")]),
         },
     };
@@ -292,19 +293,6 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.check_quiet().await;
 }
 
-/// N19: children go on when their parent is cancelled; their end finds nobody and harms nothing.
-pub async fn a_cancelled_parent_leaves_its_children(world: &World) {
-    world.define(json!({ "name": "order" })).await;
-    let parent = world.drive("order", json!({})).await;
-    world.suspend(&parent, vec![for_child("child", "order", &json!({}))]).await;
-    assert_eq!(world.cancel(parent.id).await, Ok(Answer::Done));
-    let child = world.lease_one().await;
-    world.complete(&child).await;
-    assert_eq!(world.state(parent.id).await, "cancelled");
-    assert_eq!(world.came_of(parent.id, "child").await, None);
-    world.check_quiet().await;
-}
-
 /// SPEC 9: a child that takes too long fails the step; it goes on by itself.
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -423,4 +411,73 @@ pub async fn one_event_wakes_a_crowd(world: &World) {
     assert_eq!(world.post("payment", json!({})).await.woke, 100);
     assert_eq!(world.drain().await.len(), 100);
     world.check_quiet().await;
+}
+
+/// SPEC 9: a step is recorded once. A wait for one that has its record is answered by it, and
+/// takes nothing: no signal, no child, no event.
+pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    world.define(json!({ "name": "child" })).await;
+    let waits = [
+        world.nap("it", 1000),
+        for_event("it", "payment"),
+        for_signal("it", "go"),
+        for_child("it", "child", &json!({})),
+    ];
+    for wait in waits {
+        // The record is there before the wait, or comes while it is waited for.
+        for before in [true, false] {
+            let mut run = world.drive("order", json!({})).await;
+            if !before {
+                world.suspend(&run, vec![wait.clone(), for_signal("up", "up")]).await;
+                world.signal(run.id, "up", json!({})).await.expect("it waits");
+                let mut leased = world.lease_all().await;
+                run = leased.remove(leased.iter().position(|it| it.id == run.id).expect("woken"));
+            }
+            world.record(&run, "it", json!(1)).await.expect("the lease is good");
+            if before {
+                world.signal(run.id, "go", json!(2)).await.expect("it lives");
+                world.suspend(&run, vec![wait.clone(), for_event("other", "refund")]).await;
+                assert_eq!(world.alive("child").await, 0, "{wait:?}");
+                run = world.lease_one().await;
+            }
+            assert_eq!(world.post("payment", json!({})).await.woke, 0, "{wait:?}");
+            world.tick(1000).await;
+            assert_eq!(world.came_of(run.id, "it").await, Some(Ok("1".to_owned())), "{wait:?}");
+            if before {
+                world.suspend(&run, vec![for_signal("next", "go")]).await;
+                run = world.lease_one().await;
+                assert_eq!(world.came_of(run.id, "next").await, Some(Ok("2".to_owned())));
+            }
+            world.complete(&run).await;
+            for child in world.dump().await {
+                let tidegate_core::row::Row::Run(child) = child else { continue };
+                world.complete(&child).await;
+            }
+            world.check_quiet().await;
+        }
+    }
+}
+
+/// SPEC 9: of several waits of one step in one report the first counts.
+pub async fn one_step_waits_for_one_thing(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    world.define(json!({ "name": "child" })).await;
+    let child = || for_child("it", "child", &json!({}));
+    let event = || for_event("it", "payment");
+    for waits in [vec![child(), child()], vec![child(), event()], vec![event(), child()]] {
+        let run = world.drive("order", json!({})).await;
+        world.suspend(&run, waits.clone()).await;
+        let children = world.lease_all().await;
+        assert_eq!(children.len(), usize::from(waits[0] == child()), "{waits:?}");
+        let posted = world.post("payment", json!("paid")).await;
+        assert_eq!(posted.woke, u32::from(waits[0] == event()), "{waits:?}");
+        for child in children {
+            world.complete(&child).await;
+        }
+        let run = world.lease_one().await;
+        assert_eq!(world.steps(run.id).await.len(), 1, "{waits:?}");
+        world.complete(&run).await;
+        world.check_quiet().await;
+    }
 }

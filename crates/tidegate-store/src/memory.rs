@@ -169,6 +169,10 @@ impl View<'_> {
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::DueRuns, Row::Run(run)) => due(run.due),
+            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::Chores(ws, topic), Row::Chore(chore)) => {
+                by_key(chore.ws == *ws && chore.topic.as_ref() == Some(topic))
+            }
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
             (Scan::Lane(lane, after), Row::Run(run)) => {
                 by_key(run.lane == *lane && run.id.seq > *after)
@@ -182,8 +186,9 @@ impl View<'_> {
             (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {
                 by_key((&it.ws, &it.name) == (ws, name))
             }
-            (Scan::Waits(ws, name, path, value), Row::Wait(it)) => {
-                by_key((&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value))
+            (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
+                let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
+                by_key(filed && (&it.run, &it.step) > (run, step))
             }
             (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
             (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
@@ -206,6 +211,8 @@ impl View<'_> {
                 | Scan::Ready(_)
                 | Scan::DueGates
                 | Scan::DueRuns
+                | Scan::DueChores
+                | Scan::Chores(..)
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines

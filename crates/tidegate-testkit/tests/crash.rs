@@ -102,4 +102,5 @@ crash_points! {
     superseding_releases,
     draining_releases,
     swept_gates,
+    cancelled_in_chunks,
 }

@@ -12,8 +12,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
-        Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row, RowKey, Run,
-        Signal, Sub, WaitPath, WaitRow,
+        Chore, Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
+        RowKey, Run, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -217,7 +217,13 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(4) {
+        match self.below(5) {
+            4 => Chore {
+                topic: (self.below(2) == 0).then(|| self.name()),
+                due: self.maybe_time(),
+                ..sample::chore(self.below(4))
+            }
+            .into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
@@ -254,7 +260,7 @@ impl Chance {
 
     fn scan(&mut self) -> Scan {
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(18) {
+        match self.below(20) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -265,7 +271,13 @@ impl Chance {
             7 => Scan::Steps(Seq(self.below(3))),
             8 => Scan::Items(Seq(self.below(2))),
             9 => Scan::WaitPaths("main".into(), self.name()),
-            10 => Scan::Waits("main".into(), self.name(), self.name(), self.name().into_bytes()),
+            10 => {
+                let (name, path, value) = (self.name(), self.name(), self.name().into_bytes());
+                let (run, step) = (Seq(self.below(3) - 1), self.name());
+                Scan::Waits("main".into(), name, path, value, run, step)
+            }
+            17 => Scan::DueChores,
+            18 => Scan::Chores("main".into(), self.name()),
             11 => Scan::Inbox(Seq(self.below(2)), self.name()),
             12 => Scan::Receipts(Seq(1)),
             13 => {

@@ -3,6 +3,7 @@
 //! One door leads into *driven* ([`lease`]), one out of life ([`end`]); every write of a worker
 //! repeats its fence ([`record`]).
 
+pub mod chore;
 pub mod control;
 pub mod end;
 pub mod lease;
@@ -10,3 +11,4 @@ pub mod record;
 pub mod retry;
 pub mod sweep;
 pub mod wait;
+pub mod wake;

@@ -82,6 +82,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         }
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
+        (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
@@ -97,8 +98,10 @@ fn hint(scan: &Scan) -> Shape {
         Scan::WaitPaths(ws, name) => {
             (sql::WAIT_PATH_OF_NAME, Table::WaitPath, vec![text(ws), text(name)])
         }
-        Scan::Waits(ws, name, path, value) => {
-            let cells = vec![text(ws), text(name), text(path), bytes(value)];
+        Scan::Chores(ws, topic) => (sql::CHORE_OF_TOPIC, Table::Chore, vec![text(ws), text(topic)]),
+        Scan::Waits(ws, name, path, value, run, step) => {
+            let filed = [text(ws), text(name), text(path), bytes(value)];
+            let cells = filed.into_iter().chain([int(run.0), text(step)]).collect();
             (sql::WAIT_OF_VALUE, Table::Wait, cells)
         }
         Scan::Inbox(run, name) => (sql::SIGNAL_INBOX, Table::Signal, vec![int(run.0), text(name)]),
@@ -116,6 +119,7 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::Work(..)
         | Scan::DueGates
         | Scan::DueRuns
+        | Scan::DueChores
         | Scan::Engines => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)

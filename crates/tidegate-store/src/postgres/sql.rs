@@ -3,11 +3,18 @@
 use crate::{codec::Table, migrate::Migration};
 
 /// The schema's history.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "chore",
+        sql: include_str!("../../sql/postgres/migrations/0005_chore.sql"),
+    },
+];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
@@ -28,6 +35,8 @@ statements!(
     RUN_READY = "run_ready",
     GATE_DUE = "gate_due",
     RUN_DUE = "run_due",
+    CHORE_DUE = "chore_due",
+    CHORE_OF_TOPIC = "chore_of_topic",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
     ENGINE_WATCHED = "engine_watched",
@@ -74,6 +83,7 @@ macro_rules! by_table {
                 };
             }
             match table {
+                Table::Chore => file!("chore"),
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
                 Table::Engine => file!("engine"),
@@ -127,6 +137,7 @@ by_table!(
 /// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
+        Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
         Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),

@@ -9,8 +9,10 @@ macro_rules! sql {
 }
 
 /// All migrations, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 5, name: "chore", sql: sql!("migrations/0005_chore") },
+];
 
 /// What is done with single rows of a table.
 #[derive(Debug)]
@@ -37,6 +39,7 @@ macro_rules! statements {
 /// A table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
+        Table::Chore => statements!("chore"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
         Table::Engine => statements!("engine"),
@@ -60,6 +63,8 @@ pub(super) fn of(table: Table) -> &'static Statements {
 pub(super) const RUN_LINE: &str = sql!("run_line");
 pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_DUE: &str = sql!("run_due");
+pub(super) const CHORE_DUE: &str = sql!("chore_due");
+pub(super) const CHORE_OF_TOPIC: &str = sql!("chore_of_topic");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
 pub(super) const GATE_DUE: &str = sql!("gate_due");

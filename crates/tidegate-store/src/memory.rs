@@ -170,8 +170,8 @@ impl View<'_> {
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::DueRuns, Row::Run(run)) => due(run.due),
             (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
-            (Scan::Chores(ws, topic), Row::Chore(chore)) => {
-                by_key(chore.ws == *ws && chore.topic.as_ref() == Some(topic))
+            (Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Chores(..), row) => {
+                by_key(is_filed(scan, row))
             }
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
             (Scan::Lane(lane, after), Row::Run(run)) => {
@@ -183,13 +183,6 @@ impl View<'_> {
             }
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
-            (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {
-                by_key((&it.ws, &it.name) == (ws, name))
-            }
-            (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
-                let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
-                by_key(filed && (&it.run, &it.step) > (run, step))
-            }
             (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
             (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
@@ -212,14 +205,11 @@ impl View<'_> {
                 | Scan::DueGates
                 | Scan::DueRuns
                 | Scan::DueChores
-                | Scan::Chores(..)
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
                 | Scan::Steps(_)
                 | Scan::Items(_)
-                | Scan::WaitPaths(..)
-                | Scan::Waits(..)
                 | Scan::Inbox(..)
                 | Scan::Receipts(_)
                 | Scan::Gates(_)
@@ -237,6 +227,21 @@ impl View<'_> {
             Some(Row::Gate(gate)) => Some(gate.id),
             _ => None,
         }
+    }
+}
+
+/// Whether a row is filed under an event's name as the scan says.
+fn is_filed(scan: &Scan, row: &Row) -> bool {
+    match (scan, row) {
+        (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
+        (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
+            let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
+            filed && (&it.run, &it.step) > (run, step)
+        }
+        (Scan::Chores(ws, topic), Row::Chore(it)) => {
+            it.ws == *ws && it.topic.as_ref() == Some(topic)
+        }
+        _ => false,
     }
 }
 

@@ -18,6 +18,8 @@ use crate::StoreError;
 /// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// Rows of [`Row::Chore`].
+    Chore,
     /// Rows of [`Row::Gate`].
     Gate,
     /// Rows of [`Row::Run`].
@@ -85,7 +87,8 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
+        Self::Chore,
         Self::Gate,
         Self::Run,
         Self::Session,
@@ -110,6 +113,7 @@ impl Table {
     /// The table that a key points into.
     pub fn of(key: &RowKey) -> Self {
         match key {
+            RowKey::Chore(_) => Self::Chore,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
             RowKey::Session(..) => Self::Session,
@@ -135,6 +139,7 @@ impl Table {
     /// The table that a row lives in.
     pub fn of_row(row: &Row) -> Self {
         match row {
+            Row::Chore(_) => Self::Chore,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
             Row::Session(_) => Self::Session,
@@ -160,6 +165,7 @@ impl Table {
     /// The name in both dialects, and the first part of its statements' names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Chore => "chore",
             Self::Gate => "gate",
             Self::Run => "run",
             Self::Session => "session",
@@ -185,6 +191,7 @@ impl Table {
     /// The columns, in order; those of the primary key come first.
     pub fn columns(self) -> &'static [Column] {
         match self {
+            Self::Chore => columns::CHORE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
             Self::Session => columns::SESSION,
@@ -210,7 +217,8 @@ impl Table {
     /// How many columns the primary key has.
     pub fn key_len(self) -> usize {
         match self {
-            Self::Gate
+            Self::Chore
+            | Self::Gate
             | Self::Run
             | Self::Engine
             | Self::LogHead
@@ -233,6 +241,8 @@ mod columns {
         ColumnType::{Bytes, Int, Text},
     };
 
+    pub(super) const CHORE: &[Column] =
+        &[("seq", Int), ("salt", Int), ("ws", Text), ("topic", Text), ("due", Int), ("work", Text)];
     pub(super) const GATE: &[Column] =
         &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text)];
     /// All but `body` is there for the indexes: a run is read from its body.

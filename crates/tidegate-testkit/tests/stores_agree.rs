@@ -12,7 +12,7 @@ use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
-        Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
+        Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
         RowKey, Run, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
@@ -221,8 +221,14 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(7) {
+        match self.below(8) {
             5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
+            6 => Chore {
+                topic: (self.below(2) == 0).then(|| self.name()),
+                due: self.maybe_time(),
+                ..sample::chore(self.below(4))
+            }
+            .into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
@@ -264,7 +270,7 @@ impl Chance {
 
     fn scan(&mut self) -> Scan {
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(21) {
+        match self.below(23) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -275,7 +281,13 @@ impl Chance {
             7 => Scan::Steps(Seq(self.below(3))),
             8 => Scan::Items(Seq(self.below(2))),
             9 => Scan::WaitPaths("main".into(), self.name()),
-            10 => Scan::Waits("main".into(), self.name(), self.name(), self.name().into_bytes()),
+            10 => {
+                let (name, path, value) = (self.name(), self.name(), self.name().into_bytes());
+                let (run, step) = (Seq(self.below(3) - 1), self.name());
+                Scan::Waits("main".into(), name, path, value, run, step)
+            }
+            20 => Scan::DueChores,
+            21 => Scan::Chores("main".into(), self.name()),
             11 => Scan::Inbox(Seq(self.below(2)), self.name()),
             12 => Scan::Receipts(Seq(1)),
             13 => {

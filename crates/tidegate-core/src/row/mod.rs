@@ -3,6 +3,7 @@
 //! A store moves rows; it never looks inside a gate's state or a run's body. The order of
 //! [`RowKey`]'s variants is the order in which rows are locked.
 
+mod chore;
 mod def;
 mod event;
 mod gate;
@@ -12,6 +13,7 @@ mod stream;
 
 use std::sync::Arc;
 
+pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
 pub use def::{Def, Engine, Epoch, LogHead};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
@@ -35,6 +37,8 @@ pub type EngineId = u128;
 /// Any row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
+    /// What is left to do, in chunks.
+    Chore(Chore),
     /// What a control remembers for one key.
     Gate(Gate),
     /// A run that has not ended.
@@ -78,6 +82,8 @@ pub enum Row {
 /// What names a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
+    /// By number; locked. First, because what it touches is found out on the way.
+    Chore(Seq),
     /// By its key; locked.
     Gate(GateKey),
     /// By its run's number; locked.
@@ -125,7 +131,8 @@ impl RowKey {
     /// All others are written once, or only under the lock of a row that owns them.
     pub fn is_locked(&self) -> bool {
         match self {
-            Self::Gate(_)
+            Self::Chore(_)
+            | Self::Gate(_)
             | Self::Run(_)
             | Self::Session(..)
             | Self::Engine(_)
@@ -152,6 +159,7 @@ impl Row {
     /// What names this row.
     pub fn key(&self) -> RowKey {
         match self {
+            Self::Chore(row) => RowKey::Chore(row.id.seq),
             Self::Gate(row) => RowKey::Gate(row.key.clone()),
             Self::Run(row) => RowKey::Run(row.id.seq),
             Self::Session(row) => {
@@ -209,7 +217,7 @@ macro_rules! into_row {
     };
 }
 into_row!(
-    Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
+    Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
     Session => Session, Staged => Staged

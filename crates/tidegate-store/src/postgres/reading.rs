@@ -70,7 +70,8 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 7] = [
+const LOCKED: [Table; 8] = [
+    Table::Chore,
     Table::Gate,
     Table::Run,
     Table::Session,

@@ -287,6 +287,13 @@ macro_rules! behaviours {
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,
             }
+            chores {
+                an_event_wakes_a_crowd_chunk_by_chunk,
+                events_of_a_name_wake_in_their_order,
+                a_large_family_is_cancelled_in_chunks,
+                a_bulk_operation_goes_chunk_by_chunk,
+                a_bulk_operation_does_what_its_filter_says,
+            }
             control {
                 cancel_works_wherever_a_run_is,
                 an_ended_run_refuses_everything,

@@ -40,6 +40,7 @@ impl Load {
         let ws: Workspace = "default".into();
         let register =
             Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
+        store.beat(ENGINE).await?;
         let mut load = Self { store, ws, lane: Seq(0), salt: 0 };
         if let Some(Answer::Registered(registered)) = load.ask(vec![register]).await?.pop() {
             load.lane = registered.lane;
@@ -154,14 +155,8 @@ impl Load {
 
 fn finish(run: Run) -> Command {
     let then = Then::Complete(Payload::from_value(&json!("done")));
-    let report = Record {
-        run: run.id.seq,
-        engine: ENGINE,
-        fence: run.fence,
-        steps: Vec::new(),
-        sends: Vec::new(),
-        then,
-    };
+    let report =
+        Record { run: run.id.seq, engine: ENGINE, fence: run.fence, then, ..Record::default() };
     Command::Record { known: Box::new(run), report }
 }
 

@@ -15,11 +15,13 @@ use crate::{
     event::{self, NewEvent, Outcome, Posted},
     id::{RunId, Seq},
     json::Payload,
+    key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
     row::{EngineId, GateKey, Row, RowKey, Run, SessionOp, SessionRef, Workspace},
     run::{
+        again::{self, Go},
         control, lease,
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
@@ -120,6 +122,19 @@ pub enum Command {
         /// What it carries.
         data: Payload,
     },
+    /// Makes a new run of one that has ended.
+    Replay {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+        /// Another input; the same one unless given.
+        input: Option<Payload>,
+        /// Keeps the steps that were recorded before this one.
+        from_step: Option<String>,
+        /// What the program's key function says of the input, where the policy has one.
+        function_key: Option<Key>,
+    },
     /// Looks at a gate that is due.
     SweepGate {
         /// The workspace.
@@ -186,6 +201,18 @@ pub enum Command {
         /// What.
         command: StreamCommand,
     },
+    /// Says which versions an engine takes runs of, instead of what it said before.
+    Serve {
+        /// The engine; it has beaten before.
+        engine: EngineId,
+        /// The lanes of those versions, in all workspaces.
+        lanes: Vec<Seq>,
+    },
+    /// Deletes a dead engine that owns nothing any more.
+    Bury {
+        /// The engine.
+        engine: EngineId,
+    },
 }
 
 /// What a command came to.
@@ -193,13 +220,13 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Post`], event by event.
     Posted(Vec<Posted>),
-    /// To [`Command::Dispatch`] and [`Command::Occur`].
+    /// To [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
     Admitted(Outcome),
     /// To [`Command::Lease`].
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`] and [`Command::Reap`]: whether it took place.
+    /// To [`Command::MarkDead`], [`Command::Reap`] and [`Command::Bury`]: whether it took place.
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
@@ -227,6 +254,38 @@ pub enum Refusal {
         /// How it ended.
         state: &'static str,
     },
+    /// The run has not ended.
+    #[error("run `{0}` has not ended: cancel it first, or wait for its end")]
+    NotEnded(RunId),
+    /// The run has recorded no such step.
+    #[error("run `{run}` has recorded no step `{step}`: {hint}")]
+    NoStep {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: String,
+        /// What was recorded.
+        hint: String,
+    },
+    /// What the kept steps did has been undone.
+    #[error(
+        "what run `{run}` did before step `{step}` is undone by a compensating run: \
+         replay it from its start, or from step `{first}`"
+    )]
+    Undone {
+        /// The run.
+        run: RunId,
+        /// The step that was asked for.
+        step: String,
+        /// The first compensation that it registered.
+        first: String,
+    },
+    /// The input is not kept any more.
+    #[error("the input of run `{0}` is not kept any more: post it again")]
+    InputGone(RunId),
+    /// The run follows another and has no input of its own.
+    #[error("run `{0}` follows another run and has that one's input: replay it without one")]
+    InputFixed(RunId),
     /// The lease is no longer good: another worker took over, or the run was cancelled.
     #[error("the lease with fence {fence} on run number {run} is no longer good")]
     Fenced {
@@ -238,6 +297,9 @@ pub enum Refusal {
     /// The engine was declared dead: its runs are others' now, and it gets no more.
     #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
     EngineDead(EngineId),
+    /// The engine has never beaten, or was declared dead and cleared away.
+    #[error("engine {0:032x} is not known: it beats before it asks for anything")]
+    NoEngine(EngineId),
     /// No version of this workflow is released.
     #[error("no version of `{name}` is released in app `{app}`")]
     NoWorkflow {
@@ -292,8 +354,14 @@ impl Refusal {
         match self {
             Self::NoRun(_) => "no_run",
             Self::Ended { .. } => "run_ended",
+            Self::NotEnded(_) => "run_not_ended",
+            Self::NoStep { .. } => "no_step",
+            Self::Undone { .. } => "undone",
+            Self::InputGone(_) => "input_gone",
+            Self::InputFixed(_) => "input_fixed",
             Self::Fenced { .. } => "fenced",
             Self::EngineDead(_) => "engine_dead",
+            Self::NoEngine(_) => "no_engine",
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
@@ -318,11 +386,7 @@ impl Command {
             Self::Record { known, report } => {
                 let waits = match &report.then {
                     Then::Suspend(waits) => waits.as_slice(),
-                    Then::Continue
-                    | Then::Retry { .. }
-                    | Then::Complete(_)
-                    | Then::Fail(_)
-                    | Then::Yield => &[],
+                    Then::Continue | Then::Complete(_) | Then::Fail(_) | Then::Yield => &[],
                 };
                 let sends = report.sends.iter().fold(none.catalog(&known.ws), |reads, send| {
                     reads.latch(topic(&known.ws, &send.event.name), Mode::Shared)
@@ -331,7 +395,10 @@ impl Command {
                     NewWaitOn::Event { name, .. } => {
                         reads.latch(topic(&known.ws, name), Mode::Exclusive)
                     }
-                    NewWaitOn::Time | NewWaitOn::Signal { .. } | NewWaitOn::Invoke { .. } => reads,
+                    NewWaitOn::Time
+                    | NewWaitOn::Retry
+                    | NewWaitOn::Signal { .. }
+                    | NewWaitOn::Invoke { .. } => reads,
                 })
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
@@ -342,9 +409,13 @@ impl Command {
             | Self::Pause { ws, .. }
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
+            | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
-            Self::MarkDead { .. } | Self::Session { .. } => none,
+            Self::MarkDead { .. }
+            | Self::Serve { .. }
+            | Self::Bury { .. }
+            | Self::Session { .. } => none,
             Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
                 none.catalog(ws)
             }
@@ -393,6 +464,10 @@ impl Command {
             Self::Signal { ws, run, name, data } => {
                 done(control::signal(draft, ws, *run, name, data))
             }
+            Self::Replay { ws, run, input, from_step, function_key } => {
+                let go = Go { input, from_step, function_key };
+                again::replay(draft, ws, *run, go).map(Answer::Admitted)
+            }
             Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
             Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
             Self::MarkDead { engine, beat } => {
@@ -411,6 +486,8 @@ impl Command {
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
+            Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
+            Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }
 }

@@ -184,7 +184,9 @@ impl Demo<'_> {
     async fn sweep(&self) -> anyhow::Result<()> {
         let snapshot = self.store.read(ReadSet::default().scan(Scan::DueGates, 100)).await?;
         for row in snapshot.found(&Scan::DueGates) {
-            if let Row::Gate(gate) = row {
+            if let Row::Gate(gate) = row
+                && gate.due <= Some(snapshot.now)
+            {
                 let (ws, gate) = (self.ws.clone(), gate.key.clone());
                 self.ask(Command::SweepGate { ws, gate }).await?;
             }
@@ -194,6 +196,7 @@ impl Demo<'_> {
 
     async fn lease(&self, lanes: &[Seq]) -> anyhow::Result<Vec<Run>> {
         let (ws, lanes) = (self.ws.clone(), lanes.to_vec());
+        self.store.beat(1).await?;
         let answer = self.ask(Command::Lease { ws, engine: 1, lanes, limit: 100 }).await?;
         let Answer::Leased(runs) = answer else {
             anyhow::bail!("leasing was answered {answer:?}");

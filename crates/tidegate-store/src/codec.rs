@@ -259,7 +259,8 @@ mod columns {
         ("version", Int),
         ("body", Text),
     ];
-    pub(super) const ENGINE: &[Column] = &[("id", Text), ("beat", Int), ("dead", Int)];
+    pub(super) const ENGINE: &[Column] =
+        &[("id", Text), ("beat", Int), ("dead", Int), ("serves", Text)];
     pub(super) const STREAM: &[Column] =
         &[("ws", Text), ("name", Text), ("id", Int), ("head", Int), ("closed", Int)];
     pub(super) const SUB: &[Column] = &[
@@ -313,6 +314,7 @@ mod columns {
         ("ended_at", Int),
         ("event_seq", Int),
         ("body", Text),
+        ("lane", Int),
     ];
     pub(super) const STEP: &[Column] = &[
         ("run", Int),
@@ -322,6 +324,7 @@ mod columns {
         ("at", Int),
         ("ok", Int),
         ("out", Text),
+        ("seq", Int),
     ];
     pub(super) const ITEM: &[Column] =
         &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];

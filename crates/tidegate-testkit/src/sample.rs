@@ -1,6 +1,6 @@
 //! Rows to test with: small ones to build on, and one of every kind at its extremes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tidegate_core::{
     id::{EventId, RunId, Seq},
@@ -8,8 +8,8 @@ use tidegate_core::{
     row::{
         Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
         GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
-        Rank, Receipt, Row, Run, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source,
-        Span, Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
+        Purpose, Rank, Receipt, Row, Run, Scope, Session, SessionOp, SessionRef, Signal, Slots,
+        Source, Span, Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -85,9 +85,8 @@ pub fn run(seq: i64) -> Run {
         phase: Phase::Waiting,
         owner: None,
         fence: 0,
-        due: None,
         started: false,
-        failures: 0,
+        failures: BTreeMap::new(),
         losses: 0,
         waits: Vec::new(),
         answered: Vec::new(),
@@ -97,6 +96,12 @@ pub fn run(seq: i64) -> Run {
         replay_of: None,
         claim: None,
         staged: 0,
+        purpose: Purpose::Ordinary,
+        compensations: 0,
+        deadline: None,
+        gives_up_at: None,
+        effect_run: None,
+        batch_of: None,
     }
 }
 
@@ -171,6 +176,28 @@ pub fn step(run: i64, id: &str) -> Step {
         fence: 1,
         at: Timestamp::from_ms(1),
         result: Ok(payload("1")),
+        seq: Seq(run),
+    }
+}
+
+/// A run of lane 1 that completed.
+pub fn ended_run(seq: i64) -> Ended {
+    Ended {
+        id: run_id(seq),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        version: 1,
+        source: Source::Event(event_id(seq)),
+        queued_at: Timestamp::from_ms(seq),
+        ended_at: Timestamp::from_ms(seq),
+        ending: Ending::Completed { output: payload("1") },
+        parent: None,
+        replay_of: None,
+        lane: Seq(1),
+        purpose: Purpose::Ordinary,
+        effect_run: None,
+        batch_of: None,
     }
 }
 
@@ -295,9 +322,8 @@ fn runs() -> Vec<Row> {
         phase: Phase::Driven,
         owner: Some(u128::MAX),
         fence: i64::MAX,
-        due: Some(PAST),
         started: true,
-        failures: u32::MAX,
+        failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         losses: u32::MAX,
         waits: waits(),
         answered: vec!["paid".to_owned()],
@@ -307,6 +333,12 @@ fn runs() -> Vec<Row> {
         replay_of: Some(run_id(6)),
         claim: Some(gate_key("every", "claim")),
         staged: u32::MAX,
+        purpose: Purpose::Compensates(run_id(i64::MAX)),
+        compensations: u32::MAX,
+        deadline: Some(PAST),
+        gives_up_at: Some(FUTURE),
+        effect_run: Some(run_id(7)),
+        batch_of: Some(run_id(8)),
     };
     let phases = [
         Phase::Ready,
@@ -317,7 +349,8 @@ fn runs() -> Vec<Row> {
     ];
     let with = |(n, phase)| Run { phase, ..run(n) };
     let mut runs: Vec<_> = (1000..).zip(phases).map(with).collect();
-    runs.push(Run { owner: Some(0), due: Some(FUTURE), ..run(1100) });
+    let purpose = Purpose::OnFailure(run_id(1));
+    runs.push(Run { owner: Some(0), deadline: Some(FUTURE), purpose, ..run(1100) });
     runs.push(full);
     runs.into_iter().map(Row::from).collect()
 }
@@ -353,6 +386,10 @@ fn ended() -> Vec<Row> {
         ending,
         parent: (seq % 2 == 0).then_some(Seq(i64::MAX)),
         replay_of: (seq % 2 == 0).then(|| run_id(2)),
+        lane: Seq(i64::MAX),
+        purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
+        effect_run: (seq % 2 == 0).then(|| run_id(3)),
+        batch_of: (seq % 2 == 0).then(|| run_id(4)),
     };
     (2000..).zip(endings).map(with).map(Row::from).collect()
 }
@@ -370,6 +407,7 @@ fn steps() -> Vec<Row> {
         StepKind::Invoke,
         StepKind::Send,
         StepKind::State,
+        StepKind::Compensate,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
     let mut steps: Vec<_> =
@@ -461,8 +499,9 @@ fn small() -> Vec<Row> {
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
-        Engine { id: 0, beat: i64::MAX, dead: true }.into(),
-        Engine { id: u128::MAX, beat: 0, dead: true }.into(),
+        Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
+        Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
+            .into(),
         Epoch { ws: ws(), n: i64::MAX }.into(),
         Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
             .into(),

@@ -4,6 +4,7 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod again;
 mod inputs;
 mod seen;
 mod sessions;
@@ -200,6 +201,7 @@ impl World {
     /// Leases up to `limit` ready runs, best rank first.
     pub async fn lease(&self, limit: u32) -> Vec<Run> {
         let (ws, engine, lanes) = (self.ws.clone(), self.engine, self.lanes().await);
+        self.enlist().await;
         match self.run(Command::Lease { ws, engine, lanes, limit }).await {
             Ok(Answer::Leased(mut runs)) => {
                 runs.sort_by_key(|run| run.rank);
@@ -253,7 +255,7 @@ impl World {
 
     /// Puts a leased run to sleep for so many milliseconds.
     pub async fn sleep(&self, run: &Run, step: &str, ms: u64) {
-        let until = Some(self.now().plus_ms(ms));
+        let until = Some(self.now().plus_ms(ms).into());
         let wait = NewWait { step: step.to_owned(), on: NewWaitOn::Time, until };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
@@ -340,12 +342,15 @@ impl World {
         for _ in 0..1000 {
             let due = ReadSet::default().scan(Scan::DueGates, MANY).scan(Scan::DueRuns, MANY);
             let snapshot = self.read(due).await;
+            let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
             let command = |row: &Row| match row {
-                Row::Gate(gate) => {
+                Row::Gate(gate) if is_due(gate.due) => {
                     let ws = gate.key.scope().expect("a gate's key").ws;
                     Some(Command::SweepGate { ws, gate: gate.key.clone() })
                 }
-                Row::Run(run) => Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
+                Row::Run(run) if is_due(run.due) => {
+                    Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                }
                 _ => None,
             };
             let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));

@@ -103,4 +103,6 @@ crash_points! {
     draining_releases,
     swept_gates,
     sessions,
+    undone_and_handled,
+    timed_out,
 }

@@ -12,8 +12,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
-        Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row, RowKey, Run,
-        Session, Signal, Sub, WaitPath, WaitRow,
+        Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
+        RowKey, Run, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -165,7 +165,7 @@ impl Chance {
             rank: self.rank(),
             phase: phases[usize::try_from(self.below(4)).expect("small")],
             owner: self.engine(),
-            due: self.maybe_time(),
+            deadline: self.maybe_time(),
             ..sample::run(self.below(12))
         }
     }
@@ -208,9 +208,8 @@ impl Chance {
             }
             .into(),
             2..=4 => self.run().into(),
-            5 => {
-                Engine { id: self.engine().unwrap_or(7), beat: 1, dead: self.below(2) == 0 }.into()
-            }
+            5 => Engine { dead: self.below(2) == 0, ..Engine::new(self.engine().unwrap_or(7)) }
+                .into(),
             6 => self.sub().into(),
             7 => sample::step(self.below(3), &self.name()).into(),
             8 => self.wait().into(),
@@ -222,7 +221,8 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(6) {
+        match self.below(7) {
+            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
@@ -264,7 +264,7 @@ impl Chance {
 
     fn scan(&mut self) -> Scan {
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(18) {
+        match self.below(21) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -286,6 +286,13 @@ impl Chance {
             14 => Scan::Log(Seq(self.below(3)), self.below(4)),
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
+            17 => Scan::Buriable,
+            18 => Scan::Live(lanes, Seq(self.below(12))),
+            19 => {
+                let states = ["completed", "failed", "cancelled"];
+                let first = usize::try_from(self.below(4)).expect("small");
+                Scan::Ended(lanes, states[first..].to_vec(), Seq(self.below(12)))
+            }
             _ => Scan::Subs("main".into()),
         }
     }

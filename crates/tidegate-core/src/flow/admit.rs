@@ -81,33 +81,20 @@ pub fn create(
         needs.push(passage.need);
     }
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let again = candidate.again();
+    let name = (workflow.app.clone(), workflow.name.clone());
+    let version = (version.number, version.lane);
     let run = Run {
-        id,
-        ws: candidate.ws.clone(),
-        app: workflow.app.clone(),
-        workflow: workflow.name.clone(),
-        version: version.number,
-        lane: version.lane,
-        source,
-        queued_at,
-        rank,
         needs,
-        has: 0,
-        phase: Phase::Ready,
-        owner: None,
-        fence: 0,
-        due: candidate.gives_up_at(queued_at),
-        started: false,
-        failures: 0,
-        losses: 0,
-        waits: Vec::new(),
-        answered: Vec::new(),
-        pausing: false,
         parent: candidate.parent.clone(),
         replaced: before,
-        replay_of: None,
         claim,
-        staged: 0,
+        gives_up_at: candidate.gives_up_at(queued_at),
+        replay_of: again.map(|again| again.of),
+        compensations: again.map_or(0, |again| again.compensations),
+        effect_run: again.and_then(|again| again.effects),
+        batch_of: again.and_then(|again| again.batch),
+        ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.

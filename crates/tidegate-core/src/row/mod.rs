@@ -18,8 +18,8 @@ pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
 pub use run::{
-    Ended, Ending, Fault, Need, Parent, Phase, Place, Rank, Run, Source, Span, Step, StepKind,
-    Wait, WaitOn,
+    Ended, Ending, Fault, Need, Parent, Phase, Place, Purpose, Rank, Run, Source, Span, Step,
+    StepKind, Wait, WaitOn,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Logged, Stream, Sub};

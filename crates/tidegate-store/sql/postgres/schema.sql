@@ -2,6 +2,8 @@
 
 create sequence block increment by 4096 start with 4096 cache 1;
 
+create sequence lease_fence increment by 1 start with 1 cache 1;
+
 create function clock()
 returns bigint
 language sql
@@ -48,6 +50,7 @@ create table ended (
   ended_at bigint not null,
   event_seq bigint not null,
   body text collate "C" not null,
+  lane bigint not null default 0,
   primary key (seq)
 );
 
@@ -55,6 +58,7 @@ create table engine (
   id text collate "C" not null,
   beat bigint not null,
   dead bigint not null,
+  serves text collate "C" not null default '[]'::text,
   primary key (id)
 ) with (fillfactor=50);
 
@@ -92,6 +96,14 @@ create table item (
   event_salt bigint not null,
   primary key (run, n)
 );
+
+create table lease (
+  name text collate "C" not null,
+  holder text collate "C" not null,
+  fence bigint not null,
+  until bigint not null,
+  primary key (name)
+) with (fillfactor=80);
 
 create table log (
   stream bigint not null,
@@ -189,6 +201,7 @@ create table step (
   at bigint not null,
   ok bigint not null,
   out text collate "C" not null,
+  seq bigint not null default 0,
   primary key (run, id)
 );
 
@@ -237,6 +250,8 @@ create table wait_path (
   path text collate "C" not null,
   primary key (ws, name, path)
 );
+
+CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 

@@ -23,13 +23,13 @@ CREATE TABLE ended (
   ended_at  integer not null,
   event_seq integer not null,
   body      text    not null
-) strict;
+, lane integer not null default 0) strict;
 
 CREATE TABLE engine (
   id   text    not null primary key,
   beat integer not null,
   dead integer not null
-) strict, without rowid;
+, serves text not null default '[]') strict, without rowid;
 
 CREATE TABLE epoch (
   ws text    not null primary key,
@@ -61,6 +61,13 @@ CREATE TABLE item (
   event_seq  integer not null,
   event_salt integer not null,
   primary key (run, n)
+) strict, without rowid;
+
+CREATE TABLE lease (
+  name   text    not null primary key,
+  holder text    not null,
+  fence  integer not null,
+  until  integer not null
 ) strict, without rowid;
 
 CREATE TABLE log (
@@ -160,7 +167,7 @@ CREATE TABLE step (
   fence integer not null,
   at    integer not null,
   ok    integer not null,
-  out   text    not null,
+  out   text    not null, seq integer not null default 0,
   primary key (run, id)
 ) strict;
 
@@ -209,6 +216,8 @@ CREATE TABLE wait_path (
   path text not null,
   primary key (ws, name, path)
 ) strict, without rowid;
+
+CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 

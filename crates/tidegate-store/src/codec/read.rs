@@ -11,7 +11,7 @@ use tidegate_core::{
     json::Payload,
     row::{
         Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead, Logged,
-        Receipt, Row, Run, Session, SessionRef, Signal, Source, Staged, Step, Stream, Sub,
+        Purpose, Receipt, Row, Run, Session, SessionRef, Signal, Source, Staged, Step, Stream, Sub,
         WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
@@ -40,6 +40,12 @@ pub(super) struct EndedBody {
     pub(super) parent: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replay_of: Option<RunId>,
+    #[serde(default)]
+    pub(super) purpose: Purpose,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) effect_run: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) batch_of: Option<RunId>,
 }
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
@@ -60,9 +66,12 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             version: from.int()?,
             body: from.payload()?,
         }),
-        Table::Engine => {
-            Row::Engine(Engine { id: from.engine()?, beat: from.int()?, dead: from.flag()? })
-        }
+        Table::Engine => Row::Engine(Engine {
+            id: from.engine()?,
+            beat: from.int()?,
+            dead: from.flag()?,
+            serves: from.json()?,
+        }),
         Table::Stream => Row::Stream(Stream {
             ws: from.workspace()?,
             name: from.text()?,
@@ -177,7 +186,8 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
     let _state = from.text()?;
     let (queued_at, ended_at) = (from.time()?, from.time()?);
     let _event = from.seq()?;
-    let EndedBody { source, ending, parent, replay_of } = from.json()?;
+    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of } =
+        from.json()?;
     Ok(Row::Ended(Ended {
         id,
         ws,
@@ -190,6 +200,10 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
         ending,
         parent,
         replay_of,
+        lane: from.seq()?,
+        purpose,
+        effect_run,
+        batch_of,
     }))
 }
 
@@ -201,6 +215,7 @@ fn step(from: &mut Cells) -> Result<Row, StoreError> {
         fence: from.int()?,
         at: from.time()?,
         result: if from.flag()? { Ok(from.payload()?) } else { Err(from.json()?) },
+        seq: from.seq()?,
     }))
 }
 

@@ -18,9 +18,12 @@ pub fn cells(row: &Row) -> Vec<Cell> {
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),
         Row::Session(row) => session(row),
-        Row::Engine(row) => {
-            vec![text(engine_text(row.id)), int(row.beat), int(i64::from(row.dead))]
-        }
+        Row::Engine(row) => vec![
+            text(engine_text(row.id)),
+            int(row.beat),
+            int(i64::from(row.dead)),
+            json(&row.serves),
+        ],
         Row::Stream(row) => vec![
             text(&*row.ws),
             text(&*row.name),
@@ -116,7 +119,7 @@ fn run(row: &Run) -> Vec<Cell> {
         int(tier),
         int(rank.map_or(0, |rank| rank.at.micros())),
         int(rank.map_or(0, |rank| rank.seq.0)),
-        maybe_at(row.due),
+        maybe_at(row.due()),
         Cell::Text(row.owner.map(engine_text)),
         int(row.fence),
         json(row),
@@ -211,7 +214,11 @@ fn ended(row: &Ended) -> Vec<Cell> {
             ending: row.ending.clone(),
             parent: row.parent,
             replay_of: row.replay_of,
+            purpose: row.purpose,
+            effect_run: row.effect_run,
+            batch_of: row.batch_of,
         }),
+        seq(row.lane),
     ]
 }
 
@@ -227,6 +234,7 @@ fn step(row: &Step) -> Vec<Cell> {
             Ok(out) => text(out.as_str()),
             Err(fault) => json(fault),
         },
+        seq(row.seq),
     ]
 }
 

@@ -86,6 +86,7 @@ pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     let b = world.define(json!({ "name": "b" })).await;
     let first = world.send_for_run("a", json!({})).await;
     let second = world.send_for_run("b", json!({})).await;
+    world.enlist().await;
     for (lane, expected) in [(b.lane, second), (a.lane, first)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
         let leased = world.run(Command::Lease { ws, engine, lanes, limit: 1 }).await;

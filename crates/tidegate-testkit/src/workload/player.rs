@@ -8,7 +8,7 @@ use tidegate_core::{
     id::RunId,
     reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
     row::{Fault, Run},
-    run::record::{NewSend, NewWait, NewWaitOn, Record, Then},
+    run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
     session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
     workflow::Workflow,
@@ -16,8 +16,9 @@ use tidegate_core::{
 use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 
 use super::{Goes, Move, Sent, Streams, definitions};
-use crate::world::{
-    World, append, event, get, increment, merge, payload, request, session, set, step,
+use crate::{
+    worker::again,
+    world::{World, append, event, get, increment, merge, payload, request, session, set, step},
 };
 
 /// How long a reaction's lease lasts.
@@ -79,6 +80,7 @@ impl Player {
     /// been committed yet.
     pub async fn commands(&mut self, moves: &[Move]) -> Vec<Salted> {
         let lanes = self.world.lanes().await;
+        self.world.enlist().await;
         self.reported.clear();
         let mut commands = Vec::new();
         for it in moves {
@@ -240,7 +242,7 @@ impl Player {
 
     fn report(&mut self, run: Run, goes: Goes) -> Command {
         let wait = |on: NewWaitOn, until: Option<u64>| {
-            let until = until.map(|ms| self.world.now().plus_ms(ms));
+            let until = until.map(Until::In);
             Then::Suspend(vec![NewWait { step: format!("wait {}", self.moves), on, until }])
         };
         let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
@@ -268,7 +270,7 @@ impl Player {
                 let (app, workflow) = ("default".to_owned(), workflow.to_owned());
                 wait(NewWaitOn::Invoke { app, workflow, data: payload(&data(1)) }, Some(200))
             }
-            Goes::Retries(delay_ms) => Then::Retry { step: "again".to_owned(), delay_ms },
+            Goes::Retries(delay_ms) => Then::Suspend(vec![again("again", delay_ms)]),
             Goes::Yields => Then::Yield,
         };
         if stays {

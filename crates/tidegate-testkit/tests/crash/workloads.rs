@@ -262,3 +262,43 @@ pub(crate) async fn sessions(process: &mut Process) {
     process.work().await;
     assert_eq!(process.world.document("s").await, json!({ "n": 104 }), "two runs of two each");
 }
+
+/// Runs that fail, are cancelled and are replaced after they registered what undoes them, and
+/// newcomers that wait for that.
+pub(crate) async fn undone_and_handled(process: &mut Process) {
+    let fails = json!({ "name": "fails", "onFailure": true, "singleton": { "key": "id" } });
+    process.serve(fails, &[Act::Undo("undo"), Act::Step("a"), Act::Fail]).await;
+    let waits = json!({ "name": "waits", "singleton": { "key": "id" } });
+    process.serve(waits, &[Act::Undo("undo"), Act::Event("went", "go"), Act::Step("a")]).await;
+    process.post("fails", json!({ "id": 1 })).await;
+    let asleep = process.post("waits", json!({ "id": "asleep" })).await;
+    process.post("waits", json!({ "id": "replaced asleep" })).await;
+    process.work().await;
+    let run = process.run_of(asleep).await;
+    process.cancel(run).await;
+    process.post("waits", json!({ "id": "replaced asleep", "n": 2 })).await;
+    process.work().await;
+    let driven = process.post("waits", json!({ "id": "driven" })).await;
+    process.post("waits", json!({ "id": "replaced driven" })).await;
+    process.work().await;
+    process.post("go", json!(1)).await;
+    process.hold().await;
+    let run = process.run_of(driven).await;
+    process.cancel(run).await;
+    process.post("waits", json!({ "id": "replaced driven", "n": 2 })).await;
+    process.work().await;
+    process.post("go", json!(2)).await;
+}
+
+/// Runs whose time is over, asleep and driven; what they registered is undone.
+pub(crate) async fn timed_out(process: &mut Process) {
+    let timed = json!({ "name": "timed", "timeoutMs": 50, "concurrency": { "limit": 1 } });
+    process.serve(timed, &[Act::Undo("undo"), Act::Event("went", "go"), Act::Step("a")]).await;
+    process.post("timed", json!(1)).await;
+    process.work().await;
+    process.post("timed", json!(2)).await;
+    process.work().await;
+    process.post("timed", json!(3)).await;
+    process.hold().await;
+    process.tick(50).await;
+}

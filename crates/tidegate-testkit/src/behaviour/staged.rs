@@ -288,6 +288,34 @@ pub async fn a_later_read_excuses_no_set(world: &World) {
     assert_eq!(world.document("s").await, json!({ "a": long }));
 }
 
+/// SPEC 9: a retry keeps the steps before the one that it begins with. What an unfinished run had
+/// staged is gone, so those steps are taken again; what was settled is not done twice.
+pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
+    chat(world).await;
+    for (fails, kept) in [(true, vec!["work"]), (false, vec!["count", "work"])] {
+        let run = edit(world, "s").await;
+        world.told(&run, "count", "s", increment("n", 1)).await;
+        for id in ["work", "last"] {
+            let done = world.report(&run, vec![step(id, &json!(1))], Then::Continue).await;
+            assert_eq!(done, Ok(Recorded::GoOn));
+        }
+        if fails {
+            world.fail(&run).await;
+        } else {
+            world.complete(&run).await;
+        }
+        let retry = world.retry(run.id, "last").await;
+        let steps = world.steps(retry).await;
+        let steps: Vec<_> = steps.iter().map(|step| step.id.as_str()).collect();
+        assert_eq!(steps, kept);
+        // The worker takes the steps that are not recorded, and only those.
+        let run = world.lease_one().await;
+        world.told(&run, "count", "s", increment("n", 1)).await;
+        world.complete(&run).await;
+    }
+    assert_eq!(world.document("s").await, json!({ "n": 2 }), "once for each pair");
+}
+
 /// A run stages no more than it may, and is told so by its step.
 pub async fn what_a_run_stages_has_bounds(world: &World) {
     chat(world).await;

@@ -414,6 +414,8 @@ macro_rules! behaviours {
                 every_end_but_completion_drops_what_was_staged,
                 a_set_on_what_changed_since_it_was_read_fails_the_run,
                 a_run_that_reads_again_knows_what_changed,
+                a_later_read_excuses_no_set,
+                a_retry_stages_again_what_was_dropped,
                 what_a_run_stages_has_bounds,
                 as_many_operations_as_allowed_are_settled,
                 whether_a_run_stages_is_said_by_its_own_version,

@@ -15,6 +15,7 @@ pub mod flow;
 pub mod id;
 pub mod json;
 pub mod key;
+pub mod planted;
 pub mod reaction;
 pub mod reads;
 pub mod request;

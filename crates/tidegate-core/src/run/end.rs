@@ -19,7 +19,8 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
-    let freed = gate::vacate(draft, &mut run, 0)?;
+    let kept = crate::planted!(HoldKeptOnCancel) && matches!(ending, Ending::Cancelled { .. });
+    let freed = if kept { Vec::new() } else { gate::vacate(draft, &mut run, 0)? };
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ending)?;
     Ok(freed)
@@ -39,11 +40,14 @@ fn call_off<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<G
     let (parent, children) = (run.id, wait::children(&run));
     let mut freed = match run.phase {
         Phase::Stopping => return Ok(Vec::new()),
+        Phase::Driven if crate::planted!(LetGoTooSoon) => leave(draft, run, ending)?,
         Phase::Driven => {
             wait::forget(draft, &mut run);
             session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
-            run.phase = Phase::Stopping;
+            if !crate::planted!(ReplacedGoesOn) {
+                run.phase = Phase::Stopping;
+            }
             run.due = None;
             draft.put(run.clone());
             record(draft, &run, ending)?;
@@ -130,7 +134,7 @@ fn record<E>(draft: &mut Draft, run: &Run, ending: Ending) -> Decided<(), E> {
         parent: run.parent.as_ref().map(|parent| parent.run),
         replay_of: run.replay_of,
     });
-    if let Some(parent) = &run.parent
+    if let Some(parent) = run.parent.as_ref().filter(|_| !crate::planted!(ChildEndUntold))
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {
         wait::answer(draft, waiting, &parent.step, result)?;

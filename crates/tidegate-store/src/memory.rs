@@ -99,7 +99,7 @@ impl Store for MemoryStore {
             return Ok(false);
         };
         engine.beat += i64::from(!engine.dead);
-        Ok(!engine.dead)
+        Ok(!engine.dead || tidegate_core::planted!(BeatAfterDeath))
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

@@ -23,9 +23,10 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
+    let kept = crate::planted!(HoldKeptOnCancel) && matches!(ending, Ending::Cancelled { .. });
     let ended = ended(draft, &run, ending);
     follow::follow(draft, &mut run, &ended)?;
-    let freed = gate::vacate(draft, &mut run, 0)?;
+    let freed = if kept { Vec::new() } else { gate::vacate(draft, &mut run, 0)? };
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ended)?;
     Ok(freed)
@@ -60,11 +61,14 @@ fn call_off<E>(
     let (parent, children) = (run.id, wait::children(&run));
     let mut freed = match run.phase {
         Phase::Stopping => return Ok(Vec::new()),
+        Phase::Driven if crate::planted!(LetGoTooSoon) => leave(draft, run, ending)?,
         Phase::Driven => {
             wait::forget(draft, &mut run);
             session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
-            run.phase = Phase::Stopping;
+            if !crate::planted!(ReplacedGoesOn) {
+                run.phase = Phase::Stopping;
+            }
             draft.put(run.clone());
             let ended = ended(draft, &run, ending);
             record(draft, &run, ended)?;
@@ -172,7 +176,7 @@ fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
         }
     };
     draft.put(ended);
-    if let Some(parent) = &run.parent
+    if let Some(parent) = run.parent.as_ref().filter(|_| !crate::planted!(ChildEndUntold))
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {
         wait::answer(draft, waiting, &parent.step, result)?;

@@ -20,6 +20,7 @@ pub mod reads;
 pub mod request;
 pub mod row;
 pub mod run;
+pub mod schedule;
 pub mod stream;
 #[cfg(test)]
 pub(crate) mod testing;

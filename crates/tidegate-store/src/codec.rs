@@ -18,6 +18,8 @@ use crate::StoreError;
 /// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// Rows of [`Row::Schedule`].
+    Schedule,
     /// Rows of [`Row::Gate`].
     Gate,
     /// Rows of [`Row::Run`].
@@ -81,7 +83,8 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
+        Self::Schedule,
         Self::Gate,
         Self::Run,
         Self::Engine,
@@ -104,6 +107,7 @@ impl Table {
     /// The table that a key points into.
     pub fn of(key: &RowKey) -> Self {
         match key {
+            RowKey::Schedule(..) => Self::Schedule,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
             RowKey::Engine(_) => Self::Engine,
@@ -127,6 +131,7 @@ impl Table {
     /// The table that a row lives in.
     pub fn of_row(row: &Row) -> Self {
         match row {
+            Row::Schedule(_) => Self::Schedule,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
             Row::Engine(_) => Self::Engine,
@@ -150,6 +155,7 @@ impl Table {
     /// The name in both dialects, and the first part of its statements' names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Schedule => "schedule",
             Self::Gate => "gate",
             Self::Run => "run",
             Self::Engine => "engine",
@@ -173,6 +179,7 @@ impl Table {
     /// The columns, in order; those of the primary key come first.
     pub fn columns(self) -> &'static [Column] {
         match self {
+            Self::Schedule => columns::SCHEDULE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
             Self::Engine => columns::ENGINE,
@@ -207,6 +214,7 @@ impl Table {
             | Self::Receipt => 1,
             Self::Stream | Self::Step | Self::Item | Self::Log => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
+            Self::Schedule => 4,
             Self::Wait => 6,
         }
     }
@@ -218,6 +226,14 @@ mod columns {
         ColumnType::{Bytes, Int, Text},
     };
 
+    pub(super) const SCHEDULE: &[Column] = &[
+        ("ws", Text),
+        ("app", Text),
+        ("workflow", Text),
+        ("id", Text),
+        ("next", Int),
+        ("last", Int),
+    ];
     pub(super) const GATE: &[Column] =
         &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text)];
     /// All but `body` is there for the indexes: a run is read from its body.

@@ -227,6 +227,7 @@ impl View<'_> {
                 | Scan::Buriable,
                 _,
             ) => None,
+            (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
         }
     }
 
@@ -241,6 +242,15 @@ impl View<'_> {
             _ => None,
         }
     }
+}
+
+/// A schedule's place in the scans that find schedules.
+fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
+    let Row::Schedule(it) = row else { return None };
+    if let Scan::SchedulesOf(ws, app, workflow) = scan {
+        return ((&it.ws, &it.app, &it.workflow) == (ws, app, workflow)).then_some(BY_KEY);
+    }
+    it.next.map(|next| (next.micros(), 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

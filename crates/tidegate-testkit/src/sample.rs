@@ -8,8 +8,8 @@ use tidegate_core::{
     row::{
         Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
         GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
-        Rank, Receipt, Row, Run, Scope, Signal, Slots, Source, Span, Step, StepKind, Stream, Sub,
-        Turns, Wait, WaitOn, WaitPath, WaitRow,
+        Rank, Receipt, Row, Run, Schedule, Scope, Signal, Slots, Source, Span, Step, StepKind,
+        Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -145,6 +145,18 @@ pub fn logged(stream: i64, version: i64, pos: i64) -> Logged {
         at: Timestamp::from_ms(1),
         data: payload("{}"),
         meta: payload("{}"),
+    }
+}
+
+/// A schedule that plans a moment long ago.
+pub fn schedule(id: &str) -> Schedule {
+    Schedule {
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        id: id.to_owned(),
+        next: Some(Timestamp::from_ms(1)),
+        last: None,
     }
 }
 
@@ -405,6 +417,8 @@ fn small() -> Vec<Row> {
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
+        Schedule { next: None, last: None, ..schedule("") }.into(),
+        Schedule { next: Some(PAST), last: Some(FUTURE), ..schedule(NAME) }.into(),
         Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
         Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
             .into(),

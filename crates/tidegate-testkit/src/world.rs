@@ -5,6 +5,7 @@
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
 mod inputs;
+mod schedules;
 mod seen;
 mod streams;
 mod worker;
@@ -169,17 +170,10 @@ impl World {
         }
     }
 
-    /// A planned occurrence of a schedule.
+    /// A schedule's occurrence, planned for this moment whether the workflow has it or not.
     pub async fn occur(&self, workflow: &str, schedule: &str, skip_overlap: bool) -> Verdict {
-        let command = Command::Occur {
-            ws: self.ws.clone(),
-            app: "default".to_owned(),
-            workflow: workflow.to_owned(),
-            schedule: schedule.to_owned(),
-            skip_overlap,
-            planned_at: self.now(),
-        };
-        match self.run(command).await {
+        let occurrence = self.set_schedule(workflow, schedule, self.now()).await;
+        match self.run(Command::Occur { occurrence, skip_overlap }).await {
             Ok(Answer::Admitted(outcome)) => outcome.verdict,
             other => panic!("an occurrence was answered {other:?}"),
         }

@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 25] = [
+const HOT: [&str; 27] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -44,6 +44,8 @@ const HOT: [&str; 25] = [
     "sub_work",
     "sub_of_workspace",
     "def_of_workspace",
+    "schedule_next",
+    "schedule_of_workflow",
 ];
 
 fn folder(dialect: &str) -> PathBuf {

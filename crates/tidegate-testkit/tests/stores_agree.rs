@@ -13,7 +13,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
         Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row, RowKey, Run,
-        Signal, Sub, WaitPath, WaitRow,
+        Schedule, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -216,7 +216,8 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(4) {
+        match self.below(5) {
+            3 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
@@ -253,7 +254,7 @@ impl Chance {
 
     fn scan(&mut self) -> Scan {
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(19) {
+        match self.below(21) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -276,6 +277,8 @@ impl Chance {
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
             17 => Scan::Buriable,
+            18 => Scan::Schedules,
+            19 => Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned()),
             _ => Scan::Subs("main".into()),
         }
     }

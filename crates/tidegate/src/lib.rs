@@ -10,3 +10,5 @@ pub use tidegate_store as store;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+pub mod cron;

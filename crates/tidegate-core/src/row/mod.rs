@@ -11,7 +11,7 @@ mod stream;
 
 use std::sync::Arc;
 
-pub use def::{Def, Engine, Epoch, LogHead};
+pub use def::{Def, Engine, Epoch, LogHead, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
@@ -33,6 +33,8 @@ pub type EngineId = u128;
 /// Any row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
+    /// A schedule, with its next planned occurrence.
+    Schedule(Schedule),
     /// What a control remembers for one key.
     Gate(Gate),
     /// A run that has not ended.
@@ -72,6 +74,8 @@ pub enum Row {
 /// What names a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
+    /// By workspace, app, workflow and id; locked.
+    Schedule(Workspace, String, String, String),
     /// By its key; locked.
     Gate(GateKey),
     /// By its run's number; locked.
@@ -114,7 +118,8 @@ impl RowKey {
     /// All others are written once, or only under the lock of a row that owns them.
     pub fn is_locked(&self) -> bool {
         match self {
-            Self::Gate(_)
+            Self::Schedule(..)
+            | Self::Gate(_)
             | Self::Run(_)
             | Self::Engine(_)
             | Self::Stream(..)
@@ -139,6 +144,12 @@ impl Row {
     /// What names this row.
     pub fn key(&self) -> RowKey {
         match self {
+            Self::Schedule(row) => RowKey::Schedule(
+                row.ws.clone(),
+                row.app.clone(),
+                row.workflow.clone(),
+                row.id.clone(),
+            ),
             Self::Gate(row) => RowKey::Gate(row.key.clone()),
             Self::Run(row) => RowKey::Run(row.id.seq),
             Self::Engine(row) => RowKey::Engine(row.id),
@@ -194,5 +205,6 @@ macro_rules! into_row {
 into_row!(
     Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
-    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged
+    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
+    Schedule => Schedule
 );

@@ -152,6 +152,16 @@ create table run (
   primary key (seq)
 ) with (fillfactor=80);
 
+create table schedule (
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  workflow text collate "C" not null,
+  id text collate "C" not null,
+  next bigint,
+  last bigint,
+  primary key (ws, app, workflow, id)
+) with (fillfactor=80);
+
 create table signal (
   run bigint not null,
   name text collate "C" not null,
@@ -230,5 +240,7 @@ CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) 
 CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
 
 CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
+
+CREATE INDEX schedule_next ON schedule USING btree (next, ws, app, workflow, id) WHERE next IS NOT NULL;
 
 CREATE INDEX sub_work ON sub USING btree (ws, reaction, work, stream) WHERE work IS NOT NULL;

@@ -123,6 +123,16 @@ CREATE TABLE run (
   body      text    not null
 ) strict;
 
+CREATE TABLE schedule (
+  ws       text    not null,
+  app      text    not null,
+  workflow text    not null,
+  id       text    not null,
+  next     integer,
+  last     integer,
+  primary key (ws, app, workflow, id)
+) strict, without rowid;
+
 CREATE TABLE signal (
   run  integer not null,
   name text    not null,
@@ -201,5 +211,7 @@ CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line i
 CREATE INDEX run_owner on run (owner, seq) where owner is not null;
 
 CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
+
+CREATE INDEX schedule_next on schedule (next, ws, app, workflow, id) where next is not null;
 
 CREATE INDEX sub_work on sub (ws, reaction, work, stream) where work is not null;

@@ -11,7 +11,8 @@ use tidegate_core::{
     json::Payload,
     row::{
         Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead, Logged,
-        Receipt, Row, Run, Signal, Source, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
+        Receipt, Row, Run, Schedule, Signal, Source, Step, Stream, Sub, WaitPath, WaitRow,
+        Workspace,
     },
     time::Timestamp,
 };
@@ -43,6 +44,14 @@ pub(super) struct EndedBody {
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(match from.table {
+        Table::Schedule => Row::Schedule(Schedule {
+            ws: from.workspace()?,
+            app: from.text()?,
+            workflow: from.text()?,
+            id: from.text()?,
+            next: from.maybe_time()?,
+            last: from.maybe_time()?,
+        }),
         Table::Gate => Row::Gate(Gate {
             key: GateKey::from_bytes(&from.bytes()?),
             id: from.seq()?,

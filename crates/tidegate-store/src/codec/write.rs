@@ -12,6 +12,14 @@ use super::{Cell, engine_text, read::EndedBody};
 /// A row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
+        Row::Schedule(row) => vec![
+            text(&*row.ws),
+            text(&*row.app),
+            text(&*row.workflow),
+            text(&*row.id),
+            maybe_at(row.next),
+            maybe_at(row.last),
+        ],
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),
         Row::Engine(row) => vec![
@@ -57,6 +65,9 @@ pub fn cells(row: &Row) -> Vec<Cell> {
 /// The cells of a row's primary key, in the order of its table's columns.
 pub fn key_cells(key: &RowKey) -> Vec<Cell> {
     match key {
+        RowKey::Schedule(ws, app, workflow, id) => {
+            vec![text(&**ws), text(&**app), text(&**workflow), text(&**id)]
+        }
         RowKey::Gate(key) => vec![Cell::Bytes(Some(key.as_bytes().to_vec()))],
         RowKey::Run(number)
         | RowKey::Def(number)

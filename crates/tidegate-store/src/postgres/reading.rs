@@ -70,8 +70,15 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 6] =
-    [Table::Gate, Table::Run, Table::Engine, Table::Stream, Table::Sub, Table::LogHead];
+const LOCKED: [Table; 7] = [
+    Table::Schedule,
+    Table::Gate,
+    Table::Run,
+    Table::Engine,
+    Table::Stream,
+    Table::Sub,
+    Table::LogHead,
+];
 
 impl Reading {
     /// Everything that `reads` asks for.

@@ -83,6 +83,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
+        (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
@@ -111,6 +112,10 @@ fn hint(scan: &Scan) -> Shape {
             (sql::LOG_OF_STREAM, Table::Log, vec![int(stream.0), int(*from)])
         }
         Scan::Feed(ws, after) => (sql::LOG_FEED, Table::Log, vec![text(ws), int(*after)]),
+        Scan::SchedulesOf(ws, app, workflow) => {
+            let cells = vec![text(ws), text(app), text(workflow)];
+            (sql::SCHEDULE_OF_WORKFLOW, Table::Schedule, cells)
+        }
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
         Scan::Line(_)
         | Scan::Ready(_)
@@ -118,7 +123,8 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::DueGates
         | Scan::DueRuns
         | Scan::Engines
-        | Scan::Buriable => unreachable!("`shape` has dealt with it"),
+        | Scan::Buriable
+        | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
 }

@@ -14,6 +14,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "serve",
         sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
     },
+    Migration {
+        version: 7,
+        name: "schedule",
+        sql: include_str!("../../sql/postgres/migrations/0007_schedule.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -50,6 +55,8 @@ statements!(
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
+    SCHEDULE_NEXT = "schedule_next",
+    SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     RUN_LOCK = "only/run_lock",
@@ -82,6 +89,7 @@ macro_rules! by_table {
                 };
             }
             match table {
+                Table::Schedule => file!("schedule"),
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
                 Table::Engine => file!("engine"),
@@ -135,6 +143,7 @@ by_table!(
 /// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
+        Table::Schedule => Some(include_str!("../../sql/postgres/only/schedule_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
         Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),

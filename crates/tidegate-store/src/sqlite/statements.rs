@@ -12,6 +12,7 @@ macro_rules! sql {
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
+    Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
 ];
 
 /// What is done with single rows of a table.
@@ -39,6 +40,7 @@ macro_rules! statements {
 /// A table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
+        Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
         Table::Engine => statements!("engine"),
@@ -78,6 +80,8 @@ pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
+pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
+pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 

@@ -74,6 +74,11 @@ impl Source for View<'_> {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
             Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Schedules => (Table::Schedule, sql::SCHEDULE_NEXT, Vec::new()),
+            Scan::SchedulesOf(ws, app, workflow) => {
+                let cells = vec![text(ws), text(app), text(workflow)];
+                (Table::Schedule, sql::SCHEDULE_OF_WORKFLOW, cells)
+            }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));

@@ -25,6 +25,7 @@ pub mod reactions;
 pub mod receipts;
 pub mod releases;
 pub mod repairs;
+pub mod schedules;
 pub mod serving;
 pub mod singleton;
 pub mod streams;

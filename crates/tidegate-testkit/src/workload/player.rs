@@ -10,12 +10,16 @@ use tidegate_core::{
     row::{Fault, Run},
     run::record::{NewSend, NewWait, NewWaitOn, Record, Then},
     stream::{Close, Commit, Expected, NewLogged, Restart},
+    time::Timestamp,
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 
 use super::{Goes, Move, Sent, Streams, definitions};
 use crate::world::{World, event, payload, request, step};
+
+/// The one schedule of each workflow that has one.
+const SCHEDULE: &str = "nightly";
 
 /// How long a reaction's lease lasts.
 const LEASE_MS: u64 = 80;
@@ -31,6 +35,8 @@ pub struct Player {
     leases: Vec<(Lease, i64)>,
     moves: u64,
     names: BTreeMap<String, usize>,
+    /// What the schedules of these workflows plan.
+    planned: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Player {
@@ -54,6 +60,7 @@ impl Player {
             leases: Vec::new(),
             moves: 0,
             names: BTreeMap::new(),
+            planned: BTreeMap::new(),
         }
     }
 
@@ -78,9 +85,17 @@ impl Player {
         let lanes = self.world.lanes().await;
         self.world.enlist().await;
         self.reported.clear();
+        self.planned.clear();
         let mut commands = Vec::new();
         for it in moves {
             self.moves += 1;
+            if let Move::Occur { workflow, .. } = it
+                && !self.planned.contains_key(workflow)
+            {
+                let at = self.world.now().minus_ms(1);
+                self.world.set_schedule(workflow, SCHEDULE, at).await;
+                self.planned.insert(workflow, at);
+            }
             let mut command = self.command(it);
             if let Some(Command::Lease { lanes: served, .. }) = &mut command {
                 served.clone_from(&lanes);
@@ -194,14 +209,13 @@ impl Player {
                 let request = request("chat", action, *session, None, &data(*key));
                 Command::Dispatch { ws, request }
             }
-            Move::Occur { workflow, skip } => Command::Occur {
-                ws,
-                app: "default".to_owned(),
-                workflow: (*workflow).to_owned(),
-                schedule: "nightly".to_owned(),
-                skip_overlap: *skip,
-                planned_at: self.world.now(),
-            },
+            Move::Occur { workflow, skip } => {
+                let planned = self.planned.get_mut(workflow)?;
+                let next = Timestamp::from_micros(planned.micros() + 1);
+                let at = std::mem::replace(planned, next);
+                let occurrence = self.world.occurrence(workflow, SCHEDULE, at, Some(next));
+                Command::Occur { occurrence, skip_overlap: *skip }
+            }
             Move::Lease { limit } => {
                 let engine = self.world.engine;
                 Command::Lease { ws, engine, lanes: Vec::new(), limit: *limit }

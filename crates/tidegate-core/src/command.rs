@@ -21,6 +21,7 @@ use crate::{
     row::{EngineId, GateKey, Row, RowKey, Run, Workspace},
     run::{
         control, lease,
+        output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
@@ -283,6 +284,23 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
+    /// A chunk of output is too large.
+    #[error(
+        "chunk {n} of step `{step}` has {bytes} bytes, over the limit of {MAX_CHUNK_BYTES}; split it"
+    )]
+    ChunkTooLarge {
+        /// The step; empty for the handler itself.
+        step: String,
+        /// The chunk's place in it.
+        n: u32,
+        /// How large it is.
+        bytes: usize,
+    },
+    /// The run has emitted all that it may.
+    #[error(
+        "run `{0}` has emitted {MAX_CHUNKS} chunks, which is the limit; emit fewer and larger ones"
+    )]
+    TooManyChunks(RunId),
     /// No such reaction.
     #[error("there is no reaction `{0}`")]
     NoReaction(String),
@@ -309,6 +327,8 @@ impl Refusal {
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
+            Self::ChunkTooLarge { .. } => "chunk_too_large",
+            Self::TooManyChunks(_) => "too_many_chunks",
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),

@@ -77,6 +77,8 @@ pub enum Scan {
     Schedules,
     /// All schedules of a workflow, by workspace, app and name. A hint.
     SchedulesOf(Workspace, String, String),
+    /// What a run has emitted after a place, in order.
+    Chunks(Seq, u32),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
 }

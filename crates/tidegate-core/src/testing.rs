@@ -201,6 +201,8 @@ impl World {
                 let same = it.ws == *ws && it.app == *app && it.workflow == *name;
                 same.then(Order::default)
             }
+            (Scan::Chunks(run, after), Row::Chunk(it)) => (it.run == *run && it.seq > *after)
+                .then(|| Order { at: it.seq.into(), ..Order::default() }),
             (Scan::Buriable, Row::Engine(engine)) => {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)

@@ -54,6 +54,8 @@ pub enum Table {
     Receipt,
     /// Rows of [`Row::Logged`].
     Log,
+    /// Rows of [`Row::Chunk`].
+    Chunk,
 }
 
 /// What a column holds.
@@ -83,7 +85,7 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Schedule,
         Self::Gate,
         Self::Run,
@@ -102,6 +104,7 @@ impl Table {
         Self::Signal,
         Self::Receipt,
         Self::Log,
+        Self::Chunk,
     ];
 
     /// The table that a key points into.
@@ -125,6 +128,7 @@ impl Table {
             RowKey::Signal(..) => Self::Signal,
             RowKey::Receipt(_) => Self::Receipt,
             RowKey::Logged(..) => Self::Log,
+            RowKey::Chunk(..) => Self::Chunk,
         }
     }
 
@@ -149,6 +153,7 @@ impl Table {
             Row::Signal(_) => Self::Signal,
             Row::Receipt(_) => Self::Receipt,
             Row::Logged(_) => Self::Log,
+            Row::Chunk(_) => Self::Chunk,
         }
     }
 
@@ -173,6 +178,7 @@ impl Table {
             Self::Signal => "signal",
             Self::Receipt => "receipt",
             Self::Log => "log",
+            Self::Chunk => "chunk",
         }
     }
 
@@ -197,6 +203,7 @@ impl Table {
             Self::Signal => columns::SIGNAL,
             Self::Receipt => columns::RECEIPT,
             Self::Log => columns::LOG,
+            Self::Chunk => columns::CHUNK,
         }
     }
 
@@ -214,7 +221,7 @@ impl Table {
             | Self::Receipt => 1,
             Self::Stream | Self::Step | Self::Item | Self::Log => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
-            Self::Schedule => 4,
+            Self::Schedule | Self::Chunk => 4,
             Self::Wait => 6,
         }
     }
@@ -352,6 +359,8 @@ mod columns {
         ("data", Text),
         ("meta", Text),
     ];
+    pub(super) const CHUNK: &[Column] =
+        &[("run", Int), ("step", Text), ("attempt", Int), ("n", Int), ("seq", Int), ("data", Text)];
 }
 
 /// An engine's id as it is kept: 32 hex digits, which sort like the number.

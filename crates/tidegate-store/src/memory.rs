@@ -228,6 +228,7 @@ impl View<'_> {
                 _,
             ) => None,
             (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
+            (Scan::Chunks(run, after), _) => place_of_chunk(row, *run, *after),
         }
     }
 
@@ -251,6 +252,12 @@ fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
         return ((&it.ws, &it.app, &it.workflow) == (ws, app, workflow)).then_some(BY_KEY);
     }
     it.next.map(|next| (next.micros(), 0, 0))
+}
+
+/// A chunk's place among those of a run after another.
+fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
+    let Row::Chunk(it) = row else { return None };
+    (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

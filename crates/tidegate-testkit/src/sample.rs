@@ -6,10 +6,10 @@ use tidegate_core::{
     id::{EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
+        Chunk, Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
         GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
-        Rank, Receipt, Row, Run, Schedule, Scope, Signal, Slots, Source, Span, Step, StepKind,
-        Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
+        Progress, Rank, Receipt, Row, Run, Schedule, Scope, Signal, Slots, Source, Span, Step,
+        StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -96,6 +96,8 @@ pub fn run(seq: i64) -> Run {
         replaced: None,
         replay_of: None,
         claim: None,
+        chunks: 0,
+        progress: None,
     }
 }
 
@@ -158,6 +160,11 @@ pub fn schedule(id: &str) -> Schedule {
         next: Some(Timestamp::from_ms(1)),
         last: None,
     }
+}
+
+/// Something that a run emitted.
+pub fn chunk(run: i64, step: &str, n: u32, seq: u32) -> Chunk {
+    Chunk { run: Seq(run), step: step.to_owned(), attempt: 0, n, seq, data: payload("1") }
 }
 
 /// A definition.
@@ -292,6 +299,8 @@ fn runs() -> Vec<Row> {
         replaced: Some(run_id(5)),
         replay_of: Some(run_id(6)),
         claim: Some(gate_key("every", "claim")),
+        chunks: u32::MAX,
+        progress: Some(Progress { permille: 1000, text: FREE_TEXT.to_owned() }),
     };
     let phases = [
         Phase::Ready,
@@ -417,6 +426,8 @@ fn small() -> Vec<Row> {
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
+        chunk(1, "", 0, 1).into(),
+        Chunk { attempt: u32::MAX, n: u32::MAX, ..chunk(i64::MIN, NAME, 0, u32::MAX) }.into(),
         Schedule { next: None, last: None, ..schedule("") }.into(),
         Schedule { next: Some(PAST), last: Some(FUTURE), ..schedule(NAME) }.into(),
         Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),

@@ -222,8 +222,7 @@ impl World {
         then: Then,
     ) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
-        let (run_seq, fence, sends) = (run.id.seq, run.fence, Vec::new());
-        let report = Record { run: run_seq, engine, fence, steps, sends, then };
+        let report = Record { steps, ..Record::new(run.id.seq, engine, run.fence, then) };
         let known = Box::new(run.clone());
         match self.run(Command::Record { known, report }).await? {
             Answer::Recorded(recorded) => Ok(recorded),

@@ -216,7 +216,8 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(5) {
+        match self.below(6) {
+            4 => sample::chunk(self.below(2), "", version, version).into(),
             3 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
@@ -253,8 +254,9 @@ impl Chance {
     }
 
     fn scan(&mut self) -> Scan {
+        let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(21) {
+        match self.below(22) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -277,6 +279,7 @@ impl Chance {
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
             17 => Scan::Buriable,
+            20 => Scan::Chunks(Seq(self.below(2)), version),
             18 => Scan::Schedules,
             19 => Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned()),
             _ => Scan::Subs("main".into()),

@@ -110,6 +110,8 @@ pub fn create(
         replaced: replaced.as_ref().map(|(_, old)| *old),
         replay_of: None,
         claim,
+        chunks: 0,
+        progress: None,
     };
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.

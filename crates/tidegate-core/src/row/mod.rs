@@ -17,8 +17,8 @@ pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
 pub use run::{
-    Ended, Ending, Fault, Need, Parent, Phase, Place, Rank, Run, Source, Span, Step, StepKind,
-    Wait, WaitOn,
+    Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Rank, Run, Source, Span,
+    Step, StepKind, Wait, WaitOn,
 };
 pub use stream::{Logged, Stream, Sub};
 
@@ -69,6 +69,8 @@ pub enum Row {
     Receipt(Receipt),
     /// An event of a stream.
     Logged(Logged),
+    /// Something that a run has emitted.
+    Chunk(Chunk),
 }
 
 /// What names a row.
@@ -110,6 +112,8 @@ pub enum RowKey {
     Receipt(Seq),
     /// By the stream's number and the version.
     Logged(Seq, i64),
+    /// By run, step, attempt and place there.
+    Chunk(Seq, String, u32, u32),
 }
 
 impl RowKey {
@@ -135,7 +139,8 @@ impl RowKey {
             | Self::WaitPath(..)
             | Self::Signal(..)
             | Self::Receipt(_)
-            | Self::Logged(..) => false,
+            | Self::Logged(..)
+            | Self::Chunk(..) => false,
         }
     }
 }
@@ -176,6 +181,7 @@ impl Row {
             Self::Signal(row) => RowKey::Signal(row.run, row.name.clone(), row.seq),
             Self::Receipt(row) => RowKey::Receipt(row.seq),
             Self::Logged(row) => RowKey::Logged(row.stream, row.version),
+            Self::Chunk(row) => RowKey::Chunk(row.run, row.step.clone(), row.attempt, row.n),
         }
     }
 }
@@ -206,5 +212,5 @@ into_row!(
     Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
-    Schedule => Schedule
+    Schedule => Schedule, Chunk => Chunk
 );

@@ -220,6 +220,21 @@ pub struct Run {
     /// The idempotency claim it gives back if it is replaced before its first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<GateKey>,
+    /// The place of the last chunk that it has emitted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub chunks: u32,
+    /// How far it says that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+}
+
+/// How far a run says that it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The part that is done, in thousandths.
+    pub permille: u32,
+    /// What it is at.
+    pub text: String,
 }
 
 impl Run {
@@ -344,4 +359,21 @@ pub struct Step {
     pub at: Timestamp,
     /// What came of it.
     pub result: Result<Payload, Fault>,
+}
+
+/// Something that a run has emitted: written once, never changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The run.
+    pub run: Seq,
+    /// The step that emitted it; empty for the handler itself.
+    pub step: String,
+    /// The step's attempt.
+    pub attempt: u32,
+    /// Its place in that attempt, from 0.
+    pub n: u32,
+    /// Its place among all that the run has emitted, from 1.
+    pub seq: u32,
+    /// What it is.
+    pub data: Payload,
 }

@@ -6,6 +6,7 @@
 pub mod control;
 pub mod end;
 pub mod lease;
+pub mod output;
 pub mod record;
 pub mod retry;
 pub mod sweep;

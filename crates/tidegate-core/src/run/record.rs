@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 
 use super::{
     end::{self, end},
+    output::{self, NewChunk},
     wait,
 };
 use crate::{
@@ -23,8 +24,8 @@ use crate::{
     id::Seq,
     json::Payload,
     row::{
-        Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
-        WaitOn,
+        Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, RowKey, Run, Step, StepKind,
+        Wait, WaitOn,
     },
     time::Timestamp,
 };
@@ -42,8 +43,20 @@ pub struct Record {
     pub steps: Vec<NewStep>,
     /// Events that steps send: posted with the step's record, or not at all.
     pub sends: Vec<NewSend>,
+    /// What the run has emitted since.
+    pub chunks: Vec<NewChunk>,
+    /// How far the run says that it is, where that has changed.
+    pub progress: Option<Progress>,
     /// How the run goes on.
     pub then: Then,
+}
+
+impl Record {
+    /// A report that brings nothing but how the run goes on.
+    pub fn new(run: Seq, engine: EngineId, fence: i64, then: Then) -> Self {
+        let (steps, sends, chunks, progress) = (Vec::new(), Vec::new(), Vec::new(), None);
+        Self { run, engine, fence, steps, sends, chunks, progress, then }
+    }
 }
 
 /// A step that finished.
@@ -140,7 +153,9 @@ pub enum Recorded {
 
 /// Decides a worker's report.
 pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
-    let ws = leased(draft, report)?.ws;
+    let run = leased(draft, report)?;
+    let ws = run.ws.clone();
+    output::write(draft, run, report)?;
     let at = draft.now();
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;

@@ -24,6 +24,16 @@ begin
 end
 $$;
 
+create table chunk (
+  run bigint not null,
+  step text collate "C" not null,
+  attempt bigint not null,
+  n bigint not null,
+  seq bigint not null,
+  data text collate "C" not null,
+  primary key (run, step, attempt, n)
+);
+
 create table def (
   lane bigint not null,
   ws text collate "C" not null,
@@ -226,6 +236,8 @@ create table wait_path (
   path text collate "C" not null,
   primary key (ws, name, path)
 );
+
+CREATE INDEX chunk_run ON chunk USING btree (run, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 

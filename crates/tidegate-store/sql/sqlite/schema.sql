@@ -1,5 +1,15 @@
 -- The schema after all migrations. Checked by a test.
 
+CREATE TABLE chunk (
+  run     integer not null,
+  step    text    not null,
+  attempt integer not null,
+  n       integer not null,
+  seq     integer not null,
+  data    text    not null,
+  primary key (run, step, attempt, n)
+) strict, without rowid;
+
 CREATE TABLE def (
   lane     integer not null primary key,
   ws       text    not null,
@@ -197,6 +207,8 @@ CREATE TABLE wait_path (
   path text not null,
   primary key (ws, name, path)
 ) strict, without rowid;
+
+CREATE INDEX chunk_run on chunk (run, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 

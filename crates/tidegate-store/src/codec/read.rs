@@ -10,8 +10,8 @@ use tidegate_core::{
     id::{EventId, RunId, Seq},
     json::Payload,
     row::{
-        Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead, Logged,
-        Receipt, Row, Run, Schedule, Signal, Source, Step, Stream, Sub, WaitPath, WaitRow,
+        Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
+        Logged, Receipt, Row, Run, Schedule, Signal, Source, Step, Stream, Sub, WaitPath, WaitRow,
         Workspace,
     },
     time::Timestamp,
@@ -104,6 +104,14 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
         }),
         Table::Receipt => receipt(from)?,
         Table::Log => logged(from)?,
+        Table::Chunk => Row::Chunk(Chunk {
+            run: from.seq()?,
+            step: from.text()?,
+            attempt: from.small()?,
+            n: from.small()?,
+            seq: from.small()?,
+            data: from.payload()?,
+        }),
     })
 }
 

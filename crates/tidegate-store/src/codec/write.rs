@@ -59,6 +59,14 @@ pub fn cells(row: &Row) -> Vec<Cell> {
         }
         Row::Receipt(row) => receipt(row),
         Row::Logged(row) => logged(row),
+        Row::Chunk(row) => vec![
+            seq(row.run),
+            text(&*row.step),
+            int(row.attempt.into()),
+            int(row.n.into()),
+            int(row.seq.into()),
+            text(row.data.as_str()),
+        ],
     }
 }
 
@@ -93,6 +101,9 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         RowKey::WaitPath(ws, name, path) => vec![text(&**ws), text(&**name), text(&**path)],
         RowKey::Signal(run, name, number) => vec![seq(*run), text(&**name), seq(*number)],
         RowKey::Logged(stream, version) => vec![seq(*stream), int(*version)],
+        RowKey::Chunk(run, step, attempt, n) => {
+            vec![seq(*run), text(&**step), int((*attempt).into()), int((*n).into())]
+        }
     }
 }
 

@@ -116,6 +116,9 @@ fn hint(scan: &Scan) -> Shape {
             let cells = vec![text(ws), text(app), text(workflow)];
             (sql::SCHEDULE_OF_WORKFLOW, Table::Schedule, cells)
         }
+        Scan::Chunks(run, after) => {
+            (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
+        }
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
         Scan::Line(_)
         | Scan::Ready(_)

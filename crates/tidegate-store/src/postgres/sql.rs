@@ -19,6 +19,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "schedule",
         sql: include_str!("../../sql/postgres/migrations/0007_schedule.sql"),
     },
+    Migration {
+        version: 8,
+        name: "chunk",
+        sql: include_str!("../../sql/postgres/migrations/0008_chunk.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -57,6 +62,7 @@ statements!(
     DEF_OF_WORKSPACE = "def_of_workspace",
     SCHEDULE_NEXT = "schedule_next",
     SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",
+    CHUNK_OF_RUN = "chunk_of_run",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     RUN_LOCK = "only/run_lock",
@@ -107,6 +113,7 @@ macro_rules! by_table {
                 Table::Signal => file!("signal"),
                 Table::Receipt => file!("receipt"),
                 Table::Log => file!("log"),
+                Table::Chunk => file!("chunk"),
             }
         }
     };
@@ -160,6 +167,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::WaitPath
         | Table::Signal
         | Table::Receipt
-        | Table::Log => None,
+        | Table::Log
+        | Table::Chunk => None,
     }
 }

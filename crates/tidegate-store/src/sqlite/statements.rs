@@ -13,6 +13,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
     Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
+    Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
 ];
 
 /// What is done with single rows of a table.
@@ -58,6 +59,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Chunk => statements!("chunk"),
     }
 }
 
@@ -82,6 +84,7 @@ pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
 pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
 pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
+pub(super) const CHUNK_OF_RUN: &str = sql!("chunk_of_run");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 

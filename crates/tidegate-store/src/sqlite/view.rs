@@ -79,6 +79,9 @@ impl Source for View<'_> {
                 let cells = vec![text(ws), text(app), text(workflow)];
                 (Table::Schedule, sql::SCHEDULE_OF_WORKFLOW, cells)
             }
+            Scan::Chunks(run, after) => {
+                (Table::Chunk, sql::CHUNK_OF_RUN, vec![seq(*run), int((*after).into())])
+            }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));

@@ -122,6 +122,11 @@ macro_rules! behaviours {
                 the_own_order_is_unchanged,
                 priority_does_not_break_a_limit,
             }
+            output {
+                what_a_run_emits_is_kept_once_and_in_order,
+                output_has_bounds,
+                the_last_progress_stays,
+            }
             schedules {
                 an_occurrence_gives_one_run_over_all_engines,
                 an_occurrence_is_no_event,

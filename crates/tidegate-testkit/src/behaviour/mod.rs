@@ -18,6 +18,7 @@ pub mod idempotency;
 pub mod keys;
 pub mod leases;
 mod list;
+pub mod output;
 pub mod policies;
 pub mod priority;
 pub mod rate_limit;

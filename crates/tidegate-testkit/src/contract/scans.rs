@@ -363,6 +363,20 @@ pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dy
     check(store, of, rows([b, a, c, done, z])).await;
 }
 
+/// In the order in which they were emitted, whoever did it.
+pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
+    let chunks = [
+        sample::chunk(1, "z", 0, 1),
+        sample::chunk(1, "a", 0, 2),
+        sample::chunk(1, "a", 1, 9),
+        sample::chunk(1, "", 0, 10),
+    ];
+    insert(store, chunks.iter().rev().cloned().chain([sample::chunk(2, "a", 0, 3)])).await;
+    check(store, Scan::Chunks(Seq(1), 0), rows(chunks.clone())).await;
+    check(store, Scan::Chunks(Seq(1), 2), rows(chunks[2..].to_vec())).await;
+    check(store, Scan::Chunks(Seq(1), 10), Vec::new()).await;
+}
+
 /// An empty answer is an answer.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
@@ -400,6 +414,7 @@ fn every_scan() -> Vec<Scan> {
         Scan::Work(ws.clone(), name),
         Scan::SchedulesOf(ws.clone(), String::new(), String::new()),
         Scan::Subs(ws),
+        Scan::Chunks(Seq(1), 0),
         Scan::Schedules,
         Scan::Buriable,
     ]

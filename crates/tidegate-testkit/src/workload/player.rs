@@ -287,7 +287,7 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        let report = Record { steps, sends, ..Record::new(run.id.seq, engine, run.fence, then) };
         Command::Record { known: Box::new(run), report }
     }
 

@@ -15,17 +15,20 @@ use crate::{
     event::{self, NewEvent, Outcome, Posted},
     id::{RunId, Seq},
     json::Payload,
+    key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, RowKey, Run, Workspace},
+    row::{EngineId, GateKey, Row, RowKey, Run, SessionOp, SessionRef, Workspace},
     run::{
+        again::{self, Go},
         control, lease,
         output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
     schedule::{self, Occurrence},
+    session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
     version::{self, Registered, Released},
@@ -113,6 +116,19 @@ pub enum Command {
         /// What it carries.
         data: Payload,
     },
+    /// Makes a new run of one that has ended.
+    Replay {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+        /// Another input; the same one unless given.
+        input: Option<Payload>,
+        /// Keeps the steps that were recorded before this one.
+        from_step: Option<String>,
+        /// What the program's key function says of the input, where the policy has one.
+        function_key: Option<Key>,
+    },
     /// Looks at a gate that is due.
     SweepGate {
         /// The workspace.
@@ -161,6 +177,17 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Reads or changes the state of a session from outside of any run.
+    Session {
+        /// The workspace.
+        ws: Workspace,
+        /// The session.
+        session: SessionRef,
+        /// What is done.
+        op: SessionOp,
+        /// The version that the document must have; any, if none is given.
+        expected_version: Option<i64>,
+    },
     /// Something about streams.
     Stream {
         /// The workspace.
@@ -205,7 +232,7 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Post`], event by event.
     Posted(Vec<Posted>),
-    /// To [`Command::Dispatch`] and [`Command::Occur`].
+    /// To [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
     Admitted(Outcome),
     /// To [`Command::Lease`].
     Leased(Vec<Run>),
@@ -219,6 +246,8 @@ pub enum Answer {
     Registered(Registered),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Session`].
+    Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
     /// To all others.
@@ -239,6 +268,38 @@ pub enum Refusal {
         /// How it ended.
         state: &'static str,
     },
+    /// The run has not ended.
+    #[error("run `{0}` has not ended: cancel it first, or wait for its end")]
+    NotEnded(RunId),
+    /// The run has recorded no such step.
+    #[error("run `{run}` has recorded no step `{step}`: {hint}")]
+    NoStep {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: String,
+        /// What was recorded.
+        hint: String,
+    },
+    /// What the kept steps did has been undone.
+    #[error(
+        "what run `{run}` did before step `{step}` is undone by a compensating run: \
+         replay it from its start, or from step `{first}`"
+    )]
+    Undone {
+        /// The run.
+        run: RunId,
+        /// The step that was asked for.
+        step: String,
+        /// The first compensation that it registered.
+        first: String,
+    },
+    /// The input is not kept any more.
+    #[error("the input of run `{0}` is not kept any more: post it again")]
+    InputGone(RunId),
+    /// The run follows another and has no input of its own.
+    #[error("run `{0}` follows another run and has that one's input: replay it without one")]
+    InputFixed(RunId),
     /// The lease is no longer good: another worker took over, or the run was cancelled.
     #[error("the lease with fence {fence} on run number {run} is no longer good")]
     Fenced {
@@ -310,6 +371,9 @@ pub enum Refusal {
     /// A reaction said no.
     #[error(transparent)]
     Reaction(#[from] ReactionRefusal),
+    /// An operation on a session cannot be done.
+    #[error(transparent)]
+    Session(#[from] SessionError),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -321,6 +385,11 @@ impl Refusal {
         match self {
             Self::NoRun(_) => "no_run",
             Self::Ended { .. } => "run_ended",
+            Self::NotEnded(_) => "run_not_ended",
+            Self::NoStep { .. } => "no_step",
+            Self::Undone { .. } => "undone",
+            Self::InputGone(_) => "input_gone",
+            Self::InputFixed(_) => "input_fixed",
             Self::Fenced { .. } => "fenced",
             Self::EngineDead(_) => "engine_dead",
             Self::NoEngine(_) => "no_engine",
@@ -332,6 +401,7 @@ impl Refusal {
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
+            Self::Session(error) => error.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -349,11 +419,7 @@ impl Command {
             Self::Record { known, report } => {
                 let waits = match &report.then {
                     Then::Suspend(waits) => waits.as_slice(),
-                    Then::Continue
-                    | Then::Retry { .. }
-                    | Then::Complete(_)
-                    | Then::Fail(_)
-                    | Then::Yield => &[],
+                    Then::Continue | Then::Complete(_) | Then::Fail(_) | Then::Yield => &[],
                 };
                 let sends = report.sends.iter().fold(none.catalog(&known.ws), |reads, send| {
                     reads.latch(topic(&known.ws, &send.event.name), Mode::Shared)
@@ -362,7 +428,10 @@ impl Command {
                     NewWaitOn::Event { name, .. } => {
                         reads.latch(topic(&known.ws, name), Mode::Exclusive)
                     }
-                    NewWaitOn::Time | NewWaitOn::Signal { .. } | NewWaitOn::Invoke { .. } => reads,
+                    NewWaitOn::Time
+                    | NewWaitOn::Retry
+                    | NewWaitOn::Signal { .. }
+                    | NewWaitOn::Invoke { .. } => reads,
                 })
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
@@ -373,12 +442,16 @@ impl Command {
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
             | Self::Plan { ws, .. }
+            | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. } => none.catalog(ws),
             Self::Occur { occurrence, .. } | Self::Miss { occurrence } => {
                 none.catalog(&occurrence.ws)
             }
-            Self::MarkDead { .. } | Self::Serve { .. } | Self::Bury { .. } => none,
+            Self::MarkDead { .. }
+            | Self::Serve { .. }
+            | Self::Bury { .. }
+            | Self::Session { .. } => none,
             Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
                 none.catalog(ws)
             }
@@ -426,6 +499,10 @@ impl Command {
             Self::Signal { ws, run, name, data } => {
                 done(control::signal(draft, ws, *run, name, data))
             }
+            Self::Replay { ws, run, input, from_step, function_key } => {
+                let go = Go { input, from_step, function_key };
+                again::replay(draft, ws, *run, go).map(Answer::Admitted)
+            }
             Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
             Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
             Self::MarkDead { engine, beat } => {
@@ -436,6 +513,9 @@ impl Command {
             }
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)
+            }
+            Self::Session { ws, session, op, expected_version } => {
+                session::outside(draft, ws, session, op, *expected_version).map(Answer::Session)
             }
             Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {

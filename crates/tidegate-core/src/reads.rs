@@ -38,14 +38,19 @@ pub enum Scan {
     Line(GateKey),
     /// Ready runs of the lanes, by rank. Locks them and skips those that others lock.
     Ready(Vec<Seq>),
-    /// Gates that are due, the longest due first. A hint: nothing is locked.
+    /// Gates that have a due time, the earliest first: those that are due, then the next to be.
+    /// A hint: nothing is locked.
     DueGates,
-    /// Runs that are due, the longest due first. A hint: nothing is locked.
+    /// Runs that have a due time, the earliest first. A hint: nothing is locked.
     DueRuns,
     /// Runs owned by an engine. A hint: nothing is locked.
     Owned(EngineId),
     /// Runs of a definition that have not ended, by number, after one. A hint.
     Lane(Seq, Seq),
+    /// Runs of the lanes that have not ended, below a number, newest first. A hint.
+    Live(Vec<Seq>, Seq),
+    /// Runs of the lanes that have ended in one of these states, below a number, newest first.
+    Ended(Vec<Seq>, Vec<&'static str>, Seq),
     /// Engines that are not marked dead, and dead ones that still own runs: whoever marked them
     /// may be gone before it has reaped all. A hint.
     Engines,

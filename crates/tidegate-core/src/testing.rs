@@ -153,7 +153,7 @@ impl World {
             (Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns, Row::Run(_)) => {
                 self.place_of_run(scan, row)
             }
-            (Scan::DueGates, Row::Gate(gate)) => due(gate.due, self.now),
+            (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 gate.key.as_bytes().starts_with(prefix).then(Order::default)
             }
@@ -226,7 +226,7 @@ impl World {
                 let (at, seq) = (run.rank.at.micros(), run.rank.seq);
                 lanes.contains(&run.lane).then_some(Order { tier: 0, at, seq })
             }
-            (Scan::DueRuns, _) => due(run.due, self.now),
+            (Scan::DueRuns, _) => due(run.due()),
             _ => None,
         }
     }
@@ -295,6 +295,6 @@ struct Order {
     seq: Seq,
 }
 
-fn due(due: Option<Timestamp>, now: Timestamp) -> Option<Order> {
-    due.filter(|due| *due <= now).map(|due| Order { at: due.micros(), ..Order::default() })
+fn due(due: Option<Timestamp>) -> Option<Order> {
+    due.map(|due| Order { at: due.micros(), ..Order::default() })
 }

@@ -184,7 +184,9 @@ impl Demo<'_> {
     async fn sweep(&self) -> anyhow::Result<()> {
         let snapshot = self.store.read(ReadSet::default().scan(Scan::DueGates, 100)).await?;
         for row in snapshot.found(&Scan::DueGates) {
-            if let Row::Gate(gate) = row {
+            if let Row::Gate(gate) = row
+                && gate.due <= Some(snapshot.now)
+            {
                 let (ws, gate) = (self.ws.clone(), gate.key.clone());
                 self.ask(Command::SweepGate { ws, gate }).await?;
             }

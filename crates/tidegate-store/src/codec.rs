@@ -24,6 +24,8 @@ pub enum Table {
     Gate,
     /// Rows of [`Row::Run`].
     Run,
+    /// Rows of [`Row::Session`].
+    Session,
     /// Rows of [`Row::Engine`].
     Engine,
     /// Rows of [`Row::Stream`].
@@ -56,6 +58,8 @@ pub enum Table {
     Log,
     /// Rows of [`Row::Chunk`].
     Chunk,
+    /// Rows of [`Row::Staged`].
+    Staged,
 }
 
 /// What a column holds.
@@ -85,10 +89,11 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Schedule,
         Self::Gate,
         Self::Run,
+        Self::Session,
         Self::Engine,
         Self::Stream,
         Self::Sub,
@@ -105,6 +110,7 @@ impl Table {
         Self::Receipt,
         Self::Log,
         Self::Chunk,
+        Self::Staged,
     ];
 
     /// The table that a key points into.
@@ -113,6 +119,7 @@ impl Table {
             RowKey::Schedule(..) => Self::Schedule,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
+            RowKey::Session(..) => Self::Session,
             RowKey::Engine(_) => Self::Engine,
             RowKey::Stream(..) => Self::Stream,
             RowKey::Sub(..) => Self::Sub,
@@ -129,6 +136,7 @@ impl Table {
             RowKey::Receipt(_) => Self::Receipt,
             RowKey::Logged(..) => Self::Log,
             RowKey::Chunk(..) => Self::Chunk,
+            RowKey::Staged(..) => Self::Staged,
         }
     }
 
@@ -138,6 +146,7 @@ impl Table {
             Row::Schedule(_) => Self::Schedule,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
+            Row::Session(_) => Self::Session,
             Row::Engine(_) => Self::Engine,
             Row::Stream(_) => Self::Stream,
             Row::Sub(_) => Self::Sub,
@@ -154,6 +163,7 @@ impl Table {
             Row::Receipt(_) => Self::Receipt,
             Row::Logged(_) => Self::Log,
             Row::Chunk(_) => Self::Chunk,
+            Row::Staged(_) => Self::Staged,
         }
     }
 
@@ -163,6 +173,7 @@ impl Table {
             Self::Schedule => "schedule",
             Self::Gate => "gate",
             Self::Run => "run",
+            Self::Session => "session",
             Self::Engine => "engine",
             Self::Stream => "stream",
             Self::Sub => "sub",
@@ -179,6 +190,7 @@ impl Table {
             Self::Receipt => "receipt",
             Self::Log => "log",
             Self::Chunk => "chunk",
+            Self::Staged => "staged",
         }
     }
 
@@ -188,6 +200,7 @@ impl Table {
             Self::Schedule => columns::SCHEDULE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
+            Self::Session => columns::SESSION,
             Self::Engine => columns::ENGINE,
             Self::Stream => columns::STREAM,
             Self::Sub => columns::SUB,
@@ -204,6 +217,7 @@ impl Table {
             Self::Receipt => columns::RECEIPT,
             Self::Log => columns::LOG,
             Self::Chunk => columns::CHUNK,
+            Self::Staged => columns::STAGED,
         }
     }
 
@@ -219,9 +233,9 @@ impl Table {
             | Self::Event
             | Self::Ended
             | Self::Receipt => 1,
-            Self::Stream | Self::Step | Self::Item | Self::Log => 2,
+            Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
-            Self::Schedule | Self::Chunk => 4,
+            Self::Schedule | Self::Session | Self::Chunk => 4,
             Self::Wait => 6,
         }
     }
@@ -257,6 +271,14 @@ mod columns {
         ("due", Int),
         ("owner", Text),
         ("fence", Int),
+        ("body", Text),
+    ];
+    pub(super) const SESSION: &[Column] = &[
+        ("ws", Text),
+        ("app", Text),
+        ("flow", Text),
+        ("id", Text),
+        ("version", Int),
         ("body", Text),
     ];
     pub(super) const ENGINE: &[Column] =
@@ -314,6 +336,7 @@ mod columns {
         ("ended_at", Int),
         ("event_seq", Int),
         ("body", Text),
+        ("lane", Int),
     ];
     pub(super) const STEP: &[Column] = &[
         ("run", Int),
@@ -323,6 +346,7 @@ mod columns {
         ("at", Int),
         ("ok", Int),
         ("out", Text),
+        ("seq", Int),
     ];
     pub(super) const ITEM: &[Column] =
         &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];
@@ -361,6 +385,16 @@ mod columns {
     ];
     pub(super) const CHUNK: &[Column] =
         &[("run", Int), ("step", Text), ("attempt", Int), ("n", Int), ("seq", Int), ("data", Text)];
+    pub(super) const STAGED: &[Column] = &[
+        ("run", Int),
+        ("n", Int),
+        ("app", Text),
+        ("flow", Text),
+        ("id", Text),
+        ("op", Text),
+        ("version", Int),
+        ("seen", Text),
+    ];
 }
 
 /// An engine's id as it is kept: 32 hex digits, which sort like the number.

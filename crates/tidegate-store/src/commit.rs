@@ -9,9 +9,9 @@ use tidegate_core::{
     command::{Answer, Batch, Command, Refusal, decide, probe},
     draft::{Draft, Stop},
     explain::{Why, explain},
-    id::RunId,
-    reads::ReadSet,
-    row::Workspace,
+    id::{RunId, Seq},
+    reads::{Change, ReadSet, Snapshot},
+    row::{Ended, Event, Phase, Row, Workspace},
     time::Timestamp,
 };
 
@@ -32,7 +32,7 @@ pub async fn commit(store: &dyn Store, commands: Vec<Salted>) -> Result<Vec<Answ
     let mut open: Vec<(usize, Salted)> = commands.into_iter().enumerate().collect();
     while !open.is_empty() {
         let (places, batch): (Vec<usize>, Vec<Salted>) = open.into_iter().unzip();
-        let decided = transact(store, batch.clone()).await?;
+        let (decided, _) = commit_once(store, batch.as_slice().into()).await?;
         let mut left = Vec::new();
         for ((place, command), answer) in places.into_iter().zip(batch).zip(decided) {
             match answer {
@@ -45,28 +45,78 @@ pub async fn commit(store: &dyn Store, commands: Vec<Salted>) -> Result<Vec<Answ
     Ok(answers.into_iter().map(|answer| answer.expect("each was decided")).collect())
 }
 
-/// One transaction; `None` for a command that did not fit.
-async fn transact(
+/// What one transaction changed that its process acts on at once instead of looking for it.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// Runs that have ended.
+    pub ended: Vec<Ended>,
+    /// Runs whose workers have to stop.
+    pub stopping: Vec<Seq>,
+    /// Runs that are ready and nobody's.
+    pub ready: usize,
+    /// The earliest due time.
+    pub due: Option<Timestamp>,
+    /// The inputs, by number.
+    pub events: BTreeMap<Seq, Event>,
+}
+
+impl Seen {
+    fn of(now: Timestamp, changes: &[Change]) -> Self {
+        let mut seen = Self { now, ..Self::default() };
+        for change in changes {
+            let (Change::Insert(row) | Change::Update(row)) = change else { continue };
+            match row {
+                Row::Ended(ended) => seen.ended.push(ended.clone()),
+                Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
+                Row::Gate(gate) => seen.look_at(gate.due),
+                Row::Run(run) => {
+                    seen.look_at(run.due());
+                    match run.phase {
+                        Phase::Stopping => seen.stopping.push(run.id.seq),
+                        Phase::Ready => seen.ready += 1,
+                        Phase::Line { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    fn look_at(&mut self, due: Option<Timestamp>) {
+        self.due = [self.due, due].into_iter().flatten().min();
+    }
+}
+
+/// One transaction; `None` for a command that did not fit and goes into another.
+pub async fn commit_once(
     store: &dyn Store,
-    batch: Vec<Salted>,
-) -> Result<Vec<Option<Answered>>, StoreError> {
+    batch: Arc<[Salted]>,
+) -> Result<(Vec<Option<Answered>>, Seen), StoreError> {
     let reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
     let size = batch.len();
-    let answers = Arc::new(Mutex::new(Vec::new()));
-    let told = answers.clone();
-    let decide = Box::new(move |snapshot| match decide(&batch, snapshot) {
-        Batch::Decided(changes, answers) => {
-            *told.lock().expect("nothing panics under this lock") = answers;
-            Decision::Apply(changes)
+    let outcome = Arc::new(Mutex::new((Vec::new(), Seen::default())));
+    let told = outcome.clone();
+    let decide = Box::new(move |snapshot: Snapshot| {
+        let now = snapshot.now;
+        match decide(&batch, snapshot) {
+            Batch::Decided(changes, answers) => {
+                let seen = Seen::of(now, &changes);
+                *told.lock().expect("nothing panics under this lock") = (answers, seen);
+                Decision::Apply(changes)
+            }
+            Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
         }
-        Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
     });
     store.transact(reads, decide).await?;
-    let answers = std::mem::take(&mut *answers.lock().expect("nothing panics under this lock"));
+    let mut outcome = outcome.lock().expect("nothing panics under this lock");
+    let (answers, seen) = std::mem::take(&mut *outcome);
     if size > 0 && answers.iter().all(Option::is_none) {
         return Err(StoreError::Data("one command does not fit into a transaction".to_owned()));
     }
-    Ok(answers)
+    Ok((answers, seen))
 }
 
 /// Decides one command as if it were carried out, and changes nothing.

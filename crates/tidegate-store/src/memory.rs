@@ -3,6 +3,8 @@
 //! Naive on purpose, so that it is obviously right: one map under one lock, and every scan looks
 //! at every row.
 
+mod lease;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -33,6 +35,7 @@ pub struct MemoryStore {
     state: Mutex<State>,
     catalogs: Catalogs,
     wakes: watch::Sender<u64>,
+    leases: Mutex<lease::Held>,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,7 @@ impl MemoryStore {
             state: Mutex::new(State { rows: BTreeMap::new(), next: 1, known: BTreeSet::new() }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),
+            leases: Mutex::default(),
         }
     }
 
@@ -159,8 +163,7 @@ const BY_KEY: Order = (0, 0, 0);
 impl View<'_> {
     /// A row's place in a scan; none if the scan does not find it.
     fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
-        let due =
-            |due: Option<Timestamp>| due.filter(|due| *due <= now).map(|due| (due.micros(), 0, 0));
+        let due = |due: Option<Timestamp>| due.map(|due| (due.micros(), 0, 0));
         let by_key = |found: bool| found.then_some(BY_KEY);
         match (scan, row) {
             (Scan::Line(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
@@ -174,11 +177,10 @@ impl View<'_> {
                 ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
-            (Scan::DueRuns, Row::Run(run)) => due(run.due),
+            (Scan::DueRuns, Row::Run(run)) => due(run.due()),
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
-            (Scan::Lane(lane, after), Row::Run(run)) => {
-                by_key(run.lane == *lane && run.id.seq > *after)
-            }
+            (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
+            (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
@@ -258,6 +260,18 @@ fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
 fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
     let Row::Chunk(it) = row else { return None };
     (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
+}
+
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

@@ -9,7 +9,7 @@ use tidegate_core::{
     id::RunId,
     reads::{ReadSet, Scan},
     row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
-    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
+    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
     version::Registered,
     workflow::Workflow,
 };
@@ -49,7 +49,7 @@ impl World {
 
     /// A sleep of so many milliseconds from now.
     pub fn nap(&self, step: &str, ms: u64) -> NewWait {
-        let until = Some(self.now().plus_ms(ms));
+        let until = Some(self.now().plus_ms(ms).into());
         NewWait { step: step.to_owned(), on: NewWaitOn::Time, until }
     }
 
@@ -142,6 +142,12 @@ impl World {
             }
         }
     }
+}
+
+/// A step that failed and is tried again later.
+pub fn again(step: &str, delay_ms: u64) -> NewWait {
+    let until = Some(Until::In(delay_ms));
+    NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until }
 }
 
 /// A wait for an event, for ever.

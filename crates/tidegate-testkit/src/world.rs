@@ -4,9 +4,11 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod again;
 mod inputs;
 mod schedules;
 mod seen;
+mod sessions;
 mod streams;
 mod worker;
 
@@ -17,6 +19,7 @@ use std::sync::{
 
 pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
+pub use sessions::{append, get, increment, merge, session, set};
 pub use streams::{logged, streams_of};
 use tidegate_core::{
     action::Flow,
@@ -244,7 +247,7 @@ impl World {
 
     /// Puts a leased run to sleep for so many milliseconds.
     pub async fn sleep(&self, run: &Run, step: &str, ms: u64) {
-        let until = Some(self.now().plus_ms(ms));
+        let until = Some(self.now().plus_ms(ms).into());
         let wait = NewWait { step: step.to_owned(), on: NewWaitOn::Time, until };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
@@ -331,12 +334,15 @@ impl World {
         for _ in 0..1000 {
             let due = ReadSet::default().scan(Scan::DueGates, MANY).scan(Scan::DueRuns, MANY);
             let snapshot = self.read(due).await;
+            let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
             let command = |row: &Row| match row {
-                Row::Gate(gate) => {
+                Row::Gate(gate) if is_due(gate.due) => {
                     let ws = gate.key.scope().expect("a gate's key").ws;
                     Some(Command::SweepGate { ws, gate: gate.key.clone() })
                 }
-                Row::Run(run) => Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
+                Row::Run(run) if is_due(run.due) => {
+                    Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                }
                 _ => None,
             };
             let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));

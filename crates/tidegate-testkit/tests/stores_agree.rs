@@ -12,8 +12,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
-        Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row, RowKey, Run,
-        Schedule, Signal, Sub, WaitPath, WaitRow,
+        Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
+        RowKey, Run, Schedule, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -165,7 +165,7 @@ impl Chance {
             rank: self.rank(),
             phase: phases[usize::try_from(self.below(4)).expect("small")],
             owner: self.engine(),
-            due: self.maybe_time(),
+            deadline: self.maybe_time(),
             ..sample::run(self.below(12))
         }
     }
@@ -181,6 +181,11 @@ impl Chance {
             blocked: (self.below(4) == 0).then(|| self.name()),
             ..sample::sub(&self.name(), &self.name())
         }
+    }
+
+    fn session(&mut self) -> Session {
+        let (app, version) = (self.name(), self.below(3));
+        Session { app, version, ..sample::session(&self.name()) }
     }
 
     fn wait(&mut self) -> WaitRow {
@@ -216,12 +221,18 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(6) {
-            4 => sample::chunk(self.below(2), "", version, version).into(),
-            3 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
+        match self.below(9) {
+            8 => sample::chunk(self.below(2), "", version, version).into(),
+            7 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
+            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
+            3 => self.session().into(),
+            4 => {
+                let n = u32::try_from(self.below(3)).expect("small");
+                sample::staged(self.below(3), n).into()
+            }
             _ => Signal {
                 run: Seq(self.below(2)),
                 name: self.name(),
@@ -256,7 +267,7 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(22) {
+        match self.below(24) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -280,8 +291,14 @@ impl Chance {
             16 => Scan::Work("main".into(), self.name()),
             17 => Scan::Buriable,
             20 => Scan::Chunks(Seq(self.below(2)), version),
-            18 => Scan::Schedules,
-            19 => Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned()),
+            21 => Scan::Schedules,
+            22 => Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned()),
+            18 => Scan::Live(lanes, Seq(self.below(12))),
+            19 => {
+                let states = ["completed", "failed", "cancelled"];
+                let first = usize::try_from(self.below(4)).expect("small");
+                Scan::Ended(lanes, states[first..].to_vec(), Seq(self.below(12)))
+            }
             _ => Scan::Subs("main".into()),
         }
     }

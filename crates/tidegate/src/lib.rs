@@ -1,14 +1,64 @@
 //! A durable workflow engine whose heart is flow control.
 //!
-//! This crate is what a program embeds. It brings together the pure decisions
-//! ([`core`]) and the stores that keep their rows ([`store`]).
+//! This crate is what a program embeds: [`Engine`], [`Workflow`] and [`Ctx`]. It brings together
+//! the pure decisions ([`core`]) and the stores that keep their rows ([`store`]).
 
+mod api;
+mod builder;
+mod controls;
+pub mod cron;
+mod flow;
+pub mod testing;
+mod workflow;
+
+mod context;
+mod error;
+mod fault;
+mod handler;
+
+mod alarm;
+mod beat;
+mod committer;
+mod drive;
+mod engine;
+mod entropy;
+mod load;
+mod registry;
+mod sweep;
+mod tasks;
+mod telemetry;
+mod timer;
+
+pub use api::{Engine, new_event};
+pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
+pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
+pub use controls::{
+    Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
+    Singleton,
+};
+pub use error::Error;
+pub use fault::{Fault, OrFault, Result};
+pub use flow::{Action, ActionKey, Flow};
+pub use handler::{Handler, MAX_VALUE_BYTES, Served};
+pub use load::MAX_STEPS;
 pub use tidegate_core as core;
+pub use tidegate_core::{
+    event::{NewEvent, Posted},
+    id::{EventId, RunId},
+    request::Request,
+    workflow::Retry,
+};
 pub use tidegate_store as store;
+pub use tidegate_store::lease;
+pub use timer::Timer;
+pub use workflow::Workflow;
 
 /// The README's program, so that it cannot rot.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-pub mod cron;
+/// The program of the page on leases, for the same reason.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/concepts/leases.md")]
+struct LeasesPage;

@@ -7,6 +7,7 @@ mod def;
 mod event;
 mod gate;
 mod run;
+mod session;
 mod stream;
 
 use std::sync::Arc;
@@ -17,9 +18,10 @@ pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
 pub use run::{
-    Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Rank, Run, Source, Span,
-    Step, StepKind, Wait, WaitOn,
+    Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Purpose, Rank, Run, Source,
+    Span, Step, StepKind, Wait, WaitOn,
 };
+pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Logged, Stream, Sub};
 
 use crate::id::Seq;
@@ -39,6 +41,8 @@ pub enum Row {
     Gate(Gate),
     /// A run that has not ended.
     Run(Box<Run>),
+    /// The state of a session.
+    Session(Session),
     /// A process that drives runs.
     Engine(Engine),
     /// A stream's head.
@@ -71,6 +75,8 @@ pub enum Row {
     Logged(Logged),
     /// Something that a run has emitted.
     Chunk(Chunk),
+    /// What a run has staged for a session.
+    Staged(Box<Staged>),
 }
 
 /// What names a row.
@@ -82,6 +88,9 @@ pub enum RowKey {
     Gate(GateKey),
     /// By its run's number; locked.
     Run(Seq),
+    /// By workspace, app, flow and session; locked. Behind runs: a report locks its run first and
+    /// learns from it which sessions its end will write. Nothing of a session leads to a run.
+    Session(Workspace, String, String, String),
     /// By the engine's id; locked.
     Engine(EngineId),
     /// By workspace and name; locked.
@@ -114,6 +123,8 @@ pub enum RowKey {
     Logged(Seq, i64),
     /// By run, step, attempt and place there.
     Chunk(Seq, String, u32, u32),
+    /// By run and place.
+    Staged(Seq, u32),
 }
 
 impl RowKey {
@@ -125,6 +136,7 @@ impl RowKey {
             Self::Schedule(..)
             | Self::Gate(_)
             | Self::Run(_)
+            | Self::Session(..)
             | Self::Engine(_)
             | Self::Stream(..)
             | Self::Sub(..)
@@ -140,7 +152,8 @@ impl RowKey {
             | Self::Signal(..)
             | Self::Receipt(_)
             | Self::Logged(..)
-            | Self::Chunk(..) => false,
+            | Self::Chunk(..)
+            | Self::Staged(..) => false,
         }
     }
 }
@@ -157,6 +170,9 @@ impl Row {
             ),
             Self::Gate(row) => RowKey::Gate(row.key.clone()),
             Self::Run(row) => RowKey::Run(row.id.seq),
+            Self::Session(row) => {
+                RowKey::Session(row.ws.clone(), row.app.clone(), row.flow.clone(), row.id.clone())
+            }
             Self::Engine(row) => RowKey::Engine(row.id),
             Self::Stream(row) => RowKey::Stream(row.ws.clone(), row.name.clone()),
             Self::Sub(row) => RowKey::Sub(row.ws.clone(), row.reaction.clone(), row.stream.clone()),
@@ -182,6 +198,7 @@ impl Row {
             Self::Receipt(row) => RowKey::Receipt(row.seq),
             Self::Logged(row) => RowKey::Logged(row.stream, row.version),
             Self::Chunk(row) => RowKey::Chunk(row.run, row.step.clone(), row.attempt, row.n),
+            Self::Staged(row) => RowKey::Staged(row.run, row.n),
         }
     }
 }
@@ -212,5 +229,5 @@ into_row!(
     Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
-    Schedule => Schedule, Chunk => Chunk
+    Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged
 );

@@ -1,11 +1,12 @@
 //! The ways out: completed, failed, cancelled, replaced.
 
-use super::wait;
+use super::{follow, wait};
 use crate::{
     draft::{Decided, Draft},
     flow::{claim, gate, needs::IN_PLACE},
     id::RunId,
     row::{Class, Ended, Ending, Fault, GateKey, GateState, Phase, RowKey, Run},
+    session,
 };
 
 /// Ends a run: frees what it holds at once and hands it on.
@@ -17,9 +18,12 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 /// Ends a run, and says which gates have places to hand on.
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
+    session::forget(draft, &mut run);
+    let ended = ended(draft, &run, ending);
+    follow::follow(draft, &mut run, &ended)?;
     let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
-    record(draft, &run, ending)?;
+    record(draft, &run, ended)?;
     Ok(freed)
 }
 
@@ -30,27 +34,48 @@ pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>)
     gate::hand_on(draft, freed)
 }
 
+/// Fails a run that has taken longer than its workflow's `timeoutMs`. One that is being driven
+/// stops as a cancelled one does.
+pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
+    let message = "it took longer than its timeoutMs".to_owned();
+    let error = Fault { code: "TimedOut".to_owned(), message };
+    let freed = call_off(draft, run, Ending::Failed { error })?;
+    gate::hand_on(draft, freed)
+}
+
 /// As [`cancel`], and says which gates have places to hand on.
+///
+/// The children that it waits for are cancelled with it: nobody is left to use what they do.
 fn call_off<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
-    match run.phase {
-        Phase::Stopping => Ok(Vec::new()),
+    let (parent, children) = (run.id, wait::children(&run));
+    let mut freed = match run.phase {
+        Phase::Stopping => return Ok(Vec::new()),
         Phase::Driven => {
             wait::forget(draft, &mut run);
+            session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
             run.phase = Phase::Stopping;
-            run.due = None;
             draft.put(run.clone());
-            record(draft, &run, ending)?;
-            Ok(Vec::new())
+            let ended = ended(draft, &run, ending);
+            record(draft, &run, ended)?;
+            Vec::new()
         }
         Phase::Line { .. } | Phase::Ready | Phase::Waiting | Phase::Paused => {
-            leave(draft, run, ending)
+            leave(draft, run, ending)?
+        }
+    };
+    for child in children {
+        if let Some(child) = draft.run(child.seq)?.cloned() {
+            let reason = format!("parent {parent} was cancelled");
+            freed.extend(call_off(draft, child, Ending::Cancelled { reason, by: None })?);
         }
     }
+    Ok(freed)
 }
 
 /// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.
 pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    follow::follow_stopped(draft, &mut run)?;
     gate::release(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     Ok(())
@@ -95,16 +120,9 @@ pub fn replace<E>(
     Ok(Some(Replaced { old, freed }))
 }
 
-/// Writes how it ended, and tells whoever waits for it.
-fn record<E>(draft: &mut Draft, run: &Run, ending: Ending) -> Decided<(), E> {
-    let result = match &ending {
-        Ending::Completed { output } => Ok(output.clone()),
-        Ending::Failed { error } => Err(error.clone()),
-        Ending::Cancelled { reason, .. } => {
-            Err(Fault { code: "Cancelled".to_owned(), message: reason.clone() })
-        }
-    };
-    draft.put(Ended {
+/// The row of a run that ends now.
+fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
+    Ended {
         id: run.id,
         ws: run.ws.clone(),
         app: run.app.clone(),
@@ -116,7 +134,23 @@ fn record<E>(draft: &mut Draft, run: &Run, ending: Ending) -> Decided<(), E> {
         ending,
         parent: run.parent.as_ref().map(|parent| parent.run),
         replay_of: run.replay_of,
-    });
+        lane: run.lane,
+        purpose: run.purpose,
+        effect_run: run.effect_run,
+        batch_of: run.batch_of,
+    }
+}
+
+/// Writes how it ended, and tells whoever waits for it.
+fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
+    let result = match &ended.ending {
+        Ending::Completed { output } => Ok(output.clone()),
+        Ending::Failed { error } => Err(error.clone()),
+        Ending::Cancelled { reason, .. } => {
+            Err(Fault { code: "Cancelled".to_owned(), message: reason.clone() })
+        }
+    };
+    draft.put(ended);
     if let Some(parent) = &run.parent
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {

@@ -3,8 +3,10 @@
 //! One door leads into *driven* ([`lease`]), one out of life ([`end`]); every write of a worker
 //! repeats its fence ([`record`]).
 
+pub mod again;
 pub mod control;
 pub mod end;
+pub mod follow;
 pub mod lease;
 pub mod output;
 pub mod record;

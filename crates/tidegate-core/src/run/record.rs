@@ -27,11 +27,12 @@ use crate::{
         Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, RowKey, Run, Step, StepKind,
         Wait, WaitOn,
     },
+    session::{self, NewSessionOp},
     time::Timestamp,
 };
 
 /// A worker's report on a run that it holds the lease of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The run.
     pub run: Seq,
@@ -47,6 +48,8 @@ pub struct Record {
     pub chunks: Vec<NewChunk>,
     /// How far the run says that it is, where that has changed.
     pub progress: Option<Progress>,
+    /// What steps do to the state of sessions: done with the step's record, or not at all.
+    pub session: Vec<NewSessionOp>,
     /// How the run goes on.
     pub then: Then,
 }
@@ -54,8 +57,7 @@ pub struct Record {
 impl Record {
     /// A report that brings nothing but how the run goes on.
     pub fn new(run: Seq, engine: EngineId, fence: i64, then: Then) -> Self {
-        let (steps, sends, chunks, progress) = (Vec::new(), Vec::new(), Vec::new(), None);
-        Self { run, engine, fence, steps, sends, chunks, progress, then }
+        Self { run, engine, fence, then, ..Self::default() }
     }
 }
 
@@ -80,19 +82,13 @@ pub struct NewSend {
 }
 
 /// How a run goes on after a report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Then {
     /// The worker goes on.
+    #[default]
     Continue,
     /// Nothing is left to do until one of these is answered.
     Suspend(Vec<NewWait>),
-    /// A step failed and is tried again later.
-    Retry {
-        /// The step.
-        step: String,
-        /// How long to wait.
-        delay_ms: u64,
-    },
     /// The handler returned.
     Complete(Payload),
     /// The handler failed for good.
@@ -109,7 +105,31 @@ pub struct NewWait {
     /// For what.
     pub on: NewWaitOn,
     /// Until when at the longest.
-    pub until: Option<Timestamp>,
+    pub until: Option<Until>,
+}
+
+/// The end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// A moment.
+    At(Timestamp),
+    /// So many milliseconds after the wait began, by the store's clock.
+    In(u64),
+}
+
+impl From<Timestamp> for Until {
+    fn from(at: Timestamp) -> Self {
+        Self::At(at)
+    }
+}
+
+impl Until {
+    fn moment(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::In(ms) => now.plus_ms(ms),
+        }
+    }
 }
 
 /// What to wait for.
@@ -117,6 +137,8 @@ pub struct NewWait {
 pub enum NewWaitOn {
     /// The moment itself.
     Time,
+    /// The next attempt of the step, which has failed once more.
+    Retry,
     /// An event of this name whose fields have these values, encoded.
     Event {
         /// The event's name.
@@ -156,9 +178,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let run = leased(draft, report)?;
     let ws = run.ws.clone();
     output::write(draft, run, report)?;
-    let at = draft.now();
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
+    }
+    for asked in &report.session {
+        remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
+            session::perform(draft, report.run, asked)
+        })?;
     }
     for NewSend { step, event } in &report.sends {
         remember(draft, report, step.clone(), StepKind::Send, |draft| {
@@ -171,8 +197,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
         run => run?,
     };
-    if !report.steps.is_empty() || !report.sends.is_empty() {
-        (run.failures, run.losses) = (0, 0);
+    let recorded = report.steps.iter().map(|step| &step.id);
+    let recorded = recorded.chain(report.sends.iter().map(|send| &send.step));
+    for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
+        run.failures.remove(step);
+        run.losses = 0;
+        // A wait for what is recorded now would be answered by a second record.
+        wait::drop_one(draft, &mut run, step);
     }
     match report.then.clone() {
         Then::Continue | Then::Yield if run.pausing => park(draft, run, true)?,
@@ -184,13 +215,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             run.losses = 0;
             suspend(draft, run, waits)?;
         }
-        Then::Retry { step, delay_ms } => {
-            (run.failures, run.losses) = (run.failures + 1, 0);
-            let until = Some(at.plus_ms(delay_ms));
-            run.waits.push(Wait { step, on: WaitOn::Retry, until, since: run.id.seq });
-            park(draft, run, false)?;
+        Then::Complete(output) => {
+            let ending = match session::settle(draft, &run)? {
+                Ok(()) => Ending::Completed { output },
+                Err(error) => Ending::Failed { error },
+            };
+            end(draft, run, ending)?;
         }
-        Then::Complete(output) => end(draft, run, Ending::Completed { output })?,
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
         Then::Yield => {
             run.owner = None;
@@ -211,8 +242,19 @@ fn remember(
 ) -> Decided<()> {
     if draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_none() {
         let result = result(draft)?;
-        let (run, fence, at) = (report.run, report.fence, draft.now());
-        draft.put(Step { run, id, kind, fence, at, result });
+        let (run, fence, at, seq) = (report.run, report.fence, draft.now(), draft.next_seq()?);
+        draft.put(Step { run, id, kind, fence, at, result, seq });
+        count(draft, report, kind)?;
+    }
+    Ok(())
+}
+
+/// Counts a compensation with its record: the run may be replaced by what it sends next.
+fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
+    if kind == StepKind::Compensate {
+        let mut run = leased(draft, report)?;
+        run.compensations += 1;
+        draft.put(run);
     }
     Ok(())
 }
@@ -241,19 +283,28 @@ fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
 fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {
     let mut answered = !run.answered.is_empty() && waits.is_empty();
     let since = draft.next_seq()?;
-    let mut children = Vec::new();
+    let now = draft.now();
+    let mut children: Vec<(String, _, _, _, _)> = Vec::new();
     for NewWait { step, on, until } in waits {
+        let until = until.map(|until| until.moment(now));
+        if wait::is_answered(draft, &run, &step)? {
+            answered = true;
+            continue;
+        }
+        let waits = run.waits.iter().map(|wait| &wait.step);
+        if waits.chain(children.iter().map(|child| &child.0)).any(|known| *known == step) {
+            continue;
+        }
         let on = match on {
             NewWaitOn::Time => WaitOn::Time,
+            NewWaitOn::Retry => {
+                *run.failures.entry(step.clone()).or_default() += 1;
+                WaitOn::Retry
+            }
             NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
             NewWaitOn::Invoke { app, workflow, data } => {
-                let known =
-                    run.answered.contains(&step) || run.waits.iter().any(|wait| wait.step == step);
-                answered |= run.answered.contains(&step);
-                if !known {
-                    children.push((step, until, app, workflow, data));
-                }
+                children.push((step, until, app, workflow, data));
                 continue;
             }
         };
@@ -280,7 +331,7 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     if run.pausing {
         (run.phase, run.pausing) = (Phase::Paused, going);
     } else {
-        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
+        run.phase = Phase::Waiting;
     }
     draft.put(run);
     Ok(())
@@ -319,9 +370,6 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            if run.phase == Phase::Waiting {
-                run.due = wait::due(&run);
-            }
             draft.put(run);
             Ok(())
         }
@@ -337,8 +385,8 @@ fn invoke(
 
 fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -> Decided<()> {
     let (fence, at) = (run.fence, draft.now());
-    let kind = StepKind::Invoke;
-    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
+    let (kind, result, seq) = (StepKind::Invoke, Err(fault), draft.next_seq()?);
+    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result, seq });
     match run.phase {
         Phase::Waiting => wait::wake(draft, run),
         Phase::Paused => {

@@ -6,7 +6,7 @@
 use crate::{
     draft::{Decided, Draft},
     flow::gate,
-    id::Seq,
+    id::{RunId, Seq},
     json::Payload,
     key::{Key, Path},
     reads::Scan,
@@ -31,8 +31,8 @@ pub fn answer<E>(
     let wait = run.waits.remove(at);
     unfile(draft, &run, &wait);
     if let Some(kind) = kind(&wait.on) {
-        let (id, at) = (wait.step.clone(), draft.now());
-        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result });
+        let (id, at, seq) = (wait.step.clone(), draft.now(), draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result, seq });
     }
     match run.phase {
         Phase::Waiting => wake(draft, run),
@@ -54,25 +54,25 @@ pub fn answer<E>(
 }
 
 /// Sends a run that waits on its way: it queues for its executing gates again.
-pub fn wake<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    run.due = None;
+pub fn wake<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::advance(draft, run)
 }
 
-/// Registers a wait. `true` means that it is answered already.
+/// Whether a step has its answer: one that is waited for again gets no second record.
+pub fn is_answered<E>(draft: &Draft, run: &Run, step: &String) -> Decided<bool, E> {
+    let record = RowKey::Step(run.id.seq, step.clone());
+    Ok(run.answered.contains(step) || draft.row(&record)?.is_some())
+}
+
+/// Registers a wait of a step that has neither a wait nor an answer. `true` means that it is
+/// answered at once.
 pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool, E> {
-    if run.answered.contains(&wait.step) {
-        return Ok(true);
-    }
-    if run.waits.iter().any(|known| known.step == wait.step) {
-        return Ok(false);
-    }
     if let WaitOn::Signal { name } = &wait.on
         && let Some(signal) = take_signal(draft, run.id.seq, name)?
     {
         let (id, at, fence) = (wait.step, draft.now(), run.fence);
-        let kind = StepKind::Signal;
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result: Ok(signal.data) });
+        let (kind, result, seq) = (StepKind::Signal, Ok(signal.data), draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence, at, result, seq });
         return Ok(true);
     }
     if let WaitOn::Event { name, matches } = &wait.on {
@@ -88,16 +88,28 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
     Ok(false)
 }
 
+/// The children that a run waits for.
+pub fn children(run: &Run) -> Vec<RunId> {
+    let child = |wait: &Wait| match &wait.on {
+        WaitOn::Child { run } => Some(*run),
+        WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
+    };
+    run.waits.iter().filter_map(child).collect()
+}
+
+/// Drops the wait of a step, if it has one.
+pub fn drop_one(draft: &mut Draft, run: &mut Run, step: &str) {
+    if let Some(at) = run.waits.iter().position(|wait| wait.step == step) {
+        let wait = run.waits.remove(at);
+        unfile(draft, run, &wait);
+    }
+}
+
 /// Drops all waits of a run.
 pub fn forget(draft: &mut Draft, run: &mut Run) {
     for wait in std::mem::take(&mut run.waits) {
         unfile(draft, run, &wait);
     }
-}
-
-/// The earliest time at which one of the waits ends by itself.
-pub fn due(run: &Run) -> Option<crate::time::Timestamp> {
-    run.waits.iter().filter_map(|wait| wait.until).min()
 }
 
 /// Wakes the runs that wait for this event; says how many.

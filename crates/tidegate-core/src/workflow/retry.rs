@@ -1,5 +1,7 @@
 //! Retry: how often a failing step is tried, and how long is waited in between.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -34,6 +36,31 @@ impl Default for Retry {
             jitter: true,
         }
     }
+}
+
+/// For definitions written in Rust.
+impl Retry {
+    /// At most so many attempts in all, the first included.
+    pub fn attempts(max_attempts: u32) -> Retry {
+        Retry { max_attempts, ..Retry::default() }
+    }
+
+    /// The same time between any two attempts.
+    #[must_use]
+    pub fn fixed(self, delay: Duration) -> Retry {
+        let backoff_ms = millis(delay);
+        Retry { backoff_ms, factor: 1, max_backoff_ms: backoff_ms.max(1), ..self }
+    }
+
+    /// Twice the time after each attempt, up to a bound.
+    #[must_use]
+    pub fn exponential(self, first: Duration, at_most: Duration) -> Retry {
+        Retry { backoff_ms: millis(first), factor: 2, max_backoff_ms: millis(at_most), ..self }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Retry {

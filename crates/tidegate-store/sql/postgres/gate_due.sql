@@ -1,9 +1,9 @@
--- Reads the gates that are due, the longest due first.
+-- Reads the gates that have a due time, the earliest first.
 --
 -- $1 how many
 -- Locks nothing: a hint. Index: gate_due.
 select key, id, at, due, state
   from gate
- where due <= (select clock())
+ where due is not null
  order by due, key
  limit $1::bigint

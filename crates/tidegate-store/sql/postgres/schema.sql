@@ -2,6 +2,8 @@
 
 create sequence block increment by 4096 start with 4096 cache 1;
 
+create sequence lease_fence increment by 1 start with 1 cache 1;
+
 create function clock()
 returns bigint
 language sql
@@ -23,16 +25,6 @@ begin
   return changed;
 end
 $$;
-
-create table chunk (
-  run bigint not null,
-  step text collate "C" not null,
-  attempt bigint not null,
-  n bigint not null,
-  seq bigint not null,
-  data text collate "C" not null,
-  primary key (run, step, attempt, n)
-);
 
 create table def (
   lane bigint not null,
@@ -58,6 +50,7 @@ create table ended (
   ended_at bigint not null,
   event_seq bigint not null,
   body text collate "C" not null,
+  lane bigint not null default 0,
   primary key (seq)
 );
 
@@ -103,6 +96,14 @@ create table item (
   event_salt bigint not null,
   primary key (run, n)
 );
+
+create table lease (
+  name text collate "C" not null,
+  holder text collate "C" not null,
+  fence bigint not null,
+  until bigint not null,
+  primary key (name)
+) with (fillfactor=80);
 
 create table log (
   stream bigint not null,
@@ -162,14 +163,14 @@ create table run (
   primary key (seq)
 ) with (fillfactor=80);
 
-create table schedule (
+create table session (
   ws text collate "C" not null,
   app text collate "C" not null,
-  workflow text collate "C" not null,
+  flow text collate "C" not null,
   id text collate "C" not null,
-  next bigint,
-  last bigint,
-  primary key (ws, app, workflow, id)
+  version bigint not null,
+  body text collate "C" not null,
+  primary key (ws, app, flow, id)
 ) with (fillfactor=80);
 
 create table signal (
@@ -180,6 +181,18 @@ create table signal (
   primary key (run, name, seq)
 );
 
+create table staged (
+  run bigint not null,
+  n bigint not null,
+  app text collate "C" not null,
+  flow text collate "C" not null,
+  id text collate "C" not null,
+  op text collate "C" not null,
+  version bigint not null,
+  seen text collate "C",
+  primary key (run, n)
+);
+
 create table step (
   run bigint not null,
   id text collate "C" not null,
@@ -188,6 +201,7 @@ create table step (
   at bigint not null,
   ok bigint not null,
   out text collate "C" not null,
+  seq bigint not null default 0,
   primary key (run, id)
 );
 
@@ -237,7 +251,7 @@ create table wait_path (
   primary key (ws, name, path)
 );
 
-CREATE INDEX chunk_run ON chunk USING btree (run, seq);
+CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 
@@ -252,7 +266,5 @@ CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) 
 CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
 
 CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
-
-CREATE INDEX schedule_next ON schedule USING btree (next, ws, app, workflow, id) WHERE next IS NOT NULL;
 
 CREATE INDEX sub_work ON sub USING btree (ws, reaction, work, stream) WHERE work IS NOT NULL;

@@ -1,10 +1,10 @@
--- Reads the gates that are due, the longest due first.
+-- Reads the gates that have a due time, the earliest first.
 --
--- ?1 now (µs)   ?2 how many
+-- ?1 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: gate_due (due, key) where due is not null.
 select key, id, at, due, state
   from gate
- where due <= ?1
+ where due is not null
  order by due, key
- limit ?2
+ limit ?1

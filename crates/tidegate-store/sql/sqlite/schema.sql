@@ -1,15 +1,5 @@
 -- The schema after all migrations. Checked by a test.
 
-CREATE TABLE chunk (
-  run     integer not null,
-  step    text    not null,
-  attempt integer not null,
-  n       integer not null,
-  seq     integer not null,
-  data    text    not null,
-  primary key (run, step, attempt, n)
-) strict, without rowid;
-
 CREATE TABLE def (
   lane     integer not null primary key,
   ws       text    not null,
@@ -33,7 +23,7 @@ CREATE TABLE ended (
   ended_at  integer not null,
   event_seq integer not null,
   body      text    not null
-) strict;
+, lane integer not null default 0) strict;
 
 CREATE TABLE engine (
   id   text    not null primary key,
@@ -71,6 +61,13 @@ CREATE TABLE item (
   event_seq  integer not null,
   event_salt integer not null,
   primary key (run, n)
+) strict, without rowid;
+
+CREATE TABLE lease (
+  name   text    not null primary key,
+  holder text    not null,
+  fence  integer not null,
+  until  integer not null
 ) strict, without rowid;
 
 CREATE TABLE log (
@@ -133,15 +130,15 @@ CREATE TABLE run (
   body      text    not null
 ) strict;
 
-CREATE TABLE schedule (
-  ws       text    not null,
-  app      text    not null,
-  workflow text    not null,
-  id       text    not null,
-  next     integer,
-  last     integer,
-  primary key (ws, app, workflow, id)
-) strict, without rowid;
+CREATE TABLE session (
+  ws      text    not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  version integer not null,
+  body    text    not null,
+  primary key (ws, app, flow, id)
+) strict;
 
 CREATE TABLE signal (
   run  integer not null,
@@ -151,6 +148,18 @@ CREATE TABLE signal (
   primary key (run, name, seq)
 ) strict;
 
+CREATE TABLE staged (
+  run     integer not null,
+  n       integer not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  op      text    not null,
+  version integer not null,
+  seen    text,
+  primary key (run, n)
+) strict;
+
 CREATE TABLE step (
   run   integer not null,
   id    text    not null,
@@ -158,7 +167,7 @@ CREATE TABLE step (
   fence integer not null,
   at    integer not null,
   ok    integer not null,
-  out   text    not null,
+  out   text    not null, seq integer not null default 0,
   primary key (run, id)
 ) strict;
 
@@ -208,7 +217,7 @@ CREATE TABLE wait_path (
   primary key (ws, name, path)
 ) strict, without rowid;
 
-CREATE INDEX chunk_run on chunk (run, seq);
+CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 
@@ -223,7 +232,5 @@ CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line i
 CREATE INDEX run_owner on run (owner, seq) where owner is not null;
 
 CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
-
-CREATE INDEX schedule_next on schedule (next, ws, app, workflow, id) where next is not null;
 
 CREATE INDEX sub_work on sub (ws, reaction, work, stream) where work is not null;

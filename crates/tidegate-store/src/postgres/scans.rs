@@ -82,6 +82,15 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         }
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
+        (Scan::Live(of, below), _) => {
+            let params = [lanes(of), vec![Param::Int(below.0)]].concat();
+            Shape::Alone(sql::RUN_NEWEST, Table::Run, params)
+        }
+        (Scan::Ended(of, states, below), _) => {
+            let states = states.iter().map(|state| (*state).to_owned());
+            let params = [lanes(of), vec![Param::texts(states), Param::Int(below.0)]].concat();
+            Shape::Alone(sql::ENDED_NEWEST, Table::Ended, params)
+        }
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
         (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
@@ -125,6 +134,8 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::Work(..)
         | Scan::DueGates
         | Scan::DueRuns
+        | Scan::Live(..)
+        | Scan::Ended(..)
         | Scan::Engines
         | Scan::Buriable
         | Scan::Schedules => unreachable!("`shape` has dealt with it"),

@@ -11,6 +11,9 @@ macro_rules! sql {
 /// All migrations, in order.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
+    Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
+    Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
     Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
     Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
@@ -44,6 +47,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
+        Table::Session => statements!("session"),
         Table::Engine => statements!("engine"),
         Table::Stream => statements!("stream"),
         Table::Sub => statements!("sub"),
@@ -60,6 +64,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
         Table::Chunk => statements!("chunk"),
+        Table::Staged => statements!("staged"),
     }
 }
 
@@ -68,6 +73,8 @@ pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_DUE: &str = sql!("run_due");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
+pub(super) const RUN_NEWEST: &str = sql!("run_newest");
+pub(super) const ENDED_NEWEST: &str = sql!("ended_newest");
 pub(super) const GATE_DUE: &str = sql!("gate_due");
 pub(super) const GATE_PREFIX: &str = sql!("gate_prefix");
 pub(super) const ENGINE_WATCHED: &str = sql!("engine_watched");
@@ -87,8 +94,13 @@ pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
 pub(super) const CHUNK_OF_RUN: &str = sql!("chunk_of_run");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
+pub(super) const LEASE_READ: &str = sql!("lease_read");
+pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");
+pub(super) const LEASE_RENEW: &str = sql!("lease_renew");
+pub(super) const LEASE_RELEASE: &str = sql!("lease_release");
 
 pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");
+pub(super) const FENCE_NEXT: &str = sql!("only/fence_next");
 pub(super) const META_READ: &str = sql!("only/meta_read");
 pub(super) const META_WRITE: &str = sql!("only/meta_write");
 pub(super) const MIGRATION_CREATE: &str = sql!("only/migration_create");

@@ -11,7 +11,7 @@ use tidegate_core::{
 use tidegate_store::Answered;
 
 use crate::{
-    worker::{for_child, for_event, for_signal},
+    worker::{again, for_child, for_event, for_signal},
     world::{World, event, payload},
 };
 
@@ -47,7 +47,7 @@ async fn run_in(world: &World, place: &str) -> (RunId, Option<Run>) {
         match place {
             "waiting" => world.suspend(&leased, vec![for_event("paid", "payment")]).await,
             "retrying" => {
-                let retry = Then::Retry { step: "pay".to_owned(), delay_ms: 100 };
+                let retry = Then::Suspend(vec![again("pay", 100)]);
                 world.report(&leased, Vec::new(), retry).await.expect("the lease is good");
             }
             _ => {}

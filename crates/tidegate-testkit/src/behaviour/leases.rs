@@ -13,7 +13,7 @@ use tidegate_core::{
 };
 
 use crate::{
-    worker::{failed, for_event},
+    worker::{again, failed, for_event},
     world::{World, payload, step},
 };
 
@@ -22,7 +22,7 @@ fn every_then(world: &World) -> [Then; 6] {
     [
         Then::Continue,
         Then::Suspend(vec![for_event("paid", "payment"), world.nap("nap", 10)]),
-        Then::Retry { step: "pay".to_owned(), delay_ms: 10 },
+        Then::Suspend(vec![again("pay", 10)]),
         Then::Complete(payload(&json!("late"))),
         Then::Fail(Fault { code: "Late".to_owned(), message: "late".to_owned() }),
         Then::Yield,
@@ -225,7 +225,7 @@ pub async fn losses_are_counted_until_there_is_progress(world: &World) {
             }
             "suspend" => world.sleep(&leased, "nap", 1).await,
             "retry" => {
-                let then = Then::Retry { step: "mail".to_owned(), delay_ms: 1 };
+                let then = Then::Suspend(vec![again("mail", 1)]);
                 world.report(&leased, Vec::new(), then).await.expect("the lease is good");
             }
             _ => assert_eq!(world.lose(engine).await, 1),
@@ -283,7 +283,7 @@ pub async fn a_run_keeps_its_id_over_workers_and_attempts(world: &World) {
     world.lose(world.engine).await;
     let world = world.engine(2);
     let second = world.lease_one().await;
-    let then = Then::Retry { step: "pay".to_owned(), delay_ms: 5 };
+    let then = Then::Suspend(vec![again("pay", 5)]);
     world.report(&second, Vec::new(), then).await.expect("the lease is good");
     world.tick(5).await;
     let third = world.lease_one().await;

@@ -5,11 +5,11 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::Posted,
     row::Run,
-    run::record::{NewWait, Record, Recorded, Then},
+    run::record::{NewWait, Record, Recorded, Then, Until},
 };
 
 use crate::{
-    worker::{for_child, for_event, for_event_with, for_signal},
+    worker::{again, for_child, for_event, for_event_with, for_signal},
     world::{World, event, payload},
 };
 
@@ -108,7 +108,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
 /// N16: a wait that runs out is answered with null; what comes later wakes nobody.
 pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.define(json!({ "name": "order" })).await;
-    let until = Some(world.now().plus_ms(500));
+    let until = Some(Until::In(500));
     let run = waiting(world, 1, NewWait { until, ..for_event("paid", "payment") }).await;
     let deaf = waiting(world, 2, NewWait { until, ..for_signal("paid", "payment") }).await;
     world.tick(499).await;
@@ -290,24 +290,11 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.check_quiet().await;
 }
 
-/// N19: children go on when their parent is cancelled; their end finds nobody and harms nothing.
-pub async fn a_cancelled_parent_leaves_its_children(world: &World) {
-    world.define(json!({ "name": "order" })).await;
-    let parent = world.drive("order", json!({})).await;
-    world.suspend(&parent, vec![for_child("child", "order", &json!({}))]).await;
-    assert_eq!(world.cancel(parent.id).await, Ok(Answer::Done));
-    let child = world.lease_one().await;
-    world.complete(&child).await;
-    assert_eq!(world.state(parent.id).await, "cancelled");
-    assert_eq!(world.came_of(parent.id, "child").await, None);
-    world.check_quiet().await;
-}
-
 /// SPEC 9: a child that takes too long fails the step; it goes on by itself.
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let parent = world.drive("order", json!({})).await;
-    let until = Some(world.now().plus_ms(100));
+    let until = Some(Until::In(100));
     let wait = NewWait { until, ..for_child("child", "order", &json!({})) };
     world.suspend(&parent, vec![wait]).await;
     let child = world.lease_one().await;
@@ -325,7 +312,7 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let run = world.drive("order", json!({ "n": 1 })).await;
     world.start("order", json!({ "n": 2 })).await;
-    let retry = Then::Retry { step: "pay".to_owned(), delay_ms: 300 };
+    let retry = Then::Suspend(vec![again("pay", 300)]);
     world.report(&run, Vec::new(), retry).await.expect("the lease is good");
     let second = world.lease_one().await;
     world.tick(299).await;
@@ -333,10 +320,10 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.complete(&second).await;
     world.tick(1).await;
     let again = world.lease_one().await;
-    assert_eq!((again.id, again.failures), (run.id, 1));
+    assert_eq!((again.id, again.failures["pay"]), (run.id, 1));
     assert!(world.steps(run.id).await.is_empty(), "a failed attempt is not a step's record");
     world.record(&again, "pay", json!("ok")).await.expect("the lease is good");
-    assert_eq!(world.live(run.id).await.expect("it lives").failures, 0);
+    assert_eq!(world.live(run.id).await.expect("it lives").failures.len(), 0);
     world.complete(&again).await;
     world.check_quiet().await;
 }
@@ -345,7 +332,7 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
 pub async fn a_run_is_woken_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
-    let until = Some(world.now().plus_ms(10));
+    let until = Some(Until::In(10));
     world.suspend(&run, vec![NewWait { until, ..for_signal("go", "go") }]).await;
     world.pass(10);
     let sweep = || Command::SweepRun { ws: world.ws.clone(), run: run.id.seq };
@@ -421,4 +408,73 @@ pub async fn one_event_wakes_a_crowd(world: &World) {
     assert_eq!(world.post("payment", json!({})).await.woke, 100);
     assert_eq!(world.drain().await.len(), 100);
     world.check_quiet().await;
+}
+
+/// SPEC 9: a step is recorded once. A wait for one that has its record is answered by it, and
+/// takes nothing: no signal, no child, no event.
+pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    world.define(json!({ "name": "child" })).await;
+    let waits = [
+        world.nap("it", 1000),
+        for_event("it", "payment"),
+        for_signal("it", "go"),
+        for_child("it", "child", &json!({})),
+    ];
+    for wait in waits {
+        // The record is there before the wait, or comes while it is waited for.
+        for before in [true, false] {
+            let mut run = world.drive("order", json!({})).await;
+            if !before {
+                world.suspend(&run, vec![wait.clone(), for_signal("up", "up")]).await;
+                world.signal(run.id, "up", json!({})).await.expect("it waits");
+                let mut leased = world.lease_all().await;
+                run = leased.remove(leased.iter().position(|it| it.id == run.id).expect("woken"));
+            }
+            world.record(&run, "it", json!(1)).await.expect("the lease is good");
+            if before {
+                world.signal(run.id, "go", json!(2)).await.expect("it lives");
+                world.suspend(&run, vec![wait.clone(), for_event("other", "refund")]).await;
+                assert_eq!(world.alive("child").await, 0, "{wait:?}");
+                run = world.lease_one().await;
+            }
+            assert_eq!(world.post("payment", json!({})).await.woke, 0, "{wait:?}");
+            world.tick(1000).await;
+            assert_eq!(world.came_of(run.id, "it").await, Some(Ok("1".to_owned())), "{wait:?}");
+            if before {
+                world.suspend(&run, vec![for_signal("next", "go")]).await;
+                run = world.lease_one().await;
+                assert_eq!(world.came_of(run.id, "next").await, Some(Ok("2".to_owned())));
+            }
+            world.complete(&run).await;
+            for child in world.dump().await {
+                let tidegate_core::row::Row::Run(child) = child else { continue };
+                world.complete(&child).await;
+            }
+            world.check_quiet().await;
+        }
+    }
+}
+
+/// SPEC 9: of several waits of one step in one report the first counts.
+pub async fn one_step_waits_for_one_thing(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    world.define(json!({ "name": "child" })).await;
+    let child = || for_child("it", "child", &json!({}));
+    let event = || for_event("it", "payment");
+    for waits in [vec![child(), child()], vec![child(), event()], vec![event(), child()]] {
+        let run = world.drive("order", json!({})).await;
+        world.suspend(&run, waits.clone()).await;
+        let children = world.lease_all().await;
+        assert_eq!(children.len(), usize::from(waits[0] == child()), "{waits:?}");
+        let posted = world.post("payment", json!("paid")).await;
+        assert_eq!(posted.woke, u32::from(waits[0] == event()), "{waits:?}");
+        for child in children {
+            world.complete(&child).await;
+        }
+        let run = world.lease_one().await;
+        assert_eq!(world.steps(run.id).await.len(), 1, "{waits:?}");
+        world.complete(&run).await;
+        world.check_quiet().await;
+    }
 }

@@ -7,6 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by a panic")]
 
 pub mod durable;
+pub mod lease;
+pub mod lease_durable;
+pub mod lease_shared;
 pub mod rows;
 pub mod scans;
 pub mod transactions;
@@ -57,6 +60,8 @@ macro_rules! store_contract {
             due_runs_come_longest_due_first,
             runs_are_found_by_their_owner,
             runs_of_a_lane_are_paged_by_number,
+            live_runs_are_listed_newest_first,
+            ended_runs_are_listed_newest_first,
             dead_engines_are_found_while_they_own_runs,
             steps_are_found_by_id,
             items_are_found_by_place,

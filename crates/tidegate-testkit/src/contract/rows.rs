@@ -169,6 +169,8 @@ fn touch(row: &mut Row) {
         Row::Signal(row) => row.data = sample::payload("42"),
         Row::Receipt(row) => row.at = later,
         Row::Logged(row) => row.meta = sample::payload("42"),
+        Row::Session(row) => row.version = 42,
+        Row::Staged(row) => row.version = 42,
         // Nothing but their keys.
         Row::Wait(_) | Row::WaitPath(_) => {}
     }

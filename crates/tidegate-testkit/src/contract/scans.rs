@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row, RowKey, Run,
-        Schedule, Signal, Sub, WaitPath, WaitRow,
+        Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row,
+        RowKey, Run, Schedule, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -105,24 +105,26 @@ pub async fn ready_runs_are_merged_over_lanes_by_rank(store: &Arc<dyn Store>) {
     check(store, Scan::Ready(Vec::new()), Vec::new()).await;
 }
 
-/// What is due later is not due.
+/// What is due later comes later, so that a reader learns when to look again.
 pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let due = |key: &str, due: Timestamp| Gate { due: Some(due), ..sample::gate("main", key, 1) };
     let past = now.minus_ms(50);
-    let gates = [due("z", now.minus_ms(90)), due("a", past), due("b", past), due("c", now)];
-    let others = [due("later", now.plus_ms(3_600_000)), sample::gate("main", "never", 2)];
+    let later = due("c", now.plus_ms(3_600_000));
+    let gates = [due("z", now.minus_ms(90)), due("a", past), due("b", past), later];
+    let others = [sample::gate("main", "never", 2)];
     insert(store, gates.iter().rev().cloned().chain(others)).await;
     check(store, Scan::DueGates, rows(gates)).await;
 }
 
-/// What is due later is not due.
+/// What is due later comes later, so that a reader learns when to look again.
 pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
-    let due = |seq: i64, due: Timestamp| Run { due: Some(due), ..sample::run(seq) };
+    let due = |seq: i64, due: Timestamp| Run { deadline: Some(due), ..sample::run(seq) };
     let past = now.minus_ms(50);
-    let runs = [due(9, now.minus_ms(90)), due(1, past), due(2, past), due(3, now)];
-    let others = [due(4, now.plus_ms(3_600_000)), sample::run(5)];
+    let later = due(3, now.plus_ms(3_600_000));
+    let runs = [due(9, now.minus_ms(90)), due(1, past), due(2, past), later];
+    let others = [sample::run(5)];
     insert(store, runs.iter().rev().cloned().chain(others)).await;
     check(store, Scan::DueRuns, rows(runs)).await;
 }
@@ -131,22 +133,14 @@ pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
 pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let next = Some(Timestamp::from_micros(now.micros() + 1));
-    let gate = Gate { due: Some(now), ..sample::gate("main", "a", 1) };
-    let run = Run { due: Some(now), ..sample::run(1) };
     let deferred = Sub { due: Some(now), ..sample::sub("mail", "a") };
     let leased = Sub { owner: Some(1), until: Some(now), ..sample::sub("mail", "b") };
     let early = [
-        Row::from(Gate { due: next, ..sample::gate("main", "b", 1) }),
-        Run { due: next, ..sample::run(2) }.into(),
-        Sub { due: next, ..sample::sub("mail", "c") }.into(),
-        Sub { owner: Some(1), until: next, ..sample::sub("mail", "d") }.into(),
+        Sub { due: next, ..sample::sub("mail", "c") },
+        Sub { owner: Some(1), until: next, ..sample::sub("mail", "d") },
     ];
     insert(store, early).await;
-    let due: [Row; 4] =
-        [gate.clone().into(), run.clone().into(), deferred.clone().into(), leased.clone().into()];
-    insert(store, due).await;
-    check(store, Scan::DueGates, rows([gate])).await;
-    check(store, Scan::DueRuns, rows([run])).await;
+    insert(store, [deferred.clone(), leased.clone()]).await;
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows([deferred, leased])).await;
 }
 
@@ -166,6 +160,41 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     check(store, Scan::Lane(Seq(1), Seq(0)), rows(runs.clone())).await;
     check(store, Scan::Lane(Seq(1), Seq(3)), rows(runs[1..].to_vec())).await;
     check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
+}
+
+/// One order over all lanes asked for, backwards, and no other lanes.
+pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
+    let run = |seq, lane| Run { lane: Seq(lane), ..sample::run(seq) };
+    let runs = [run(40, 1), run(9, 2), run(5, 1), run(3, 2)];
+    insert(store, runs.iter().rev().cloned().chain([run(6, 3)])).await;
+    let lanes = vec![Seq(2), Seq(1), Seq(2), Seq(99)];
+    check(store, Scan::Live(lanes.clone(), Seq(i64::MAX)), rows(runs.clone())).await;
+    check(store, Scan::Live(lanes.clone(), Seq(9)), rows(runs[2..].to_vec())).await;
+    check(store, Scan::Live(lanes, Seq(3)), Vec::new()).await;
+    check(store, Scan::Live(Vec::new(), Seq(i64::MAX)), Vec::new()).await;
+}
+
+/// The same for those that have ended, in the states asked for.
+pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
+    let completed = || Ending::Completed { output: sample::payload("1") };
+    let cancelled = || Ending::Cancelled { reason: "by hand".to_owned(), by: None };
+    let run = |seq, lane, ending| Ended { lane: Seq(lane), ending, ..sample::ended_run(seq) };
+    let runs = [
+        run(40, 1, completed()),
+        run(9, 2, cancelled()),
+        run(5, 1, cancelled()),
+        run(3, 2, completed()),
+    ];
+    insert(store, runs.iter().rev().cloned().chain([run(6, 3, completed())])).await;
+    let scan = |states: &[&'static str], below| {
+        Scan::Ended(vec![Seq(2), Seq(1), Seq(2)], states.to_vec(), Seq(below))
+    };
+    let all = ["completed", "failed", "cancelled"];
+    check(store, scan(&all, i64::MAX), rows(runs.clone())).await;
+    check(store, scan(&all, 9), rows(runs[2..].to_vec())).await;
+    check(store, scan(&["cancelled"], i64::MAX), rows(runs[1..3].to_vec())).await;
+    check(store, scan(&["failed"], i64::MAX), Vec::new()).await;
+    check(store, scan(&[], i64::MAX), Vec::new()).await;
 }
 
 /// R5: whoever declared an engine dead may be gone before it has reaped all its runs.

@@ -10,7 +10,10 @@ use tidegate_core::{
 };
 
 use super::Dice;
-use crate::world::{payload, step};
+use crate::{
+    worker::again,
+    world::{payload, step},
+};
 
 /// The longest nap and the longest back-off.
 const LONGEST_WAIT_MS: u64 = 40;
@@ -81,13 +84,13 @@ impl Script {
         let wait = dice.below(LONGEST_WAIT_MS + 1);
         let complete = || Then::Complete(payload(&serde_json::json!("done")));
         let (step, then) = match (self, done.contains("a")) {
-            (Self::Shaky, false) if run.failures == 0 => {
-                (None, Then::Retry { step: "a".to_owned(), delay_ms: wait })
+            (Self::Shaky, false) if run.failures.is_empty() => {
+                (None, Then::Suspend(vec![again("a", wait)]))
             }
             (Self::Yield, false) if run.fence == 1 => (None, Then::Yield),
             (Self::Two | Self::Nap, false) => (Some("a"), Then::Continue),
             (Self::Nap, true) if !done.contains("nap") => {
-                let until = Some(now.plus_ms(wait));
+                let until = Some(now.plus_ms(wait).into());
                 let nap = NewWait { step: "nap".to_owned(), on: NewWaitOn::Time, until };
                 (None, Then::Suspend(vec![nap]))
             }

@@ -335,13 +335,13 @@ impl Worker {
         match answer {
             Ok(Answer::Recorded(Recorded::GoOn)) => {
                 done.extend(act.step.map(str::to_owned));
-                run.failures = 0;
+                run.failures.clear();
                 self.take_off(run, done);
             }
             Ok(Answer::Recorded(Recorded::LetGo)) => match act.then {
                 Then::Complete(_) => self.note_ended(run.id, "completed"),
                 Then::Fail(_) => self.note_ended(run.id, "failed"),
-                Then::Continue | Then::Suspend(_) | Then::Retry { .. } | Then::Yield => {}
+                Then::Continue | Then::Suspend(_) | Then::Yield => {}
             },
             Err(Refusal::Fenced { .. }) => {
                 if act.then == Then::Continue {
@@ -438,10 +438,13 @@ impl Worker {
         let snapshot = self.store.read(due).await?;
         let unended = rows::unended(&self.outside, &self.schema).await.unwrap_or(BACKLOG);
         self.room = BACKLOG - unended;
+        let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
         let gates = snapshot.found(&Scan::DueGates).into_iter().filter_map(Row::as_gate);
+        let gates = gates.filter(|gate| is_due(gate.due));
         let gates =
             gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
         let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
+        let runs = runs.filter(|run| is_due(run.due));
         let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
         Ok(gates.chain(runs).collect())
     }

@@ -8,7 +8,8 @@ use tidegate_core::{
     id::RunId,
     reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
     row::{Fault, Run},
-    run::record::{NewSend, NewWait, NewWaitOn, Record, Then},
+    run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
+    session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
     time::Timestamp,
     workflow::Workflow,
@@ -16,7 +17,10 @@ use tidegate_core::{
 use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 
 use super::{Goes, Move, Sent, Streams, definitions};
-use crate::world::{World, event, payload, request, step};
+use crate::{
+    worker::again,
+    world::{World, append, event, get, increment, merge, payload, request, session, set, step},
+};
 
 /// The one schedule of each workflow that has one.
 const SCHEDULE: &str = "nightly";
@@ -252,7 +256,7 @@ impl Player {
 
     fn report(&mut self, run: Run, goes: Goes) -> Command {
         let wait = |on: NewWaitOn, until: Option<u64>| {
-            let until = until.map(|ms| self.world.now().plus_ms(ms));
+            let until = until.map(Until::In);
             Then::Suspend(vec![NewWait { step: format!("wait {}", self.moves), on, until }])
         };
         let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
@@ -280,7 +284,7 @@ impl Player {
                 let (app, workflow) = ("default".to_owned(), workflow.to_owned());
                 wait(NewWaitOn::Invoke { app, workflow, data: payload(&data(1)) }, Some(200))
             }
-            Goes::Retries(delay_ms) => Then::Retry { step: "again".to_owned(), delay_ms },
+            Goes::Retries(delay_ms) => Then::Suspend(vec![again("again", delay_ms)]),
             Goes::Yields => Then::Yield,
         };
         if stays {
@@ -289,6 +293,25 @@ impl Player {
         let engine = run.owner.unwrap_or_default();
         let report = Record { steps, sends, ..Record::new(run.id.seq, engine, run.fence, then) };
         Command::Record { known: Box::new(run), report }
+    }
+
+    /// What a report does to sessions: all operations, on few paths, some of which do not fit.
+    fn operations(&self) -> Vec<NewSessionOp> {
+        let n = self.moves;
+        let path = ["", "a", "a.b", "list", "n"][usize::try_from(n / 5 % 5).expect("small")];
+        let op = match n % 7 {
+            0 => get(path),
+            1 => set(path, json!({ "a": { "b": n }, "list": [n] })),
+            2 => merge(path, json!({ "a": { "b": null, "c": n }, "n": 1 })),
+            3 => append("list", json!(n)),
+            4 => increment("n", 1),
+            _ => return Vec::new(),
+        };
+        let expected_version = (n % 11 == 0).then_some(3);
+        let session = session(["s", "t"][usize::try_from(n / 3 % 2).expect("small")]);
+        let first = NewSessionOp { step: format!("state {n}"), session, op, expected_version };
+        let read = NewSessionOp { step: format!("read {n}"), op: get(""), ..first.clone() };
+        vec![first, read]
     }
 
     fn control(&mut self, run: u64, how: &str) -> Option<Command> {

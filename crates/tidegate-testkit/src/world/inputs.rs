@@ -10,6 +10,7 @@ use tidegate_core::{
 };
 
 use super::{MANY, World};
+use crate::worker::again;
 
 impl World {
     /// Posts one event that triggers one workflow, and names the run that carries it.
@@ -72,7 +73,7 @@ impl World {
 
     /// A step of a leased run failed and is tried again later.
     pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
-        let then = Then::Retry { step: step.to_owned(), delay_ms };
+        let then = Then::Suspend(vec![again(step, delay_ms)]);
         assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
     }
 }

@@ -1,0 +1,179 @@
+//! Children: what becomes of them when their parent ends before them.
+
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Refusal},
+    row::{Run, WaitOn},
+    run::record::{NewWait, Then, Until},
+};
+
+use crate::{
+    worker::{for_child, for_event, for_signal},
+    world::{World, payload, replaced},
+};
+
+/// Where a child can be when its parent is cancelled.
+const PLACES: [&str; 6] = ["line", "ready", "driven", "sleeping", "waiting", "paused"];
+
+/// The child that a parent waits for under this step.
+async fn child_of(world: &World, parent: &Run, step: &str) -> Run {
+    let live = world.live(parent.id).await.expect("the parent lives");
+    let wait = live.waits.iter().find(|wait| wait.step == step).expect("it waits");
+    let WaitOn::Child { run } = &wait.on else { panic!("it waits for {:?}", wait.on) };
+    world.live(*run).await.expect("the child lives")
+}
+
+/// A parent that waits for a child which is in that place; what is in the child's way.
+async fn family(world: &World, place: &str) -> (Run, Run, Option<Run>) {
+    world.define(json!({ "name": "order" })).await;
+    world.define(json!({ "name": "part", "concurrency": { "limit": 1 } })).await;
+    let in_the_way = match place {
+        "line" => Some(world.drive("part", json!({})).await),
+        _ => None,
+    };
+    let parent = world.drive("order", json!({})).await;
+    world.suspend(&parent, vec![for_child("part", "part", &json!({}))]).await;
+    let child = child_of(world, &parent, "part").await;
+    if ["driven", "sleeping", "waiting"].contains(&place) {
+        let driven = world.lease_one().await;
+        match place {
+            "sleeping" => world.sleep(&driven, "nap", 1000).await,
+            "waiting" => world.suspend(&driven, vec![for_event("paid", "payment")]).await,
+            _ => {}
+        }
+    } else if place == "paused" {
+        assert_eq!(world.pause(child.id).await, Ok(Answer::Done));
+    }
+    let child = world.live(child.id).await.expect("the child lives");
+    (parent, child, in_the_way)
+}
+
+/// N19: cancelling a parent cancels the child that it waits for, wherever that is, in the same
+/// moment; both say why, and neither leaves anything behind.
+pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
+    for place in PLACES {
+        let world = world.in_workspace(place);
+        let (parent, child, in_the_way) = family(&world, place).await;
+        assert_eq!(world.cancel(parent.id).await, Ok(Answer::Done), "{place}");
+        assert_eq!(world.cancelled(parent.id).await, ("by hand".to_owned(), None));
+        let reason = format!("parent {} was cancelled", parent.id);
+        assert_eq!(world.cancelled(child.id).await, (reason, None), "{place}");
+        assert_eq!(world.came_of(parent.id, "part").await, None, "nobody is told any more");
+        assert_eq!(world.post("payment", json!({})).await.woke, 0, "{place}");
+        if place == "driven" {
+            let fenced = Err(Refusal::Fenced { run: child.id.seq, fence: child.fence });
+            assert_eq!(world.record(&child, "late", json!(1)).await, fenced);
+            world.start("part", json!({})).await;
+            assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+            world.stopped(&child).await;
+            assert_eq!(world.drain().await.len(), 1, "its slot is free");
+        }
+        if let Some(other) = in_the_way {
+            world.complete(&other).await;
+        }
+        world.tick(5000).await;
+        assert!(world.lease_all().await.is_empty(), "{place}");
+        world.check_quiet().await;
+    }
+}
+
+/// N19: a parent that is replaced or superseded is cancelled too.
+pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
+    world.define(json!({ "name": "part" })).await;
+    let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
+    let versioned = |version| json!({ "name": "next", "version": version, "handoff": handoff });
+    world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
+    world.define(versioned(1)).await;
+    for name in ["order", "next"] {
+        let parent = world.drive(name, json!({})).await;
+        world.suspend(&parent, vec![for_child("part", "part", &json!({}))]).await;
+        let child = world.lease_one().await;
+        if name == "next" {
+            world.define(versioned(2)).await;
+        }
+        let (new, old) = replaced(&world.send(name, json!({})).await);
+        assert_eq!(old, parent.id);
+        let reason = format!("parent {} was cancelled", parent.id);
+        assert_eq!(world.cancelled(child.id).await, (reason, None), "{name}");
+        world.stopped(&child).await;
+        assert_eq!(world.drain().await, [new], "it need not wait for the child");
+        world.check_quiet().await;
+    }
+}
+
+/// N19: a child goes on when its parent completes, fails or has stopped waiting for it; its end
+/// finds nobody and harms nothing.
+pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    for end in ["completed", "failed", "timed out"] {
+        let parent = world.drive("order", json!({})).await;
+        let until = Some(Until::In(100));
+        let wait = NewWait { until, ..for_child("part", "order", &json!({})) };
+        world.suspend(&parent, vec![wait, for_signal("go", "go")]).await;
+        let child = world.lease_one().await;
+        match end {
+            "timed out" => world.tick(100).await,
+            _ => world.signal(parent.id, "go", json!({})).await.map(drop).expect("it waits"),
+        }
+        let parent = world.lease_one().await;
+        let then = match end {
+            "completed" => Then::Complete(payload(&json!("without it"))),
+            "failed" => {
+                let (code, message) = ("Boom".into(), "boom".into());
+                Then::Fail(tidegate_core::row::Fault { code, message })
+            }
+            _ => Then::Continue,
+        };
+        world.report(&parent, Vec::new(), then).await.expect("the lease is good");
+        if end == "timed out" {
+            assert_eq!(world.cancel(parent.id).await, Ok(Answer::Done));
+            world.stopped(&parent).await;
+        }
+        assert_eq!(world.state(child.id).await, "running", "{end}");
+        world.complete(&child).await;
+        world.check_quiet().await;
+    }
+}
+
+/// N19, G4: the transaction that cancels a child with its parent names who is next in its place.
+pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
+    world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
+    world.define(json!({ "name": "part", "concurrency": { "limit": 1, "span": "run" } })).await;
+    let parent = world.drive("order", json!({})).await;
+    world.suspend(&parent, vec![for_child("part", "part", &json!({}))]).await;
+    let child = world.lease_one().await;
+    world.sleep(&child, "nap", 1000).await;
+    let next = world.start("part", json!({})).await;
+    assert!(world.lease_all().await.is_empty());
+    let (new, _) = replaced(&world.send("order", json!({})).await);
+    let leased = world.lease_all().await;
+    assert_eq!(leased.iter().map(|run| run.id).collect::<Vec<_>>(), [next, new]);
+    for run in &leased {
+        world.complete(run).await;
+    }
+    world.check_quiet().await;
+}
+
+/// N19: the children of children go too, however deep, and however many.
+pub async fn a_line_of_descendants_is_cancelled_together(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 100, "key": "n" } })).await;
+    let first = world.drive("order", json!({ "n": 0 })).await;
+    let mut parent = first.clone();
+    let mut line = Vec::new();
+    for n in 1..6 {
+        let two = ["a", "b"].map(|step| for_child(step, "order", &json!({ "n": n, "is": step })));
+        world.suspend(&parent, two.to_vec()).await;
+        line.extend(world.lease_all().await);
+        parent = line.last().expect("two children").clone();
+    }
+    assert_eq!(world.alive("order").await, 11);
+    assert_eq!(world.cancel(first.id).await, Ok(Answer::Done));
+    world.sweep().await;
+    assert_eq!(world.alive("order").await, 0);
+    for child in &line {
+        let (reason, by) = world.cancelled(child.id).await;
+        assert!(reason.starts_with("parent run_") && by.is_none(), "{reason}");
+        world.stopped(child).await;
+    }
+    world.check_quiet().await;
+}

@@ -1,0 +1,283 @@
+//! What programs ask of an engine.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    event::{NewEvent, Outcome, Posted},
+    explain::Why,
+    id::RunId,
+    json::{MAX_EVENT_BYTES, Payload},
+    reads::ReadSet,
+    request::Request,
+    row::{Ended, Ending, Row, RowKey, Run, Workspace},
+};
+use tidegate_store::{Store, why};
+
+use crate::{builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault};
+
+/// An engine: decides what runs, and drives it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    ws: Workspace,
+}
+
+impl Engine {
+    /// Begins an engine on a store.
+    pub fn builder(store: Arc<dyn Store>) -> EngineBuilder {
+        EngineBuilder::new(store)
+    }
+
+    pub(crate) fn new(shared: Arc<Shared>, ws: Workspace) -> Self {
+        Self { shared, ws }
+    }
+
+    /// The same engine, acting in another workspace.
+    #[must_use]
+    pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
+        Self { shared: self.shared.clone(), ws: ws.into() }
+    }
+
+    /// The workspace that it acts in.
+    pub fn workspace(&self) -> &str {
+        &self.ws
+    }
+
+    /// The store that it works on.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Posts an event. What becomes of it is durable when this returns.
+    pub async fn send(&self, name: &str, data: impl Serialize) -> Result<Posted, Error> {
+        let event = new_event(name, data)?;
+        let mut posted = self.send_all(vec![event]).await?;
+        posted.pop().ok_or_else(|| Error::Value("the event was not answered".to_owned()))
+    }
+
+    /// Posts events, all or none.
+    pub async fn send_all(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
+        match self.shared.ask(Command::Post { ws: self.ws.clone(), events }).await? {
+            Answer::Posted(posted) => Ok(posted),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Calls an action: the one way in for every transport.
+    pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
+        let name = format!("{}/{}", request.flow, request.action);
+        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
+        let function = registry.key_function(&request.app, &name);
+        drop(registry);
+        request.function_key = function.and_then(|function| function(&request));
+        match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
+            Answer::Admitted(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits for the end of a run, wherever it is driven.
+    pub async fn ended(&self, run: RunId) -> Result<Ended, Error> {
+        // Subscribed first, so that no end falls in between.
+        let mut told = self.shared.on_end(run);
+        let mut wait = FIRST_LOOK;
+        loop {
+            match told.try_recv() {
+                Ok(ended) if ended.ws == self.ws => return Ok(ended),
+                Ok(_) => return Err(Refusal::NoRun(run).into()),
+                Err(_) if self.shared.drives_any(run.seq) => {}
+                Err(_) => match self.look_up(run).await? {
+                    (_, Some(ended)) => return Ok(ended),
+                    // A window or a buffer that has not been flushed: its run is to come.
+                    (None, None) if !self.is_promised(run).await? => {
+                        return Err(Refusal::NoRun(run).into());
+                    }
+                    (Some(_) | None, None) => {}
+                },
+            }
+            let timer = &*self.shared.timer;
+            tokio::select! {
+                biased;
+                ended = &mut told => if let Ok(ended) = ended && ended.ws == self.ws {
+                    return Ok(ended);
+                },
+                () = timer.sleep_until(timer.elapsed() + wait) => {}
+            }
+            wait = (wait * 2).min(self.shared.options.poll);
+        }
+    }
+
+    /// Waits for the end of a run, and gives what it returned.
+    pub async fn output<T: DeserializeOwned>(&self, run: RunId) -> Result<Result<T, Fault>, Error> {
+        Ok(match self.ended(run).await?.ending {
+            Ending::Completed { output } => {
+                Ok(serde_json::from_str(output.as_str()).map_err(|error| {
+                    Error::Value(format!("the output of {run} cannot be read: {error}"))
+                })?)
+            }
+            Ending::Failed { error } => Err(Fault::recorded(&error)),
+            Ending::Cancelled { reason, .. } => Err(Fault::coded("Cancelled", reason).fatal()),
+        })
+    }
+
+    /// Whether an open window or buffer will become this run.
+    async fn is_promised(&self, run: RunId) -> Result<bool, Error> {
+        match why(&*self.shared.store, &self.ws, run).await? {
+            Ok(_) => Ok(true),
+            Err(Refusal::NoRun(_)) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// A run as it is now: alive, or how it ended.
+    pub async fn look_up(&self, run: RunId) -> Result<(Option<Run>, Option<Ended>), Error> {
+        let reads = ReadSet::default().row(RowKey::Run(run.seq)).row(RowKey::Ended(run.seq));
+        let snapshot = self.shared.store.read(reads).await?;
+        let row = |key: RowKey| snapshot.rows.get(&key).cloned().flatten();
+        let live = row(RowKey::Run(run.seq)).and_then(|row| row.as_run().cloned());
+        let live = live.filter(|live| live.id == run && live.ws == self.ws);
+        let ended = match row(RowKey::Ended(run.seq)) {
+            Some(Row::Ended(ended)) if ended.id == run && ended.ws == self.ws => Some(ended),
+            _ => None,
+        };
+        Ok((live, ended))
+    }
+
+    /// Why a run waits, or what became of it.
+    pub async fn why(&self, run: RunId) -> Result<Why, Error> {
+        Ok(why(&*self.shared.store, &self.ws, run).await??)
+    }
+
+    /// Cancels a run. One that is driven stops at its next await.
+    pub async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Error> {
+        let (ws, reason) = (self.ws.clone(), reason.to_owned());
+        self.shared.ask(Command::Cancel { ws, run, reason }).await.map(drop)
+    }
+
+    /// Pauses a run at its next boundary.
+    pub async fn pause(&self, run: RunId) -> Result<(), Error> {
+        self.shared.ask(Command::Pause { ws: self.ws.clone(), run }).await.map(drop)
+    }
+
+    /// Lets a paused run go on.
+    pub async fn resume(&self, run: RunId) -> Result<(), Error> {
+        self.shared.ask(Command::Resume { ws: self.ws.clone(), run }).await.map(drop)
+    }
+
+    /// Starts a new run of the current version with the input of one that has ended.
+    pub async fn replay(&self, run: RunId) -> Result<Outcome, Error> {
+        self.again(run, None, None).await
+    }
+
+    /// As [`Engine::replay`], with another input.
+    pub async fn replay_with(&self, run: RunId, input: impl Serialize) -> Result<Outcome, Error> {
+        self.again(run, Some(payload(input)?), None).await
+    }
+
+    /// Starts a new run from a step of one that has ended: what was recorded before it is kept,
+    /// and effect keys stay the same.
+    pub async fn retry_from(&self, run: RunId, step: &str) -> Result<Outcome, Error> {
+        self.again(run, None, Some(step.to_owned())).await
+    }
+
+    async fn again(
+        &self,
+        run: RunId,
+        input: Option<Payload>,
+        from_step: Option<String>,
+    ) -> Result<Outcome, Error> {
+        let ws = self.ws.clone();
+        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        match self.shared.ask(command).await? {
+            Answer::Admitted(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a signal to a run, which finds it when it asks for it.
+    pub async fn signal(&self, run: RunId, name: &str, data: impl Serialize) -> Result<(), Error> {
+        let (ws, name, data) = (self.ws.clone(), name.to_owned(), payload(data)?);
+        self.shared.ask(Command::Signal { ws, run, name, data }).await.map(drop)
+    }
+
+    /// Gives a registered version the new runs. Rolling back is a release.
+    pub async fn release(
+        &self,
+        app: &str,
+        name: &str,
+        version: u32,
+    ) -> Result<tidegate_core::version::Released, Error> {
+        let (ws, app, name) = (self.ws.clone(), app.to_owned(), name.to_owned());
+        match self.shared.ask(Command::Release { ws, app, name, version }).await? {
+            Answer::Released(released) => Ok(released),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How many runs are driven here right now.
+    pub fn driven(&self) -> usize {
+        self.shared.driven()
+    }
+
+    /// Takes no more runs, lets those that are driven go on until the deadline, and hands the
+    /// others over.
+    pub async fn drain(&self, deadline: Duration) {
+        self.shared.committer.close();
+        self.idle(deadline).await;
+        self.shut_down().await;
+    }
+
+    /// Takes no more runs and hands over those that are driven: another engine goes on with them.
+    pub async fn shut_down(&self) {
+        self.shared.committer.close();
+        self.shared.stop_all(Stop::Yield);
+        self.idle(HAND_OVER).await;
+        self.shared.tasks.abort();
+    }
+
+    /// Waits until nothing is driven, or the time is up.
+    async fn idle(&self, deadline: Duration) {
+        let timer = &*self.shared.timer;
+        let mut deadline = timer.sleep_until(timer.elapsed() + deadline);
+        loop {
+            let idle = self.shared.idle.notified();
+            if self.shared.driven() == 0 {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = idle => {}
+                () = deadline.as_mut() => return,
+            }
+        }
+    }
+
+    /// Stops as a crash would: nothing is handed over.
+    pub(crate) fn kill(&self) {
+        self.shared.tasks.abort();
+    }
+}
+
+/// How soon the end of a run that is driven elsewhere is looked for again; then half as often.
+const FIRST_LOOK: Duration = Duration::from_millis(25);
+
+/// How long a shutdown waits for its last reports. Supervisors give little more than a second.
+const HAND_OVER: Duration = Duration::from_millis(900);
+
+/// A value as a payload.
+pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
+    let text = serde_json::to_vec(&data).map_err(|error| Error::Value(error.to_string()))?;
+    Ok(Payload::parse(&text, MAX_EVENT_BYTES)?)
+}
+
+/// An event to be posted.
+pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
+    let (name, data) = (name.to_owned(), payload(data)?);
+    Ok(NewEvent { name, data, dedupe_id: None, ts: None })
+}
+
+fn unexpected(answer: &Answer) -> Error {
+    Error::Value(format!("the store answered something else: {answer:?}"))
+}

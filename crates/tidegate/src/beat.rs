@@ -1,0 +1,201 @@
+//! Being alive, and noticing who is not.
+//!
+//! An engine renews one lease for all its runs. It judges others by their beat on its own
+//! monotonic clock, and itself too: if it could not renew in time it stops everything before
+//! others may take it over. No wall clock takes part.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tidegate_core::{
+    command::{Answer, Command},
+    reads::{ReadSet, Scan},
+    row::{EngineId, Phase, Row, Run},
+    run::record::{Record, Then},
+};
+
+use crate::{drive::Stop, engine::Shared, error::Error};
+
+/// How many runs of a dead engine are taken over in one go.
+const REAP: u32 = 256;
+
+/// How many engines are watched.
+const ENGINES: u32 = 1000;
+
+/// How many of its own runs an engine looks through.
+const OWNED: u32 = 10_000;
+
+/// Renews the lease, and stops everything if that fails for too long.
+pub(crate) async fn renew(shared: &Arc<Shared>) {
+    let ttl = shared.options.lease_ttl;
+    let timer = &*shared.timer;
+    let mut renewed = timer.elapsed();
+    loop {
+        let (id, asked) = (shared.id(), timer.elapsed());
+        // Others wait for a whole TTL after the last beat that they saw; a quarter is the margin.
+        let deadline = renewed + ttl * 3 / 4;
+        let answer = tokio::select! {
+            biased;
+            answer = shared.store.beat(id) => Some(answer),
+            () = timer.sleep_until(deadline.max(asked)) => None,
+        };
+        let wait = match answer {
+            Some(Ok(true)) => {
+                shared.beaten(id);
+                renewed = asked;
+                ttl / 3
+            }
+            Some(Ok(false)) => {
+                shared.lose(id);
+                renewed = timer.elapsed();
+                Duration::ZERO
+            }
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the lease could not be renewed");
+                ttl / 30
+            }
+            None => Duration::ZERO,
+        };
+        if timer.elapsed() >= renewed + ttl * 3 / 4 {
+            shared.lose(id);
+            renewed = timer.elapsed();
+        }
+        timer.sleep_until(timer.elapsed() + wait).await;
+    }
+}
+
+/// An engine as it was last seen to change.
+struct Sighting {
+    beat: i64,
+    at: Duration,
+}
+
+/// Watches the others, and takes over what the dead have left.
+pub(crate) async fn watch(shared: &Arc<Shared>) {
+    let mut seen: BTreeMap<EngineId, Sighting> = BTreeMap::new();
+    let mut strays: BTreeMap<tidegate_core::id::Seq, i64> = BTreeMap::new();
+    loop {
+        if let Err(error) = look_around(shared, &mut seen).await {
+            tracing::warn!(%error, "the other engines could not be watched");
+        }
+        match look_at_own(shared, &strays).await {
+            Ok(found) => strays = found,
+            Err(error) => tracing::warn!(%error, "own runs could not be looked through"),
+        }
+        let (timer, ttl) = (&*shared.timer, shared.options.lease_ttl);
+        let looked = timer.elapsed();
+        tokio::select! {
+            biased;
+            () = shared.own.notified() => timer.sleep_until(looked + ttl / 60).await,
+            () = timer.sleep_until(looked + ttl / 3) => {}
+        }
+    }
+}
+
+async fn look_around(
+    shared: &Arc<Shared>,
+    seen: &mut BTreeMap<EngineId, Sighting>,
+) -> Result<(), Error> {
+    let snapshot = shared.store.read(ReadSet::default().scan(Scan::Engines, ENGINES)).await?;
+    let now = shared.timer.elapsed();
+    let mut present = BTreeMap::new();
+    let mut dead = Vec::new();
+    for row in snapshot.found(&Scan::Engines) {
+        let Row::Engine(engine) = row else { continue };
+        let known = seen.remove(&engine.id).filter(|known| known.beat == engine.beat);
+        let sighting = known.unwrap_or(Sighting { beat: engine.beat, at: now });
+        let silent = now - sighting.at >= shared.options.lease_ttl;
+        if engine.dead || (silent && engine.id != shared.id()) {
+            dead.push((engine.id, engine.beat, engine.dead));
+        }
+        present.insert(engine.id, sighting);
+    }
+    *seen = present;
+    for (engine, beat, marked) in dead {
+        let gone = marked || {
+            let answer = shared.ask(Command::MarkDead { engine, beat }).await?;
+            answer == Answer::Changed(true)
+        };
+        if gone {
+            reap(shared, engine).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes over all runs of a dead engine, in pieces.
+async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
+    let scan = Scan::Owned(engine);
+    loop {
+        let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), REAP)).await?;
+        let runs: Vec<Run> =
+            snapshot.found(&scan).into_iter().filter_map(Row::as_run).cloned().collect();
+        if runs.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(runs = runs.len(), engine = %format_args!("{engine:032x}"), "taking over");
+        let asked: Vec<_> = runs
+            .into_iter()
+            .map(|run| shared.ask(Command::Reap { known: Box::new(run), engine }))
+            .collect();
+        for answer in asked {
+            answer.await?;
+        }
+    }
+}
+
+/// Stops runs that others have cancelled, and gives back those that nobody here drives: a lease
+/// whose answer was lost. These are known by being there twice.
+async fn look_at_own(
+    shared: &Arc<Shared>,
+    strays: &BTreeMap<tidegate_core::id::Seq, i64>,
+) -> Result<BTreeMap<tidegate_core::id::Seq, i64>, Error> {
+    let engine = shared.id();
+    let scan = Scan::Owned(engine);
+    let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), OWNED)).await?;
+    let mut found = BTreeMap::new();
+    for run in snapshot.found(&scan).into_iter().filter_map(Row::as_run) {
+        let (seq, fence) = (run.id.seq, run.fence);
+        if shared.drives(seq, fence) {
+            if run.phase == Phase::Stopping {
+                shared.stop(seq, Stop::Cancelled);
+            }
+            continue;
+        }
+        if strays.get(&seq) != Some(&fence) {
+            found.insert(seq, fence);
+            continue;
+        }
+        let known = Box::new(run.clone());
+        let command = if run.phase == Phase::Stopping {
+            Command::Stopped { known }
+        } else {
+            let then = Then::Yield;
+            let report = Record { run: seq, engine, fence, then, ..Record::default() };
+            Command::Record { known, report }
+        };
+        if let Err(error) = shared.ask(command).await {
+            tracing::debug!(%error, run = %run.id, "a stray run was given back by somebody else");
+        }
+    }
+    Ok(found)
+}
+
+/// Looks for work when others say that there is some, and now and then by itself.
+pub(crate) async fn listen(shared: &Arc<Shared>) {
+    let mut wakes = shared.store.wakes();
+    let timer = &*shared.timer;
+    loop {
+        let mut poll = timer.sleep_until(timer.elapsed() + shared.options.poll);
+        tokio::select! {
+            biased;
+            changed = wakes.changed() => if changed.is_err() {
+                poll.as_mut().await;
+            },
+            () = poll.as_mut() => {}
+        }
+        shared.committer.look();
+        if shared.driven() > 0 {
+            shared.own.notify_one();
+        }
+    }
+}

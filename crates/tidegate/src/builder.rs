@@ -1,0 +1,239 @@
+//! Building an engine: everything that is wrong is said here, at once.
+
+use std::{sync::Arc, time::Duration};
+
+use tidegate_core::{
+    action::Flow as FlowDefinition,
+    command::{Answer, Command},
+    definition::{DefinitionErrors, Problem},
+    row::Workspace,
+    workflow::Workflow as Definition,
+};
+use tidegate_store::{Clock, Store, SystemClock, commit};
+
+use crate::{
+    api::Engine,
+    beat,
+    engine::{Options, Shared},
+    entropy::Entropy,
+    error::Error,
+    flow::Flow,
+    handler::Served,
+    registry::{Registry, Version},
+    sweep,
+    tasks::Busy,
+    timer::{SystemTimer, Timer},
+};
+
+/// The workspace of an engine that names none.
+pub const DEFAULT_WORKSPACE: &str = "default";
+
+/// Leases last this long unless set.
+const LEASE_TTL: Duration = Duration::from_secs(30);
+
+/// A lease shorter than this is lost by a pause that every machine makes now and then.
+const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// Collects what an engine serves, checks it, and starts it.
+#[derive(Debug)]
+#[must_use]
+pub struct EngineBuilder {
+    store: Arc<dyn Store>,
+    workspaces: Vec<Workspace>,
+    served: Vec<Result<(Definition, Served), Vec<Problem>>>,
+    options: Options,
+    dev: bool,
+    clock: Arc<dyn Clock>,
+    timer: Option<Arc<dyn Timer>>,
+    seed: Option<u64>,
+    busy: Option<Arc<Busy>>,
+}
+
+impl EngineBuilder {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let poll = Duration::from_secs(1);
+        Self {
+            store,
+            workspaces: vec![DEFAULT_WORKSPACE.into()],
+            served: Vec::new(),
+            options: Options { workers: 100, lease_ttl: LEASE_TTL, poll },
+            dev: false,
+            clock: Arc::new(SystemClock),
+            timer: None,
+            seed: None,
+            busy: None,
+        }
+    }
+
+    /// Serves a workflow. Several versions of one can be served side by side.
+    pub fn workflow(mut self, workflow: impl Into<Served>) -> Self {
+        let served = workflow.into();
+        let read = Definition::parse(&served.definition).map_err(|errors| errors.0);
+        self.served.push(read.map(|parsed| {
+            warn(&parsed.warnings);
+            (parsed.value, served)
+        }));
+        self
+    }
+
+    /// Serves the actions of a flow.
+    pub fn flow(mut self, flow: Flow) -> Self {
+        let (definition, actions) = flow.into_parts();
+        match FlowDefinition::parse(&definition) {
+            Ok(parsed) => {
+                warn(&parsed.warnings);
+                let pairs = parsed.value.actions.into_iter().zip(actions);
+                self.served.extend(pairs.map(Ok));
+            }
+            Err(DefinitionErrors(problems)) => self.served.push(Err(problems)),
+        }
+        self
+    }
+
+    /// The workspaces that it serves, instead of the default one.
+    pub fn workspaces<W: Into<Workspace>>(mut self, names: impl IntoIterator<Item = W>) -> Self {
+        self.workspaces = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How many runs are driven at once at the most: 100 unless set. 0 drives none.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.options.workers = workers;
+        self
+    }
+
+    /// How long a lease lasts without renewal: 30 s unless set. What a dead engine held comes back
+    /// after it.
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.options.lease_ttl = ttl;
+        self
+    }
+
+    /// How often the store is looked at when nobody says that there is something: 1 s unless set.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.options.poll = interval;
+        self
+    }
+
+    /// Lets a definition change under its version's number, for development.
+    pub fn dev(mut self) -> Self {
+        self.dev = true;
+        self
+    }
+
+    /// Runs on another clock than the machine's.
+    pub(crate) fn on_clock(mut self, clock: Arc<dyn Clock>, timer: Arc<dyn Timer>) -> Self {
+        self.clock = clock;
+        self.timer = Some(timer);
+        self
+    }
+
+    /// Draws all chance from a seed.
+    pub(crate) fn seeded(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Counts its tasks that have something to do.
+    pub(crate) fn tracked(mut self, busy: Arc<Busy>) -> Self {
+        self.busy = Some(busy);
+        self
+    }
+
+    /// Checks and registers what it serves, and starts.
+    pub async fn start(self) -> Result<Engine, Error> {
+        if self.options.lease_ttl < SHORTEST_TTL {
+            let (got, least) = (self.options.lease_ttl.as_millis(), SHORTEST_TTL.as_millis());
+            return Err(Error::Value(format!("lease_ttl must be at least {least} ms, got {got}")));
+        }
+        let mut problems = Vec::new();
+        let mut served = Vec::new();
+        for one in self.served {
+            match one {
+                Ok(pair) => served.push(pair),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Error::Definition(problems));
+        }
+        let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
+        let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
+        let shared =
+            Arc::new(Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy));
+        let mut registry = Registry::default();
+        for ws in &self.workspaces {
+            register(&shared, &mut registry, ws, &served, self.dev).await?;
+        }
+        *shared.registry.lock().expect("nobody else knows it yet") = registry;
+        // The first beat is the lease that everything else is done under.
+        shared.store.beat(shared.id()).await?;
+        shared.beaten(shared.id());
+        spawn(&shared);
+        let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
+        Ok(Engine::new(shared, ws))
+    }
+}
+
+fn warn(warnings: &[Problem]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+async fn register(
+    shared: &Arc<Shared>,
+    registry: &mut Registry,
+    ws: &Workspace,
+    served: &[(Definition, Served)],
+    dev: bool,
+) -> Result<(), Error> {
+    let commands = served.iter().map(|(definition, _)| {
+        let workflow = Box::new(definition.clone());
+        (Command::Register { ws: ws.clone(), workflow, dev }, shared.entropy.number())
+    });
+    let answers = commit(&*shared.store, commands.collect()).await?;
+    for ((definition, served), answer) in served.iter().zip(answers) {
+        let Answer::Registered(registered) = answer? else { continue };
+        if let Some(released) = &registered.released
+            && released.older > 0
+        {
+            let (workflow, older) = (&definition.name, released.older);
+            tracing::info!(workflow, older, "released; older runs go on as the handoff says");
+        }
+        let version = |definition: Definition| Version {
+            definition: Arc::new(definition),
+            handler: served.handler.clone(),
+            on_failure: served.on_failure.clone(),
+        };
+        registry.serve(ws, registered.lane, version(definition.clone()));
+        if let Some(function) = &served.key_function {
+            registry.set_key_function(&definition.app, &definition.name, function.clone());
+        }
+        let Some(older) = &served.also_serves else { continue };
+        let catalogs = shared.store.catalogs();
+        let entry = catalogs.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
+        let versions = entry.into_iter().flat_map(|entry| entry.versions.values());
+        for other in versions.filter(|other| older.contains(&other.number)) {
+            let stored: Result<Definition, _> = serde_json::from_str(other.def.body.as_str());
+            let stored = stored.map_err(|error| Error::Value(error.to_string()))?;
+            registry.serve(ws, other.lane, version(stored));
+        }
+    }
+    Ok(())
+}
+
+fn spawn(shared: &Arc<Shared>) {
+    macro_rules! task {
+        ($shared:ident => $task:expr) => {
+            let $shared = shared.clone();
+            shared.tasks.spawn(async move { $task.await });
+        };
+    }
+    task!(shared => shared.committer.run(&shared));
+    task!(shared => shared.loader.run(&shared));
+    task!(shared => sweep::run(&shared));
+    task!(shared => beat::renew(&shared));
+    task!(shared => beat::watch(&shared));
+    task!(shared => beat::listen(&shared));
+}

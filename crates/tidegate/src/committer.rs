@@ -1,0 +1,232 @@
+//! Group commit: commands gather while a transaction runs, and go together into the next.
+//!
+//! An idle engine adds no delay; a busy one pays one transaction for many commands. Each
+//! transaction also leases runs for the workers that are free by its end, so that a run is
+//! handed to a worker by the very commit that made it ready.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll},
+};
+
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    run::record::Then,
+};
+use tidegate_store::{Answered, Salted, Seen, StoreError, commit_once};
+use tokio::sync::{Notify, oneshot};
+
+use crate::{engine::Shared, error::Error};
+
+/// The most commands in one transaction: more make it long, and gain nothing.
+const MAX_BATCH: usize = 512;
+
+/// A command that waits for its transaction.
+struct Pending {
+    salted: Salted,
+    /// Its worker is free once it is decided.
+    ends: bool,
+    reply: oneshot::Sender<Result<Answer, Error>>,
+}
+
+/// What goes into one transaction.
+struct Batch {
+    pending: Vec<Pending>,
+    leases: Vec<(Command, u32)>,
+    /// Free workers that the leases are meant for.
+    reserved: i64,
+}
+
+/// The queue in front of the store.
+#[derive(Default)]
+pub(crate) struct Committer {
+    queue: Mutex<Queue>,
+    bell: Notify,
+}
+
+impl fmt::Debug for Committer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Committer").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    pending: VecDeque<Pending>,
+    /// Workers that have nothing to do.
+    free: i64,
+    /// There may be ready runs that nobody has looked for.
+    look: bool,
+    /// No more runs are leased.
+    closed: bool,
+}
+
+impl Committer {
+    pub(crate) fn new(workers: usize) -> Self {
+        let free = i64::try_from(workers).unwrap_or(i64::MAX);
+        Self { queue: Mutex::new(Queue { free, ..Queue::default() }), bell: Notify::new() }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics under this lock")
+    }
+
+    /// Sends a command; the answer is durable when it comes.
+    pub(crate) fn send(&self, salted: Salted) -> Reply {
+        let (reply, answer) = oneshot::channel();
+        let ends = match &salted.0 {
+            Command::Record { report, .. } => report.then != Then::Continue,
+            _ => false,
+        };
+        self.queue().pending.push_back(Pending { salted, ends, reply });
+        self.bell.notify_one();
+        Reply(answer)
+    }
+
+    /// A worker has nothing to do any more, other than by a command that ended its run.
+    pub(crate) fn release(&self) {
+        self.queue().free += 1;
+        self.look();
+    }
+
+    /// There may be ready runs.
+    pub(crate) fn look(&self) {
+        self.queue().look = true;
+        self.bell.notify_one();
+    }
+
+    /// Leases no more runs.
+    pub(crate) fn close(&self) {
+        self.queue().closed = true;
+    }
+
+    /// Decides what comes, for as long as the engine lives.
+    pub(crate) async fn run(&self, shared: &Arc<Shared>) {
+        loop {
+            let batch = self.take(shared);
+            if batch.pending.is_empty() && batch.leases.is_empty() {
+                self.bell.notified().await;
+                continue;
+            }
+            self.decide(shared, batch).await;
+        }
+    }
+
+    /// What goes into the next transaction.
+    fn take(&self, shared: &Shared) -> Batch {
+        let mut queue = self.queue();
+        let count = queue.pending.len().min(MAX_BATCH);
+        let pending: Vec<Pending> = queue.pending.drain(..count).collect();
+        // Whatever is decided may make runs ready, and frees the workers of those that end.
+        let ending = pending.iter().filter(|pending| pending.ends).count();
+        let idle = if queue.closed { 0 } else { queue.free + i64::try_from(ending).unwrap_or(0) };
+        let look = !pending.is_empty() || queue.look;
+        let leases = if look { shared.leases(idle) } else { Vec::new() };
+        queue.look = false;
+        let wanted: i64 = leases.iter().map(|(_, limit)| i64::from(*limit)).sum();
+        let reserved = wanted.min(queue.free).max(0);
+        queue.free -= reserved;
+        Batch { pending, leases, reserved }
+    }
+
+    /// One transaction, or several where one is too small for all.
+    async fn decide(&self, shared: &Arc<Shared>, batch: Batch) {
+        let Batch { pending, leases, reserved } = batch;
+        let mut parts = vec![pending];
+        let mut leases = Some(leases);
+        while let Some(part) = parts.pop() {
+            let last = parts.is_empty();
+            let with = if last { leases.take().unwrap_or_default() } else { Vec::new() };
+            let commands: Arc<[Salted]> = part
+                .iter()
+                .map(|pending| pending.salted.clone())
+                .chain(with.iter().map(|(lease, _)| (lease.clone(), 0)))
+                .collect();
+            let started = shared.timer.elapsed();
+            let outcome = commit_once(&*shared.store, commands).await;
+            shared.telemetry.committed(part.len(), shared.timer.elapsed() - started);
+            match outcome {
+                Ok((answers, seen)) => self.answer(shared, part, with, answers, seen),
+                // A row that the store refuses must not take its neighbours down.
+                Err(StoreError::Data(_)) if part.len() > 1 => {
+                    let mut first = part;
+                    let second = first.split_off(first.len() / 2);
+                    leases = Some(if last { with } else { Vec::new() });
+                    parts.push(second);
+                    parts.push(first);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, commands = part.len(), "a transaction failed");
+                    let error = Error::from(error);
+                    for pending in part {
+                        let _ = pending.reply.send(Err(error.clone()));
+                    }
+                }
+            }
+        }
+        self.queue().free += reserved;
+    }
+
+    /// Tells everyone what came of it, and hands leased runs over.
+    fn answer(
+        &self,
+        shared: &Arc<Shared>,
+        part: Vec<Pending>,
+        leases: Vec<(Command, u32)>,
+        answers: Vec<Option<Answered>>,
+        mut seen: Seen,
+    ) {
+        let mut answers = answers.into_iter();
+        let mut left = Vec::new();
+        let mut ended = 0;
+        for (pending, answer) in part.into_iter().zip(answers.by_ref()) {
+            match answer {
+                Some(answer) => {
+                    ended += i64::from(pending.ends);
+                    let _ = pending.reply.send(answer.map_err(Error::from));
+                }
+                None => left.push(pending),
+            }
+        }
+        let (mut leased, mut look) = (Vec::new(), !left.is_empty());
+        for ((_, limit), answer) in leases.into_iter().zip(answers) {
+            match answer {
+                Some(Ok(Answer::Leased(runs))) => {
+                    look |= runs.len() >= limit as usize;
+                    leased.extend(runs);
+                }
+                Some(Err(Refusal::EngineDead(engine))) => shared.lose(engine),
+                Some(_) => {}
+                None => look = true,
+            }
+        }
+        {
+            let mut queue = self.queue();
+            queue.free += ended - i64::try_from(leased.len()).unwrap_or(i64::MAX);
+            queue.look |= look;
+            for pending in left.into_iter().rev() {
+                queue.pending.push_front(pending);
+            }
+        }
+        let events = std::mem::take(&mut seen.events);
+        shared.hand_over(leased, &events);
+        shared.saw(seen);
+    }
+}
+
+/// An answer that is durable when it comes.
+#[derive(Debug)]
+pub(crate) struct Reply(oneshot::Receiver<Result<Answer, Error>>);
+
+impl Future for Reply {
+    type Output = Result<Answer, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // The sender is dropped only with the engine.
+        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or(Err(Error::ShutDown)))
+    }
+}

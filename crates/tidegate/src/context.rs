@@ -1,0 +1,345 @@
+//! What a handler sees of its run: [`Ctx`].
+//!
+//! Steps are remembered by id, not by place. A handler may be started any number of times, on any
+//! engine; what is recorded is returned, what is not is done.
+
+mod session;
+mod state;
+mod step;
+mod transaction;
+mod undo;
+mod wait;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::{Future, poll_fn},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+pub use session::Session;
+pub(crate) use state::{Next, Ops, Outcome, State};
+pub use step::Step;
+use tidegate_core::{
+    event::NewEvent,
+    id::RunId,
+    json::Payload,
+    reads::{ReadSet, Scan},
+    row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
+    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Until},
+    time::Timestamp,
+    workflow::Workflow,
+};
+use tidegate_store::Store;
+use tokio::sync::watch;
+pub(crate) use undo::undo_all;
+pub use wait::{FromAnswer, Returned, Wait};
+
+use crate::{
+    drive::Stop,
+    engine::Shared,
+    fault::{Fault, Result},
+    handler::write,
+    load::MAX_STEPS,
+    timer::Timer,
+};
+
+/// A leased run with all that its handler starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Activation {
+    pub(crate) run: Run,
+    /// The input, or all inputs of a batch; never empty.
+    pub(crate) events: Vec<Event>,
+    pub(crate) definition: Arc<Workflow>,
+}
+
+/// A run that another one took the place of.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// Its id.
+    pub run: RunId,
+    /// What its steps came to, by id.
+    pub steps: BTreeMap<String, Result<Payload>>,
+}
+
+/// A handler's view of its run. Cheap to clone.
+#[derive(Clone)]
+pub struct Ctx(Arc<Inner>);
+
+struct Inner {
+    activation: Activation,
+    state: Mutex<State>,
+    shared: Arc<Shared>,
+    stop: watch::Receiver<Option<Stop>>,
+}
+
+impl fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ctx").field("run", &self.run_id()).finish_non_exhaustive()
+    }
+}
+
+impl Ctx {
+    pub(crate) fn new(
+        activation: Activation,
+        state: State,
+        shared: Arc<Shared>,
+        stop: watch::Receiver<Option<Stop>>,
+    ) -> Self {
+        Self(Arc::new(Inner { activation, state: Mutex::new(state), shared, stop }))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("nothing panics under this lock")
+    }
+
+    pub(crate) fn activation(&self) -> &Activation {
+        &self.0.activation
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.0.shared.store
+    }
+
+    fn timer(&self) -> &dyn Timer {
+        &*self.0.shared.timer
+    }
+
+    /// A number from 0 to 1 by chance.
+    fn chance(&self) -> f64 {
+        self.0.shared.entropy.chance()
+    }
+
+    /// The retry that this step still waits for, if its time has not come.
+    fn backs_off(&self, step: &str) -> Option<NewWait> {
+        let waits = &self.activation().run.waits;
+        let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry)?;
+        let until = wait.until.map(Until::At);
+        Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
+    }
+}
+
+/// What the run is.
+impl Ctx {
+    /// The run's id.
+    pub fn run_id(&self) -> RunId {
+        self.activation().run.id
+    }
+
+    /// The workflow's name, or `flow/action`.
+    pub fn workflow(&self) -> &str {
+        &self.activation().run.workflow
+    }
+
+    /// The version of the definition that the run was admitted under.
+    pub fn version(&self) -> u32 {
+        self.activation().run.version
+    }
+
+    /// Which try of this step is next, from 1.
+    pub fn attempt(&self, step: &str) -> u32 {
+        self.activation().run.failures.get(step).copied().unwrap_or_default() + 1
+    }
+
+    /// The event that started the run; of a batch the first.
+    pub fn event(&self) -> &Event {
+        &self.activation().events[0]
+    }
+
+    /// All events of a batch, in arrival order; `None` for a run that is not one.
+    pub fn events(&self) -> Option<&[Event]> {
+        let batch = matches!(self.activation().run.source, Source::Batch(_));
+        batch.then_some(&self.activation().events)
+    }
+
+    /// A key that is the same for this step on every replay, attempt and worker: hand it to
+    /// whatever the step calls, so that a repeat is recognised.
+    pub fn idempotency_key(&self, step: &str) -> String {
+        format!("{}:{step}", self.activation().run.effects())
+    }
+
+    /// The run that this one took the place of, with what it had done; `None` if there is none.
+    pub async fn replaced(&self) -> Result<Option<Replaced>> {
+        let Some(run) = self.activation().run.replaced else { return Ok(None) };
+        let scan = Scan::Steps(run.seq);
+        let reads = ReadSet::default().scan(scan.clone(), MAX_STEPS);
+        let snapshot = self.store().read(reads).await?;
+        let mut steps = BTreeMap::new();
+        for row in snapshot.found(&scan) {
+            if let Row::Step(step) = row {
+                let value = step.result.clone().map_err(|fault| Fault::recorded(&fault));
+                steps.insert(step.id.clone(), value);
+            }
+        }
+        Ok(Some(Replaced { run, steps }))
+    }
+
+    /// The run that failed, in a failure handler, with its error.
+    pub async fn failure(&self) -> Result<Option<(RunId, Fault)>> {
+        let Purpose::OnFailure(run) = self.activation().run.purpose else { return Ok(None) };
+        let key = RowKey::Ended(run.seq);
+        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
+        match snapshot.rows.get(&key) {
+            Some(Some(Row::Ended(ended))) => match &ended.ending {
+                Ending::Failed { error } => Ok(Some((run, Fault::recorded(error)))),
+                Ending::Completed { .. } | Ending::Cancelled { .. } => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// The handler's input as JSON.
+    pub(crate) fn input(&self) -> String {
+        let Activation { events, definition, .. } = self.activation();
+        if let Some(events) = self.events() {
+            let all: Vec<&str> = events.iter().map(|event| event.data.as_str()).collect();
+            return format!("[{}]", all.join(","));
+        }
+        if definition.flow.is_some() {
+            let path = ["input"].map(str::to_owned);
+            return events[0].data.select(&path).unwrap_or("null").to_owned();
+        }
+        events[0].data.as_str().to_owned()
+    }
+}
+
+/// What the run does.
+impl Ctx {
+    /// A named part of the run whose value is remembered. Across a crash between its effect and
+    /// its record it runs again: give what it calls the [`Ctx::idempotency_key`].
+    pub fn step<'a, T, F, Fut>(&self, id: impl Into<String>, run: F) -> Step<'a, T>
+    where
+        F: FnOnce() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        Step::new(self.clone(), id.into(), run)
+    }
+
+    /// Sleeps, without a worker and without an executing slot.
+    pub fn sleep(&self, id: impl Into<String>, duration: Duration) -> Wait<()> {
+        let until = Some(wait::in_time(duration));
+        Wait::new(self, id.into(), StepKind::Sleep, Ok(NewWaitOn::Time), until)
+    }
+
+    /// Sleeps until a moment of the store's clock.
+    pub fn sleep_until(&self, id: impl Into<String>, at: Timestamp) -> Wait<()> {
+        let until = Some(Until::At(at));
+        Wait::new(self, id.into(), StepKind::Sleep, Ok(NewWaitOn::Time), until)
+    }
+
+    /// Waits for an event that is posted from now on. Without a time-out it waits for ever.
+    pub fn wait_for_event<T: DeserializeOwned>(
+        &self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Wait<Option<T>> {
+        let on = NewWaitOn::Event { name: name.into(), matches: Vec::new() };
+        Wait::new(self, id.into(), StepKind::Event, Ok(on), None)
+    }
+
+    /// Waits for a signal to this run. One that came before is in its inbox.
+    pub fn wait_for_signal<T: DeserializeOwned>(
+        &self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Wait<Option<T>> {
+        let on = NewWaitOn::Signal { name: name.into() };
+        Wait::new(self, id.into(), StepKind::Signal, Ok(on), None)
+    }
+
+    /// Starts another workflow of the same app and waits for what it returns.
+    pub async fn invoke<T: DeserializeOwned>(
+        &self,
+        id: impl Into<String>,
+        workflow: impl Into<String>,
+        input: impl Serialize,
+    ) -> Result<T> {
+        let (app, workflow) = (self.activation().run.app.clone(), workflow.into());
+        let on = write(&input).map(|data| NewWaitOn::Invoke { app, workflow, data });
+        let wait: Wait<Returned<T>> = Wait::new(self, id.into(), StepKind::Invoke, on, None);
+        Ok(wait.await?.0)
+    }
+
+    /// Posts an event, exactly once however often the handler is replayed.
+    pub async fn send_event(
+        &self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+        data: impl Serialize,
+    ) -> Result<()> {
+        let (step, data) = (id.into(), write(&data)?);
+        if self.state().ask(&step, StepKind::Send)?.is_some() {
+            return Ok(());
+        }
+        let event = NewEvent { name: name.into(), data, dedupe_id: None, ts: None };
+        self.state().send(NewSend { step, event });
+        Ok(())
+    }
+
+    /// The state of the session that this run's request belongs to.
+    pub fn session(&self) -> Result<Session> {
+        let session = self.event().data.select(&["session".to_owned()]);
+        let id = session.and_then(|id| serde_json::from_str(id).ok());
+        let (Some(flow), Some(id)) = (&self.activation().definition.flow, id) else {
+            let message = "this run has no session: only actions have one, if the request names it";
+            return Err(Fault::coded("NoSession", message).fatal());
+        };
+        let (app, flow) = (self.activation().run.app.clone(), flow.clone());
+        Ok(Session::new(self, SessionRef { app, flow, id }))
+    }
+
+    /// The time by this machine's clock, remembered.
+    pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
+        self.remember(id.into(), || self.0.shared.clock.now())
+    }
+
+    /// A random number, remembered.
+    pub async fn random(&self, id: impl Into<String>) -> Result<u64> {
+        self.remember(id.into(), || self.0.shared.entropy.number())
+    }
+
+    /// Writes a line to the log, unless an earlier activation has written it.
+    pub fn log(&self, message: impl fmt::Display) {
+        if !self.state().is_replaying() {
+            tracing::info!(run = %self.run_id(), workflow = self.workflow(), "{message}");
+        }
+    }
+
+    /// Ends when this engine has to stop the run: it was cancelled, replaced, or lost. The handler
+    /// is dropped then; whatever it has handed to other tasks should watch this.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stop = self.0.stop.clone();
+        async move {
+            // An error means that nobody drives the run any more.
+            let _ = stop.wait_for(Option::is_some).await;
+        }
+    }
+
+    /// What came of a step that the store decides, once it is durable.
+    async fn recorded(&self, step: &str) -> Result<Outcome> {
+        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let key = RowKey::Step(self.run_id().seq, step.to_owned());
+        let reads = ReadSet::default().row(key.clone());
+        let snapshot = self.store().read(reads).await?;
+        match snapshot.rows.get(&key) {
+            Some(Some(Row::Step(step))) => Ok(step.result.clone()),
+            _ => Err(Fault::coded("BadRecord", format!("step `{step}` left no record"))),
+        }
+    }
+
+    fn remember<T: Serialize + DeserializeOwned>(
+        &self,
+        id: String,
+        value: impl FnOnce() -> T,
+    ) -> Result<T> {
+        if let Some(outcome) = self.state().ask(&id, StepKind::Run)? {
+            return step::read(&id, outcome.map_err(|fault| Fault::recorded(&fault))?);
+        }
+        let value = value();
+        let result = Ok::<Payload, _>(write(&value)?);
+        self.state().finish(NewStep { id, kind: StepKind::Run, result });
+        Ok(value)
+    }
+}

@@ -1,0 +1,189 @@
+//! Steps: named, remembered parts of a run.
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture, pending, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tidegate_core::{
+    json::Payload,
+    row::StepKind,
+    run::record::{NewStep, NewWait, NewWaitOn, Until},
+    workflow::Retry,
+};
+
+use super::Ctx;
+use crate::{
+    fault::{Again, Fault, Result},
+    handler::write,
+};
+
+/// A future of a step.
+type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// A step that runs when it is awaited.
+#[must_use = "a step runs when it is awaited"]
+pub struct Step<'a, T> {
+    ctx: Ctx,
+    id: String,
+    run: Box<dyn FnOnce() -> StepFuture<'a, T> + Send + 'a>,
+    retry: Option<Retry>,
+    timeout: Option<Duration>,
+}
+
+impl<T> fmt::Debug for Step<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T> Step<'a, T> {
+    pub(super) fn new<F, Fut>(ctx: Ctx, id: String, run: F) -> Self
+    where
+        F: FnOnce() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        Self { ctx, id, run: Box::new(|| Box::pin(run())), retry: None, timeout: None }
+    }
+
+    /// How it is tried again when it fails; else as its workflow says.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// How long one attempt may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl<'a, T> IntoFuture for Step<'a, T>
+where
+    T: Serialize + DeserializeOwned + Send + 'a,
+{
+    type Output = Result<T>;
+    type IntoFuture = StepFuture<'a, T>;
+
+    fn into_future(self) -> StepFuture<'a, T> {
+        Box::pin(self.take())
+    }
+}
+
+impl<'a, T> Step<'a, T>
+where
+    T: Serialize + DeserializeOwned + Send + 'a,
+{
+    async fn take(self) -> Result<T> {
+        let Self { ctx, id, run, retry, timeout } = self;
+        if let Some(outcome) = ctx.state().ask(&id, StepKind::Run)? {
+            return read(&id, outcome.map_err(|fault| Fault::recorded(&fault))?);
+        }
+        if let Some(wait) = ctx.backs_off(&id) {
+            // Woken by something else before its time.
+            ctx.state().wait(wait);
+            return pending().await;
+        }
+        poll_fn(|cx| ctx.state().poll_durable(cx)).await;
+        let outcome = ctx.execute(&id, timeout, run).await;
+        let outcome = outcome.and_then(|value| write(&value));
+        let result = match outcome {
+            Ok(value) => Ok(value),
+            Err(fault) => match ctx.next_attempt(&id, retry.as_ref(), &fault) {
+                Some(wait) => {
+                    ctx.state().wait(wait);
+                    return pending().await;
+                }
+                None => Err(fault),
+            },
+        };
+        let recorded = result.as_ref().map(Payload::clone).map_err(Fault::to_row);
+        ctx.state().finish(NewStep { id: id.clone(), kind: StepKind::Run, result: recorded });
+        // Read back, so that the first time sees what every replay sees.
+        read(&id, result.map_err(Fault::fatal)?)
+    }
+}
+
+/// A recorded value in the caller's type.
+pub(super) fn read<T: DeserializeOwned>(id: &str, value: Payload) -> Result<T> {
+    serde_json::from_str(value.as_str()).map_err(|error| {
+        let wanted = std::any::type_name::<T>();
+        let message = format!("the record of step `{id}` cannot be read as {wanted}: {error}");
+        Fault::coded("BadRecord", message).fatal()
+    })
+}
+
+impl Ctx {
+    /// Runs a closure: counted, timed, and with its panics caught.
+    async fn execute<'a, T>(
+        &self,
+        id: &str,
+        timeout: Option<Duration>,
+        run: impl FnOnce() -> StepFuture<'a, T>,
+    ) -> Result<T> {
+        let _executing = Executing::begin(self);
+        let started = std::panic::catch_unwind(AssertUnwindSafe(run));
+        let mut future = started.map_err(|payload| Fault::panicked(payload.as_ref()))?;
+        let timer = self.timer();
+        let mut deadline = timeout.map(|timeout| timer.sleep_until(timer.elapsed() + timeout));
+        poll_fn(|cx| {
+            let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+            match polled {
+                Err(payload) => return Poll::Ready(Err(Fault::panicked(payload.as_ref()))),
+                Ok(Poll::Ready(outcome)) => return Poll::Ready(outcome),
+                Ok(Poll::Pending) => {}
+            }
+            if let Some(deadline) = &mut deadline
+                && pin!(deadline).poll(cx).is_ready()
+            {
+                let limit = timeout.unwrap_or_default().as_millis();
+                let message = format!("step `{id}` took longer than {limit} ms");
+                return Poll::Ready(Err(Fault::coded("TimedOut", message)));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The wait for the next attempt, if there is one.
+    pub(crate) fn next_attempt(
+        &self,
+        step: &str,
+        retry: Option<&Retry>,
+        fault: &Fault,
+    ) -> Option<NewWait> {
+        let retry = retry.unwrap_or(&self.activation().definition.retry);
+        let failures = self.activation().run.failures.get(step).copied().unwrap_or_default() + 1;
+        let delay_ms = retry.delay_ms(failures, self.chance())?;
+        let delay_ms = match fault.again() {
+            Again::Never => return None,
+            Again::Retry => delay_ms,
+            Again::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+        };
+        tracing::debug!(step, failures, delay_ms, %fault, "a step failed and is tried again");
+        let until = Some(Until::In(delay_ms));
+        Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
+    }
+}
+
+/// Counts a closure for as long as it runs.
+pub(super) struct Executing<'a>(&'a Ctx);
+
+impl<'a> Executing<'a> {
+    pub(super) fn begin(ctx: &'a Ctx) -> Self {
+        ctx.state().begin();
+        Self(ctx)
+    }
+}
+
+impl Drop for Executing<'_> {
+    fn drop(&mut self) {
+        self.0.state().end();
+    }
+}

@@ -1,0 +1,156 @@
+//! Waiting: for a time, an event, a signal or another workflow.
+//!
+//! A wait never ends while its handler runs: it is registered, the run lets go of its worker, and
+//! when the answer is there the handler starts again and finds it recorded.
+
+use std::{
+    fmt,
+    future::Future,
+    marker::PhantomData,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+use tidegate_core::{
+    json::Payload,
+    row::StepKind,
+    run::{
+        record::{NewWait, NewWaitOn, Until},
+        wait::encoded,
+    },
+};
+
+use super::{Ctx, step::read};
+use crate::{
+    fault::{Fault, Result},
+    handler::write,
+};
+
+/// A wait, with its answer in the caller's type.
+#[must_use = "a wait begins when it is awaited"]
+pub struct Wait<T> {
+    ctx: Ctx,
+    step: String,
+    kind: StepKind,
+    on: Result<NewWaitOn>,
+    until: Option<Until>,
+    registered: bool,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T> fmt::Debug for Wait<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wait")
+            .field("step", &self.step)
+            .field("on", &self.on)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Wait<T> {
+    pub(super) fn new(
+        ctx: &Ctx,
+        step: String,
+        kind: StepKind,
+        on: Result<NewWaitOn>,
+        until: Option<Until>,
+    ) -> Self {
+        Self { ctx: ctx.clone(), step, kind, on, until, registered: false, answer: PhantomData }
+    }
+
+    /// How long to wait at the most. A wait for an event or a signal then gives `None`; a call
+    /// fails with `TimedOut`.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.until = Some(in_time(timeout));
+        self
+    }
+
+    /// Only an event that has this value at this path will do. All that are given must match.
+    pub fn matching(mut self, path: &str, value: impl Serialize) -> Self {
+        let document = write(&json!({ "it": value }));
+        let found = document.map(|document| encoded(&document, "it"));
+        let value = found.and_then(|value| {
+            value.ok_or_else(|| {
+                let message = format!("a match on `{path}` needs a string, number or boolean");
+                Fault::coded("BadMatch", message).fatal()
+            })
+        });
+        match (&mut self.on, value) {
+            (Ok(NewWaitOn::Event { matches, .. }), Ok(value)) => {
+                matches.push((path.to_owned(), value));
+            }
+            (Ok(_), Ok(_)) => {
+                let message = format!("step `{}` does not wait for an event", self.step);
+                self.on = Err(Fault::coded("BadMatch", message).fatal());
+            }
+            (Ok(_), Err(fault)) => self.on = Err(fault),
+            (Err(_), _) => {}
+        }
+        self
+    }
+}
+
+pub(super) fn in_time(duration: Duration) -> Until {
+    Until::In(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What a recorded answer is in the caller's type.
+pub trait FromAnswer: Sized {
+    /// Reads the recorded answer of a step.
+    fn from_answer(step: &str, answer: Payload) -> Result<Self>;
+}
+
+/// A value, or none: the wait ran out.
+impl<T: DeserializeOwned> FromAnswer for Option<T> {
+    fn from_answer(step: &str, answer: Payload) -> Result<Self> {
+        read(step, answer)
+    }
+}
+
+/// A sleep is over.
+impl FromAnswer for () {
+    fn from_answer(_step: &str, _answer: Payload) -> Result<Self> {
+        Ok(())
+    }
+}
+
+/// What a called workflow returned.
+#[derive(Debug)]
+pub struct Returned<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromAnswer for Returned<T> {
+    fn from_answer(step: &str, answer: Payload) -> Result<Self> {
+        read(step, answer).map(Returned)
+    }
+}
+
+impl<T: FromAnswer> Future for Wait<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<T>> {
+        if self.registered {
+            return Poll::Pending;
+        }
+        let this = &mut *self;
+        let known = this.ctx.state().ask(&this.step, this.kind)?;
+        if let Some(outcome) = known {
+            let answer = outcome.map_err(|fault| Fault::recorded(&fault))?;
+            return Poll::Ready(T::from_answer(&this.step, answer));
+        }
+        let on = this.on.clone()?;
+        this.registered = true;
+        this.ctx.state().wait(NewWait { step: this.step.clone(), on, until: this.until });
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Wait<T> {
+    fn drop(&mut self) {
+        if self.registered {
+            self.ctx.state().forget(&self.step);
+        }
+    }
+}

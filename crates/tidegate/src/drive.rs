@@ -1,0 +1,288 @@
+//! Driving one run: from its lease to the report that lets it go.
+//!
+//! The handler is polled here and nowhere else. What it finishes is reported as it finishes; when
+//! nothing is left to do but wait, the run is let go and the handler dropped.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+
+use tidegate_core::{
+    command::{Answer, Command},
+    json::Payload,
+    row::{EngineId, Purpose, Run},
+    run::record::{Record, Recorded, Then},
+};
+use tokio::sync::watch;
+
+use crate::{
+    context::{Activation, Ctx, Next, Ops, State, undo_all},
+    engine::Shared,
+    error::Error,
+    fault::{Fault, Result},
+    load::Loaded,
+    registry::Version,
+    timer::BoxFuture,
+};
+
+/// Why a run is stopped from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It was cancelled or replaced: confirm that it is no longer driven.
+    Cancelled,
+    /// The engine has to assume that another one drives it by now: say nothing.
+    Lost,
+    /// The engine shuts down: hand it over.
+    Yield,
+}
+
+/// How often a report is tried again at first, and how long the pause grows.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What happened next.
+enum Turn {
+    Stopped(Stop),
+    Reported(std::result::Result<Answer, Error>),
+    Returned(Result<Payload>),
+    Asked(Next),
+}
+
+/// A run that is being driven.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    ctx: Ctx,
+    handler: BoxFuture<Result<Payload>>,
+    stop: watch::Receiver<Option<Stop>>,
+    engine: EngineId,
+}
+
+/// Replays a handler on the records of the run that has to be undone, until it has registered
+/// all compensations again, and does them.
+fn undo(
+    mut handler: BoxFuture<Result<Payload>>,
+    past: Ctx,
+    ctx: Ctx,
+) -> BoxFuture<Result<Payload>> {
+    Box::pin(async move {
+        let registered = std::future::poll_fn(|cx| {
+            let returned = handler.as_mut().poll(cx).is_ready();
+            let mut state = past.state();
+            match state.collected() {
+                Some(undo) => Poll::Ready(Ok(undo)),
+                None if returned || state.goes_on() => Poll::Ready(Err(state.broken())),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+        drop(handler);
+        match registered {
+            Ok(registered) => undo_all(ctx, registered).await,
+            Err(broken) => {
+                let lost = "the code does not register all compensations that are on record";
+                Err(broken.unwrap_or_else(|| Fault::coded("ChangedWorkflow", lost).fatal()))
+            }
+        }
+    })
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        version: &Version,
+        run: Run,
+        loaded: Loaded,
+        stop: watch::Receiver<Option<Stop>>,
+    ) -> Self {
+        let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
+        let Loaded { events, steps, undoes } = loaded;
+        let definition = version.definition.clone();
+        let activation = Activation { run, events, definition };
+        let past = activation.clone();
+        let ctx = Ctx::new(activation, State::new(steps), shared.clone(), stop.clone());
+        let handler = match (purpose, &version.on_failure) {
+            (Purpose::Compensates(_), _) => {
+                let past = Ctx::new(past, State::new(undoes), shared.clone(), stop.clone());
+                undo(version.handler.call(past.clone()), past, ctx.clone())
+            }
+            (Purpose::OnFailure(_), Some(handler)) => handler.call(ctx.clone()),
+            (Purpose::Ordinary | Purpose::OnFailure(_), _) => version.handler.call(ctx.clone()),
+        };
+        Self { shared, ctx, handler, stop, engine }
+    }
+
+    fn run(&self) -> &Run {
+        &self.ctx.activation().run
+    }
+
+    /// Drives the run until it is let go. `true` if that was by a report that freed its worker.
+    pub(crate) async fn drive(mut self) -> bool {
+        let mut report: Option<BoxFuture<std::result::Result<Answer, Error>>> = None;
+        loop {
+            let turn = self.turn(&mut report).await;
+            match turn {
+                Turn::Stopped(stop) => return self.stopped(stop, report).await,
+                Turn::Reported(answer) => {
+                    report = None;
+                    match answer {
+                        Ok(Answer::Recorded(Recorded::GoOn)) => self.ctx.state().reported(),
+                        Ok(Answer::Recorded(Recorded::LetGo)) => return false,
+                        _ => {
+                            self.confirm_stop().await;
+                            return false;
+                        }
+                    }
+                }
+                Turn::Asked(Next::Report) => {
+                    let ops = self.ctx.state().take();
+                    report = Some(self.report(ops, Then::Continue));
+                }
+                Turn::Asked(Next::Suspend(waits)) => {
+                    let broken = self.ctx.state().broken();
+                    let then = broken.map_or(Then::Suspend(waits), |it| Then::Fail(it.to_row()));
+                    return self.finish(then).await;
+                }
+                Turn::Asked(Next::Wait) => {}
+                Turn::Returned(result) => {
+                    // One report after another: the last one carries the end.
+                    if let Some(report) = report.take()
+                        && !matches!(report.await, Ok(Answer::Recorded(Recorded::GoOn)))
+                    {
+                        self.confirm_stop().await;
+                        return false;
+                    }
+                    let then = self.ending(result);
+                    return self.finish(then).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for whatever comes first.
+    async fn turn(
+        &mut self,
+        report: &mut Option<BoxFuture<std::result::Result<Answer, Error>>>,
+    ) -> Turn {
+        let Self { ctx, handler, stop, .. } = self;
+        let stopped = async {
+            match stop.wait_for(Option::is_some).await {
+                Ok(stop) => stop.unwrap_or(Stop::Lost),
+                Err(_) => Stop::Lost,
+            }
+        };
+        let next = std::future::poll_fn(|cx| {
+            if let Some(report) = report
+                && let Poll::Ready(answer) = report.as_mut().poll(cx)
+            {
+                return Poll::Ready(Turn::Reported(answer));
+            }
+            let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+            match polled {
+                Ok(Poll::Ready(result)) => return Poll::Ready(Turn::Returned(result)),
+                Err(payload) => {
+                    let fault = Fault::panicked(payload.as_ref());
+                    return Poll::Ready(Turn::Returned(Err(fault)));
+                }
+                Ok(Poll::Pending) => {}
+            }
+            match ctx.state().next(cx) {
+                Next::Wait => Poll::Pending,
+                asked @ (Next::Report | Next::Suspend(_)) => Poll::Ready(Turn::Asked(asked)),
+            }
+        });
+        tokio::select! {
+            biased;
+            stop = stopped => Turn::Stopped(stop),
+            turn = next => turn,
+        }
+    }
+
+    /// How the run goes on once its handler has returned.
+    fn ending(&self, result: Result<Payload>) -> Then {
+        if let Some(broken) = self.ctx.state().broken() {
+            return Then::Fail(broken.to_row());
+        }
+        match result {
+            Ok(output) => Then::Complete(output),
+            Err(fault) => match self.ctx.next_attempt("", None, &fault) {
+                Some(wait) => Then::Suspend(vec![wait]),
+                None => Then::Fail(fault.to_row()),
+            },
+        }
+    }
+
+    /// Reports the last of it and lets go. `true` if the report freed the worker.
+    async fn finish(&mut self, then: Then) -> bool {
+        self.drop_handler();
+        let ops = self.ctx.state().take();
+        match self.report(ops, then).await {
+            Ok(Answer::Recorded(Recorded::LetGo)) => true,
+            Ok(_) | Err(Error::Refused(_)) => {
+                self.confirm_stop().await;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Reports until the store answers: a repeat of a report changes nothing.
+    fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
+        let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
+        let Ops { steps, sends, session } = ops;
+        let (run, fence) = (known.id.seq, known.fence);
+        let report = Record { run, engine, fence, steps, sends, session, then };
+        let command = Command::Record { known: Box::new(known), report };
+        let salted = (command, shared.entropy.number());
+        Box::pin(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                match shared.committer.send(salted.clone()).await {
+                    Err(Error::Store(error)) => {
+                        tracing::warn!(%error, "a report is tried again");
+                        shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    answer => return answer,
+                }
+            }
+        })
+    }
+
+    /// Somebody else wants the run to stop. `true` if a report freed the worker.
+    async fn stopped(
+        mut self,
+        stop: Stop,
+        report: Option<BoxFuture<std::result::Result<Answer, Error>>>,
+    ) -> bool {
+        match stop {
+            Stop::Lost => false,
+            Stop::Cancelled => {
+                self.confirm_stop().await;
+                false
+            }
+            Stop::Yield => {
+                self.drop_handler();
+                if let Some(report) = report
+                    && !matches!(report.await, Ok(Answer::Recorded(Recorded::GoOn)))
+                {
+                    return false;
+                }
+                self.finish(Then::Yield).await
+            }
+        }
+    }
+
+    /// Nothing of the handler goes on after this.
+    fn drop_handler(&mut self) {
+        self.handler = Box::pin(std::future::pending());
+    }
+
+    /// Says that the run is no longer driven. Without effect unless it was cancelled.
+    async fn confirm_stop(&mut self) {
+        self.drop_handler();
+        let known = Box::new(self.run().clone());
+        let salted = (Command::Stopped { known }, self.shared.entropy.number());
+        if let Err(error) = self.shared.committer.send(salted).await {
+            // The lease's end says the same, later.
+            tracing::warn!(%error, run = %self.run().id, "a stop could not be confirmed");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The engine: what it shares among its tasks, and what programs ask of it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tidegate_core::{
+    command::Command,
+    id::{RunId, Seq},
+    row::{Ended, EngineId, Event, Run},
+};
+use tidegate_store::{Clock, Seen, Store};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::{
+    alarm::Alarm,
+    committer::{Committer, Reply},
+    drive::{Driver, Stop},
+    entropy::Entropy,
+    load::{Loaded, Loader, at_hand},
+    registry::Registry,
+    tasks::{Busy, Tasks},
+    telemetry::Telemetry,
+    timer::Timer,
+};
+
+/// What can be set when an engine is built; all have defaults.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// How many runs are driven at once at the most.
+    pub(crate) workers: usize,
+    /// How long a lease lasts without renewal.
+    pub(crate) lease_ttl: Duration,
+    /// How often the store is looked at when nobody says that there is something.
+    pub(crate) poll: Duration,
+}
+
+/// What an engine's tasks share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) entropy: Entropy,
+    pub(crate) options: Options,
+    pub(crate) committer: Committer,
+    pub(crate) loader: Loader,
+    pub(crate) registry: Mutex<Registry>,
+    /// When the sweep has to look next.
+    pub(crate) alarm: Alarm,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) tasks: Tasks,
+    /// Rings when runs of this engine may have been cancelled by others.
+    pub(crate) own: Notify,
+    /// Rings when the last driven run has been let go.
+    pub(crate) idle: Notify,
+    identity: Mutex<Identity>,
+    driven: Mutex<BTreeMap<Seq, Driven>>,
+    endings: Mutex<Endings>,
+}
+
+/// Under which name this engine leases runs.
+#[derive(Debug)]
+struct Identity {
+    /// Another one after a lease was lost.
+    id: EngineId,
+    /// The store knows it: before its first beat nobody could tell when it is dead.
+    known: bool,
+}
+
+/// Ends of runs, as far as somebody wants to know.
+#[derive(Debug, Default)]
+struct Endings {
+    waiters: BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>,
+    /// The last ones, for those who ask a moment too late.
+    recent: VecDeque<Ended>,
+}
+
+/// How many ends are remembered.
+const RECENT: usize = 1024;
+
+/// A run that is driven here.
+#[derive(Debug)]
+struct Driven {
+    fence: i64,
+    stop: watch::Sender<Option<Stop>>,
+    /// Held while it is driven: a run is driven by one task at a time, whatever the store says.
+    mutex: Arc<tokio::sync::Mutex<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        timer: Arc<dyn Timer>,
+        entropy: Entropy,
+        options: Options,
+        busy: Option<Arc<Busy>>,
+    ) -> Self {
+        let id = entropy.engine_id();
+        Self {
+            store,
+            clock,
+            timer,
+            entropy,
+            committer: Committer::new(options.workers),
+            options,
+            loader: Loader::default(),
+            registry: Mutex::default(),
+            alarm: Alarm::default(),
+            telemetry: Telemetry::default(),
+            tasks: Tasks::tracked(busy),
+            own: Notify::new(),
+            idle: Notify::new(),
+            identity: Mutex::new(Identity { id, known: false }),
+            driven: Mutex::default(),
+            endings: Mutex::default(),
+        }
+    }
+
+    /// This engine's name.
+    pub(crate) fn id(&self) -> EngineId {
+        lock(&self.identity).id
+    }
+
+    /// The store has seen this name's beat: runs can be leased under it.
+    pub(crate) fn beaten(&self, engine: EngineId) {
+        let mut identity = lock(&self.identity);
+        if identity.id == engine && !identity.known {
+            identity.known = true;
+            drop(identity);
+            self.committer.look();
+        }
+    }
+
+    /// Has a command decided, together with others. It is on its way at once.
+    pub(crate) fn ask(&self, command: Command) -> Reply {
+        self.committer.send((command, self.entropy.number()))
+    }
+
+    /// The leases that go with the next transaction.
+    pub(crate) fn leases(&self, workers: i64) -> Vec<(Command, u32)> {
+        let Identity { id, known } = *lock(&self.identity);
+        if known { lock(&self.registry).leases(id, workers) } else { Vec::new() }
+    }
+
+    /// A short wait after an error.
+    pub(crate) async fn pause(&self) {
+        let pause = self.options.lease_ttl / 60;
+        self.timer.sleep_until(self.timer.elapsed() + pause).await;
+    }
+
+    /// Leased runs begin.
+    pub(crate) fn hand_over(self: &Arc<Self>, runs: Vec<Run>, events: &BTreeMap<Seq, Event>) {
+        for run in runs {
+            match at_hand(&run, events) {
+                Some(loaded) => self.start(run, loaded),
+                None => self.loader.push(run),
+            }
+        }
+    }
+
+    /// Drives a loaded run in a task of its own.
+    pub(crate) fn start(self: &Arc<Self>, run: Run, loaded: Loaded) {
+        let (seq, fence) = (run.id.seq, run.fence);
+        if run.owner != Some(self.id()) {
+            // Leased under a name that is dead by now.
+            self.committer.release();
+            return;
+        }
+        let (stop, stopped) = watch::channel(None);
+        let mut driven = lock(&self.driven);
+        let before = driven.remove(&seq);
+        let mutex = before.map_or_else(Arc::default, |before| {
+            // It was taken from the old task, which may not know yet.
+            let _ = before.stop.send(Some(Stop::Lost));
+            before.mutex
+        });
+        driven.insert(seq, Driven { fence, stop, mutex: mutex.clone() });
+        drop(driven);
+        let shared = self.clone();
+        self.tasks.spawn(async move {
+            let _alone = mutex.lock().await;
+            let freed = shared.drive(run, loaded, stopped).await;
+            let mut driven = lock(&shared.driven);
+            if driven.get(&seq).is_some_and(|driven| driven.fence == fence) {
+                driven.remove(&seq);
+            }
+            if driven.is_empty() {
+                shared.idle.notify_waiters();
+            }
+            drop(driven);
+            if !freed {
+                shared.committer.release();
+            }
+        });
+    }
+
+    async fn drive(
+        self: &Arc<Self>,
+        run: Run,
+        loaded: Loaded,
+        stop: watch::Receiver<Option<Stop>>,
+    ) -> bool {
+        let version = lock(&self.registry).version(run.lane);
+        let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
+            tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
+            return false;
+        };
+        let span = self.telemetry.span(&run);
+        let driver = Driver::new(self.clone(), &version, run, loaded, stop);
+        tracing::Instrument::instrument(driver.drive(), span).await
+    }
+
+    /// Acts on what a transaction changed.
+    pub(crate) fn saw(&self, seen: Seen) {
+        let mut elsewhere = false;
+        for run in &seen.stopping {
+            elsewhere |= !self.stop(*run, Stop::Cancelled);
+        }
+        if let Some(due) = seen.due {
+            let delay = due.micros().saturating_sub(seen.now.micros()).max(0);
+            let delay = Duration::from_micros(delay.unsigned_abs());
+            self.alarm.set(self.timer.elapsed() + delay);
+        }
+        if seen.ready > 0 || elsewhere {
+            self.store.wake();
+        }
+        let mut endings = lock(&self.endings);
+        for ended in seen.ended {
+            for waiter in endings.waiters.remove(&ended.id.seq).unwrap_or_default() {
+                let _ = waiter.send(ended.clone());
+            }
+            endings.recent.truncate(RECENT - 1);
+            endings.recent.push_front(ended);
+        }
+    }
+
+    /// Stops a run that is driven here; `false` if it is not.
+    pub(crate) fn stop(&self, run: Seq, stop: Stop) -> bool {
+        let driven = lock(&self.driven);
+        let Some(driven) = driven.get(&run) else { return false };
+        driven.stop.send_if_modified(|now| {
+            let first = now.is_none();
+            now.get_or_insert(stop);
+            first
+        });
+        true
+    }
+
+    /// Stops all runs that are driven here.
+    pub(crate) fn stop_all(&self, stop: Stop) {
+        let runs: Vec<Seq> = lock(&self.driven).keys().copied().collect();
+        for run in runs {
+            self.stop(run, stop);
+        }
+    }
+
+    /// How many runs are driven here.
+    pub(crate) fn driven(&self) -> usize {
+        lock(&self.driven).len()
+    }
+
+    /// Whether this run is driven here under this fence.
+    pub(crate) fn drives(&self, run: Seq, fence: i64) -> bool {
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.fence == fence)
+    }
+
+    /// The lease under this name is gone: everything stops, and goes on under another.
+    pub(crate) fn lose(&self, engine: EngineId) {
+        {
+            let mut identity = lock(&self.identity);
+            if identity.id != engine {
+                return;
+            }
+            *identity = Identity { id: self.entropy.engine_id(), known: false };
+        }
+        tracing::error!("the lease of this engine was lost; its runs are stopped here");
+        self.telemetry.lease_lost();
+        self.stop_all(Stop::Lost);
+    }
+
+    /// Told once, when the run ends through this engine; at once if it has just ended.
+    pub(crate) fn on_end(&self, run: RunId) -> oneshot::Receiver<Ended> {
+        let (tell, told) = oneshot::channel();
+        let mut endings = lock(&self.endings);
+        if let Some(ended) = endings.recent.iter().find(|ended| ended.id == run) {
+            let _ = tell.send(ended.clone());
+            return told;
+        }
+        let waiters = endings.waiters.entry(run.seq).or_default();
+        waiters.retain(|waiter| !waiter.is_closed());
+        waiters.push(tell);
+        told
+    }
+
+    /// Whether this run is driven here.
+    pub(crate) fn drives_any(&self, run: Seq) -> bool {
+        lock(&self.driven).contains_key(&run)
+    }
+}

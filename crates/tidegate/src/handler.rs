@@ -1,0 +1,100 @@
+//! The seam between what is driven and who executes it.
+//!
+//! An activation goes in through [`Ctx`], operations come out through it: steps finished or
+//! failed, sleeps, waits, calls, and at last a result. Nothing on either side knows whether the
+//! code is an async function of this program or something that answers over a network.
+
+use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tidegate_core::{json::Payload, key::Key, request::Request};
+
+use crate::{
+    context::Ctx,
+    fault::{Fault, Result},
+    timer::BoxFuture,
+};
+
+/// Executes the runs of one definition.
+pub trait Handler: Send + Sync + 'static {
+    /// Starts, or starts again with what is recorded.
+    fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
+}
+
+/// A key that a program computes from a request.
+pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Option<Key> + Send + Sync>;
+
+/// A definition in the author's form with the code that serves it.
+#[derive(Clone)]
+pub struct Served {
+    /// The definition, as data.
+    pub(crate) definition: serde_json::Value,
+    /// The code.
+    pub(crate) handler: Arc<dyn Handler>,
+    /// What runs after a failure.
+    pub(crate) on_failure: Option<Arc<dyn Handler>>,
+    /// Older versions that the same code continues.
+    pub(crate) also_serves: Option<RangeInclusive<u32>>,
+    /// The key function of its policy, by name.
+    pub(crate) key_function: Option<KeyFunction>,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+/// An async function with a typed input and output.
+pub(crate) struct Typed<F, I, O> {
+    function: Arc<F>,
+    types: PhantomData<fn(I) -> O>,
+}
+
+impl<F, I, O> Typed<F, I, O> {
+    pub(crate) fn new(function: F) -> Self {
+        Self { function: Arc::new(function), types: PhantomData }
+    }
+}
+
+impl<F, Fut, I, O> Handler for Typed<F, I, O>
+where
+    F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O>> + Send + 'static,
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    fn call(&self, ctx: Ctx) -> BoxFuture<Result<Payload>> {
+        let function = self.function.clone();
+        Box::pin(async move {
+            let input = read_input(&ctx)?;
+            write(&function(ctx, input).await?)
+        })
+    }
+}
+
+/// The handler's input: an event's data, all data of a batch, or what a request carries.
+fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
+    let text = ctx.input();
+    serde_json::from_str(&text).map_err(|error| {
+        let wanted = std::any::type_name::<I>();
+        let workflow = ctx.workflow();
+        let message = format!("the input of `{workflow}` cannot be read as {wanted}: {error}");
+        Fault::coded("BadInput", message).fatal()
+    })
+}
+
+/// The largest value that a step or a run returns. Larger data belongs into a file store, with its
+/// address in the value.
+pub const MAX_VALUE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A value as it is recorded.
+pub(crate) fn write(value: &impl Serialize) -> Result<Payload> {
+    let text = serde_json::to_string(value).map_err(|error| {
+        Fault::coded("BadOutput", format!("the value cannot be written as JSON: {error}")).fatal()
+    })?;
+    Payload::parse(text.as_bytes(), MAX_VALUE_BYTES).map_err(|error| {
+        let advice = "keep it elsewhere and return its address";
+        Fault::coded("ValueTooLarge", format!("{error}; {advice}")).fatal()
+    })
+}

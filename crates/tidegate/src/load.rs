@@ -1,0 +1,137 @@
+//! Loading what a leased run starts from: its inputs and the steps that are recorded.
+//!
+//! Loads gather like commits do: many runs, one read.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use tidegate_core::{
+    id::Seq,
+    reads::{ReadSet, Scan, Snapshot},
+    row::{Event, Purpose, Row, RowKey, Run, Source, Step},
+};
+use tidegate_store::StoreError;
+use tokio::sync::Notify;
+
+use crate::engine::Shared;
+
+/// The most steps of one run. A run that needs more is several runs.
+pub const MAX_STEPS: u32 = 10_000;
+
+/// The most events of one batch that are read.
+const MAX_ITEMS: u32 = 100_000;
+
+/// Runs that have to be loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Loader {
+    queue: Mutex<Vec<Run>>,
+    bell: Notify,
+}
+
+impl Loader {
+    pub(crate) fn push(&self, run: Run) {
+        self.queue.lock().expect("nothing panics under this lock").push(run);
+        self.bell.notify_one();
+    }
+
+    fn take(&self) -> Vec<Run> {
+        std::mem::take(&mut *self.queue.lock().expect("nothing panics under this lock"))
+    }
+
+    /// Loads what comes, for as long as the engine lives.
+    pub(crate) async fn run(&self, shared: &Arc<Shared>) {
+        loop {
+            let runs = self.take();
+            if runs.is_empty() {
+                self.bell.notified().await;
+                continue;
+            }
+            match load(shared, &runs).await {
+                Ok(mut loaded) => {
+                    for run in runs {
+                        let loaded = loaded.remove(&run.id.seq).unwrap_or_default();
+                        shared.start(run, loaded);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, runs = runs.len(), "leased runs could not be loaded");
+                    self.queue.lock().expect("nothing panics under this lock").extend(runs);
+                    shared.pause().await;
+                }
+            }
+        }
+    }
+}
+
+/// What a run starts from.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Its input, or all inputs of its batch.
+    pub(crate) events: Vec<Event>,
+    /// What it has recorded.
+    pub(crate) steps: Vec<Step>,
+    /// What the run that it undoes has recorded.
+    pub(crate) undoes: Vec<Step>,
+}
+
+async fn load(shared: &Shared, runs: &[Run]) -> Result<BTreeMap<Seq, Loaded>, StoreError> {
+    let mut reads = ReadSet::default();
+    for run in runs {
+        reads = reads.row(RowKey::Event(run.source.first().seq));
+        reads = reads.scan(Scan::Steps(run.id.seq), MAX_STEPS);
+        if let Purpose::Compensates(old) = run.purpose {
+            reads = reads.scan(Scan::Steps(old.seq), MAX_STEPS);
+        }
+        if let Source::Batch(_) = run.source {
+            reads = reads.scan(Scan::Items(run.batch().seq), MAX_ITEMS);
+        }
+    }
+    let snapshot = shared.store.read(reads).await?;
+    let items = |run: &Run| -> Vec<Seq> {
+        let rows = snapshot.found(&Scan::Items(run.batch().seq)).into_iter();
+        rows.filter_map(|row| if let Row::Item(item) = row { Some(item.event.seq) } else { None })
+            .collect()
+    };
+    let batches: BTreeMap<Seq, Vec<Seq>> = runs
+        .iter()
+        .map(|run| (run.id.seq, items(run)))
+        .filter(|(_, items)| !items.is_empty())
+        .collect();
+    let wanted = batches.values().flatten().map(|event| RowKey::Event(*event));
+    let wanted = wanted.fold(ReadSet::default(), ReadSet::row);
+    let more =
+        if wanted.is_empty() { Snapshot::default() } else { shared.store.read(wanted).await? };
+    let event = |seq: Seq| {
+        let key = RowKey::Event(seq);
+        let row = snapshot.rows.get(&key).or_else(|| more.rows.get(&key)).cloned().flatten();
+        if let Some(Row::Event(event)) = row { Some(event) } else { None }
+    };
+    let mut loaded = BTreeMap::new();
+    for run in runs {
+        let events = match batches.get(&run.id.seq) {
+            Some(items) => items.iter().filter_map(|item| event(*item)).collect(),
+            None => event(run.source.first().seq).into_iter().collect(),
+        };
+        let steps = |run: Seq| {
+            let rows = snapshot.found(&Scan::Steps(run)).into_iter();
+            rows.filter_map(|row| if let Row::Step(it) = row { Some(it.clone()) } else { None })
+                .collect()
+        };
+        let undoes = match run.purpose {
+            Purpose::Compensates(old) => steps(old.seq),
+            Purpose::Ordinary | Purpose::OnFailure(_) => Vec::new(),
+        };
+        loaded.insert(run.id.seq, Loaded { events, steps: steps(run.id.seq), undoes });
+    }
+    Ok(loaded)
+}
+
+/// What a run that has just been admitted starts from, if that is known without reading.
+pub(crate) fn at_hand(run: &Run, events: &BTreeMap<Seq, Event>) -> Option<Loaded> {
+    let fresh = run.fence == 1 && run.replay_of.is_none() && run.purpose == Purpose::Ordinary;
+    let event = events.get(&run.source.first().seq)?;
+    let alone = matches!(run.source, Source::Event(_));
+    (fresh && alone).then(|| Loaded { events: vec![event.clone()], ..Loaded::default() })
+}

@@ -1,0 +1,136 @@
+//! The tasks of an engine, so that none outlives it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use tokio::task::JoinSet;
+
+/// Tasks that end with their engine.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    tasks: Mutex<JoinSet<()>>,
+    /// Counts those that have something to do, where a test wants to know.
+    busy: Option<Arc<Busy>>,
+}
+
+impl Tasks {
+    pub(crate) fn tracked(busy: Option<Arc<Busy>>) -> Self {
+        Self { tasks: Mutex::default(), busy }
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.busy {
+            Some(busy) => drop(tasks.spawn(Tracked::new(task, busy.clone()))),
+            None => drop(tasks.spawn(task)),
+        }
+        // Those that have ended are let go of, or the set would grow with every run.
+        while tasks.try_join_next().is_some() {}
+    }
+
+    /// Drops all tasks where they are.
+    pub(crate) fn abort(&self) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+/// How many tasks have been woken and not polled since.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(AtomicUsize);
+
+impl Busy {
+    /// Counts something that is under way, until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> Underway {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Underway(self.clone())
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Something that is under way.
+pub(crate) struct Underway(Arc<Busy>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A task that is counted while it has something to do.
+struct Tracked {
+    task: Pin<Box<dyn Future<Output = ()> + Send>>,
+    flag: Arc<Flag>,
+}
+
+struct Flag {
+    woken: AtomicBool,
+    busy: Arc<Busy>,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Flag {
+    fn raise(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.busy.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn lower(&self) {
+        if self.woken.swap(false, Ordering::SeqCst) {
+            self.busy.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Without one the task has ended.
+        if let Some(waker) = waker {
+            self.raise();
+            waker.wake();
+        }
+    }
+}
+
+impl Tracked {
+    fn new(task: impl Future<Output = ()> + Send + 'static, busy: Arc<Busy>) -> Self {
+        let (woken, waker) = (AtomicBool::new(false), Mutex::default());
+        let flag = Arc::new(Flag { woken, busy, waker });
+        flag.raise();
+        Self { task: Box::pin(task), flag }
+    }
+}
+
+impl Future for Tracked {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        *self.flag.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        // Up while it is polled: a wake in between is for another poll.
+        let waker = Waker::from(self.flag.clone());
+        let counted = self.flag.woken.swap(false, Ordering::SeqCst);
+        let polled = self.task.as_mut().poll(&mut Context::from_waker(&waker));
+        if counted {
+            self.flag.busy.0.fetch_sub(1, Ordering::SeqCst);
+        }
+        polled
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        *self.flag.waker.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.flag.lower();
+    }
+}

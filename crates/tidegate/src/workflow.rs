@@ -1,0 +1,201 @@
+//! Workflows as a program defines them: an async function and what controls it.
+
+use std::{
+    fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc, time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use tidegate_core::workflow::Retry;
+
+use crate::{
+    context::Ctx,
+    controls::{
+        Batch, Concurrency, Debounce, Handoff, Idempotency, Priority, Rate, Singleton, millis,
+    },
+    fault::Result,
+    handler::{Handler, Served, Typed},
+};
+
+/// A workflow: an async function of an input, started by events or by the clock.
+///
+/// Whatever is wrong with its definition is said when the engine is built.
+#[must_use]
+pub struct Workflow<I, O> {
+    definition: Map<String, Value>,
+    handler: Arc<dyn Handler>,
+    on_failure: Option<Arc<dyn Handler>>,
+    also_serves: Option<RangeInclusive<u32>>,
+    types: PhantomData<fn(I) -> O>,
+}
+
+impl<I, O> fmt::Debug for Workflow<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workflow").field(&self.definition).finish()
+    }
+}
+
+impl<I, O> Workflow<I, O>
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    /// A workflow of this name. Without triggers an event of the same name starts it.
+    pub fn new<F, Fut>(name: &str, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        Self::from_definition(json!({ "name": name }), handler)
+    }
+
+    /// A workflow whose definition is written as data.
+    pub fn from_definition<F, Fut>(definition: Value, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let definition = match definition {
+            Value::Object(fields) => fields,
+            // Refused when the engine is built, like everything else that is wrong.
+            other => Map::from_iter([("name".to_owned(), other)]),
+        };
+        Self {
+            definition,
+            handler: Arc::new(Typed::new(handler)),
+            on_failure: None,
+            also_serves: None,
+            types: PhantomData,
+        }
+    }
+
+    /// What runs, once, after a run has failed for good. It has steps of its own.
+    pub fn on_failure<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.on_failure = Some(Arc::new(Typed::<_, I, ()>::new(handler)));
+        self.with("onFailure", json!(true))
+    }
+}
+
+impl<I, O> Workflow<I, O> {
+    fn with(mut self, field: &str, value: Value) -> Self {
+        self.definition.insert(field.to_owned(), value);
+        self
+    }
+
+    /// Adds to a field that may be given several times.
+    fn and(mut self, field: &str, value: Value) -> Self {
+        let values = self.definition.entry(field).or_insert_with(|| json!([]));
+        if !values.is_array() {
+            *values = json!([values.take()]);
+        }
+        if let Value::Array(values) = values {
+            values.push(value);
+        }
+        self
+    }
+
+    /// The app that it belongs to.
+    pub fn app(self, app: &str) -> Self {
+        self.with("app", json!(app))
+    }
+
+    /// Its version. The highest number that was ever registered is released by itself.
+    pub fn version(self, version: u32) -> Self {
+        self.with("version", json!(version))
+    }
+
+    /// The same code continues runs of these older versions.
+    pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
+        self.also_serves = Some(versions);
+        self
+    }
+
+    /// Events of this name start it; a star at the end stands for any rest.
+    pub fn on_event(self, name: &str) -> Self {
+        self.and("triggers", json!(name))
+    }
+
+    /// The clock starts it, in this time zone. An occurrence is skipped while the last one runs.
+    pub fn cron(self, cron: &str, time_zone: &str) -> Self {
+        self.and("triggers", json!({ "cron": cron, "timeZone": time_zone }))
+    }
+
+    /// As [`Workflow::cron`], and occurrences may run side by side.
+    pub fn cron_overlapping(self, cron: &str, time_zone: &str) -> Self {
+        self.and("triggers", json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
+    }
+
+    /// How many runs are inside at once. Several limits can stand side by side.
+    pub fn concurrency(self, limit: Concurrency) -> Self {
+        self.and("concurrency", limit.into_value())
+    }
+
+    /// Starts are spread out; none is lost.
+    pub fn throttle(self, rate: Rate) -> Self {
+        self.with("throttle", rate.into_value())
+    }
+
+    /// Events beyond the rate are dropped.
+    pub fn rate_limit(self, rate: Rate) -> Self {
+        self.with("rateLimit", rate.into_value())
+    }
+
+    /// One run when a burst is over.
+    pub fn debounce(self, debounce: Debounce) -> Self {
+        self.with("debounce", debounce.into_value())
+    }
+
+    /// An earlier place in line.
+    pub fn priority(self, priority: Priority) -> Self {
+        self.with("priority", priority.into_value())
+    }
+
+    /// At most one run that is not over.
+    pub fn singleton(self, singleton: Singleton) -> Self {
+        self.with("singleton", singleton.into_value())
+    }
+
+    /// One run for the same key in a period.
+    pub fn idempotency(self, idempotency: Idempotency) -> Self {
+        self.with("idempotency", idempotency.into_value())
+    }
+
+    /// The passage from version to version.
+    pub fn handoff(self, handoff: Handoff) -> Self {
+        self.with("handoff", handoff.into_value())
+    }
+
+    /// How failing steps are tried again.
+    pub fn retry(self, retry: Retry) -> Self {
+        let value = serde_json::to_value(retry).unwrap_or_default();
+        self.with("retry", value)
+    }
+
+    /// How long a run may take in all, from its first start.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with("timeoutMs", millis(timeout))
+    }
+}
+
+impl<E, O> Workflow<Vec<E>, O> {
+    /// Many events in one run: the handler takes all of them.
+    pub fn batch(self, batch: Batch) -> Self {
+        self.with("batch", batch.into_value())
+    }
+}
+
+impl<I, O> From<Workflow<I, O>> for Served {
+    fn from(workflow: Workflow<I, O>) -> Self {
+        Self {
+            definition: Value::Object(workflow.definition),
+            handler: workflow.handler,
+            on_failure: workflow.on_failure,
+            also_serves: workflow.also_serves,
+            key_function: None,
+        }
+    }
+}

@@ -340,7 +340,7 @@ impl World {
                     let ws = gate.key.scope().expect("a gate's key").ws;
                     Some(Command::SweepGate { ws, gate: gate.key.clone() })
                 }
-                Row::Run(run) if is_due(run.due) => {
+                Row::Run(run) if is_due(run.due()) => {
                     Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
                 }
                 _ => None,

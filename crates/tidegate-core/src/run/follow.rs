@@ -8,6 +8,7 @@ use crate::{
     draft::{Decided, Draft},
     flow::gate,
     row::{Ended, Ending, GateState, Need, Purpose, Rank, Row, RowKey, Run, Span},
+    workflow::COMPENSATE_TIMEOUT_MS,
 };
 
 /// Creates the runs that follow this one. A compensating run takes its run gates over: whoever
@@ -59,7 +60,8 @@ fn has_handler<E>(draft: &Draft, run: &Run) -> Decided<bool, E> {
 
 fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(), E> {
     let catalog = draft.catalog(&run.ws)?;
-    let wait_ms = catalog.definition(run.lane).map_or(0, |workflow| workflow.compensate_timeout_ms);
+    let definition = catalog.definition(run.lane);
+    let wait_ms = definition.map_or(COMPENSATE_TIMEOUT_MS, |said| said.compensate_timeout_ms);
     let mut undo = follower(draft, ended, Purpose::Compensates(run.id))?;
     undo.needs = take_over(draft, run, &undo)?;
     undo.has = undo.needs.len();

@@ -23,7 +23,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use tidegate_core::{
     catalog::Catalog,
     reads::{ReadSet, Snapshot},
@@ -223,6 +223,9 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
 
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
+    // Without it SQLite looks at the value of every `limit ?` and compiles the statement again
+    // each time that one is bound.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
 }

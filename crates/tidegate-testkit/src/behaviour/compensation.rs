@@ -296,7 +296,7 @@ pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
     let send = NewSend { step: "send".to_owned(), event: event("order", &json!({})) };
     let (engine, fence) = (run.owner.unwrap(), run.fence);
     let (steps, sends, then) = (vec![undo], vec![send], Then::Continue);
-    let report = Record { run: id.seq, engine, fence, steps, sends, then };
+    let report = Record { run: id.seq, engine, fence, steps, sends, then, ..Record::default() };
     let answer = world.run(Command::Record { known: Box::new(run.clone()), report }).await;
     assert_eq!(answer, Ok(Answer::Recorded(Recorded::Stop)));
     world.stopped(&run).await;

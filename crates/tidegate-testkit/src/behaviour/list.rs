@@ -381,6 +381,7 @@ macro_rules! behaviours {
                 a_replay_may_be_refused_by_a_gate,
                 a_retry_goes_on_from_a_step,
                 a_retry_stays_in_its_version,
+                a_retry_takes_nobody_back_to_its_version,
                 what_cannot_be_replayed_is_said_so,
                 what_was_undone_is_not_kept,
                 an_undoing_can_be_tried_again,

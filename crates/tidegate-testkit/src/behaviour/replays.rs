@@ -205,6 +205,25 @@ pub async fn a_retry_stays_in_its_version(world: &World) {
     world.check_holds().await;
 }
 
+/// Section 8: whom a newer version took along stays with it when a retry of an older one comes.
+pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
+    let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
+    let version = |n: u32| json!({ "name": "order", "version": n, "handoff": handoff });
+    world.define(version(1)).await;
+    let old = failed_after(world, &["a", "b"]).await;
+    let holder = world.drive("order", json!({})).await;
+    let waiting = world.send_for_run("order", json!({})).await;
+    world.define(version(2)).await;
+    let newer = world.send_for_run("order", json!({})).await;
+    let retry = world.retry(old, "b").await;
+    world.stopped(&holder).await;
+    for (id, version) in [(waiting, 2), (retry, 1), (newer, 2)] {
+        let run = world.lease_one().await;
+        assert_eq!((run.id, run.version), (id, version));
+        world.complete(&run).await;
+    }
+}
+
 /// N12: what is no run, has not ended or was never recorded is refused, with what would do.
 pub async fn what_cannot_be_replayed_is_said_so(world: &World) {
     world.define(json!({ "name": "order" })).await;

@@ -264,7 +264,7 @@ impl CommandEngine {
                     (gate.due, Command::SweepGate { ws, gate: gate.key.clone() })
                 }
                 Row::Run(run) => {
-                    (run.due, Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                    (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
                 }
                 _ => continue,
             };

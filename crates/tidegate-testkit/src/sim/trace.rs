@@ -68,7 +68,7 @@ impl Trace {
 
     fn row(&mut self, row: &Row) {
         if let Row::Run(run) = row {
-            (run.fence, run.owner, run.due, run.has).hash(&mut self.hash);
+            (run.fence, run.owner, run.due(), run.has).hash(&mut self.hash);
         }
         if let Row::Gate(gate) = row {
             (gate.at, gate.due).hash(&mut self.hash);

@@ -444,7 +444,7 @@ impl Worker {
         let gates =
             gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
         let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
-        let runs = runs.filter(|run| is_due(run.due));
+        let runs = runs.filter(|run| is_due(run.due()));
         let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
         Ok(gates.chain(runs).collect())
     }

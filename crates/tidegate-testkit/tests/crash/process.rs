@@ -245,7 +245,7 @@ impl Process {
                 Row::Gate(gate) if gate.due <= Some(snapshot.now) => {
                     Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() }
                 }
-                Row::Run(run) if run.due <= Some(snapshot.now) => {
+                Row::Run(run) if run.due() <= Some(snapshot.now) => {
                     Command::SweepRun { ws: ws.clone(), run: run.id.seq }
                 }
                 Row::Gate(_) | Row::Run(_) => continue,

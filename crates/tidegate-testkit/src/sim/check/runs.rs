@@ -172,7 +172,7 @@ pub(super) fn i32(look: &Look<'_>, _: &History) -> Checked {
             let timed = run.waits.iter().all(|wait| {
                 wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
             });
-            if run.waits.is_empty() || run.due != due || !timed {
+            if run.waits.is_empty() || run.due() != due || !timed {
                 return Err(format!("it waits for nothing: {run:?}"));
             }
         }

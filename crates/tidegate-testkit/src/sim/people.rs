@@ -82,12 +82,15 @@ fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
             Command::Dispatch { ws, request }
         }
         Delivery::Occur { workflow, skip } => Command::Occur {
-            ws,
-            app: "default".to_owned(),
-            workflow,
-            schedule: "nightly".to_owned(),
+            occurrence: tidegate_core::schedule::Occurrence {
+                ws,
+                app: "default".to_owned(),
+                workflow,
+                schedule: "nightly".to_owned(),
+                planned_at: world.store_time(),
+                next: None,
+            },
             skip_overlap: skip,
-            planned_at: world.store_time(),
         },
     }
 }

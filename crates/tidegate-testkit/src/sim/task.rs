@@ -213,8 +213,8 @@ impl Task {
         self.doing = Doing::Reported;
         let (run, fence) = (self.run.id.seq, self.run.fence);
         let engine = self.run.owner.expect("a leased run has an owner");
-        let session = Vec::new();
-        Todo::Report(self.run.clone(), Record { run, engine, fence, steps, sends, session, then })
+        let report = Record { run, engine, fence, steps, sends, then, ..Record::default() };
+        Todo::Report(self.run.clone(), report)
     }
 
     fn deeper(&self) -> Value {

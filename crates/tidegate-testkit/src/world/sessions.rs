@@ -54,7 +54,16 @@ impl World {
     pub fn reporting(&self, run: &Run, session: Vec<NewSessionOp>, then: Then) -> Command {
         let engine = run.owner.expect("the run is leased");
         let (run_seq, fence, steps, sends) = (run.id.seq, run.fence, Vec::new(), Vec::new());
-        let report = Record { run: run_seq, engine, fence, steps, sends, session, then };
+        let report = Record {
+            run: run_seq,
+            engine,
+            fence,
+            steps,
+            sends,
+            session,
+            then,
+            ..Record::default()
+        };
         Command::Record { known: Box::new(run.clone()), report }
     }
 

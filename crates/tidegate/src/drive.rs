@@ -228,7 +228,7 @@ impl Driver {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
         let Ops { steps, sends, session } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let report = Record { run, engine, fence, steps, sends, session, then };
+        let report = Record { steps, sends, session, ..Record::new(run, engine, fence, then) };
         let command = Command::Record { known: Box::new(known), report };
         let salted = (command, shared.entropy.number());
         Box::pin(async move {

@@ -13,16 +13,18 @@ use crate::{
     catalog::Catalog,
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
-    id::{RunId, Seq},
+    id::{ChoreId, RunId, Seq},
     json::Payload,
     key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, RowKey, Run, SessionOp, SessionRef, Workspace},
+    row::{
+        BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Workspace,
+    },
     run::{
         again::{self, Go},
-        control, lease,
+        chore, control, lease,
         output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
@@ -143,6 +145,20 @@ pub enum Command {
         /// The run.
         run: Seq,
     },
+    /// Does one thing to many runs, in chunks, after its own transaction.
+    Bulk {
+        /// The workspace.
+        ws: Workspace,
+        /// What is done to them.
+        what: BulkWhat,
+        /// To which runs.
+        filter: BulkFilter,
+    },
+    /// Does the next chunk of a chore that is due.
+    SweepChore {
+        /// The chore as it was found.
+        known: Box<Chore>,
+    },
     /// Declares an engine dead, if its beat has not changed.
     MarkDead {
         /// The engine.
@@ -250,6 +266,8 @@ pub enum Answer {
     Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
+    /// To [`Command::Bulk`]: where its progress can be read.
+    Left(ChoreId),
     /// To all others.
     Done,
 }
@@ -444,7 +462,9 @@ impl Command {
             | Self::Plan { ws, .. }
             | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
-            | Self::SweepRun { ws, .. } => none.catalog(ws),
+            | Self::SweepRun { ws, .. }
+            | Self::Bulk { ws, .. } => none.catalog(ws),
+            Self::SweepChore { known } => none.catalog(&known.ws),
             Self::Occur { occurrence, .. } | Self::Miss { occurrence } => {
                 none.catalog(&occurrence.ws)
             }
@@ -461,12 +481,15 @@ impl Command {
         }
     }
 
-    /// The run that the caller knows.
-    fn known(&self) -> Option<&Run> {
+    /// The run or the chore that the caller knows.
+    fn known(&self) -> Option<Row> {
+        if let Self::SweepChore { known } = self {
+            return Some(Row::from(Chore::clone(known)));
+        }
         if let Self::Record { known, .. } | Self::Stopped { known } | Self::Reap { known, .. } =
             self
         {
-            return Some(known);
+            return Some(Row::from(Run::clone(known)));
         }
         None
     }
@@ -505,6 +528,10 @@ impl Command {
             }
             Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
             Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
+            Self::Bulk { ws, what, filter } => {
+                chore::bulk(draft, ws, what, filter).map(Answer::Left)
+            }
+            Self::SweepChore { known } => done(chore::sweep(draft, known.id.seq)),
             Self::MarkDead { engine, beat } => {
                 sweep::mark_dead(draft, *engine, *beat).map(Answer::Changed)
             }
@@ -543,15 +570,14 @@ pub fn probe(
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
     now: Timestamp,
 ) -> ReadSet {
-    let known = commands.iter().filter_map(|(command, _)| command.known());
-    let rows = known.clone().map(|run| Row::from(run.clone()));
+    let rows: Vec<Row> = commands.iter().filter_map(|(command, _)| command.known()).collect();
+    let mut reads = rows.iter().map(Row::key).fold(ReadSet::default(), ReadSet::row);
     let base = Snapshot {
         now,
-        rows: rows.map(|row| (row.key(), Some(row))).collect(),
+        rows: rows.into_iter().map(|row| (row.key(), Some(row))).collect(),
         catalogs: catalogs.clone(),
         ..Snapshot::default()
     };
-    let mut reads = known.map(|run| RowKey::Run(run.id.seq)).fold(ReadSet::default(), ReadSet::row);
     for (command, _) in commands {
         reads.merge(command.reads());
     }

@@ -16,6 +16,7 @@ pub mod id;
 pub mod json;
 pub mod key;
 pub mod list;
+pub mod planted;
 pub mod reaction;
 pub mod reads;
 pub mod request;

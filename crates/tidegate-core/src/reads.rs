@@ -43,6 +43,10 @@ pub enum Scan {
     DueGates,
     /// Runs that have a due time, the earliest first. A hint: nothing is locked.
     DueRuns,
+    /// Chores that have a due time, the earliest first. A hint: nothing is locked.
+    DueChores,
+    /// Chores that wake the waiters of an event's name, by number. A hint.
+    Chores(Workspace, String),
     /// Runs owned by an engine. A hint: nothing is locked.
     Owned(EngineId),
     /// Runs of a definition that have not ended, by number, after one. A hint.
@@ -60,8 +64,9 @@ pub enum Scan {
     Items(Seq),
     /// The paths that waits for an event of this name are filed under.
     WaitPaths(Workspace, String),
-    /// Waits for an event of this name, filed under this path and value.
-    Waits(Workspace, String, String, Vec<u8>),
+    /// Waits for an event of this name, filed under this path and value, by run and step, after
+    /// these.
+    Waits(Workspace, String, String, Vec<u8>, Seq, String),
     /// Signals of this name in a run's inbox, oldest first.
     Inbox(Seq, String),
     /// Receipts of an event.

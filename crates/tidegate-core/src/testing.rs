@@ -172,8 +172,13 @@ impl World {
             (Scan::WaitPaths(ws, name), Row::WaitPath(path)) => {
                 (path.ws == *ws && path.name == *name).then(Order::default)
             }
-            (Scan::Waits(ws, name, path, value), Row::Wait(wait)) => {
+            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::Chores(ws, topic), Row::Chore(chore)) => {
+                (chore.ws == *ws && chore.topic.as_ref() == Some(topic)).then(Order::default)
+            }
+            (Scan::Waits(ws, name, path, value, run, step), Row::Wait(wait)) => {
                 let same = wait.ws == *ws && wait.name == *name;
+                let same = same && (wait.run, &wait.step) > (*run, step);
                 (same && wait.path == *path && wait.value == *value).then(Order::default)
             }
             (Scan::Inbox(run, name), Row::Signal(signal)) => {

@@ -168,6 +168,9 @@ fn release_def(
         for run in live(draft, other.lane, adopts)? {
             older += 1;
             stranded += u32::from(!served.contains(&other.lane));
+            if crate::planted!(DrainIgnoresSleeping) && run.phase == Phase::Waiting {
+                continue;
+            }
             if adopts && !adopt(draft, &ws, &current, run.clone())? {
                 lacking.push(run.id);
             }

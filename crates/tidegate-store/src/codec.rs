@@ -18,6 +18,8 @@ use crate::StoreError;
 /// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// Rows of [`Row::Chore`].
+    Chore,
     /// Rows of [`Row::Schedule`].
     Schedule,
     /// Rows of [`Row::Gate`].
@@ -89,7 +91,8 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
+        Self::Chore,
         Self::Schedule,
         Self::Gate,
         Self::Run,
@@ -116,6 +119,7 @@ impl Table {
     /// The table that a key points into.
     pub fn of(key: &RowKey) -> Self {
         match key {
+            RowKey::Chore(_) => Self::Chore,
             RowKey::Schedule(..) => Self::Schedule,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
@@ -143,6 +147,7 @@ impl Table {
     /// The table that a row lives in.
     pub fn of_row(row: &Row) -> Self {
         match row {
+            Row::Chore(_) => Self::Chore,
             Row::Schedule(_) => Self::Schedule,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
@@ -170,6 +175,7 @@ impl Table {
     /// The name in both dialects, and the first part of its statements' names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Chore => "chore",
             Self::Schedule => "schedule",
             Self::Gate => "gate",
             Self::Run => "run",
@@ -197,6 +203,7 @@ impl Table {
     /// The columns, in order; those of the primary key come first.
     pub fn columns(self) -> &'static [Column] {
         match self {
+            Self::Chore => columns::CHORE,
             Self::Schedule => columns::SCHEDULE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
@@ -224,7 +231,8 @@ impl Table {
     /// How many columns the primary key has.
     pub fn key_len(self) -> usize {
         match self {
-            Self::Gate
+            Self::Chore
+            | Self::Gate
             | Self::Run
             | Self::Engine
             | Self::LogHead
@@ -247,6 +255,8 @@ mod columns {
         ColumnType::{Bytes, Int, Text},
     };
 
+    pub(super) const CHORE: &[Column] =
+        &[("seq", Int), ("salt", Int), ("ws", Text), ("topic", Text), ("due", Int), ("work", Text)];
     pub(super) const SCHEDULE: &[Column] = &[
         ("ws", Text),
         ("app", Text),

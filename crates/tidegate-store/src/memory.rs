@@ -99,7 +99,7 @@ impl Store for MemoryStore {
             return Ok(false);
         };
         engine.beat += i64::from(!engine.dead);
-        Ok(!engine.dead)
+        Ok(!engine.dead || tidegate_core::planted!(BeatAfterDeath))
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -178,18 +178,16 @@ impl View<'_> {
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::DueRuns, Row::Run(run)) => due(run.due()),
+            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Chores(..), row) => {
+                by_key(is_filed(scan, row))
+            }
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
             (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
             (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
-            (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {
-                by_key((&it.ws, &it.name) == (ws, name))
-            }
-            (Scan::Waits(ws, name, path, value), Row::Wait(it)) => {
-                by_key((&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value))
-            }
             (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
             (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
@@ -212,13 +210,12 @@ impl View<'_> {
                 | Scan::Ready(_)
                 | Scan::DueGates
                 | Scan::DueRuns
+                | Scan::DueChores
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
                 | Scan::Steps(_)
                 | Scan::Items(_)
-                | Scan::WaitPaths(..)
-                | Scan::Waits(..)
                 | Scan::Inbox(..)
                 | Scan::Receipts(_)
                 | Scan::Gates(_)
@@ -272,6 +269,21 @@ fn listed(scan: &Scan, row: &Row) -> Option<Order> {
         _ => return None,
     };
     (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
+}
+
+/// Whether a row is filed under an event's name as the scan says.
+fn is_filed(scan: &Scan, row: &Row) -> bool {
+    match (scan, row) {
+        (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
+        (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
+            let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
+            filed && (&it.run, &it.step) > (run, step)
+        }
+        (Scan::Chores(ws, topic), Row::Chore(it)) => {
+            it.ws == *ws && it.topic.as_ref() == Some(topic)
+        }
+        _ => false,
+    }
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tidegate_core::{
-    id::{EventId, RunId, Seq},
+    id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        Chunk, Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
-        GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
-        Progress, Purpose, Rank, Receipt, Row, Run, Schedule, Scope, Session, SessionOp,
-        SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, Stream, Sub, Turns, Wait,
-        WaitOn, WaitPath, WaitRow,
+        Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class, Def, Ended, Ending,
+        Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState,
+        LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose, Rank, Receipt,
+        Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span,
+        Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow,
+        Work,
     },
     time::Timestamp,
 };
@@ -105,6 +106,17 @@ pub fn run(seq: i64) -> Run {
         gives_up_at: None,
         effect_run: None,
         batch_of: None,
+    }
+}
+
+/// A chore that is done with.
+pub fn chore(seq: i64) -> Chore {
+    Chore {
+        id: ChoreId { seq: Seq(seq), salt: 9 },
+        ws: "main".into(),
+        topic: None,
+        due: None,
+        work: Work::Orphans { parent: run_id(1), runs: Vec::new() },
     }
 }
 
@@ -259,6 +271,7 @@ pub fn event_id(seq: i64) -> EventId {
 /// number at an end of its range. No two have the same key.
 pub fn every_row() -> Vec<Row> {
     let mut rows = gates();
+    rows.extend(chores());
     rows.extend(runs());
     rows.extend(ended());
     rows.extend(steps());
@@ -272,6 +285,41 @@ pub fn every_row() -> Vec<Row> {
 
 const PAST: Timestamp = Timestamp::from_micros(i64::MIN);
 const FUTURE: Timestamp = Timestamp::from_micros(i64::MAX);
+
+fn chores() -> Vec<Row> {
+    let filter = BulkFilter {
+        app: Some(NAME.to_owned()),
+        workflow: Some(FREE_TEXT.to_owned()),
+        version: Some(u32::MAX),
+        state: Some(LiveState::Paused),
+        queued_before: Some(FUTURE),
+    };
+    let bulk = |what| Bulk {
+        what,
+        filter: filter.clone(),
+        lanes: vec![Seq(i64::MAX), Seq(0)],
+        after: Seq(i64::MIN),
+        counts: BulkCounts { done: u32::MAX, refused: u32::MAX },
+        ended_at: Some(PAST),
+    };
+    let after = WaitPlace { path: FREE_TEXT.to_owned(), run: Seq(i64::MAX), step: NAME.to_owned() };
+    let work = [
+        Work::Wake { event: Seq(i64::MAX), after },
+        Work::Wake { event: Seq(0), after: WaitPlace::first(String::new()) },
+        Work::Orphans { parent: run_id(i64::MAX), runs: vec![Seq(1), Seq(i64::MAX)] },
+        Work::Bulk(bulk(BulkWhat::Cancel { reason: FREE_TEXT.to_owned() })),
+        Work::Bulk(Bulk { ended_at: None, filter: BulkFilter::default(), ..bulk(BulkWhat::Pause) }),
+        Work::Bulk(bulk(BulkWhat::Resume)),
+    ];
+    let with = |(n, work): (i64, Work)| Chore {
+        id: ChoreId { seq: Seq(i64::MAX - n), salt: u64::MAX },
+        ws: NAME.into(),
+        topic: (n > 0).then(|| NAME.to_owned()),
+        due: (n > 0).then_some(if n > 1 { PAST } else { FUTURE }),
+        work,
+    };
+    (0..).zip(work).map(with).map(Row::from).collect()
+}
 
 fn gates() -> Vec<Row> {
     let states = [

@@ -8,7 +8,7 @@ use tidegate_core::{
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
-    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
+    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step, Work},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
     version::Registered,
     workflow::Workflow,
@@ -123,6 +123,10 @@ impl World {
             }
             if let Row::Wait(wait) = &row {
                 assert!(wait.ws != self.ws, "it is left behind: {wait:?}");
+            }
+            if let Row::Chore(chore) = &row {
+                let ended = matches!(&chore.work, Work::Bulk(bulk) if bulk.ended_at.is_some());
+                assert!(ended || chore.ws != self.ws, "it is left undone: {chore:?}");
             }
             let Row::Gate(gate) = row else { continue };
             if gate.key.scope().is_none_or(|scope| scope.ws != self.ws) {

@@ -332,7 +332,9 @@ impl World {
     /// Does whatever is due, until nothing is.
     pub async fn sweep(&self) {
         for _ in 0..1000 {
-            let due = ReadSet::default().scan(Scan::DueGates, MANY).scan(Scan::DueRuns, MANY);
+            let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+            let all = kinds.iter().cloned();
+            let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, MANY));
             let snapshot = self.read(due).await;
             let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
             let command = |row: &Row| match row {
@@ -343,10 +345,13 @@ impl World {
                 Row::Run(run) if is_due(run.due()) => {
                     Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
                 }
+                Row::Chore(chore) if is_due(chore.due) => {
+                    Some(Command::SweepChore { known: Box::new(chore.clone()) })
+                }
                 _ => None,
             };
-            let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));
-            let commands: Vec<_> = gates.into_iter().chain(runs).filter_map(command).collect();
+            let found = kinds.iter().flat_map(|scan| snapshot.found(scan));
+            let commands: Vec<_> = found.filter_map(command).collect();
             if commands.is_empty() {
                 return;
             }

@@ -105,4 +105,5 @@ crash_points! {
     sessions,
     undone_and_handled,
     timed_out,
+    cancelled_in_chunks,
 }

@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 30] = [
+const HOT: [&str; 32] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -29,6 +29,8 @@ const HOT: [&str; 30] = [
     "gate_due",
     "run_due",
     "run_owned",
+    "chore_due",
+    "chore_of_topic",
     "run_lane",
     "run_newest",
     "ended_newest",

@@ -24,6 +24,7 @@ mod engine;
 mod entropy;
 mod load;
 mod registry;
+mod schedule;
 mod sweep;
 mod tasks;
 mod telemetry;

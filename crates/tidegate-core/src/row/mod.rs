@@ -3,6 +3,7 @@
 //! A store moves rows; it never looks inside a gate's state or a run's body. The order of
 //! [`RowKey`]'s variants is the order in which rows are locked.
 
+mod chore;
 mod def;
 mod event;
 mod gate;
@@ -12,6 +13,7 @@ mod stream;
 
 use std::sync::Arc;
 
+pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
 pub use def::{Def, Engine, Epoch, LogHead, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
@@ -35,6 +37,8 @@ pub type EngineId = u128;
 /// Any row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
+    /// What is left to do, in chunks.
+    Chore(Chore),
     /// A schedule, with its next planned occurrence.
     Schedule(Schedule),
     /// What a control remembers for one key.
@@ -82,6 +86,8 @@ pub enum Row {
 /// What names a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
+    /// By number; locked. First, because what it touches is found out on the way.
+    Chore(Seq),
     /// By workspace, app, workflow and id; locked.
     Schedule(Workspace, String, String, String),
     /// By its key; locked.
@@ -133,7 +139,8 @@ impl RowKey {
     /// All others are written once, or only under the lock of a row that owns them.
     pub fn is_locked(&self) -> bool {
         match self {
-            Self::Schedule(..)
+            Self::Chore(_)
+            | Self::Schedule(..)
             | Self::Gate(_)
             | Self::Run(_)
             | Self::Session(..)
@@ -162,6 +169,7 @@ impl Row {
     /// What names this row.
     pub fn key(&self) -> RowKey {
         match self {
+            Self::Chore(row) => RowKey::Chore(row.id.seq),
             Self::Schedule(row) => RowKey::Schedule(
                 row.ws.clone(),
                 row.app.clone(),
@@ -226,7 +234,7 @@ macro_rules! into_row {
     };
 }
 into_row!(
-    Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
+    Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
     Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged

@@ -4,6 +4,7 @@
 //! repeats its fence ([`record`]).
 
 pub mod again;
+pub mod chore;
 pub mod control;
 pub mod end;
 pub mod follow;
@@ -13,3 +14,4 @@ pub mod record;
 pub mod retry;
 pub mod sweep;
 pub mod wait;
+pub mod wake;

@@ -26,6 +26,16 @@ begin
 end
 $$;
 
+create table chore (
+  seq bigint not null,
+  salt bigint not null,
+  ws text collate "C" not null,
+  topic text collate "C",
+  due bigint,
+  work text collate "C" not null,
+  primary key (seq)
+) with (fillfactor=80);
+
 create table def (
   lane bigint not null,
   ws text collate "C" not null,
@@ -250,6 +260,10 @@ create table wait_path (
   path text collate "C" not null,
   primary key (ws, name, path)
 );
+
+CREATE INDEX chore_due ON chore USING btree (due, seq) WHERE due IS NOT NULL;
+
+CREATE INDEX chore_topic ON chore USING btree (ws, topic, seq) WHERE topic IS NOT NULL;
 
 CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 

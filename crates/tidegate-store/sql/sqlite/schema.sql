@@ -1,5 +1,14 @@
 -- The schema after all migrations. Checked by a test.
 
+CREATE TABLE chore (
+  seq   integer not null primary key,
+  salt  integer not null,
+  ws    text    not null,
+  topic text,
+  due   integer,
+  work  text    not null
+) strict;
+
 CREATE TABLE def (
   lane     integer not null primary key,
   ws       text    not null,
@@ -216,6 +225,10 @@ CREATE TABLE wait_path (
   path text not null,
   primary key (ws, name, path)
 ) strict, without rowid;
+
+CREATE INDEX chore_due on chore (due, seq) where due is not null;
+
+CREATE INDEX chore_topic on chore (ws, topic, seq) where topic is not null;
 
 CREATE INDEX ended_lane on ended (lane, state, seq);
 

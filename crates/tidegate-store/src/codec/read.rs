@@ -7,12 +7,12 @@ use serde::{
     de::{DeserializeOwned, IntoDeserializer, value},
 };
 use tidegate_core::{
-    id::{EventId, RunId, Seq},
+    id::{ChoreId, EventId, RunId, Seq},
     json::Payload,
     row::{
-        Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
-        Logged, Purpose, Receipt, Row, Run, Schedule, Session, SessionRef, Signal, Source, Staged,
-        Step, Stream, Sub, WaitPath, WaitRow, Workspace,
+        Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item,
+        LogHead, Logged, Purpose, Receipt, Row, Run, Schedule, Session, SessionRef, Signal, Source,
+        Staged, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -50,6 +50,13 @@ pub(super) struct EndedBody {
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(match from.table {
+        Table::Chore => Row::Chore(Chore {
+            id: ChoreId { seq: from.seq()?, salt: from.salt()? },
+            ws: from.workspace()?,
+            topic: from.maybe_text()?,
+            due: from.maybe_time()?,
+            work: from.json()?,
+        }),
         Table::Schedule => Row::Schedule(Schedule {
             ws: from.workspace()?,
             app: from.text()?,

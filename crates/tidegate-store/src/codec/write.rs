@@ -15,6 +15,14 @@ use super::{Cell, engine_text, read::EndedBody};
 /// A row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
+        Row::Chore(row) => vec![
+            seq(row.id.seq),
+            salt(row.id.salt),
+            text(&*row.ws),
+            Cell::Text(row.topic.clone()),
+            maybe_at(row.due),
+            json(&row.work),
+        ],
         Row::Schedule(row) => vec![
             text(&*row.ws),
             text(&*row.app),
@@ -82,7 +90,8 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
             vec![text(&**ws), text(&**app), text(&**workflow), text(&**id)]
         }
         RowKey::Gate(key) => vec![Cell::Bytes(Some(key.as_bytes().to_vec()))],
-        RowKey::Run(number)
+        RowKey::Chore(number)
+        | RowKey::Run(number)
         | RowKey::Def(number)
         | RowKey::Event(number)
         | RowKey::Ended(number)

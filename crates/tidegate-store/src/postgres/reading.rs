@@ -70,7 +70,8 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 8] = [
+const LOCKED: [Table; 9] = [
+    Table::Chore,
     Table::Schedule,
     Table::Gate,
     Table::Run,

@@ -91,6 +91,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
             let params = [lanes(of), vec![Param::texts(states), Param::Int(below.0)]].concat();
             Shape::Alone(sql::ENDED_NEWEST, Table::Ended, params)
         }
+        (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
         (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
@@ -108,8 +109,10 @@ fn hint(scan: &Scan) -> Shape {
         Scan::WaitPaths(ws, name) => {
             (sql::WAIT_PATH_OF_NAME, Table::WaitPath, vec![text(ws), text(name)])
         }
-        Scan::Waits(ws, name, path, value) => {
-            let cells = vec![text(ws), text(name), text(path), bytes(value)];
+        Scan::Chores(ws, topic) => (sql::CHORE_OF_TOPIC, Table::Chore, vec![text(ws), text(topic)]),
+        Scan::Waits(ws, name, path, value, run, step) => {
+            let filed = [text(ws), text(name), text(path), bytes(value)];
+            let cells = filed.into_iter().chain([int(run.0), text(step)]).collect();
             (sql::WAIT_OF_VALUE, Table::Wait, cells)
         }
         Scan::Inbox(run, name) => (sql::SIGNAL_INBOX, Table::Signal, vec![int(run.0), text(name)]),
@@ -136,6 +139,7 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::DueRuns
         | Scan::Live(..)
         | Scan::Ended(..)
+        | Scan::DueChores
         | Scan::Engines
         | Scan::Buriable
         | Scan::Schedules => unreachable!("`shape` has dealt with it"),

@@ -25,6 +25,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0004_runs.sql"),
     },
     Migration {
+        version: 5,
+        name: "chore",
+        sql: include_str!("../../sql/postgres/migrations/0005_chore.sql"),
+    },
+    Migration {
         version: 6,
         name: "serve",
         sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
@@ -80,6 +85,8 @@ statements!(
     RUN_READY = "run_ready",
     GATE_DUE = "gate_due",
     RUN_DUE = "run_due",
+    CHORE_DUE = "chore_due",
+    CHORE_OF_TOPIC = "chore_of_topic",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
     RUN_NEWEST = "run_newest",
@@ -137,6 +144,7 @@ macro_rules! by_table {
                 };
             }
             match table {
+                Table::Chore => file!("chore"),
                 Table::Schedule => file!("schedule"),
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
@@ -194,6 +202,7 @@ by_table!(
 /// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
+        Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
         Table::Schedule => Some(include_str!("../../sql/postgres/only/schedule_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
         Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),

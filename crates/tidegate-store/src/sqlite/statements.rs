@@ -14,6 +14,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
     Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
     Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
+    Migration { version: 5, name: "chore", sql: sql!("migrations/0005_chore") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
     Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
     Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
@@ -44,6 +45,7 @@ macro_rules! statements {
 /// A table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
+        Table::Chore => statements!("chore"),
         Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
@@ -71,6 +73,8 @@ pub(super) fn of(table: Table) -> &'static Statements {
 pub(super) const RUN_LINE: &str = sql!("run_line");
 pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_DUE: &str = sql!("run_due");
+pub(super) const CHORE_DUE: &str = sql!("chore_due");
+pub(super) const CHORE_OF_TOPIC: &str = sql!("chore_of_topic");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
 pub(super) const RUN_NEWEST: &str = sql!("run_newest");

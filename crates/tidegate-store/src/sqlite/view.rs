@@ -44,6 +44,10 @@ impl Source for View<'_> {
             Scan::Ready(lanes) => return self.ready(lanes, limit),
             Scan::DueGates => (Table::Gate, sql::GATE_DUE, Vec::new()),
             Scan::DueRuns => (Table::Run, sql::RUN_DUE, Vec::new()),
+            Scan::DueChores => (Table::Chore, sql::CHORE_DUE, Vec::new()),
+            Scan::Chores(ws, topic) => {
+                (Table::Chore, sql::CHORE_OF_TOPIC, vec![text(ws), text(topic)])
+            }
             Scan::Owned(engine) => {
                 (Table::Run, sql::RUN_OWNED, vec![text(&codec::engine_text(*engine))])
             }
@@ -58,8 +62,9 @@ impl Source for View<'_> {
             Scan::WaitPaths(ws, name) => {
                 (Table::WaitPath, sql::WAIT_PATH_OF_NAME, vec![text(ws), text(name)])
             }
-            Scan::Waits(ws, name, path, value) => {
-                let cells = vec![text(ws), text(name), text(path), bytes(value)];
+            Scan::Waits(ws, name, path, value, run, step) => {
+                let filed = [text(ws), text(name), text(path), bytes(value)];
+                let cells = filed.into_iter().chain([seq(*run), text(step)]).collect();
                 (Table::Wait, sql::WAIT_OF_VALUE, cells)
             }
             Scan::Inbox(run, name) => {

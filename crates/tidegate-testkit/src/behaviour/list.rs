@@ -299,6 +299,13 @@ macro_rules! behaviours {
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,
             }
+            chores {
+                an_event_wakes_a_crowd_chunk_by_chunk,
+                events_of_a_name_wake_in_their_order,
+                a_large_family_is_cancelled_in_chunks,
+                a_bulk_operation_goes_chunk_by_chunk,
+                a_bulk_operation_does_what_its_filter_says,
+            }
             control {
                 cancel_works_wherever_a_run_is,
                 an_ended_run_refuses_everything,
@@ -419,6 +426,8 @@ macro_rules! behaviours {
                 every_end_but_completion_drops_what_was_staged,
                 a_set_on_what_changed_since_it_was_read_fails_the_run,
                 a_run_that_reads_again_knows_what_changed,
+                a_later_read_excuses_no_set,
+                a_retry_stages_again_what_was_dropped,
                 what_a_run_stages_has_bounds,
                 as_many_operations_as_allowed_are_settled,
                 whether_a_run_stages_is_said_by_its_own_version,

@@ -10,6 +10,7 @@ pub mod admission;
 pub mod arbitration;
 pub mod batch;
 pub mod children;
+pub mod chores;
 pub mod compensation;
 pub mod concurrency;
 pub mod control;

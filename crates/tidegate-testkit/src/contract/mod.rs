@@ -67,6 +67,7 @@ macro_rules! store_contract {
             items_are_found_by_place,
             waits_are_found_by_name_path_and_value,
             an_inbox_is_read_oldest_first,
+            chores_are_found_by_time_and_by_topic,
             receipts_are_found_by_event,
             gates_are_found_by_the_beginning_of_their_key,
             a_stream_is_read_from_a_version_on,

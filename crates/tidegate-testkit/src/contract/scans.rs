@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row,
-        RowKey, Run, Schedule, Signal, Sub, WaitPath, WaitRow,
+        Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt,
+        Row, RowKey, Run, Schedule, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -243,11 +243,17 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     ];
     insert(store, found.iter().rev().cloned().chain(others.clone())).await;
     let ws: Arc<str> = "main".into();
-    let waits = |path: &str, value: &[u8]| {
-        Scan::Waits(ws.clone(), "e".to_owned(), path.to_owned(), value.to_vec())
+    let after = |path: &str, value: &[u8], run, step: &str| {
+        let (name, path, step) = ("e".to_owned(), path.to_owned(), step.to_owned());
+        Scan::Waits(ws.clone(), name, path, value.to_vec(), Seq(run), step)
     };
-    check(store, waits("p", &[0, 255]), rows(found)).await;
+    let waits = |path: &str, value: &[u8]| after(path, value, i64::MIN, "");
+    check(store, waits("p", &[0, 255]), rows(found.clone())).await;
     check(store, waits("", &[]), rows([others[1].clone()])).await;
+    for (run, step, left) in [(1, "z", 0), (2, "a", 0), (2, "b", 1), (9, "", 1), (10, "a", 2)] {
+        check(store, after("p", &[0, 255], run, step), rows(found[left..].to_vec())).await;
+    }
+    check(store, after("p", &[0, 255], 10, "b"), Vec::new()).await;
 
     let path = |ws: &str, name: &str, path: &str| WaitPath {
         ws: ws.into(),
@@ -258,6 +264,27 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     let others = [path("main", "f", "p"), path("other", "e", "p")];
     insert(store, paths.iter().rev().cloned().chain(others)).await;
     check(store, Scan::WaitPaths(ws, "e".to_owned()), rows(paths)).await;
+}
+
+/// What is due, and what one name's events have left, the oldest first.
+pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
+    let chore = |seq: i64, topic: Option<&str>, due: Option<i64>| Chore {
+        topic: topic.map(str::to_owned),
+        due: due.map(Timestamp::from_micros),
+        ..sample::chore(seq)
+    };
+    let chores = [
+        chore(1, Some("e"), Some(30)),
+        chore(2, Some("e"), None),
+        chore(3, None, Some(20)),
+        chore(4, Some("f"), Some(20)),
+        Chore { ws: "other".into(), ..chore(5, Some("e"), Some(i64::MIN)) },
+    ];
+    insert(store, chores.iter().rev().cloned()).await;
+    let some = |places: &[usize]| rows(places.iter().map(|n| chores[*n].clone()));
+    check(store, Scan::DueChores, some(&[4, 2, 3, 0])).await;
+    check(store, Scan::Chores("main".into(), "e".to_owned()), some(&[0, 1])).await;
+    check(store, Scan::Chores("main".into(), "g".to_owned()), Vec::new()).await;
 }
 
 /// One name of one run.
@@ -434,7 +461,9 @@ fn every_scan() -> Vec<Scan> {
         Scan::Steps(Seq(1)),
         Scan::Items(Seq(1)),
         Scan::WaitPaths(ws.clone(), name.clone()),
-        Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1]),
+        Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1], Seq(1), name.clone()),
+        Scan::DueChores,
+        Scan::Chores(ws.clone(), name.clone()),
         Scan::Inbox(Seq(1), name.clone()),
         Scan::Receipts(Seq(1)),
         Scan::Gates(vec![1]),

@@ -308,7 +308,7 @@ impl Player {
             4 => increment("n", 1),
             _ => return Vec::new(),
         };
-        let expected_version = (n % 11 == 0).then_some(3);
+        let expected_version = n.is_multiple_of(11).then_some(3);
         let session = session(["s", "t"][usize::try_from(n / 3 % 2).expect("small")]);
         let first = NewSessionOp { step: format!("state {n}"), session, op, expected_version };
         let read = NewSessionOp { step: format!("read {n}"), op: get(""), ..first.clone() };

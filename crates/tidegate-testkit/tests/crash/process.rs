@@ -235,12 +235,13 @@ impl Process {
     }
 
     async fn sweep_once(&self) -> Result<usize, Died> {
-        let due = ReadSet::default().scan(Scan::DueGates, 100).scan(Scan::DueRuns, 100);
+        let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+        let all = kinds.iter().cloned();
+        let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, 100));
         let ws = &self.world.ws;
         let mut swept = 0;
         let snapshot = self.world.read(due).await;
-        let gates = snapshot.found(&Scan::DueGates);
-        for row in gates.into_iter().chain(snapshot.found(&Scan::DueRuns)) {
+        for row in kinds.iter().flat_map(|scan| snapshot.found(scan)) {
             let command = match row {
                 Row::Gate(gate) if gate.due <= Some(snapshot.now) => {
                     Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() }
@@ -248,7 +249,10 @@ impl Process {
                 Row::Run(run) if run.due() <= Some(snapshot.now) => {
                     Command::SweepRun { ws: ws.clone(), run: run.id.seq }
                 }
-                Row::Gate(_) | Row::Run(_) => continue,
+                Row::Chore(chore) if chore.due <= Some(snapshot.now) => {
+                    Command::SweepChore { known: Box::new(chore.clone()) }
+                }
+                Row::Gate(_) | Row::Run(_) | Row::Chore(_) => continue,
                 other => panic!("the sweep finds {other:?}"),
             };
             self.attempt(command).await?.expect("a sweep is never refused");

@@ -4,6 +4,7 @@ use serde_json::json;
 use tidegate_core::{
     action::Flow,
     command::{Command, Refusal},
+    row::{BulkFilter, BulkWhat},
     session::SessionError,
 };
 use tidegate_testkit::world::{request, session, set};
@@ -301,4 +302,25 @@ pub(crate) async fn timed_out(process: &mut Process) {
     process.post("timed", json!(3)).await;
     process.hold().await;
     process.tick(50).await;
+}
+
+/// A family of more generations than are cancelled at once, and all runs of a workflow.
+pub(crate) async fn cancelled_in_chunks(process: &mut Process) {
+    let family = ["a", "b", "c", "d", "e", "f", "g"];
+    for two in family.windows(2) {
+        process.serve(json!({ "name": two[0] }), &[Act::Child("next", two[1])]).await;
+    }
+    process.serve(json!({ "name": "g" }), &[Act::Event("paid", "payment")]).await;
+    process.serve(json!({ "name": "order" }), &[Act::Event("paid", "payment")]).await;
+    let first = process.post("a", json!(1)).await;
+    for n in 0..3 {
+        process.post("order", json!(n)).await;
+    }
+    process.work().await;
+    let run = process.run_of(first).await;
+    process.cancel(run).await;
+    let filter = BulkFilter { workflow: Some("order".to_owned()), ..BulkFilter::default() };
+    let what = BulkWhat::Cancel { reason: "all of it".to_owned() };
+    let ws = process.world.ws.clone();
+    process.ask(Command::Bulk { ws, what, filter }).await.expect("it is never refused");
 }

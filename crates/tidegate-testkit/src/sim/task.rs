@@ -213,8 +213,11 @@ impl Task {
         self.doing = Doing::Reported;
         let (run, fence) = (self.run.id.seq, self.run.fence);
         let engine = self.run.owner.expect("a leased run has an owner");
-        let report = Record { run, engine, fence, steps, sends, then, ..Record::default() };
-        Todo::Report(self.run.clone(), report)
+        let session = Vec::new();
+        Todo::Report(
+            self.run.clone(),
+            Record { steps, sends, session, ..Record::new(run, engine, fence, then) },
+        )
     }
 
     fn deeper(&self) -> Value {

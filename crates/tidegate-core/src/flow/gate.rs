@@ -27,6 +27,9 @@ const SERVED_AT_ONCE: usize = 256;
 /// Takes the gates that a run still needs, as far as they let it in; then it is ready.
 pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     while let Some(need) = run.needs.get(run.has).cloned() {
+        if run.pausing && need.span != Span::Run {
+            break;
+        }
         if need.span == Span::Start && run.started {
             run.has += 1;
             continue;
@@ -54,7 +57,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             }
         }
     }
-    run.phase = Phase::Ready;
+    run.phase = if run.pausing { Phase::Paused } else { Phase::Ready };
     run.due = None;
     draft.put(run);
     Ok(())

@@ -293,6 +293,7 @@ macro_rules! behaviours {
                 a_run_of_another_workspace_is_not_found,
                 pause_and_resume_work_wherever_a_run_is,
                 what_comes_during_a_pause_is_kept,
+                a_run_paused_in_line_keeps_its_place,
                 a_run_paused_on_its_way_goes_on,
                 controls_in_one_transaction_see_each_other,
             }

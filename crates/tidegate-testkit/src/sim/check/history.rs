@@ -31,6 +31,8 @@ pub(super) struct Window {
     pub by: Timestamp,
     /// The last event accepted.
     pub last: EventId,
+    /// Whether that one came after it was due.
+    pub late: bool,
 }
 
 /// What became of one event for one workflow, as its sender was told.
@@ -110,6 +112,8 @@ pub(super) struct History {
     pub successors: BTreeMap<Seq, Seq>,
     /// Workflows whose numbers have changed, so that not all that counts is known.
     pub redefined: BTreeSet<(Workspace, String)>,
+    /// The release that a run was admitted or moved under.
+    pub releases: BTreeMap<Seq, i64>,
     /// Whether the clock has stepped.
     pub stepped: bool,
 }
@@ -143,6 +147,9 @@ impl History {
         self.told = told(look);
         self.learn_definitions(look);
         for (before, after) in look.runs() {
+            if let Some(run) = after.filter(|run| before.is_none_or(|old| old.lane != run.lane)) {
+                self.releases.insert(run.id.seq, look.state.release_of(run.lane));
+            }
             let Some(run) = after.filter(|run| run.started) else { continue };
             if before.is_some_and(|run| run.started) {
                 continue;
@@ -192,7 +199,7 @@ impl History {
     }
 
     fn learn_window(&mut self, look: &Look<'_>, told: &Told) {
-        let (Some(run), Some(event)) = (told.run, told.event) else { return };
+        let (Some(run), Some(event), false) = (told.run, told.event, self.stepped) else { return };
         let Some(controls) = look.controls(&told.ws, &told.workflow) else { return };
         let (period, longest) = match (controls.debounce, &controls.policy) {
             (Some((period, longest, _)), _) => (period, longest),
@@ -200,6 +207,7 @@ impl History {
             _ => return,
         };
         let known = self.windows.get(&run.seq).copied();
+        let late = known.is_some_and(|window| window.by <= look.at);
         // Its run is there: it takes the event with it, and its time has come already.
         let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
         let opened = known.map_or(look.at, |window| window.opened);
@@ -208,7 +216,7 @@ impl History {
         let window = match known {
             Some(window) if fired => Window { last: event, ..window },
             None if fired => return,
-            _ => Window { opened, not_before: end, by: end, last: event },
+            _ => Window { opened, not_before: end, by: end, last: event, late },
         };
         self.windows.insert(run.seq, window);
     }

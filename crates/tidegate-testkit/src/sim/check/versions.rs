@@ -1,7 +1,7 @@
 //! Order between runs: sessions, replacements, releases.
 
 use tidegate_core::{
-    row::{Class, Row, RowKey, Run},
+    row::{Class, Phase, Row, RowKey, Run},
     run::wait::encoded,
 };
 
@@ -31,7 +31,9 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
             // A fold's id is as old as its window; its order is that of its flush.
             let next = other.needs.get(other.has).is_some_and(|it| it.gate == need.gate);
             let earlier = other.rank.seq < run.rank.seq && next && queues(other);
-            if other.started || (earlier && run.replaced.is_none()) {
+            // A run that replaced another has that one's place.
+            let plain = run.replaced.is_none() && other.replaced.is_none();
+            if other.started || (earlier && plain) {
                 return Err(format!("{} starts before the end of {other:?}", run.id));
             }
         }
@@ -63,6 +65,11 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
         let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
         for other in look.state.runs() {
             let same = other.ws == run.ws && other.workflow == run.workflow;
+            // `supersede` takes along those that have not started, and has cancelled the others.
+            let over = other.phase == Phase::Stopping || !other.started;
+            if on == "supersede" && over {
+                continue;
+            }
             if same && release(other) < release(run) && key(other) == key(run) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }

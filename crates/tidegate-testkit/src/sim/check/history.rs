@@ -9,7 +9,7 @@ use tidegate_core::{
     flow::Verdict,
     id::{EventId, RunId, Seq},
     json::Payload,
-    row::{Ending, EngineId, GateKey, Row, RowKey, Span, StepKind, Workspace},
+    row::{Ending, EngineId, GateKey, GateState, Row, RowKey, Span, StepKind, Workspace},
     run::record::NewSend,
     time::Timestamp,
 };
@@ -114,6 +114,10 @@ pub(super) struct History {
     pub redefined: BTreeSet<(Workspace, String)>,
     /// The release that a run was admitted or moved under.
     pub releases: BTreeMap<Seq, i64>,
+    /// Runs that came along to a newer version.
+    pub moved: BTreeSet<Seq>,
+    /// Runs that a throttle had let through before its numbers changed.
+    pub let_through: BTreeSet<Seq>,
     /// Whether the clock has stepped.
     pub stepped: bool,
 }
@@ -149,12 +153,16 @@ impl History {
         for (before, after) in look.runs() {
             if let Some(run) = after.filter(|run| before.is_none_or(|old| old.lane != run.lane)) {
                 self.releases.insert(run.id.seq, look.state.release_of(run.lane));
+                self.moved.extend(before.map(|old| old.id.seq));
             }
             let Some(run) = after.filter(|run| run.started) else { continue };
             if before.is_some_and(|run| run.started) {
                 continue;
             }
             self.begun.insert(run.id.seq);
+            if self.let_through.contains(&run.id.seq) {
+                continue;
+            }
             for need in run.needs.iter().filter(|need| need.span == Span::Start) {
                 self.starts.entry(need.gate.clone()).or_default().push(look.at);
             }
@@ -188,6 +196,11 @@ impl History {
                 let of = |place: &Place| (place.0.clone(), place.1.clone()) == name;
                 self.tokens.retain(|place, _| !of(place));
                 self.starts.retain(|gate, _| gate.scope().is_none_or(|scope| scope.name != name.1));
+                for gate in look.state.gates() {
+                    if let GateState::Turns(turns) = &gate.state {
+                        self.let_through.extend(&turns.pending);
+                    }
+                }
             }
             let spec = look.plan.spec(&def.name);
             let batch = spec.and_then(|spec| spec.version(def.version).0.batch);

@@ -67,7 +67,7 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             let same = other.ws == run.ws && other.workflow == run.workflow;
             // `supersede` takes along those that have not started, and has cancelled the others.
             let over = other.phase == Phase::Stopping || !other.started;
-            if on == "supersede" && over {
+            if over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
                 continue;
             }
             if same && release(other) < release(run) && key(other) == key(run) {

@@ -20,6 +20,8 @@ use tidegate_core::{
 use tidegate_store::{Decide, Decision, Salted, Store, StoreError, commit};
 use tokio::sync::watch;
 
+use crate::raw::Transaction;
+
 /// The engine that everything is leased to.
 const ENGINE: EngineId = 7;
 
@@ -155,13 +157,7 @@ impl Load {
 
 fn finish(run: Run) -> Command {
     let then = Then::Complete(Payload::from_value(&json!("done")));
-    let report = Record {
-        run: run.id.seq,
-        engine: ENGINE,
-        fence: run.fence,
-        then,
-        ..Record::default()
-    };
+    let report = Record::new(run.id.seq, ENGINE, run.fence, then);
     Command::Record { known: Box::new(run), report }
 }
 
@@ -170,13 +166,19 @@ fn finish(run: Run) -> Command {
 pub(crate) struct Recorder {
     inner: Arc<dyn Store>,
     /// The changes, one list a transaction.
-    pub(crate) changes: Arc<Mutex<Vec<Vec<Change>>>>,
+    changes: Arc<Mutex<Vec<Vec<Change>>>>,
 }
 
 impl Recorder {
     /// Records what is done to a store.
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, changes: Arc::default() }
+    }
+
+    /// What was recorded since the last time, encoded.
+    pub(crate) fn take(&self) -> Vec<Transaction> {
+        let mut changes = self.changes.lock().expect("nothing panics under this lock");
+        changes.drain(..).map(|changes| Transaction::new(&changes)).collect()
     }
 }
 

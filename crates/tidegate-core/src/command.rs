@@ -13,17 +13,23 @@ use crate::{
     catalog::Catalog,
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
-    id::{RunId, Seq},
+    id::{ChoreId, RunId, Seq},
     json::Payload,
+    key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{EngineId, GateKey, Row, RowKey, Run, SessionOp, SessionRef, Workspace},
+    row::{
+        BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Workspace,
+    },
     run::{
-        control, lease,
+        again::{self, Go},
+        chore, control, lease,
+        output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    schedule::{self, Occurrence},
     session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
@@ -48,20 +54,12 @@ pub enum Command {
         /// The call.
         request: Request,
     },
-    /// Starts a planned occurrence of a schedule.
+    /// Starts a planned occurrence of a schedule, once over all engines.
     Occur {
-        /// The workspace.
-        ws: Workspace,
-        /// The workflow's app.
-        app: String,
-        /// The workflow.
-        workflow: String,
-        /// The schedule.
-        schedule: String,
+        /// The occurrence, and the one after it.
+        occurrence: Occurrence,
         /// Whether it is skipped while the last one runs.
         skip_overlap: bool,
-        /// When it was planned for.
-        planned_at: Timestamp,
     },
     /// Leases ready runs.
     Lease {
@@ -120,6 +118,19 @@ pub enum Command {
         /// What it carries.
         data: Payload,
     },
+    /// Makes a new run of one that has ended.
+    Replay {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+        /// Another input; the same one unless given.
+        input: Option<Payload>,
+        /// Keeps the steps that were recorded before this one.
+        from_step: Option<String>,
+        /// What the program's key function says of the input, where the policy has one.
+        function_key: Option<Key>,
+    },
     /// Looks at a gate that is due.
     SweepGate {
         /// The workspace.
@@ -133,6 +144,20 @@ pub enum Command {
         ws: Workspace,
         /// The run.
         run: Seq,
+    },
+    /// Does one thing to many runs, in chunks, after its own transaction.
+    Bulk {
+        /// The workspace.
+        ws: Workspace,
+        /// What is done to them.
+        what: BulkWhat,
+        /// To which runs.
+        filter: BulkFilter,
+    },
+    /// Does the next chunk of a chore that is due.
+    SweepChore {
+        /// The chore as it was found.
+        known: Box<Chore>,
     },
     /// Declares an engine dead, if its beat has not changed.
     MarkDead {
@@ -193,6 +218,24 @@ pub enum Command {
         /// The lanes of those versions, in all workspaces.
         lanes: Vec<Seq>,
     },
+    /// Plans the first occurrence of a schedule of the current release, if it has no row yet.
+    Plan {
+        /// The workspace.
+        ws: Workspace,
+        /// The workflow's app.
+        app: String,
+        /// The workflow.
+        workflow: String,
+        /// The schedule.
+        schedule: String,
+        /// When its first occurrence is.
+        next: Timestamp,
+    },
+    /// Passes over an occurrence, and all before the one after it, that came too late.
+    Miss {
+        /// The occurrence, and the first that is not missed.
+        occurrence: Occurrence,
+    },
     /// Deletes a dead engine that owns nothing any more.
     Bury {
         /// The engine.
@@ -205,13 +248,15 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Post`], event by event.
     Posted(Vec<Posted>),
-    /// To [`Command::Dispatch`] and [`Command::Occur`].
+    /// To [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
     Admitted(Outcome),
     /// To [`Command::Lease`].
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`], [`Command::Reap`] and [`Command::Bury`]: whether it took place.
+    /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`] and
+    /// [`Command::Miss`]: whether it took place. To [`Command::Occur`], always `false`: it was
+    /// somebody else's, or the schedule is gone.
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
@@ -221,6 +266,8 @@ pub enum Answer {
     Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
+    /// To [`Command::Bulk`]: where its progress can be read.
+    Left(ChoreId),
     /// To all others.
     Done,
 }
@@ -239,6 +286,38 @@ pub enum Refusal {
         /// How it ended.
         state: &'static str,
     },
+    /// The run has not ended.
+    #[error("run `{0}` has not ended: cancel it first, or wait for its end")]
+    NotEnded(RunId),
+    /// The run has recorded no such step.
+    #[error("run `{run}` has recorded no step `{step}`: {hint}")]
+    NoStep {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: String,
+        /// What was recorded.
+        hint: String,
+    },
+    /// What the kept steps did has been undone.
+    #[error(
+        "what run `{run}` did before step `{step}` is undone by a compensating run: \
+         replay it from its start, or from step `{first}`"
+    )]
+    Undone {
+        /// The run.
+        run: RunId,
+        /// The step that was asked for.
+        step: String,
+        /// The first compensation that it registered.
+        first: String,
+    },
+    /// The input is not kept any more.
+    #[error("the input of run `{0}` is not kept any more: post it again")]
+    InputGone(RunId),
+    /// The run follows another and has no input of its own.
+    #[error("run `{0}` follows another run and has that one's input: replay it without one")]
+    InputFixed(RunId),
     /// The lease is no longer good: another worker took over, or the run was cancelled.
     #[error("the lease with fence {fence} on run number {run} is no longer good")]
     Fenced {
@@ -284,6 +363,23 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
+    /// A chunk of output is too large.
+    #[error(
+        "chunk {n} of step `{step}` has {bytes} bytes, over the limit of {MAX_CHUNK_BYTES}; split it"
+    )]
+    ChunkTooLarge {
+        /// The step; empty for the handler itself.
+        step: String,
+        /// The chunk's place in it.
+        n: u32,
+        /// How large it is.
+        bytes: usize,
+    },
+    /// The run has emitted all that it may.
+    #[error(
+        "run `{0}` has emitted {MAX_CHUNKS} chunks, which is the limit; emit fewer and larger ones"
+    )]
+    TooManyChunks(RunId),
     /// No such reaction.
     #[error("there is no reaction `{0}`")]
     NoReaction(String),
@@ -307,12 +403,19 @@ impl Refusal {
         match self {
             Self::NoRun(_) => "no_run",
             Self::Ended { .. } => "run_ended",
+            Self::NotEnded(_) => "run_not_ended",
+            Self::NoStep { .. } => "no_step",
+            Self::Undone { .. } => "undone",
+            Self::InputGone(_) => "input_gone",
+            Self::InputFixed(_) => "input_fixed",
             Self::Fenced { .. } => "fenced",
             Self::EngineDead(_) => "engine_dead",
             Self::NoEngine(_) => "no_engine",
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
+            Self::ChunkTooLarge { .. } => "chunk_too_large",
+            Self::TooManyChunks(_) => "too_many_chunks",
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
@@ -351,14 +454,20 @@ impl Command {
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
             Self::Dispatch { ws, .. }
-            | Self::Occur { ws, .. }
             | Self::Lease { ws, .. }
             | Self::Cancel { ws, .. }
             | Self::Pause { ws, .. }
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
+            | Self::Plan { ws, .. }
+            | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
-            | Self::SweepRun { ws, .. } => none.catalog(ws),
+            | Self::SweepRun { ws, .. }
+            | Self::Bulk { ws, .. } => none.catalog(ws),
+            Self::SweepChore { known } => none.catalog(&known.ws),
+            Self::Occur { occurrence, .. } | Self::Miss { occurrence } => {
+                none.catalog(&occurrence.ws)
+            }
             Self::MarkDead { .. }
             | Self::Serve { .. }
             | Self::Bury { .. }
@@ -372,12 +481,15 @@ impl Command {
         }
     }
 
-    /// The run that the caller knows.
-    fn known(&self) -> Option<&Run> {
+    /// The run or the chore that the caller knows.
+    fn known(&self) -> Option<Row> {
+        if let Self::SweepChore { known } = self {
+            return Some(Row::from(Chore::clone(known)));
+        }
         if let Self::Record { known, .. } | Self::Stopped { known } | Self::Reap { known, .. } =
             self
         {
-            return Some(known);
+            return Some(Row::from(Run::clone(known)));
         }
         None
     }
@@ -392,10 +504,9 @@ impl Command {
             Self::Dispatch { ws, request } => {
                 request::dispatch(draft, ws, request).map(Answer::Admitted)
             }
-            Self::Occur { ws, app, workflow, schedule, skip_overlap, planned_at } => {
-                let skip = *skip_overlap;
-                request::occur(draft, ws, app, workflow, schedule, skip, *planned_at)
-                    .map(Answer::Admitted)
+            Self::Occur { occurrence, skip_overlap } => {
+                let outcome = schedule::occur(draft, occurrence, *skip_overlap)?;
+                Ok(outcome.map_or(Answer::Changed(false), Answer::Admitted))
             }
             Self::Lease { engine, lanes, limit, .. } => {
                 lease::lease(draft, *engine, lanes, *limit).map(Answer::Leased)
@@ -411,8 +522,16 @@ impl Command {
             Self::Signal { ws, run, name, data } => {
                 done(control::signal(draft, ws, *run, name, data))
             }
+            Self::Replay { ws, run, input, from_step, function_key } => {
+                let go = Go { input, from_step, function_key };
+                again::replay(draft, ws, *run, go).map(Answer::Admitted)
+            }
             Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
             Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
+            Self::Bulk { ws, what, filter } => {
+                chore::bulk(draft, ws, what, filter).map(Answer::Left)
+            }
+            Self::SweepChore { known } => done(chore::sweep(draft, known.id.seq)),
             Self::MarkDead { engine, beat } => {
                 sweep::mark_dead(draft, *engine, *beat).map(Answer::Changed)
             }
@@ -430,6 +549,10 @@ impl Command {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
             Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
+            Self::Plan { ws, app, workflow, schedule, next } => {
+                schedule::plan(draft, ws, app, workflow, schedule, *next).map(Answer::Changed)
+            }
+            Self::Miss { occurrence } => schedule::miss(draft, occurrence).map(Answer::Changed),
             Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }
@@ -447,15 +570,14 @@ pub fn probe(
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
     now: Timestamp,
 ) -> ReadSet {
-    let known = commands.iter().filter_map(|(command, _)| command.known());
-    let rows = known.clone().map(|run| Row::from(run.clone()));
+    let rows: Vec<Row> = commands.iter().filter_map(|(command, _)| command.known()).collect();
+    let mut reads = rows.iter().map(Row::key).fold(ReadSet::default(), ReadSet::row);
     let base = Snapshot {
         now,
-        rows: rows.map(|row| (row.key(), Some(row))).collect(),
+        rows: rows.into_iter().map(|row| (row.key(), Some(row))).collect(),
         catalogs: catalogs.clone(),
         ..Snapshot::default()
     };
-    let mut reads = known.map(|run| RowKey::Run(run.id.seq)).fold(ReadSet::default(), ReadSet::row);
     for (command, _) in commands {
         reads.merge(command.reads());
     }

@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     catalog::Catalog,
-    id::{EventId, RunId, Seq},
+    id::{ChoreId, EventId, RunId, Seq},
     reads::{BLOCK, Change, Found, ReadSet, Scan, Snapshot},
     row::{Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
     time::Timestamp,
@@ -218,6 +218,16 @@ impl Draft {
     /// A fresh event id.
     pub fn new_event_id<E>(&mut self) -> Decided<EventId, E> {
         Ok(EventId { seq: self.next_seq()?, salt: self.salt })
+    }
+
+    /// A fresh id for work that is left.
+    pub fn new_chore_id<E>(&mut self) -> Decided<ChoreId, E> {
+        Ok(ChoreId { seq: self.next_seq()?, salt: self.salt })
+    }
+
+    /// Whether so much is changed already that what can be left for later is.
+    pub fn is_crowded(&self) -> bool {
+        self.changed.len() > MAX_CHANGES / 2
     }
 
     /// A workspace's definitions.

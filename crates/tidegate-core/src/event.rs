@@ -19,7 +19,7 @@ use crate::{
     key::Key,
     reads::Scan,
     row::{Event, Kind, Receipt, Row, RowKey, Workspace},
-    run::wait,
+    run::wake,
     time::Timestamp,
 };
 
@@ -49,8 +49,11 @@ pub struct Posted {
     pub id: EventId,
     /// A repeat: nothing else happened.
     pub deduped: bool,
-    /// How many waiting runs it woke.
+    /// How many waiting runs it woke at once.
     pub woke: u32,
+    /// There are too many to wake in one transaction: the others are woken one chunk after
+    /// another.
+    pub waking: bool,
     /// What became of it, workflow by workflow.
     pub runs: Vec<Outcome>,
     /// What became of the first with the same `dedupeId`, as its receipts say by now.
@@ -80,7 +83,8 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     {
         let id = first.event;
         let first = told(draft, id)?;
-        return Ok(Posted { id, deduped: true, woke: 0, runs: Vec::new(), first });
+        let (woke, waking, runs) = (0, false, Vec::new());
+        return Ok(Posted { id, deduped: true, woke, waking, runs, first });
     }
     let id = draft.new_event_id()?;
     if let Some(key) = dedupe.filter(|_| !crate::planted!(DedupeForgotten)) {
@@ -96,7 +100,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         data: event.data.clone(),
     };
     draft.put(row.clone());
-    let woke = wait::post(draft, &row)?;
+    let (woke, waking) = wake::post(draft, &row)?;
     let catalog = draft.catalog(ws)?;
     let mut runs = Vec::new();
     for current in catalog.triggered(&event.name) {
@@ -105,7 +109,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     if event.dedupe_id.is_some() {
         remember(draft, &row, &runs)?;
     }
-    Ok(Posted { id, deduped: false, woke, runs, first: Vec::new() })
+    Ok(Posted { id, deduped: false, woke, waking, runs, first: Vec::new() })
 }
 
 /// Keeps plain starts too, so that a repeat can be told of them.
@@ -207,6 +211,11 @@ impl Posted {
     pub fn to_value(&self) -> Value {
         let runs = self.runs.iter().map(Outcome::to_value).chain(self.first.iter().cloned());
         let runs: Vec<_> = runs.collect();
-        json!({ "id": self.id, "deduped": self.deduped, "woke": self.woke, "runs": runs })
+        let mut told =
+            json!({ "id": self.id, "deduped": self.deduped, "woke": self.woke, "runs": runs });
+        if self.waking {
+            told["waking"] = true.into();
+        }
+        told
     }
 }

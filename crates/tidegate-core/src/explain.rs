@@ -10,7 +10,8 @@ use crate::{
     id::RunId,
     reads::Scan,
     row::{
-        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Row, RowKey, Run, WaitOn, Workspace,
+        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn,
+        Workspace,
     },
     run::lease::served,
     time::Timestamp,
@@ -124,16 +125,16 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Stopping => {
             gates.clear();
-            let said = match draft.row(&RowKey::Ended(run.id.seq))? {
-                Some(Row::Ended(ended)) => ending(&ended.ending),
-                _ => "it was cancelled".to_owned(),
+            let (state, said) = match draft.row(&RowKey::Ended(run.id.seq))? {
+                Some(Row::Ended(ended)) => (ended.ending.state(), ending(&ended.ending)),
+                _ => ("cancelled", "it was cancelled".to_owned()),
             };
             let sentence = format!("{said}; its worker has not confirmed the stop yet");
-            ("cancelled", sentence, None)
+            (state, sentence, None)
         }
         Phase::Waiting => {
             gates.clear();
-            ("waiting", waiting(run), run.due)
+            ("waiting", waiting(run), run.due())
         }
         Phase::Paused => {
             gates.clear();
@@ -190,10 +191,15 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     match &gate.state {
         GateState::Slots(slots) => {
             binding.holders = slots.holders.iter().map(|hold| hold.run).collect();
-            let draining = slots.holders.iter().filter(|hold| hold.draining);
-            binding.draining = draining.map(|hold| hold.run).collect();
+            let mut undone = None;
+            for hold in slots.holders.iter().filter(|hold| hold.draining) {
+                match undoing(draft, hold.run)? {
+                    Some(words) => undone = Some(words),
+                    None => binding.draining.push(hold.run),
+                }
+            }
             binding.full = matches!(limit, Limit::Slots(n) if slots.holders.len() >= n as usize);
-            binding.frees = frees(&binding);
+            binding.frees = undone.unwrap_or_else(|| frees(&binding));
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
@@ -212,6 +218,14 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
     Ok(binding)
+}
+
+/// What frees a gate that a compensating run took over.
+fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
+    let Some(run) = draft.run(id.seq)? else { return Ok(None) };
+    let Purpose::Compensates(old) = run.purpose else { return Ok(None) };
+    let latest = run.gives_up_at.map(|at| format!(", or {at} at the latest")).unwrap_or_default();
+    Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
 }
 
 fn words(limit: Limit) -> String {

@@ -107,6 +107,11 @@ id!(
     EventId,
     "evt"
 );
+id!(
+    /// Names work that is done in chunks.
+    ChoreId,
+    "chore"
+);
 
 #[cfg(test)]
 mod tests {

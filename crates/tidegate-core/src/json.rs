@@ -102,6 +102,11 @@ impl Payload {
         scan::select(&self.0, names)
     }
 
+    /// The text of the value at `path`, byte for byte.
+    pub fn text_at(&self, path: &Path) -> Option<&str> {
+        scan::select(&self.0, path.names())
+    }
+
     /// Reads the scalar at `path`; null, objects, arrays and what is absent give `None`.
     ///
     /// Of a name given twice the last one counts. An array is entered by its index. Scans the

@@ -43,10 +43,18 @@ pub enum Scan {
     DueGates,
     /// Runs that have a due time, the earliest first. A hint: nothing is locked.
     DueRuns,
+    /// Chores that have a due time, the earliest first. A hint: nothing is locked.
+    DueChores,
+    /// Chores that wake the waiters of an event's name, by number. A hint.
+    Chores(Workspace, String),
     /// Runs owned by an engine. A hint: nothing is locked.
     Owned(EngineId),
     /// Runs of a definition that have not ended, by number, after one. A hint.
     Lane(Seq, Seq),
+    /// Runs of the lanes that have not ended, below a number, newest first. A hint.
+    Live(Vec<Seq>, Seq),
+    /// Runs of the lanes that have ended in one of these states, below a number, newest first.
+    Ended(Vec<Seq>, Vec<&'static str>, Seq),
     /// Engines that are not marked dead, and dead ones that still own runs: whoever marked them
     /// may be gone before it has reaped all. A hint.
     Engines,
@@ -56,8 +64,9 @@ pub enum Scan {
     Items(Seq),
     /// The paths that waits for an event of this name are filed under.
     WaitPaths(Workspace, String),
-    /// Waits for an event of this name, filed under this path and value.
-    Waits(Workspace, String, String, Vec<u8>),
+    /// Waits for an event of this name, filed under this path and value, by run and step, after
+    /// these.
+    Waits(Workspace, String, String, Vec<u8>, Seq, String),
     /// Signals of this name in a run's inbox, oldest first.
     Inbox(Seq, String),
     /// Receipts of an event.
@@ -73,6 +82,13 @@ pub enum Scan {
     Work(Workspace, String),
     /// All places of reactions in a workspace, by reaction and stream. A hint.
     Subs(Workspace),
+    /// Schedules that have an occurrence planned, the earliest first: those that are due, then the
+    /// next to be. A hint.
+    Schedules,
+    /// All schedules of a workflow, by workspace, app and name. A hint.
+    SchedulesOf(Workspace, String, String),
+    /// What a run has emitted after a place, in order.
+    Chunks(Seq, u32),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
 }

@@ -172,8 +172,13 @@ impl World {
             (Scan::WaitPaths(ws, name), Row::WaitPath(path)) => {
                 (path.ws == *ws && path.name == *name).then(Order::default)
             }
-            (Scan::Waits(ws, name, path, value), Row::Wait(wait)) => {
+            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::Chores(ws, topic), Row::Chore(chore)) => {
+                (chore.ws == *ws && chore.topic.as_ref() == Some(topic)).then(Order::default)
+            }
+            (Scan::Waits(ws, name, path, value, run, step), Row::Wait(wait)) => {
                 let same = wait.ws == *ws && wait.name == *name;
+                let same = same && (wait.run, &wait.step) > (*run, step);
                 (same && wait.path == *path && wait.value == *value).then(Order::default)
             }
             (Scan::Inbox(run, name), Row::Signal(signal)) => {
@@ -194,6 +199,15 @@ impl World {
                 let wanted = wanted && sub.is_claimable(self.now);
                 wanted.then(|| Order { at: sub.since.micros(), ..Order::default() })
             }
+            (Scan::Schedules, Row::Schedule(it)) => {
+                it.next.map(|next| Order { at: next.micros(), ..Order::default() })
+            }
+            (Scan::SchedulesOf(ws, app, name), Row::Schedule(it)) => {
+                let same = it.ws == *ws && it.app == *app && it.workflow == *name;
+                same.then(Order::default)
+            }
+            (Scan::Chunks(run, after), Row::Chunk(it)) => (it.run == *run && it.seq > *after)
+                .then(|| Order { at: it.seq.into(), ..Order::default() }),
             (Scan::Buriable, Row::Engine(engine)) => {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)
@@ -217,7 +231,7 @@ impl World {
                 let (at, seq) = (run.rank.at.micros(), run.rank.seq);
                 lanes.contains(&run.lane).then_some(Order { tier: 0, at, seq })
             }
-            (Scan::DueRuns, _) => due(run.due),
+            (Scan::DueRuns, _) => due(run.due()),
             _ => None,
         }
     }

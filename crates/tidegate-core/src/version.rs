@@ -18,10 +18,11 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Row, RowKey, Run, Slots,
-        Span, Turns, Workspace,
+        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Purpose, Row, RowKey, Run,
+        Slots, Span, Turns, Workspace,
     },
     run::lease::served,
+    schedule,
     workflow::Workflow,
 };
 
@@ -151,12 +152,7 @@ fn release_def(
 ) -> Decided<Released> {
     let release = catalog.last_release() + 1;
     def.released = Some(release);
-    let version = Version {
-        number: def.version,
-        lane: def.lane,
-        release: Some(release),
-        def: def.clone().into(),
-    };
+    let version = Version::new(def.clone().into());
     let current = Current { version, workflow: workflow.clone().into() };
     let ws = def.ws.clone();
     draft.put(def);
@@ -180,6 +176,7 @@ fn release_def(
             }
         }
     }
+    schedule::prune(draft, &ws, workflow)?;
     renumber(draft, &ws, workflow)?;
     bump(draft, &ws)?;
     Ok(Released { release, older, lacking, stranded })
@@ -205,13 +202,17 @@ fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
 /// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
 /// `false` means that the input lacks the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
+    if run.purpose != Purpose::Ordinary {
+        return Ok(true); // it has no gates of its own, and nobody takes its place
+    }
     let Some(event) = draft.event(run.source.first())?.cloned() else { return Ok(false) };
     let candidate = Candidate {
         ws: ws.clone(),
         current,
         event: event.id,
         data: event.data,
-        origin: Origin::Replay,
+        // Only its gates are asked for.
+        origin: Origin::Invoke,
         parent: None,
         function_key: None,
         known: OnceCell::new(),

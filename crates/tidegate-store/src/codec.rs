@@ -18,6 +18,10 @@ use crate::StoreError;
 /// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// Rows of [`Row::Chore`].
+    Chore,
+    /// Rows of [`Row::Schedule`].
+    Schedule,
     /// Rows of [`Row::Gate`].
     Gate,
     /// Rows of [`Row::Run`].
@@ -54,6 +58,8 @@ pub enum Table {
     Receipt,
     /// Rows of [`Row::Logged`].
     Log,
+    /// Rows of [`Row::Chunk`].
+    Chunk,
     /// Rows of [`Row::Staged`].
     Staged,
 }
@@ -85,7 +91,9 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
+        Self::Chore,
+        Self::Schedule,
         Self::Gate,
         Self::Run,
         Self::Session,
@@ -104,12 +112,15 @@ impl Table {
         Self::Signal,
         Self::Receipt,
         Self::Log,
+        Self::Chunk,
         Self::Staged,
     ];
 
     /// The table that a key points into.
     pub fn of(key: &RowKey) -> Self {
         match key {
+            RowKey::Chore(_) => Self::Chore,
+            RowKey::Schedule(..) => Self::Schedule,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
             RowKey::Session(..) => Self::Session,
@@ -128,6 +139,7 @@ impl Table {
             RowKey::Signal(..) => Self::Signal,
             RowKey::Receipt(_) => Self::Receipt,
             RowKey::Logged(..) => Self::Log,
+            RowKey::Chunk(..) => Self::Chunk,
             RowKey::Staged(..) => Self::Staged,
         }
     }
@@ -135,6 +147,8 @@ impl Table {
     /// The table that a row lives in.
     pub fn of_row(row: &Row) -> Self {
         match row {
+            Row::Chore(_) => Self::Chore,
+            Row::Schedule(_) => Self::Schedule,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
             Row::Session(_) => Self::Session,
@@ -153,6 +167,7 @@ impl Table {
             Row::Signal(_) => Self::Signal,
             Row::Receipt(_) => Self::Receipt,
             Row::Logged(_) => Self::Log,
+            Row::Chunk(_) => Self::Chunk,
             Row::Staged(_) => Self::Staged,
         }
     }
@@ -160,6 +175,8 @@ impl Table {
     /// The name in both dialects, and the first part of its statements' names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Chore => "chore",
+            Self::Schedule => "schedule",
             Self::Gate => "gate",
             Self::Run => "run",
             Self::Session => "session",
@@ -178,6 +195,7 @@ impl Table {
             Self::Signal => "signal",
             Self::Receipt => "receipt",
             Self::Log => "log",
+            Self::Chunk => "chunk",
             Self::Staged => "staged",
         }
     }
@@ -185,6 +203,8 @@ impl Table {
     /// The columns, in order; those of the primary key come first.
     pub fn columns(self) -> &'static [Column] {
         match self {
+            Self::Chore => columns::CHORE,
+            Self::Schedule => columns::SCHEDULE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
             Self::Session => columns::SESSION,
@@ -203,6 +223,7 @@ impl Table {
             Self::Signal => columns::SIGNAL,
             Self::Receipt => columns::RECEIPT,
             Self::Log => columns::LOG,
+            Self::Chunk => columns::CHUNK,
             Self::Staged => columns::STAGED,
         }
     }
@@ -210,7 +231,8 @@ impl Table {
     /// How many columns the primary key has.
     pub fn key_len(self) -> usize {
         match self {
-            Self::Gate
+            Self::Chore
+            | Self::Gate
             | Self::Run
             | Self::Engine
             | Self::LogHead
@@ -221,7 +243,7 @@ impl Table {
             | Self::Receipt => 1,
             Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
-            Self::Session => 4,
+            Self::Schedule | Self::Session | Self::Chunk => 4,
             Self::Wait => 6,
         }
     }
@@ -233,6 +255,16 @@ mod columns {
         ColumnType::{Bytes, Int, Text},
     };
 
+    pub(super) const CHORE: &[Column] =
+        &[("seq", Int), ("salt", Int), ("ws", Text), ("topic", Text), ("due", Int), ("work", Text)];
+    pub(super) const SCHEDULE: &[Column] = &[
+        ("ws", Text),
+        ("app", Text),
+        ("workflow", Text),
+        ("id", Text),
+        ("next", Int),
+        ("last", Int),
+    ];
     pub(super) const GATE: &[Column] =
         &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text)];
     /// All but `body` is there for the indexes: a run is read from its body.
@@ -314,6 +346,7 @@ mod columns {
         ("ended_at", Int),
         ("event_seq", Int),
         ("body", Text),
+        ("lane", Int),
     ];
     pub(super) const STEP: &[Column] = &[
         ("run", Int),
@@ -323,6 +356,7 @@ mod columns {
         ("at", Int),
         ("ok", Int),
         ("out", Text),
+        ("seq", Int),
     ];
     pub(super) const ITEM: &[Column] =
         &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];
@@ -359,6 +393,8 @@ mod columns {
         ("data", Text),
         ("meta", Text),
     ];
+    pub(super) const CHUNK: &[Column] =
+        &[("run", Int), ("step", Text), ("attempt", Int), ("n", Int), ("seq", Int), ("data", Text)];
     pub(super) const STAGED: &[Column] = &[
         ("run", Int),
         ("n", Int),

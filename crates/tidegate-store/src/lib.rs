@@ -15,12 +15,14 @@ mod clock;
 pub mod codec;
 mod commit;
 pub mod lease;
+mod list;
 pub mod migrate;
 mod settle;
 mod transactional;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Answered, Salted, Seen, commit, commit_apart, commit_once, dry_run, why};
+pub use list::list_runs;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{Options as PostgresOptions, PostgresStore, PostgresTransaction, SqlError};

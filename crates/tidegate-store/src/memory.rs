@@ -177,20 +177,17 @@ impl View<'_> {
                 ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
-            (Scan::DueRuns, Row::Run(run)) => due(run.due),
-            (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
-            (Scan::Lane(lane, after), Row::Run(run)) => {
-                by_key(run.lane == *lane && run.id.seq > *after)
+            (Scan::DueRuns, Row::Run(run)) => due(run.due()),
+            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Chores(..), row) => {
+                by_key(is_filed(scan, row))
             }
+            (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
+            (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
+            (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
-            (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => {
-                by_key((&it.ws, &it.name) == (ws, name))
-            }
-            (Scan::Waits(ws, name, path, value), Row::Wait(it)) => {
-                by_key((&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value))
-            }
             (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
             (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
@@ -213,13 +210,12 @@ impl View<'_> {
                 | Scan::Ready(_)
                 | Scan::DueGates
                 | Scan::DueRuns
+                | Scan::DueChores
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
                 | Scan::Steps(_)
                 | Scan::Items(_)
-                | Scan::WaitPaths(..)
-                | Scan::Waits(..)
                 | Scan::Inbox(..)
                 | Scan::Receipts(_)
                 | Scan::Gates(_)
@@ -230,6 +226,8 @@ impl View<'_> {
                 | Scan::Buriable,
                 _,
             ) => None,
+            (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
+            (Scan::Chunks(run, after), _) => place_of_chunk(row, *run, *after),
         }
     }
 
@@ -243,6 +241,48 @@ impl View<'_> {
             Some(Row::Gate(gate)) => Some(gate.id),
             _ => None,
         }
+    }
+}
+
+/// A schedule's place in the scans that find schedules.
+fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
+    let Row::Schedule(it) = row else { return None };
+    if let Scan::SchedulesOf(ws, app, workflow) = scan {
+        return ((&it.ws, &it.app, &it.workflow) == (ws, app, workflow)).then_some(BY_KEY);
+    }
+    it.next.map(|next| (next.micros(), 0, 0))
+}
+
+/// A chunk's place among those of a run after another.
+fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
+    let Row::Chunk(it) = row else { return None };
+    (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
+}
+
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
+}
+
+/// Whether a row is filed under an event's name as the scan says.
+fn is_filed(scan: &Scan, row: &Row) -> bool {
+    match (scan, row) {
+        (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
+        (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
+            let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
+            filed && (&it.run, &it.step) > (run, step)
+        }
+        (Scan::Chores(ws, topic), Row::Chore(it)) => {
+            it.ws == *ws && it.topic.as_ref() == Some(topic)
+        }
+        _ => false,
     }
 }
 

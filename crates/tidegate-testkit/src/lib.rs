@@ -16,7 +16,6 @@ pub mod reference;
 pub mod sample;
 pub mod server;
 pub mod sim;
-pub mod story;
 pub mod torture;
 pub mod worker;
 pub mod workload;

@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tidegate_core::{
-    id::{EventId, RunId, Seq},
+    id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        Claim, Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey,
-        GateState, Hold, Item, Kind, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place,
-        Rank, Receipt, Row, Run, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source,
-        Span, Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitRow,
+        Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class, Def, Ended, Ending,
+        Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState,
+        LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose, Rank, Receipt,
+        Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span,
+        Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow,
+        Work,
     },
     time::Timestamp,
 };
@@ -85,7 +87,6 @@ pub fn run(seq: i64) -> Run {
         phase: Phase::Waiting,
         owner: None,
         fence: 0,
-        due: None,
         started: false,
         failures: BTreeMap::new(),
         losses: 0,
@@ -96,7 +97,26 @@ pub fn run(seq: i64) -> Run {
         replaced: None,
         replay_of: None,
         claim: None,
+        chunks: 0,
+        progress: None,
         staged: 0,
+        purpose: Purpose::Ordinary,
+        compensations: 0,
+        deadline: None,
+        gives_up_at: None,
+        effect_run: None,
+        batch_of: None,
+    }
+}
+
+/// A chore that is done with.
+pub fn chore(seq: i64) -> Chore {
+    Chore {
+        id: ChoreId { seq: Seq(seq), salt: 9 },
+        ws: "main".into(),
+        topic: None,
+        due: None,
+        work: Work::Orphans { parent: run_id(1), runs: Vec::new() },
     }
 }
 
@@ -149,6 +169,23 @@ pub fn logged(stream: i64, version: i64, pos: i64) -> Logged {
     }
 }
 
+/// A schedule that plans a moment long ago.
+pub fn schedule(id: &str) -> Schedule {
+    Schedule {
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        id: id.to_owned(),
+        next: Some(Timestamp::from_ms(1)),
+        last: None,
+    }
+}
+
+/// Something that a run emitted.
+pub fn chunk(run: i64, step: &str, n: u32, seq: u32) -> Chunk {
+    Chunk { run: Seq(run), step: step.to_owned(), attempt: 0, n, seq, data: payload("1") }
+}
+
 /// A definition.
 pub fn def(lane: i64, name: &str, version: u32) -> Def {
     Def {
@@ -171,6 +208,52 @@ pub fn step(run: i64, id: &str) -> Step {
         fence: 1,
         at: Timestamp::from_ms(1),
         result: Ok(payload("1")),
+        seq: Seq(run),
+    }
+}
+
+/// A run of lane 1 that completed.
+pub fn ended_run(seq: i64) -> Ended {
+    Ended {
+        id: run_id(seq),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        version: 1,
+        source: Source::Event(event_id(seq)),
+        queued_at: Timestamp::from_ms(seq),
+        ended_at: Timestamp::from_ms(seq),
+        ending: Ending::Completed { output: payload("1") },
+        parent: None,
+        replay_of: None,
+        lane: Seq(1),
+        purpose: Purpose::Ordinary,
+        effect_run: None,
+        batch_of: None,
+    }
+}
+
+/// A session's document.
+pub fn session(id: &str) -> Session {
+    Session {
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        flow: "chat".to_owned(),
+        id: id.to_owned(),
+        version: 1,
+        body: payload("{}"),
+    }
+}
+
+/// An operation that a run has staged.
+pub fn staged(run: i64, n: u32) -> Staged {
+    Staged {
+        run: Seq(run),
+        n,
+        session: SessionRef { app: "shop".into(), flow: "chat".into(), id: "s".into() },
+        op: SessionOp::Get { path: None },
+        version: 1,
+        seen: None,
     }
 }
 
@@ -188,6 +271,7 @@ pub fn event_id(seq: i64) -> EventId {
 /// number at an end of its range. No two have the same key.
 pub fn every_row() -> Vec<Row> {
     let mut rows = gates();
+    rows.extend(chores());
     rows.extend(runs());
     rows.extend(ended());
     rows.extend(steps());
@@ -201,6 +285,41 @@ pub fn every_row() -> Vec<Row> {
 
 const PAST: Timestamp = Timestamp::from_micros(i64::MIN);
 const FUTURE: Timestamp = Timestamp::from_micros(i64::MAX);
+
+fn chores() -> Vec<Row> {
+    let filter = BulkFilter {
+        app: Some(NAME.to_owned()),
+        workflow: Some(FREE_TEXT.to_owned()),
+        version: Some(u32::MAX),
+        state: Some(LiveState::Paused),
+        queued_before: Some(FUTURE),
+    };
+    let bulk = |what| Bulk {
+        what,
+        filter: filter.clone(),
+        lanes: vec![Seq(i64::MAX), Seq(0)],
+        after: Seq(i64::MIN),
+        counts: BulkCounts { done: u32::MAX, refused: u32::MAX },
+        ended_at: Some(PAST),
+    };
+    let after = WaitPlace { path: FREE_TEXT.to_owned(), run: Seq(i64::MAX), step: NAME.to_owned() };
+    let work = [
+        Work::Wake { event: Seq(i64::MAX), after },
+        Work::Wake { event: Seq(0), after: WaitPlace::first(String::new()) },
+        Work::Orphans { parent: run_id(i64::MAX), runs: vec![Seq(1), Seq(i64::MAX)] },
+        Work::Bulk(bulk(BulkWhat::Cancel { reason: FREE_TEXT.to_owned() })),
+        Work::Bulk(Bulk { ended_at: None, filter: BulkFilter::default(), ..bulk(BulkWhat::Pause) }),
+        Work::Bulk(bulk(BulkWhat::Resume)),
+    ];
+    let with = |(n, work): (i64, Work)| Chore {
+        id: ChoreId { seq: Seq(i64::MAX - n), salt: u64::MAX },
+        ws: NAME.into(),
+        topic: (n > 0).then(|| NAME.to_owned()),
+        due: (n > 0).then_some(if n > 1 { PAST } else { FUTURE }),
+        work,
+    };
+    (0..).zip(work).map(with).map(Row::from).collect()
+}
 
 fn gates() -> Vec<Row> {
     let states = [
@@ -271,7 +390,6 @@ fn runs() -> Vec<Row> {
         phase: Phase::Driven,
         owner: Some(u128::MAX),
         fence: i64::MAX,
-        due: Some(PAST),
         started: true,
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         losses: u32::MAX,
@@ -282,7 +400,15 @@ fn runs() -> Vec<Row> {
         replaced: Some(run_id(5)),
         replay_of: Some(run_id(6)),
         claim: Some(gate_key("every", "claim")),
+        chunks: u32::MAX,
+        progress: Some(Progress { permille: 1000, text: FREE_TEXT.to_owned() }),
         staged: u32::MAX,
+        purpose: Purpose::Compensates(run_id(i64::MAX)),
+        compensations: u32::MAX,
+        deadline: Some(PAST),
+        gives_up_at: Some(FUTURE),
+        effect_run: Some(run_id(7)),
+        batch_of: Some(run_id(8)),
     };
     let phases = [
         Phase::Ready,
@@ -293,7 +419,8 @@ fn runs() -> Vec<Row> {
     ];
     let with = |(n, phase)| Run { phase, ..run(n) };
     let mut runs: Vec<_> = (1000..).zip(phases).map(with).collect();
-    runs.push(Run { owner: Some(0), due: Some(FUTURE), ..run(1100) });
+    let purpose = Purpose::OnFailure(run_id(1));
+    runs.push(Run { owner: Some(0), deadline: Some(FUTURE), purpose, ..run(1100) });
     runs.push(full);
     runs.into_iter().map(Row::from).collect()
 }
@@ -329,6 +456,10 @@ fn ended() -> Vec<Row> {
         ending,
         parent: (seq % 2 == 0).then_some(Seq(i64::MAX)),
         replay_of: (seq % 2 == 0).then(|| run_id(2)),
+        lane: Seq(i64::MAX),
+        purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
+        effect_run: (seq % 2 == 0).then(|| run_id(3)),
+        batch_of: (seq % 2 == 0).then(|| run_id(4)),
     };
     (2000..).zip(endings).map(with).map(Row::from).collect()
 }
@@ -346,6 +477,7 @@ fn steps() -> Vec<Row> {
         StepKind::Invoke,
         StepKind::Send,
         StepKind::State,
+        StepKind::Compensate,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
     let mut steps: Vec<_> =
@@ -409,9 +541,9 @@ fn sessions() -> Vec<Row> {
         ws: NAME.into(),
         app: NAME.to_owned(),
         flow: NAME.to_owned(),
-        id: id.to_owned(),
         version,
         body: payload(body),
+        ..session(id)
     };
     let path = Path::from_names(vec!["a.b".to_owned(), NAME.to_owned()]).ok();
     let ops = [
@@ -422,12 +554,11 @@ fn sessions() -> Vec<Row> {
         SessionOp::Increment { path, by: Decimal::parse("-1.5e-400").expect("a number") },
     ];
     let staged = |(n, op): (u32, SessionOp)| Staged {
-        run: Seq(i64::MAX),
-        n,
         session: SessionRef { app: String::new(), flow: NAME.to_owned(), id: NAME.to_owned() },
         op,
         version: i64::MAX,
         seen: (n % 2 == 0).then(|| payload(PAYLOADS[10])),
+        ..staged(i64::MAX, n)
     };
     let rows = [session("", 0, "null"), session(NAME, i64::MAX, PAYLOADS[10])].map(Row::from);
     rows.into_iter().chain((u32::MAX - 4..=u32::MAX).zip(ops).map(staged).map(Row::from)).collect()
@@ -438,6 +569,10 @@ fn small() -> Vec<Row> {
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
+        chunk(1, "", 0, 1).into(),
+        Chunk { attempt: u32::MAX, n: u32::MAX, ..chunk(i64::MIN, NAME, 0, u32::MAX) }.into(),
+        Schedule { next: None, last: None, ..schedule("") }.into(),
+        Schedule { next: Some(PAST), last: Some(FUTURE), ..schedule(NAME) }.into(),
         Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
         Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
             .into(),

@@ -8,7 +8,7 @@ use tidegate_core::{
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
-    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step},
+    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step, Work},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
     version::Registered,
     workflow::Workflow,
@@ -62,16 +62,8 @@ impl World {
     pub async fn tell(&self, run: &Run, step: &str, event: NewEvent) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
         let sends = vec![NewSend { step: step.to_owned(), event }];
-        let (steps, then) = (Vec::new(), Then::Continue);
-        let report = Record {
-            run: run.id.seq,
-            engine,
-            fence: run.fence,
-            steps,
-            sends,
-            session: Vec::new(),
-            then,
-        };
+        let report = Record::new(run.id.seq, engine, run.fence, Then::Continue);
+        let report = Record { sends, ..report };
         let known = Box::new(run.clone());
         let answer = self.run(Command::Record { known, report }).await?;
         let Answer::Recorded(recorded) = answer else { panic!("it was answered {answer:?}") };
@@ -131,6 +123,10 @@ impl World {
             }
             if let Row::Wait(wait) = &row {
                 assert!(wait.ws != self.ws, "it is left behind: {wait:?}");
+            }
+            if let Row::Chore(chore) = &row {
+                let ended = matches!(&chore.work, Work::Bulk(bulk) if bulk.ended_at.is_some());
+                assert!(ended || chore.ws != self.ws, "it is left undone: {chore:?}");
             }
             let Row::Gate(gate) = row else { continue };
             if gate.key.scope().is_none_or(|scope| scope.ws != self.ws) {

@@ -4,8 +4,11 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod again;
 mod inputs;
+mod schedules;
 mod seen;
+mod sessions;
 mod streams;
 mod worker;
 
@@ -16,6 +19,7 @@ use std::sync::{
 
 pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
+pub use sessions::{append, get, increment, merge, session, set};
 pub use streams::{logged, streams_of};
 use tidegate_core::{
     action::Flow,
@@ -169,17 +173,10 @@ impl World {
         }
     }
 
-    /// A planned occurrence of a schedule.
+    /// A schedule's occurrence, planned for this moment whether the workflow has it or not.
     pub async fn occur(&self, workflow: &str, schedule: &str, skip_overlap: bool) -> Verdict {
-        let command = Command::Occur {
-            ws: self.ws.clone(),
-            app: "default".to_owned(),
-            workflow: workflow.to_owned(),
-            schedule: schedule.to_owned(),
-            skip_overlap,
-            planned_at: self.now(),
-        };
-        match self.run(command).await {
+        let occurrence = self.set_schedule(workflow, schedule, self.now()).await;
+        match self.run(Command::Occur { occurrence, skip_overlap }).await {
             Ok(Answer::Admitted(outcome)) => outcome.verdict,
             other => panic!("an occurrence was answered {other:?}"),
         }
@@ -228,9 +225,7 @@ impl World {
         then: Then,
     ) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
-        let (run_seq, fence, sends) = (run.id.seq, run.fence, Vec::new());
-        let report =
-            Record { run: run_seq, engine, fence, steps, sends, session: Vec::new(), then };
+        let report = Record { steps, ..Record::new(run.id.seq, engine, run.fence, then) };
         let known = Box::new(run.clone());
         match self.run(Command::Record { known, report }).await? {
             Answer::Recorded(recorded) => Ok(recorded),
@@ -337,7 +332,9 @@ impl World {
     /// Does whatever is due, until nothing is.
     pub async fn sweep(&self) {
         for _ in 0..1000 {
-            let due = ReadSet::default().scan(Scan::DueGates, MANY).scan(Scan::DueRuns, MANY);
+            let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+            let all = kinds.iter().cloned();
+            let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, MANY));
             let snapshot = self.read(due).await;
             let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
             let command = |row: &Row| match row {
@@ -345,13 +342,16 @@ impl World {
                     let ws = gate.key.scope().expect("a gate's key").ws;
                     Some(Command::SweepGate { ws, gate: gate.key.clone() })
                 }
-                Row::Run(run) if is_due(run.due) => {
+                Row::Run(run) if is_due(run.due()) => {
                     Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                }
+                Row::Chore(chore) if is_due(chore.due) => {
+                    Some(Command::SweepChore { known: Box::new(chore.clone()) })
                 }
                 _ => None,
             };
-            let (gates, runs) = (snapshot.found(&Scan::DueGates), snapshot.found(&Scan::DueRuns));
-            let commands: Vec<_> = gates.into_iter().chain(runs).filter_map(command).collect();
+            let found = kinds.iter().flat_map(|scan| snapshot.found(scan));
+            let commands: Vec<_> = found.filter_map(command).collect();
             if commands.is_empty() {
                 return;
             }

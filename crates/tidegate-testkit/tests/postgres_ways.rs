@@ -18,15 +18,15 @@ use tidegate_core::{
     run::record::{Record, Then},
 };
 use tidegate_store::{
-    Decision, ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, Salted, SqlError,
-    Store, StoreError,
+    Decision, Kept, ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, Salted,
+    Store, StoreError, TransactionError,
 };
 use tidegate_testkit::{
     postgres::{Cluster, fresh_schema, url},
     sample,
     world::{World, step},
 };
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 const STUCK: Duration = Duration::from_secs(20);
 
@@ -306,31 +306,45 @@ async fn a_transactional_step_goes_through_a_pooler() {
     let store = Arc::new(PostgresStore::open(&pooler.url, options).await.unwrap());
     let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
-    let table = format!(
-        "create type {schema}.mood as enum ('glad'); create table {schema}.felt (it {schema}.mood)"
-    );
-    outside.batch_execute(&table).await.unwrap();
+    for n in 0..12 {
+        let mood = format!("create type {schema}.mood_{n} as enum ('glad')");
+        outside.batch_execute(&mood).await.unwrap();
+    }
     let world = World::new(store.clone(), Arc::new(ManualClock::default()));
     world.define(json!({ "name": "feel" })).await;
     for _ in 0..12 {
         world.send("feel", json!({})).await;
     }
-    let feeling = world.lease_all().await.into_iter().map(|run| {
+    let runs = world.lease_all().await.into_iter().enumerate();
+    let feeling = runs.map(|(n, run)| {
         let (store, record) = (store.clone(), recording(&world, &run));
-        let sql = format!("insert into {schema}.felt values ('glad') returning it");
+        let sql = format!("select 'glad'::{schema}.mood_{n}");
         tokio::spawn(async move {
             let step = |tx: PostgresTransaction| async move {
-                let row = tx.query_one(&sql, &[]).await?;
-                Ok::<_, SqlError>(row.columns()[0].type_().name().to_owned())
+                let row = tx.query_one(&sql, &[]).await.unwrap();
+                let mood = row.columns()[0].type_().name().to_owned();
+                if n % 2 == 0 { Ok(mood) } else { Err(mood) }
             };
-            store.transact_with(STUCK, step, |_| vec![record]).await.map(|kept| kept.value)
+            match store.transact_with(STUCK, step, |_| vec![record]).await {
+                Ok(Kept { value: mood, .. }) | Err(TransactionError::Step(mood)) => mood,
+                Err(other) => panic!("{other}"),
+            }
         })
     });
-    for felt in feeling.collect::<Vec<_>>() {
-        assert_eq!(felt.await.unwrap().unwrap(), "mood");
+    for (n, felt) in feeling.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(felt.await.unwrap(), format!("mood_{n}"));
     }
-    let count = format!("select count(*) from {schema}.felt");
-    assert_eq!(outside.query_one(&count, &[]).await.unwrap().get::<_, i64>(0), 12);
+    // All server connections at once.
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (client, connection) = tokio_postgres::connect(&pooler.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("begin").await.unwrap();
+        let left = client.simple_query("select name from pg_prepared_statements").await.unwrap();
+        let left = left.iter().filter(|it| matches!(it, SimpleQueryMessage::Row(_))).count();
+        assert_eq!(left, 0, "statements are left behind");
+        clients.push(client);
+    }
 }
 
 fn recording(world: &World, run: &Run) -> Salted {

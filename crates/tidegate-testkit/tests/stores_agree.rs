@@ -12,8 +12,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
-        Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row, RowKey, Run,
-        Signal, Sub, WaitPath, WaitRow,
+        Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
+        RowKey, Run, Schedule, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -165,7 +165,7 @@ impl Chance {
             rank: self.rank(),
             phase: phases[usize::try_from(self.below(4)).expect("small")],
             owner: self.engine(),
-            due: self.maybe_time(),
+            deadline: self.maybe_time(),
             ..sample::run(self.below(12))
         }
     }
@@ -181,6 +181,11 @@ impl Chance {
             blocked: (self.below(4) == 0).then(|| self.name()),
             ..sample::sub(&self.name(), &self.name())
         }
+    }
+
+    fn session(&mut self) -> Session {
+        let (app, version) = (self.name(), self.below(3));
+        Session { app, version, ..sample::session(&self.name()) }
     }
 
     fn wait(&mut self) -> WaitRow {
@@ -216,10 +221,24 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(4) {
+        match self.below(10) {
+            8 => sample::chunk(self.below(2), "", version, version).into(),
+            7 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
+            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
+            6 => Chore {
+                topic: (self.below(2) == 0).then(|| self.name()),
+                due: self.maybe_time(),
+                ..sample::chore(self.below(4))
+            }
+            .into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
+            3 => self.session().into(),
+            4 => {
+                let n = u32::try_from(self.below(3)).expect("small");
+                sample::staged(self.below(3), n).into()
+            }
             _ => Signal {
                 run: Seq(self.below(2)),
                 name: self.name(),
@@ -252,8 +271,9 @@ impl Chance {
     }
 
     fn scan(&mut self) -> Scan {
+        let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(19) {
+        match self.below(26) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -264,7 +284,13 @@ impl Chance {
             7 => Scan::Steps(Seq(self.below(3))),
             8 => Scan::Items(Seq(self.below(2))),
             9 => Scan::WaitPaths("main".into(), self.name()),
-            10 => Scan::Waits("main".into(), self.name(), self.name(), self.name().into_bytes()),
+            10 => {
+                let (name, path, value) = (self.name(), self.name(), self.name().into_bytes());
+                let (run, step) = (Seq(self.below(3) - 1), self.name());
+                Scan::Waits("main".into(), name, path, value, run, step)
+            }
+            20 => Scan::DueChores,
+            21 => Scan::Chores("main".into(), self.name()),
             11 => Scan::Inbox(Seq(self.below(2)), self.name()),
             12 => Scan::Receipts(Seq(1)),
             13 => {
@@ -276,6 +302,15 @@ impl Chance {
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
             17 => Scan::Buriable,
+            23 => Scan::Chunks(Seq(self.below(2)), version),
+            24 => Scan::Schedules,
+            22 => Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned()),
+            18 => Scan::Live(lanes, Seq(self.below(12))),
+            19 => {
+                let states = ["completed", "failed", "cancelled"];
+                let first = usize::try_from(self.below(4)).expect("small");
+                Scan::Ended(lanes, states[first..].to_vec(), Seq(self.below(12)))
+            }
             _ => Scan::Subs("main".into()),
         }
     }

@@ -166,6 +166,36 @@ impl Engine {
         self.shared.ask(Command::Resume { ws: self.ws.clone(), run }).await.map(drop)
     }
 
+    /// Starts a new run of the current version with the input of one that has ended.
+    pub async fn replay(&self, run: RunId) -> Result<Outcome, Error> {
+        self.again(run, None, None).await
+    }
+
+    /// As [`Engine::replay`], with another input.
+    pub async fn replay_with(&self, run: RunId, input: impl Serialize) -> Result<Outcome, Error> {
+        self.again(run, Some(payload(input)?), None).await
+    }
+
+    /// Starts a new run from a step of one that has ended: what was recorded before it is kept,
+    /// and effect keys stay the same.
+    pub async fn retry_from(&self, run: RunId, step: &str) -> Result<Outcome, Error> {
+        self.again(run, None, Some(step.to_owned())).await
+    }
+
+    async fn again(
+        &self,
+        run: RunId,
+        input: Option<Payload>,
+        from_step: Option<String>,
+    ) -> Result<Outcome, Error> {
+        let ws = self.ws.clone();
+        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        match self.shared.ask(command).await? {
+            Answer::Admitted(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Sends a signal to a run, which finds it when it asks for it.
     pub async fn signal(&self, run: RunId, name: &str, data: impl Serialize) -> Result<(), Error> {
         let (ws, name, data) = (self.ws.clone(), name.to_owned(), payload(data)?);

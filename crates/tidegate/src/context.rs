@@ -3,12 +3,16 @@
 //! Steps are remembered by id, not by place. A handler may be started any number of times, on any
 //! engine; what is recorded is returned, what is not is done.
 
+mod output;
 mod session;
 mod state;
 mod step;
+mod transaction;
+mod undo;
 mod wait;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard},
@@ -23,13 +27,15 @@ use tidegate_core::{
     event::NewEvent,
     id::RunId,
     json::Payload,
-    reads::ReadSet,
-    row::{Event, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
+    reads::{ReadSet, Scan},
+    row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Until},
     time::Timestamp,
     workflow::Workflow,
 };
+use tidegate_store::Store;
 use tokio::sync::watch;
+pub(crate) use undo::undo_all;
 pub use wait::{FromAnswer, Returned, Wait};
 
 use crate::{
@@ -37,16 +43,26 @@ use crate::{
     engine::Shared,
     fault::{Fault, Result},
     handler::write,
+    load::MAX_STEPS,
     timer::Timer,
 };
 
 /// A leased run with all that its handler starts from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Activation {
     pub(crate) run: Run,
     /// The input, or all inputs of a batch; never empty.
     pub(crate) events: Vec<Event>,
     pub(crate) definition: Arc<Workflow>,
+}
+
+/// A run that another one took the place of.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// Its id.
+    pub run: RunId,
+    /// What its steps came to, by id.
+    pub steps: BTreeMap<String, Result<Payload>>,
 }
 
 /// A handler's view of its run. Cheap to clone.
@@ -82,6 +98,10 @@ impl Ctx {
 
     pub(crate) fn activation(&self) -> &Activation {
         &self.0.activation
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.0.shared.store
     }
 
     fn timer(&self) -> &dyn Timer {
@@ -138,12 +158,37 @@ impl Ctx {
     /// A key that is the same for this step on every replay, attempt and worker: hand it to
     /// whatever the step calls, so that a repeat is recognised.
     pub fn idempotency_key(&self, step: &str) -> String {
-        format!("{}:{step}", self.run_id())
+        format!("{}:{step}", self.activation().run.effects())
     }
 
-    /// The run that this one took the place of.
-    pub fn replaced_run(&self) -> Option<RunId> {
-        self.activation().run.replaced
+    /// The run that this one took the place of, with what it had done; `None` if there is none.
+    pub async fn replaced(&self) -> Result<Option<Replaced>> {
+        let Some(run) = self.activation().run.replaced else { return Ok(None) };
+        let scan = Scan::Steps(run.seq);
+        let reads = ReadSet::default().scan(scan.clone(), MAX_STEPS);
+        let snapshot = self.store().read(reads).await?;
+        let mut steps = BTreeMap::new();
+        for row in snapshot.found(&scan) {
+            if let Row::Step(step) = row {
+                let value = step.result.clone().map_err(|fault| Fault::recorded(&fault));
+                steps.insert(step.id.clone(), value);
+            }
+        }
+        Ok(Some(Replaced { run, steps }))
+    }
+
+    /// The run that failed, in a failure handler, with its error.
+    pub async fn failure(&self) -> Result<Option<(RunId, Fault)>> {
+        let Purpose::OnFailure(run) = self.activation().run.purpose else { return Ok(None) };
+        let key = RowKey::Ended(run.seq);
+        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
+        match snapshot.rows.get(&key) {
+            Some(Some(Row::Ended(ended))) => match &ended.ending {
+                Ending::Failed { error } => Ok(Some((run, Fault::recorded(error)))),
+                Ending::Completed { .. } | Ending::Cancelled { .. } => Ok(None),
+            },
+            _ => Ok(None),
+        }
     }
 
     /// The handler's input as JSON.
@@ -278,7 +323,7 @@ impl Ctx {
         poll_fn(|cx| self.state().poll_durable(cx)).await;
         let key = RowKey::Step(self.run_id().seq, step.to_owned());
         let reads = ReadSet::default().row(key.clone());
-        let snapshot = self.0.shared.store.read(reads).await?;
+        let snapshot = self.store().read(reads).await?;
         match snapshot.rows.get(&key) {
             Some(Some(Row::Step(step))) => Ok(step.result.clone()),
             _ => Err(Fault::coded("BadRecord", format!("step `{step}` left no record"))),

@@ -9,7 +9,7 @@ use std::{
 use tidegate_core::{
     command::Command,
     id::{RunId, Seq},
-    row::{Ended, EngineId, Event, Run, Step},
+    row::{Ended, EngineId, Event, Run},
 };
 use tidegate_store::{Clock, Seen, Store};
 use tokio::sync::{Notify, oneshot, watch};
@@ -17,13 +17,13 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::{
     alarm::Alarm,
     committer::{Committer, Reply},
-    context::Activation,
     drive::{Driver, Stop},
     entropy::Entropy,
-    load::{Loader, at_hand},
+    load::{Loaded, Loader, at_hand},
     registry::Registry,
+    schedule::{self, ScheduleKey},
     tasks::{Busy, Tasks},
-    telemetry::Telemetry,
+    telemetry,
     timer::Timer,
 };
 
@@ -51,7 +51,6 @@ pub(crate) struct Shared {
     pub(crate) registry: Mutex<Registry>,
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
-    pub(crate) telemetry: Telemetry,
     pub(crate) tasks: Tasks,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
@@ -115,7 +114,6 @@ impl Shared {
             loader: Loader::default(),
             registry: Mutex::default(),
             alarm: Alarm::default(),
-            telemetry: Telemetry::default(),
             tasks: Tasks::tracked(busy),
             own: Notify::new(),
             idle: Notify::new(),
@@ -136,6 +134,8 @@ impl Shared {
         if identity.id == engine && !identity.known {
             identity.known = true;
             drop(identity);
+            // For `why` and for whoever releases a version. Nobody waits for it.
+            drop(self.ask(Command::Serve { engine, lanes: lock(&self.registry).lanes() }));
             self.committer.look();
         }
     }
@@ -143,6 +143,11 @@ impl Shared {
     /// Has a command decided, together with others. It is on its way at once.
     pub(crate) fn ask(&self, command: Command) -> Reply {
         self.committer.send((command, self.entropy.number()))
+    }
+
+    /// The schedules of what is served here.
+    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, schedule::Served> {
+        lock(&self.registry).schedules()
     }
 
     /// The leases that go with the next transaction.
@@ -161,14 +166,14 @@ impl Shared {
     pub(crate) fn hand_over(self: &Arc<Self>, runs: Vec<Run>, events: &BTreeMap<Seq, Event>) {
         for run in runs {
             match at_hand(&run, events) {
-                Some(events) => self.start(run, events, Vec::new()),
+                Some(loaded) => self.start(run, loaded),
                 None => self.loader.push(run),
             }
         }
     }
 
     /// Drives a loaded run in a task of its own.
-    pub(crate) fn start(self: &Arc<Self>, run: Run, events: Vec<Event>, steps: Vec<Step>) {
+    pub(crate) fn start(self: &Arc<Self>, run: Run, loaded: Loaded) {
         let (seq, fence) = (run.id.seq, run.fence);
         if run.owner != Some(self.id()) {
             // Leased under a name that is dead by now.
@@ -185,10 +190,12 @@ impl Shared {
         });
         driven.insert(seq, Driven { fence, stop, mutex: mutex.clone() });
         drop(driven);
-        let shared = self.clone();
+        telemetry::driven(self.driven());
+        let (shared, leased) = (self.clone(), self.timer.elapsed());
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
-            let freed = shared.drive(run, events, steps, stopped).await;
+            telemetry::handed_over(shared.timer.elapsed() - leased);
+            let freed = shared.drive(run, loaded, stopped).await;
             let mut driven = lock(&shared.driven);
             if driven.get(&seq).is_some_and(|driven| driven.fence == fence) {
                 driven.remove(&seq);
@@ -206,19 +213,16 @@ impl Shared {
     async fn drive(
         self: &Arc<Self>,
         run: Run,
-        events: Vec<Event>,
-        steps: Vec<Step>,
+        loaded: Loaded,
         stop: watch::Receiver<Option<Stop>>,
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
-        let Some(version) = version.filter(|_| !events.is_empty()) else {
+        let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
             tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
             return false;
         };
-        let definition = version.definition.clone();
-        let activation = Activation { run, events, definition };
-        let span = self.telemetry.span(&activation.run);
-        let driver = Driver::new(self.clone(), &*version.handler, activation, steps, stop);
+        let span = telemetry::span(&run);
+        let driver = Driver::new(self.clone(), &version, run, loaded, stop);
         tracing::Instrument::instrument(driver.drive(), span).await
     }
 
@@ -286,7 +290,7 @@ impl Shared {
             *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
         tracing::error!("the lease of this engine was lost; its runs are stopped here");
-        self.telemetry.lease_lost();
+        telemetry::lease_lost();
         self.stop_all(Stop::Lost);
     }
 

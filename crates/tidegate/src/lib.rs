@@ -6,6 +6,7 @@
 mod api;
 mod builder;
 mod controls;
+pub mod cron;
 mod flow;
 pub mod testing;
 mod workflow;
@@ -23,6 +24,7 @@ mod engine;
 mod entropy;
 mod load;
 mod registry;
+mod schedule;
 mod sweep;
 mod tasks;
 mod telemetry;
@@ -30,7 +32,7 @@ mod timer;
 
 pub use api::{Engine, new_event};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
-pub use context::{Ctx, FromAnswer, Returned, Session, Step, Wait};
+pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
 pub use controls::{
     Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
     Singleton,

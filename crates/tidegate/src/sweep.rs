@@ -33,18 +33,22 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 
 /// Does what is due; says how long it is until the next.
 async fn sweep(shared: &Arc<Shared>) -> Result<Option<Duration>, Error> {
-    let reads = ReadSet::default().scan(Scan::DueGates, DUE).scan(Scan::DueRuns, DUE);
+    let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+    let all = kinds.iter().cloned();
+    let reads = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, DUE));
     let snapshot = shared.store.read(reads).await?;
     let mut next: Option<Timestamp> = None;
     let mut asked = Vec::new();
-    let gates = snapshot.found(&Scan::DueGates).into_iter();
-    for row in gates.chain(snapshot.found(&Scan::DueRuns)) {
+    for row in kinds.iter().flat_map(|scan| snapshot.found(scan)) {
         let (due, command) = match row {
             Row::Gate(gate) => {
                 let Some(scope) = gate.key.scope() else { continue };
                 (gate.due, Command::SweepGate { ws: scope.ws, gate: gate.key.clone() })
             }
-            Row::Run(run) => (run.due, Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
+            Row::Run(run) => (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
+            Row::Chore(chore) => {
+                (chore.due, Command::SweepChore { known: Box::new(chore.clone()) })
+            }
             _ => continue,
         };
         let Some(due) = due else { continue };

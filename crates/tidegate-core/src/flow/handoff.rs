@@ -125,7 +125,8 @@ pub fn meet(
     let mut gate = gate.clone();
     let GateState::Slots(slots) = &mut gate.state else { return Ok(None) };
     let holds = slots.holders.clone();
-    slots.moved_to = version.release;
+    // A retry may be of an older release than those who wait already moved to.
+    slots.moved_to = slots.moved_to.max(version.release);
     draft.put(gate);
     let catalog = draft.catalog(&candidate.ws)?;
     let mut superseded = None;
@@ -138,7 +139,7 @@ pub fn meet(
         if crate::planted!(SupersedeSparesTheOld) {
             continue;
         }
-        if run.started && !crate::planted!(MovesTheStarted) {
+        if run.keeps_version() && !crate::planted!(MovesTheStarted) {
             superseded = superseded.or_else(|| Some((By::from(passage), run.id)));
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;

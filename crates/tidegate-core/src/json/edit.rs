@@ -222,8 +222,8 @@ fn extended(container: &str, part: &str) -> String {
 
 /// Objects around a value, one for each name.
 fn nested(names: &[String], value: &str) -> String {
-    let open: String = names.iter().map(|name| format!("{{{}:", quoted(name))).collect();
-    format!("{open}{value}{}", "}".repeat(names.len()))
+    let inside = |inner: String, name: &String| format!("{{{}:{inner}}}", quoted(name));
+    names.iter().rev().fold(value.to_owned(), inside)
 }
 
 fn splice(text: &str, at: &Range<usize>, new: &str) -> Payload {

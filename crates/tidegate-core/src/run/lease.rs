@@ -9,7 +9,8 @@ use crate::{
     flow::gate,
     id::Seq,
     reads::Scan,
-    row::{Engine, EngineId, Phase, Row, RowKey, Run},
+    row::{Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
+    time::Timestamp,
 };
 
 /// How many engines are read at first.
@@ -75,6 +76,7 @@ fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Ru
     if !run.started {
         gate::start(draft, &run)?;
         run.started = true;
+        run.deadline = deadline(draft, &run)?;
     }
     run.fence += i64::from(!crate::planted!(FenceStandsStill));
     run.owner = Some(engine);
@@ -82,4 +84,13 @@ fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Ru
     run.answered.clear();
     draft.put(run.clone());
     Ok(run)
+}
+
+/// When a run that starts now has taken too long, by the definition of its own version. What
+/// follows another run has all the time that it needs.
+fn deadline<E>(draft: &Draft, run: &Run) -> Decided<Option<Timestamp>, E> {
+    let catalog = draft.catalog(&run.ws)?;
+    let timeout_ms = catalog.definition(run.lane).and_then(|workflow| workflow.timeout_ms);
+    let timeout_ms = timeout_ms.filter(|_| run.purpose == Purpose::Ordinary);
+    Ok(timeout_ms.map(|ms| draft.now().plus_ms(ms)))
 }

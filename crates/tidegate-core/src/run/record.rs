@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 
 use super::{
     end::{self, end},
+    output::{self, NewChunk},
     wait,
 };
 use crate::{
@@ -23,8 +24,8 @@ use crate::{
     id::Seq,
     json::Payload,
     row::{
-        Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
-        WaitOn,
+        Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, RowKey, Run, Step, StepKind,
+        Wait, WaitOn,
     },
     session::{self, NewSessionOp},
     time::Timestamp,
@@ -43,10 +44,21 @@ pub struct Record {
     pub steps: Vec<NewStep>,
     /// Events that steps send: posted with the step's record, or not at all.
     pub sends: Vec<NewSend>,
+    /// What the run has emitted since.
+    pub chunks: Vec<NewChunk>,
+    /// How far the run says that it is, where that has changed.
+    pub progress: Option<Progress>,
     /// What steps do to the state of sessions: done with the step's record, or not at all.
     pub session: Vec<NewSessionOp>,
     /// How the run goes on.
     pub then: Then,
+}
+
+impl Record {
+    /// A report that brings nothing but how the run goes on.
+    pub fn new(run: Seq, engine: EngineId, fence: i64, then: Then) -> Self {
+        Self { run, engine, fence, then, ..Self::default() }
+    }
 }
 
 /// A step that finished.
@@ -163,7 +175,9 @@ pub enum Recorded {
 
 /// Decides a worker's report.
 pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
-    let ws = leased(draft, report)?.ws;
+    let run = leased(draft, report)?;
+    let ws = run.ws.clone();
+    output::write(draft, run, report)?;
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
@@ -229,8 +243,19 @@ fn remember(
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_some();
     if !known || crate::planted!(RecordsTwice) {
         let result = result(draft)?;
-        let (run, fence, at) = (report.run, report.fence, draft.now());
-        draft.put(Step { run, id, kind, fence, at, result });
+        let (run, fence, at, seq) = (report.run, report.fence, draft.now(), draft.next_seq()?);
+        draft.put(Step { run, id, kind, fence, at, result, seq });
+        count(draft, report, kind)?;
+    }
+    Ok(())
+}
+
+/// Counts a compensation with its record: the run may be replaced by what it sends next.
+fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
+    if kind == StepKind::Compensate {
+        let mut run = leased(draft, report)?;
+        run.compensations += 1;
+        draft.put(run);
     }
     Ok(())
 }
@@ -308,10 +333,10 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     if run.pausing {
         (run.phase, run.pausing) = (Phase::Paused, going);
     } else {
-        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
+        run.phase = Phase::Waiting;
     }
     if crate::planted!(SleepsForEver) {
-        run.due = None;
+        run.waits.iter_mut().for_each(|wait| wait.until = None);
     }
     draft.put(run);
     Ok(())
@@ -350,9 +375,6 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            if run.phase == Phase::Waiting {
-                run.due = wait::due(&run);
-            }
             draft.put(run);
             Ok(())
         }
@@ -368,8 +390,8 @@ fn invoke(
 
 fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -> Decided<()> {
     let (fence, at) = (run.fence, draft.now());
-    let kind = StepKind::Invoke;
-    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
+    let (kind, result, seq) = (StepKind::Invoke, Err(fault), draft.next_seq()?);
+    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result, seq });
     match run.phase {
         Phase::Waiting => wait::wake(draft, run),
         Phase::Paused => {

@@ -11,14 +11,9 @@ use crate::{
     key::{Key, Path},
     reads::Scan,
     row::{
-        Event, Fault, Phase, Row, RowKey, Run, Signal, Step, StepKind, Wait, WaitOn, WaitPath,
-        WaitRow,
+        Fault, Phase, Row, RowKey, Run, Signal, Step, StepKind, Wait, WaitOn, WaitPath, WaitRow,
     },
 };
-
-/// How many waiters of one event are looked for at first. All of them are woken in the event's own
-/// transaction; an event that wakes more than fit into one is refused as a whole.
-const WAITS_READ: u32 = 64;
 
 /// Gives a wait its answer and wakes the run if it sleeps.
 pub fn answer<E>(
@@ -31,8 +26,8 @@ pub fn answer<E>(
     let wait = run.waits.remove(at);
     unfile(draft, &run, &wait);
     if let Some(kind) = kind(&wait.on) {
-        let (id, at) = (wait.step.clone(), draft.now());
-        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result });
+        let (id, at, seq) = (wait.step.clone(), draft.now(), draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result, seq });
     }
     match run.phase {
         Phase::Waiting => wake(draft, run),
@@ -54,8 +49,7 @@ pub fn answer<E>(
 }
 
 /// Sends a run that waits on its way: it queues for its executing gates again.
-pub fn wake<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    run.due = None;
+pub fn wake<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::advance(draft, run)
 }
 
@@ -72,8 +66,8 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
         && let Some(signal) = take_signal(draft, run.id.seq, name)?
     {
         let (id, at, fence) = (wait.step, draft.now(), run.fence);
-        let kind = StepKind::Signal;
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result: Ok(signal.data) });
+        let (kind, result, seq) = (StepKind::Signal, Ok(signal.data), draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence, at, result, seq });
         return Ok(true);
     }
     if let WaitOn::Event { name, matches } = &wait.on {
@@ -86,7 +80,8 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
         if crate::planted!(EarlyEventCounts) && run.failures.is_empty() {
             let (run, at, fence, kind) = (run.id.seq, draft.now(), run.fence, StepKind::Event);
             let result = Ok(Payload::from_value(&serde_json::json!({ "early": true })));
-            draft.put(Step { run, id: step, kind, fence, at, result });
+            let seq = draft.next_seq()?;
+            draft.put(Step { run, id: step, kind, fence, at, result, seq });
             return Ok(true);
         }
         draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
@@ -117,76 +112,6 @@ pub fn forget(draft: &mut Draft, run: &mut Run) {
     for wait in std::mem::take(&mut run.waits) {
         unfile(draft, run, &wait);
     }
-}
-
-/// The earliest time at which one of the waits ends by itself.
-pub fn due(run: &Run) -> Option<crate::time::Timestamp> {
-    run.waits.iter().filter_map(|wait| wait.until).min()
-}
-
-/// Wakes the runs that wait for this event; says how many.
-pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<u32, E> {
-    let paths = Scan::WaitPaths(event.ws.clone(), event.name.clone());
-    let mut found: Vec<String> = Vec::new();
-    let (ws, name) = (event.ws.clone(), event.name.clone());
-    let from = RowKey::WaitPath(ws.clone(), name.clone(), String::new());
-    let to = RowKey::WaitPath(ws, format!("{name}\0"), String::new());
-    for row in draft.found_all(&paths, WAITS_READ)?.into_iter().chain(draft.written(from, to)) {
-        if let Row::WaitPath(row) = row {
-            found.push(row.path.clone());
-        }
-    }
-    found.sort();
-    found.dedup();
-    let mut woken = 0;
-    for path in found {
-        if crate::planted!(WakesWithoutMatch) && !path.is_empty() {
-            continue;
-        }
-        for (run, step) in waiting(draft, event, &path)? {
-            woken += u32::from(deliver(draft, event, run, &step)?);
-        }
-    }
-    Ok(woken)
-}
-
-/// The waits filed under what the event says at this path.
-fn waiting<E>(draft: &Draft, event: &Event, path: &str) -> Decided<Vec<(Seq, String)>, E> {
-    let value = encoded(&event.data, path);
-    let Some(value) = value else { return Ok(Vec::new()) };
-    let (ws, name, path) = (event.ws.clone(), event.name.clone(), path.to_owned());
-    let scan = Scan::Waits(ws.clone(), name.clone(), path.clone(), value.clone());
-    let key =
-        |run, step| RowKey::Wait(ws.clone(), name.clone(), path.clone(), value.clone(), run, step);
-    let written =
-        draft.written(key(Seq(i64::MIN), String::new()), key(Seq(i64::MAX), String::new()));
-    let mut waits: Vec<_> = draft
-        .found_all(&scan, WAITS_READ)?
-        .into_iter()
-        .chain(written)
-        .filter_map(|row| if let Row::Wait(wait) = row { Some(wait) } else { None })
-        .map(|wait| (wait.run, wait.step.clone()))
-        .collect();
-    waits.sort();
-    waits.dedup();
-    Ok(waits)
-}
-
-/// Answers one wait, if all its fields match.
-fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<bool, E> {
-    let Some(run) = draft.run(run)?.cloned() else { return Ok(false) };
-    let wait = run.waits.iter().find(|wait| wait.step == step);
-    let Some(Wait { on: WaitOn::Event { name, matches }, since, .. }) = wait else {
-        return Ok(false);
-    };
-    let matches =
-        matches.iter().all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
-    if *name != event.name || !matches || event.id.seq < *since {
-        return Ok(false);
-    }
-    let step = step.to_owned();
-    answer(draft, run, &step, Ok(event.data.clone()))?;
-    Ok(true)
 }
 
 /// What a field of the data is filed under; the empty path is filed under nothing.

@@ -16,8 +16,9 @@ use crate::{
     row::{Fault, Row, RowKey, Run, Session, SessionOp, SessionRef, Staged},
 };
 
-/// The most operations that a run stages: each of its operations looks at all of them.
-pub const MAX_STAGED: u32 = 1000;
+/// The most operations that a run stages. Each one does all before it again, under the document's
+/// lock, to see what the run sees.
+pub const MAX_STAGED: u32 = 256;
 
 /// The most bytes that a run stages, what it read included.
 pub const MAX_STAGED_BYTES: usize = 8 * 1024 * 1024;
@@ -94,7 +95,7 @@ struct Settling {
     row: Session,
     /// With what the run has done so far.
     body: Payload,
-    /// What the run has read and not read again since: the path, and what stood there.
+    /// What the run has read and not read again as a whole since: the path, and what stood there.
     reads: Vec<(Vec<String>, Payload)>,
     /// What was read, by path and version.
     seen: BTreeMap<(Vec<String>, i64), Payload>,
@@ -115,69 +116,98 @@ impl Settling {
                     self.seen.insert(at.clone(), seen.clone());
                 }
                 let seen = self.seen.get(&at).cloned().unwrap_or_else(Payload::null);
-                self.reads.retain(|(read, _)| !read.starts_with(&path));
-                self.reads.push((path, seen));
+                self.read(path, seen);
                 return Ok(self);
             }
-            SessionOp::Set { .. } => self.check(&path, None)?,
-            SessionOp::Merge { value, .. } => self.check(&path, Some(value))?,
+            SessionOp::Set { .. } => self.check(&path, &Write::Replace)?,
+            SessionOp::Merge { value, .. } => self.check(&path, &Write::Merge(value.clone()))?,
             SessionOp::Append { .. } | SessionOp::Increment { .. } => {}
         }
         self.body = after(self.body, &staged.op)?;
         Ok(self)
     }
 
+    /// What the run knows of a place is what it has read there last, be it alone or as a part of
+    /// something wider.
+    fn read(&mut self, path: Vec<String>, value: Payload) {
+        self.reads.retain(|(read, _)| !read.starts_with(&path));
+        for (read, seen) in &mut self.reads {
+            if let Some(below) = path.strip_prefix(read.as_slice())
+                && seen.at(below).unwrap_or_else(Payload::null) != value
+                && let Ok(known) = seen.with(below, &value)
+            {
+                *seen = known;
+            }
+        }
+        self.reads.push((path, value));
+    }
+
     /// Whether what is to be replaced is still what the run has read there.
-    fn check(&self, path: &[String], patch: Option<&Payload>) -> Result<(), SessionError> {
+    fn check(&self, path: &[String], write: &Write) -> Result<(), SessionError> {
         for (read, seen) in &self.reads {
             // The narrower of the two paths is what both are about.
             if let Some(below) = path.strip_prefix(read.as_slice()) {
-                unchanged(path, patch, seen.at(below), self.row.body.at(path))?;
+                unchanged(path, write, seen.at(below), self.row.body.at(path))?;
             } else if let Some(below) = read.strip_prefix(path)
-                && let Some(patch) = touched(patch, below)
+                && let Some(write) = write.below(below)
             {
-                unchanged(read, patch.as_ref(), seen.at(&[]), self.row.body.at(read))?;
+                unchanged(read, &write, Some(seen.clone()), self.row.body.at(read))?;
             }
         }
         Ok(())
     }
 }
 
-/// What a write does `below` its own path: nothing, or it puts a value in place of what is there
-/// (`Some(None)`), or it merges this object into it.
-fn touched(patch: Option<&Payload>, below: &[String]) -> Option<Option<Payload>> {
-    let Some(mut patch) = patch.cloned() else { return Some(None) };
-    for name in below {
-        if patch.kind() != "an object" {
-            return Some(None);
-        }
-        patch = patch.members().remove(&Ok(name.clone()))?;
+/// What a write does to what stands at its path.
+enum Write {
+    /// Puts something in its place.
+    Replace,
+    /// Changes these members of it.
+    Merge(Payload),
+}
+
+impl Write {
+    /// What a merge does with one of its members.
+    fn of(member: Payload) -> Self {
+        if member.kind() == "an object" { Self::Merge(member) } else { Self::Replace }
     }
-    Some((patch.kind() == "an object").then_some(patch))
+
+    /// What it does further down, if anything.
+    fn below(&self, names: &[String]) -> Option<Self> {
+        match (self, names.split_first()) {
+            (Self::Replace, _) => Some(Self::Replace),
+            (Self::Merge(patch), None) => Some(Self::Merge(patch.clone())),
+            (Self::Merge(patch), Some((name, rest))) => {
+                Self::of(patch.members().remove(&Ok(name.clone()))?).below(rest)
+            }
+        }
+    }
 }
 
 /// Compares what was read with what is there now, wherever a write puts something in its place.
 fn unchanged(
     path: &[String],
-    patch: Option<&Payload>,
+    write: &Write,
     read: Option<Payload>,
     now: Option<Payload>,
 ) -> Result<(), SessionError> {
     let (read, now) = (read.unwrap_or_else(Payload::null), now.unwrap_or_else(Payload::null));
-    if read == now {
-        return Ok(());
+    match write {
+        _ if read == now => Ok(()),
+        Write::Replace => {
+            let (path, read, now) = (place(path), shorten(&read), shorten(&now));
+            Err(SessionError::Conflict { path, read, now })
+        }
+        Write::Merge(members) => {
+            let (mut read, mut now) = (read.members(), now.members());
+            for (name, member) in members.members() {
+                let (read, now) = (read.remove(&name), now.remove(&name));
+                let path = [path, &[name.unwrap_or_else(|quoted| quoted)]].concat();
+                unchanged(&path, &Write::of(member), read, now)?;
+            }
+            Ok(())
+        }
     }
-    let Some(patch) = patch.filter(|patch| patch.kind() == "an object") else {
-        let (path, read, now) = (place(path), shorten(&read), shorten(&now));
-        return Err(SessionError::Conflict { path, read, now });
-    };
-    let (mut read, mut now) = (read.members(), now.members());
-    for (name, patch) in patch.members() {
-        let (read, now) = (read.remove(&name), now.remove(&name));
-        let path = [path, &[name.unwrap_or_else(|quoted| quoted)]].concat();
-        unchanged(&path, Some(&patch), read, now)?;
-    }
-    Ok(())
 }
 
 /// The document after a write; a read leaves it as it is.

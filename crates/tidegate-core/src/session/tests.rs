@@ -156,7 +156,7 @@ proptest! {
     #[test]
     fn editing_text_is_editing_the_value((document, at) in documents(), value in any::<i32>()) {
         let names: Vec<&str> = at.split('.').filter(|name| !name.is_empty()).collect();
-        let pointer: String = names.iter().map(|name| format!("/{name}")).collect();
+        let pointer = names.iter().fold(String::new(), |all, name| all + "/" + name);
         let body = Payload::from_value(&document);
         let read = apply(&body, &op("get", &at, "")).unwrap();
         let expected = document.pointer(&pointer).cloned().unwrap_or(Value::Null);

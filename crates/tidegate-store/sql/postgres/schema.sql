@@ -26,6 +26,16 @@ begin
 end
 $$;
 
+create table chore (
+  seq bigint not null,
+  salt bigint not null,
+  ws text collate "C" not null,
+  topic text collate "C",
+  due bigint,
+  work text collate "C" not null,
+  primary key (seq)
+) with (fillfactor=80);
+
 create table def (
   lane bigint not null,
   ws text collate "C" not null,
@@ -50,6 +60,7 @@ create table ended (
   ended_at bigint not null,
   event_seq bigint not null,
   body text collate "C" not null,
+  lane bigint not null default 0,
   primary key (seq)
 );
 
@@ -200,6 +211,7 @@ create table step (
   at bigint not null,
   ok bigint not null,
   out text collate "C" not null,
+  seq bigint not null default 0,
   primary key (run, id)
 );
 
@@ -248,6 +260,12 @@ create table wait_path (
   path text collate "C" not null,
   primary key (ws, name, path)
 );
+
+CREATE INDEX chore_due ON chore USING btree (due, seq) WHERE due IS NOT NULL;
+
+CREATE INDEX chore_topic ON chore USING btree (ws, topic, seq) WHERE topic IS NOT NULL;
+
+CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 

@@ -1,11 +1,13 @@
--- Reads the waits for an event of a name, filed under a path and value.
+-- Reads the waits for an event of a name, filed under a path and value, after one of them.
 --
--- $1 ws   $2 name   $3 path   $4 value   $5 how many (arrays: one place for each scan)
+-- $1 ws   $2 name   $3 path   $4 value   $5 after this run   $6 and this step of it
+-- $7 how many (arrays: one place for each scan)
 -- Locks nothing. Index: the primary key.
 -- Returns the scan's place first, from 1.
 select wanted.n, found.ws, found.name, found.path, found.value, found.run, found.step
-  from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[])
-       with ordinality as wanted(ws, name, path, value, most, n)
+  from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[],
+              $7::bigint[])
+       with ordinality as wanted(ws, name, path, value, run, step, most, n)
  cross join lateral (
         select wait.ws, wait.name, wait.path, wait.value, wait.run, wait.step
           from wait
@@ -13,6 +15,7 @@ select wanted.n, found.ws, found.name, found.path, found.value, found.run, found
            and wait.name = wanted.name
            and wait.path = wanted.path
            and wait.value = wanted.value
+           and (wait.run, wait.step) > (wanted.run, wanted.step)
          order by wait.run, wait.step
          limit wanted.most
        ) as found

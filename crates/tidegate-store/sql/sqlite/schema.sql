@@ -1,5 +1,14 @@
 -- The schema after all migrations. Checked by a test.
 
+CREATE TABLE chore (
+  seq   integer not null primary key,
+  salt  integer not null,
+  ws    text    not null,
+  topic text,
+  due   integer,
+  work  text    not null
+) strict;
+
 CREATE TABLE def (
   lane     integer not null primary key,
   ws       text    not null,
@@ -23,7 +32,7 @@ CREATE TABLE ended (
   ended_at  integer not null,
   event_seq integer not null,
   body      text    not null
-) strict;
+, lane integer not null default 0) strict;
 
 CREATE TABLE engine (
   id   text    not null primary key,
@@ -167,7 +176,7 @@ CREATE TABLE step (
   fence integer not null,
   at    integer not null,
   ok    integer not null,
-  out   text    not null,
+  out   text    not null, seq integer not null default 0,
   primary key (run, id)
 ) strict;
 
@@ -216,6 +225,12 @@ CREATE TABLE wait_path (
   path text not null,
   primary key (ws, name, path)
 ) strict, without rowid;
+
+CREATE INDEX chore_due on chore (due, seq) where due is not null;
+
+CREATE INDEX chore_topic on chore (ws, topic, seq) where topic is not null;
+
+CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 

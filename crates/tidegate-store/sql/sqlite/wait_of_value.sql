@@ -1,6 +1,7 @@
--- Reads the waits for an event that are filed under a value.
+-- Reads the waits for an event that are filed under a value, after one of them.
 --
--- ?1 ws   ?2 the event's name   ?3 path   ?4 value   ?5 how many
+-- ?1 ws   ?2 the event's name   ?3 path   ?4 value   ?5 after this run   ?6 and this step of it
+-- ?7 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, name, path, value, run, step
@@ -9,5 +10,6 @@ select ws, name, path, value, run, step
    and name = ?2
    and path = ?3
    and value = ?4
+   and (run, step) > (?5, ?6)
  order by run, step
- limit ?5
+ limit ?7

@@ -7,12 +7,12 @@ use serde::{
     de::{DeserializeOwned, IntoDeserializer, value},
 };
 use tidegate_core::{
-    id::{EventId, RunId, Seq},
+    id::{ChoreId, EventId, RunId, Seq},
     json::Payload,
     row::{
-        Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead, Logged,
-        Receipt, Row, Run, Session, SessionRef, Signal, Source, Staged, Step, Stream, Sub,
-        WaitPath, WaitRow, Workspace,
+        Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item,
+        LogHead, Logged, Purpose, Receipt, Row, Run, Schedule, Session, SessionRef, Signal, Source,
+        Staged, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -40,10 +40,31 @@ pub(super) struct EndedBody {
     pub(super) parent: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replay_of: Option<RunId>,
+    #[serde(default)]
+    pub(super) purpose: Purpose,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) effect_run: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) batch_of: Option<RunId>,
 }
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(match from.table {
+        Table::Chore => Row::Chore(Chore {
+            id: ChoreId { seq: from.seq()?, salt: from.salt()? },
+            ws: from.workspace()?,
+            topic: from.maybe_text()?,
+            due: from.maybe_time()?,
+            work: from.json()?,
+        }),
+        Table::Schedule => Row::Schedule(Schedule {
+            ws: from.workspace()?,
+            app: from.text()?,
+            workflow: from.text()?,
+            id: from.text()?,
+            next: from.maybe_time()?,
+            last: from.maybe_time()?,
+        }),
         Table::Gate => Row::Gate(Gate {
             key: GateKey::from_bytes(&from.bytes()?),
             id: from.seq()?,
@@ -104,6 +125,14 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
         }),
         Table::Receipt => receipt(from)?,
         Table::Log => logged(from)?,
+        Table::Chunk => Row::Chunk(Chunk {
+            run: from.seq()?,
+            step: from.text()?,
+            attempt: from.small()?,
+            n: from.small()?,
+            seq: from.small()?,
+            data: from.payload()?,
+        }),
         Table::Staged => Row::from(Staged {
             run: from.seq()?,
             n: from.small()?,
@@ -180,7 +209,8 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
     let _state = from.text()?;
     let (queued_at, ended_at) = (from.time()?, from.time()?);
     let _event = from.seq()?;
-    let EndedBody { source, ending, parent, replay_of } = from.json()?;
+    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of } =
+        from.json()?;
     Ok(Row::Ended(Ended {
         id,
         ws,
@@ -193,6 +223,10 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
         ending,
         parent,
         replay_of,
+        lane: from.seq()?,
+        purpose,
+        effect_run,
+        batch_of,
     }))
 }
 
@@ -204,6 +238,7 @@ fn step(from: &mut Cells) -> Result<Row, StoreError> {
         fence: from.int()?,
         at: from.time()?,
         result: if from.flag()? { Ok(from.payload()?) } else { Err(from.json()?) },
+        seq: from.seq()?,
     }))
 }
 

@@ -15,6 +15,22 @@ use super::{Cell, engine_text, read::EndedBody};
 /// A row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
+        Row::Chore(row) => vec![
+            seq(row.id.seq),
+            salt(row.id.salt),
+            text(&*row.ws),
+            Cell::Text(row.topic.clone()),
+            maybe_at(row.due),
+            json(&row.work),
+        ],
+        Row::Schedule(row) => vec![
+            text(&*row.ws),
+            text(&*row.app),
+            text(&*row.workflow),
+            text(&*row.id),
+            maybe_at(row.next),
+            maybe_at(row.last),
+        ],
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),
         Row::Session(row) => session(row),
@@ -55,6 +71,14 @@ pub fn cells(row: &Row) -> Vec<Cell> {
         }
         Row::Receipt(row) => receipt(row),
         Row::Logged(row) => logged(row),
+        Row::Chunk(row) => vec![
+            seq(row.run),
+            text(&*row.step),
+            int(row.attempt.into()),
+            int(row.n.into()),
+            int(row.seq.into()),
+            text(row.data.as_str()),
+        ],
         Row::Staged(row) => staged(row),
     }
 }
@@ -62,8 +86,12 @@ pub fn cells(row: &Row) -> Vec<Cell> {
 /// The cells of a row's primary key, in the order of its table's columns.
 pub fn key_cells(key: &RowKey) -> Vec<Cell> {
     match key {
+        RowKey::Schedule(ws, app, workflow, id) => {
+            vec![text(&**ws), text(&**app), text(&**workflow), text(&**id)]
+        }
         RowKey::Gate(key) => vec![Cell::Bytes(Some(key.as_bytes().to_vec()))],
-        RowKey::Run(number)
+        RowKey::Chore(number)
+        | RowKey::Run(number)
         | RowKey::Def(number)
         | RowKey::Event(number)
         | RowKey::Ended(number)
@@ -90,6 +118,9 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         RowKey::WaitPath(ws, name, path) => vec![text(&**ws), text(&**name), text(&**path)],
         RowKey::Signal(run, name, number) => vec![seq(*run), text(&**name), seq(*number)],
         RowKey::Logged(stream, version) => vec![seq(*stream), int(*version)],
+        RowKey::Chunk(run, step, attempt, n) => {
+            vec![seq(*run), text(&**step), int((*attempt).into()), int((*n).into())]
+        }
     }
 }
 
@@ -119,7 +150,7 @@ fn run(row: &Run) -> Vec<Cell> {
         int(tier),
         int(rank.map_or(0, |rank| rank.at.micros())),
         int(rank.map_or(0, |rank| rank.seq.0)),
-        maybe_at(row.due),
+        maybe_at(row.due()),
         Cell::Text(row.owner.map(engine_text)),
         int(row.fence),
         json(row),
@@ -214,7 +245,11 @@ fn ended(row: &Ended) -> Vec<Cell> {
             ending: row.ending.clone(),
             parent: row.parent,
             replay_of: row.replay_of,
+            purpose: row.purpose,
+            effect_run: row.effect_run,
+            batch_of: row.batch_of,
         }),
+        seq(row.lane),
     ]
 }
 
@@ -230,6 +265,7 @@ fn step(row: &Step) -> Vec<Cell> {
             Ok(out) => text(out.as_str()),
             Err(fault) => json(fault),
         },
+        seq(row.seq),
     ]
 }
 

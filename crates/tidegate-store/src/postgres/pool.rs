@@ -33,7 +33,7 @@ impl Pool {
         Self { settings, permits, idle: Mutex::default(), reuses: true }
     }
 
-    /// A pool that makes every connection anew.
+    /// A pool that makes every connection anew, and leaves nothing prepared on the server.
     pub(super) fn without_reuse(settings: Settings, size: usize) -> Self {
         Self { reuses: false, ..Self::new(settings, size) }
     }
@@ -81,7 +81,8 @@ impl Pool {
 
     /// Rolls back what is open on a connection and takes it back.
     pub(super) async fn undo(&self, lent: Lent) {
-        if lent.connection.control(sql::ROLLBACK).await.is_ok() {
+        let rollback = if self.reuses { sql::ROLLBACK } else { sql::ROLLBACK_AND_DEALLOCATE };
+        if lent.connection.control(rollback).await.is_ok() {
             self.give_back(lent);
         }
     }

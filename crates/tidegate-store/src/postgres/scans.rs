@@ -82,7 +82,18 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         }
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
+        (Scan::Live(of, below), _) => {
+            let params = [lanes(of), vec![Param::Int(below.0)]].concat();
+            Shape::Alone(sql::RUN_NEWEST, Table::Run, params)
+        }
+        (Scan::Ended(of, states, below), _) => {
+            let states = states.iter().map(|state| (*state).to_owned());
+            let params = [lanes(of), vec![Param::texts(states), Param::Int(below.0)]].concat();
+            Shape::Alone(sql::ENDED_NEWEST, Table::Ended, params)
+        }
+        (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
+        (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
@@ -98,8 +109,10 @@ fn hint(scan: &Scan) -> Shape {
         Scan::WaitPaths(ws, name) => {
             (sql::WAIT_PATH_OF_NAME, Table::WaitPath, vec![text(ws), text(name)])
         }
-        Scan::Waits(ws, name, path, value) => {
-            let cells = vec![text(ws), text(name), text(path), bytes(value)];
+        Scan::Chores(ws, topic) => (sql::CHORE_OF_TOPIC, Table::Chore, vec![text(ws), text(topic)]),
+        Scan::Waits(ws, name, path, value, run, step) => {
+            let filed = [text(ws), text(name), text(path), bytes(value)];
+            let cells = filed.into_iter().chain([int(run.0), text(step)]).collect();
             (sql::WAIT_OF_VALUE, Table::Wait, cells)
         }
         Scan::Inbox(run, name) => (sql::SIGNAL_INBOX, Table::Signal, vec![int(run.0), text(name)]),
@@ -111,14 +124,25 @@ fn hint(scan: &Scan) -> Shape {
             (sql::LOG_OF_STREAM, Table::Log, vec![int(stream.0), int(*from)])
         }
         Scan::Feed(ws, after) => (sql::LOG_FEED, Table::Log, vec![text(ws), int(*after)]),
+        Scan::SchedulesOf(ws, app, workflow) => {
+            let cells = vec![text(ws), text(app), text(workflow)];
+            (sql::SCHEDULE_OF_WORKFLOW, Table::Schedule, cells)
+        }
+        Scan::Chunks(run, after) => {
+            (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
+        }
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)
         | Scan::DueGates
         | Scan::DueRuns
+        | Scan::Live(..)
+        | Scan::Ended(..)
+        | Scan::DueChores
         | Scan::Engines
-        | Scan::Buriable => unreachable!("`shape` has dealt with it"),
+        | Scan::Buriable
+        | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
 }

@@ -20,9 +20,29 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
     },
     Migration {
+        version: 4,
+        name: "runs",
+        sql: include_str!("../../sql/postgres/migrations/0004_runs.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "chore",
+        sql: include_str!("../../sql/postgres/migrations/0005_chore.sql"),
+    },
+    Migration {
         version: 6,
         name: "serve",
         sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "schedule",
+        sql: include_str!("../../sql/postgres/migrations/0007_schedule.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "chunk",
+        sql: include_str!("../../sql/postgres/migrations/0008_chunk.sql"),
     },
 ];
 
@@ -36,9 +56,10 @@ pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
 pub(super) const SESSION_RESET: &str =
     "set transaction read write; reset session authorization; reset all";
 pub(super) const DEALLOCATE: &str = "deallocate all";
+pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
 pub(super) const SAVEPOINT: &str = "savepoint tidegate";
 pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
-pub(super) const CONTROL: [&str; 10] = [
+pub(super) const CONTROL: [&str; 11] = [
     BEGIN,
     BEGIN_READ,
     COMMIT,
@@ -47,6 +68,7 @@ pub(super) const CONTROL: [&str; 10] = [
     CONSTRAINTS_NOW,
     SESSION_RESET,
     DEALLOCATE,
+    ROLLBACK_AND_DEALLOCATE,
     SAVEPOINT,
     BACK_TO_SAVEPOINT,
 ];
@@ -63,8 +85,12 @@ statements!(
     RUN_READY = "run_ready",
     GATE_DUE = "gate_due",
     RUN_DUE = "run_due",
+    CHORE_DUE = "chore_due",
+    CHORE_OF_TOPIC = "chore_of_topic",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
+    RUN_NEWEST = "run_newest",
+    ENDED_NEWEST = "ended_newest",
     ENGINE_WATCHED = "engine_watched",
     STEP_OF_RUN = "step_of_run",
     ITEM_OF_RUN = "item_of_run",
@@ -78,6 +104,9 @@ statements!(
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
+    SCHEDULE_NEXT = "schedule_next",
+    SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",
+    CHUNK_OF_RUN = "chunk_of_run",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",
@@ -115,6 +144,8 @@ macro_rules! by_table {
                 };
             }
             match table {
+                Table::Chore => file!("chore"),
+                Table::Schedule => file!("schedule"),
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
                 Table::Session => file!("session"),
@@ -133,6 +164,7 @@ macro_rules! by_table {
                 Table::Signal => file!("signal"),
                 Table::Receipt => file!("receipt"),
                 Table::Log => file!("log"),
+                Table::Chunk => file!("chunk"),
                 Table::Staged => file!("staged"),
             }
         }
@@ -170,6 +202,8 @@ by_table!(
 /// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
+        Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
+        Table::Schedule => Some(include_str!("../../sql/postgres/only/schedule_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
         Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
@@ -188,6 +222,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::Signal
         | Table::Receipt
         | Table::Log
+        | Table::Chunk
         | Table::Staged => None,
     }
 }

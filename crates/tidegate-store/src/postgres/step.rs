@@ -185,6 +185,10 @@ impl From<tokio_postgres::Error> for SqlError {
 }
 
 impl PostgresStore {
+    /// How long a transactional step may take where nobody says otherwise: nobody waits for it but
+    /// those who want its own rows and its connection.
+    pub const STEP_LIMIT: Duration = Duration::from_mins(1);
+
     /// A transactional step: what `step` writes and what `record` says of it, kept together or not
     /// at all.
     ///

@@ -23,7 +23,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use tidegate_core::{
     catalog::Catalog,
     reads::{ReadSet, Snapshot},
@@ -97,6 +97,10 @@ impl SqliteStore {
         let writer = writer.await?;
         Ok(Self { clock, catalogs, wakes: watch::Sender::new(0), reader: None, writer })
     }
+
+    /// How long a transactional step may take where nobody says otherwise: everybody waits for it,
+    /// also the renewal of leases, so that it is below a quarter of the lease (7.5 of 30 seconds).
+    pub const STEP_LIMIT: Duration = Duration::from_secs(5);
 
     /// A transactional step: what `step` writes and what `record` says of it, kept together or not
     /// at all.
@@ -219,6 +223,9 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
 
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
+    // Without it SQLite looks at the value of every `limit ?` and compiles the statement again
+    // each time that one is bound.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
 }

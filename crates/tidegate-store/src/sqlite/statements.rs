@@ -13,7 +13,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
     Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
     Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
+    Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
+    Migration { version: 5, name: "chore", sql: sql!("migrations/0005_chore") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
+    Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
+    Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
 ];
 
 /// What is done with single rows of a table.
@@ -41,6 +45,8 @@ macro_rules! statements {
 /// A table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
+        Table::Chore => statements!("chore"),
+        Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
         Table::Session => statements!("session"),
@@ -59,6 +65,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Chunk => statements!("chunk"),
         Table::Staged => statements!("staged"),
     }
 }
@@ -66,8 +73,12 @@ pub(super) fn of(table: Table) -> &'static Statements {
 pub(super) const RUN_LINE: &str = sql!("run_line");
 pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_DUE: &str = sql!("run_due");
+pub(super) const CHORE_DUE: &str = sql!("chore_due");
+pub(super) const CHORE_OF_TOPIC: &str = sql!("chore_of_topic");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
+pub(super) const RUN_NEWEST: &str = sql!("run_newest");
+pub(super) const ENDED_NEWEST: &str = sql!("ended_newest");
 pub(super) const GATE_DUE: &str = sql!("gate_due");
 pub(super) const GATE_PREFIX: &str = sql!("gate_prefix");
 pub(super) const ENGINE_WATCHED: &str = sql!("engine_watched");
@@ -82,6 +93,9 @@ pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
+pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
+pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
+pub(super) const CHUNK_OF_RUN: &str = sql!("chunk_of_run");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 pub(super) const LEASE_READ: &str = sql!("lease_read");

@@ -1,6 +1,6 @@
 //! Reading rows inside one transaction.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use rusqlite::{
     Connection, ToSql, params_from_iter,
@@ -44,18 +44,27 @@ impl Source for View<'_> {
             Scan::Ready(lanes) => return self.ready(lanes, limit),
             Scan::DueGates => (Table::Gate, sql::GATE_DUE, Vec::new()),
             Scan::DueRuns => (Table::Run, sql::RUN_DUE, Vec::new()),
+            Scan::DueChores => (Table::Chore, sql::CHORE_DUE, Vec::new()),
+            Scan::Chores(ws, topic) => {
+                (Table::Chore, sql::CHORE_OF_TOPIC, vec![text(ws), text(topic)])
+            }
             Scan::Owned(engine) => {
                 (Table::Run, sql::RUN_OWNED, vec![text(&codec::engine_text(*engine))])
             }
             Scan::Lane(lane, after) => (Table::Run, sql::RUN_LANE, vec![seq(*lane), seq(*after)]),
+            Scan::Live(lanes, below) => return self.newest(lanes, None, *below, limit),
+            Scan::Ended(lanes, states, below) => {
+                return self.newest(lanes, Some(states), *below, limit);
+            }
             Scan::Engines => (Table::Engine, sql::ENGINE_WATCHED, Vec::new()),
             Scan::Steps(run) => (Table::Step, sql::STEP_OF_RUN, vec![seq(*run)]),
             Scan::Items(run) => (Table::Item, sql::ITEM_OF_RUN, vec![seq(*run)]),
             Scan::WaitPaths(ws, name) => {
                 (Table::WaitPath, sql::WAIT_PATH_OF_NAME, vec![text(ws), text(name)])
             }
-            Scan::Waits(ws, name, path, value) => {
-                let cells = vec![text(ws), text(name), text(path), bytes(value)];
+            Scan::Waits(ws, name, path, value, run, step) => {
+                let filed = [text(ws), text(name), text(path), bytes(value)];
+                let cells = filed.into_iter().chain([seq(*run), text(step)]).collect();
                 (Table::Wait, sql::WAIT_OF_VALUE, cells)
             }
             Scan::Inbox(run, name) => {
@@ -74,6 +83,14 @@ impl Source for View<'_> {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
             Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Schedules => (Table::Schedule, sql::SCHEDULE_NEXT, Vec::new()),
+            Scan::SchedulesOf(ws, app, workflow) => {
+                let cells = vec![text(ws), text(app), text(workflow)];
+                (Table::Schedule, sql::SCHEDULE_OF_WORKFLOW, cells)
+            }
+            Scan::Chunks(run, after) => {
+                (Table::Chunk, sql::CHUNK_OF_RUN, vec![seq(*run), int((*after).into())])
+            }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));
@@ -112,6 +129,32 @@ impl View<'_> {
             let Row::Run(run) = row else { return None };
             Some((run.rank, run.id.seq))
         });
+        runs.truncate(limit as usize);
+        Ok(runs)
+    }
+
+    /// The newest runs of several lanes, lane by lane as in [`Self::ready`]: those that have not
+    /// ended, or those that have in these states.
+    fn newest(
+        &self,
+        lanes: &[Seq],
+        states: Option<&[&str]>,
+        below: Seq,
+        limit: u32,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut runs = Vec::new();
+        for lane in lanes.iter().copied().collect::<BTreeSet<Seq>>() {
+            let cells = [seq(lane), seq(below), int(limit.into())];
+            let Some(states) = states else {
+                runs.extend(rows(self.db, Table::Run, sql::RUN_NEWEST, &cells)?);
+                continue;
+            };
+            for state in states {
+                let cells = [&cells[..], &[text(state)]].concat();
+                runs.extend(rows(self.db, Table::Ended, sql::ENDED_NEWEST, &cells)?);
+            }
+        }
+        runs.sort_by_key(|row| Reverse(row.key()));
         runs.truncate(limit as usize);
         Ok(runs)
     }

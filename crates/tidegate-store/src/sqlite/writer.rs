@@ -106,7 +106,8 @@ impl Writer {
 
     /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
     pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
-        let there = View { db: &self.db, catalogs: &self.rules.catalogs }.row(&RowKey::Engine(engine))?;
+        let there =
+            View { db: &self.db, catalogs: &self.rules.catalogs }.row(&RowKey::Engine(engine))?;
         if there.is_none() && self.known.contains(&engine) {
             return Ok(false);
         }

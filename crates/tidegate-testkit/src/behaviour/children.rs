@@ -4,7 +4,10 @@ use serde_json::json;
 use tidegate_core::{
     command::{Answer, Refusal},
     row::{Run, WaitOn},
-    run::record::{NewWait, Then, Until},
+    run::{
+        end::GENERATIONS_AT_ONCE,
+        record::{NewWait, Then, Until},
+    },
 };
 
 use crate::{
@@ -160,13 +163,14 @@ pub async fn a_line_of_descendants_is_cancelled_together(world: &World) {
     let first = world.drive("order", json!({ "n": 0 })).await;
     let mut parent = first.clone();
     let mut line = Vec::new();
-    for n in 1..6 {
+    // More generations than are cancelled in one transaction.
+    for n in 1..=2 * GENERATIONS_AT_ONCE + 1 {
         let two = ["a", "b"].map(|step| for_child(step, "order", &json!({ "n": n, "is": step })));
         world.suspend(&parent, two.to_vec()).await;
         line.extend(world.lease_all().await);
         parent = line.last().expect("two children").clone();
     }
-    assert_eq!(world.alive("order").await, 11);
+    assert_eq!(world.alive("order").await, line.len() + 1);
     assert_eq!(world.cancel(first.id).await, Ok(Answer::Done));
     world.sweep().await;
     assert_eq!(world.alive("order").await, 0);

@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row, RowKey, Run, Signal,
-        Sub, WaitPath, WaitRow,
+        Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt,
+        Row, RowKey, Run, Schedule, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -120,7 +120,7 @@ pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
 /// What is due later comes later, so that a reader learns when to look again.
 pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
-    let due = |seq: i64, due: Timestamp| Run { due: Some(due), ..sample::run(seq) };
+    let due = |seq: i64, due: Timestamp| Run { deadline: Some(due), ..sample::run(seq) };
     let past = now.minus_ms(50);
     let later = due(3, now.plus_ms(3_600_000));
     let runs = [due(9, now.minus_ms(90)), due(1, past), due(2, past), later];
@@ -160,6 +160,41 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     check(store, Scan::Lane(Seq(1), Seq(0)), rows(runs.clone())).await;
     check(store, Scan::Lane(Seq(1), Seq(3)), rows(runs[1..].to_vec())).await;
     check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
+}
+
+/// One order over all lanes asked for, backwards, and no other lanes.
+pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
+    let run = |seq, lane| Run { lane: Seq(lane), ..sample::run(seq) };
+    let runs = [run(40, 1), run(9, 2), run(5, 1), run(3, 2)];
+    insert(store, runs.iter().rev().cloned().chain([run(6, 3)])).await;
+    let lanes = vec![Seq(2), Seq(1), Seq(2), Seq(99)];
+    check(store, Scan::Live(lanes.clone(), Seq(i64::MAX)), rows(runs.clone())).await;
+    check(store, Scan::Live(lanes.clone(), Seq(9)), rows(runs[2..].to_vec())).await;
+    check(store, Scan::Live(lanes, Seq(3)), Vec::new()).await;
+    check(store, Scan::Live(Vec::new(), Seq(i64::MAX)), Vec::new()).await;
+}
+
+/// The same for those that have ended, in the states asked for.
+pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
+    let completed = || Ending::Completed { output: sample::payload("1") };
+    let cancelled = || Ending::Cancelled { reason: "by hand".to_owned(), by: None };
+    let run = |seq, lane, ending| Ended { lane: Seq(lane), ending, ..sample::ended_run(seq) };
+    let runs = [
+        run(40, 1, completed()),
+        run(9, 2, cancelled()),
+        run(5, 1, cancelled()),
+        run(3, 2, completed()),
+    ];
+    insert(store, runs.iter().rev().cloned().chain([run(6, 3, completed())])).await;
+    let scan = |states: &[&'static str], below| {
+        Scan::Ended(vec![Seq(2), Seq(1), Seq(2)], states.to_vec(), Seq(below))
+    };
+    let all = ["completed", "failed", "cancelled"];
+    check(store, scan(&all, i64::MAX), rows(runs.clone())).await;
+    check(store, scan(&all, 9), rows(runs[2..].to_vec())).await;
+    check(store, scan(&["cancelled"], i64::MAX), rows(runs[1..3].to_vec())).await;
+    check(store, scan(&["failed"], i64::MAX), Vec::new()).await;
+    check(store, scan(&[], i64::MAX), Vec::new()).await;
 }
 
 /// R5: whoever declared an engine dead may be gone before it has reaped all its runs.
@@ -208,11 +243,17 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     ];
     insert(store, found.iter().rev().cloned().chain(others.clone())).await;
     let ws: Arc<str> = "main".into();
-    let waits = |path: &str, value: &[u8]| {
-        Scan::Waits(ws.clone(), "e".to_owned(), path.to_owned(), value.to_vec())
+    let after = |path: &str, value: &[u8], run, step: &str| {
+        let (name, path, step) = ("e".to_owned(), path.to_owned(), step.to_owned());
+        Scan::Waits(ws.clone(), name, path, value.to_vec(), Seq(run), step)
     };
-    check(store, waits("p", &[0, 255]), rows(found)).await;
+    let waits = |path: &str, value: &[u8]| after(path, value, i64::MIN, "");
+    check(store, waits("p", &[0, 255]), rows(found.clone())).await;
     check(store, waits("", &[]), rows([others[1].clone()])).await;
+    for (run, step, left) in [(1, "z", 0), (2, "a", 0), (2, "b", 1), (9, "", 1), (10, "a", 2)] {
+        check(store, after("p", &[0, 255], run, step), rows(found[left..].to_vec())).await;
+    }
+    check(store, after("p", &[0, 255], 10, "b"), Vec::new()).await;
 
     let path = |ws: &str, name: &str, path: &str| WaitPath {
         ws: ws.into(),
@@ -223,6 +264,27 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     let others = [path("main", "f", "p"), path("other", "e", "p")];
     insert(store, paths.iter().rev().cloned().chain(others)).await;
     check(store, Scan::WaitPaths(ws, "e".to_owned()), rows(paths)).await;
+}
+
+/// What is due, and what one name's events have left, the oldest first.
+pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
+    let chore = |seq: i64, topic: Option<&str>, due: Option<i64>| Chore {
+        topic: topic.map(str::to_owned),
+        due: due.map(Timestamp::from_micros),
+        ..sample::chore(seq)
+    };
+    let chores = [
+        chore(1, Some("e"), Some(30)),
+        chore(2, Some("e"), None),
+        chore(3, None, Some(20)),
+        chore(4, Some("f"), Some(20)),
+        Chore { ws: "other".into(), ..chore(5, Some("e"), Some(i64::MIN)) },
+    ];
+    insert(store, chores.iter().rev().cloned()).await;
+    let some = |places: &[usize]| rows(places.iter().map(|n| chores[*n].clone()));
+    check(store, Scan::DueChores, some(&[4, 2, 3, 0])).await;
+    check(store, Scan::Chores("main".into(), "e".to_owned()), some(&[0, 1])).await;
+    check(store, Scan::Chores("main".into(), "g".to_owned()), Vec::new()).await;
 }
 
 /// One name of one run.
@@ -336,6 +398,41 @@ pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     check(store, Scan::Subs("main".into()), rows(subs)).await;
 }
 
+/// By the moment that they plan; one that plans nothing is none of them.
+pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dyn Store>) {
+    let planned = |id: &str, at| Schedule { next: Some(at), ..sample::schedule(id) };
+    let later = now(store).await.plus_ms(3_600_000);
+    let [long_ago, soon] = [-5, 3].map(Timestamp::from_micros);
+    let done = Schedule { next: None, ..sample::schedule("done") };
+    let found =
+        [planned("z", long_ago), planned("B", soon), planned("a", soon), planned("c", later)];
+    insert(store, found.iter().rev().cloned().chain([done.clone()])).await;
+    check(store, Scan::Schedules, rows(found.clone())).await;
+    let others = [
+        Schedule { workflow: "other".to_owned(), next: None, ..sample::schedule("a") },
+        Schedule { app: "other".to_owned(), next: None, ..sample::schedule("a") },
+        Schedule { ws: "other".into(), next: None, ..sample::schedule("a") },
+    ];
+    insert(store, others).await;
+    let [z, b, a, c] = found;
+    let of = Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned());
+    check(store, of, rows([b, a, c, done, z])).await;
+}
+
+/// In the order in which they were emitted, whoever did it.
+pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
+    let chunks = [
+        sample::chunk(1, "z", 0, 1),
+        sample::chunk(1, "a", 0, 2),
+        sample::chunk(1, "a", 1, 9),
+        sample::chunk(1, "", 0, 10),
+    ];
+    insert(store, chunks.iter().rev().cloned().chain([sample::chunk(2, "a", 0, 3)])).await;
+    check(store, Scan::Chunks(Seq(1), 0), rows(chunks.clone())).await;
+    check(store, Scan::Chunks(Seq(1), 2), rows(chunks[2..].to_vec())).await;
+    check(store, Scan::Chunks(Seq(1), 10), Vec::new()).await;
+}
+
 /// An empty answer is an answer.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
@@ -364,14 +461,19 @@ fn every_scan() -> Vec<Scan> {
         Scan::Steps(Seq(1)),
         Scan::Items(Seq(1)),
         Scan::WaitPaths(ws.clone(), name.clone()),
-        Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1]),
+        Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1], Seq(1), name.clone()),
+        Scan::DueChores,
+        Scan::Chores(ws.clone(), name.clone()),
         Scan::Inbox(Seq(1), name.clone()),
         Scan::Receipts(Seq(1)),
         Scan::Gates(vec![1]),
         Scan::Log(Seq(1), 0),
         Scan::Feed(ws.clone(), 0),
         Scan::Work(ws.clone(), name),
+        Scan::SchedulesOf(ws.clone(), String::new(), String::new()),
         Scan::Subs(ws),
+        Scan::Chunks(Seq(1), 0),
+        Scan::Schedules,
         Scan::Buriable,
     ]
 }

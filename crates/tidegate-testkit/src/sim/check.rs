@@ -100,7 +100,10 @@ impl<'a> Look<'a> {
     fn runs(&self) -> impl Iterator<Item = (Option<&'a Run>, Option<&'a Run>)> {
         let runs = self.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Run(_)));
         runs.map(|delta| {
-            (delta.before.as_ref().and_then(Row::as_run), delta.after.as_ref().and_then(Row::as_run))
+            (
+                delta.before.as_ref().and_then(Row::as_run),
+                delta.after.as_ref().and_then(Row::as_run),
+            )
         })
     }
 

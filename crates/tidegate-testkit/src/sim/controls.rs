@@ -167,7 +167,10 @@ impl Controls {
         add(
             "debounce",
             self.debounce.map(|(period, max, key)| {
-                with(json!({ "periodMs": period }), &[("maxWaitMs", json!(max)), ("key", json!(key))])
+                with(
+                    json!({ "periodMs": period }),
+                    &[("maxWaitMs", json!(max)), ("key", json!(key))],
+                )
             }),
         );
         add(
@@ -180,7 +183,10 @@ impl Controls {
         add(
             "singleton",
             self.singleton.map(|(key, skip)| {
-                with(json!({ "mode": if skip { "skip" } else { "cancel" } }), &[("key", json!(key))])
+                with(
+                    json!({ "mode": if skip { "skip" } else { "cancel" } }),
+                    &[("key", json!(key))],
+                )
             }),
         );
         add(
@@ -200,9 +206,8 @@ impl Controls {
 
     /// How many a gate of this class and slot lets in; none for all.
     pub fn limit(&self, class: Class, slot: &str) -> Option<u64> {
-        let alike = |bound: &&Bound| {
-            bound.class() == class && bound.key.unwrap_or_default() == slot
-        };
+        let alike =
+            |bound: &&Bound| bound.class() == class && bound.key.unwrap_or_default() == slot;
         match class {
             Class::RunLimit | Class::Keyed | Class::Whole => {
                 self.limits.iter().filter(alike).map(|bound| bound.limit).min()

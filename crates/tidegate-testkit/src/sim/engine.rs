@@ -256,11 +256,11 @@ impl CommandEngine {
     /// Looks for what is due, and for the time when something will be.
     fn due(&mut self, world: &mut World) {
         self.agenda.due = world.now + POLL;
-        let reads = ReadSet::default()
-            .scan(Scan::DueGates, SEEN_AT_ONCE)
-            .scan(Scan::DueRuns, SEEN_AT_ONCE);
+        let reads =
+            ReadSet::default().scan(Scan::DueGates, SEEN_AT_ONCE).scan(Scan::DueRuns, SEEN_AT_ONCE);
         let Some(snapshot) = world.read(reads) else { return };
-        let rows = snapshot.found(&Scan::DueGates).into_iter().chain(snapshot.found(&Scan::DueRuns));
+        let rows =
+            snapshot.found(&Scan::DueGates).into_iter().chain(snapshot.found(&Scan::DueRuns));
         for row in rows {
             let (due, command) = match row {
                 Row::Gate(gate) => {
@@ -268,7 +268,7 @@ impl CommandEngine {
                     (gate.due, Command::SweepGate { ws, gate: gate.key.clone() })
                 }
                 Row::Run(run) => {
-                    (run.due, Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                    (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
                 }
                 _ => continue,
             };

@@ -123,7 +123,8 @@ impl Store for SimStore {
         };
         self.inner.transact(reads, Box::new(watched)).await?;
         if !discards {
-            let decided = std::mem::take(&mut *decided.lock().unwrap_or_else(PoisonError::into_inner));
+            let decided =
+                std::mem::take(&mut *decided.lock().unwrap_or_else(PoisonError::into_inner));
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(decided);
         }
         Ok(())

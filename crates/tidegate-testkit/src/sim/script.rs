@@ -64,7 +64,9 @@ impl Script {
 fn op(n: usize, of: usize, chance: &mut Chance) -> Op {
     let other = |chance: &mut Chance| format!("w{}", chance.index(of));
     match chance.below(20) {
-        0..8 => Op::Step { ms: chance.one(&[0, 1, 5, 40, 150]), fails: chance.one(&[0, 0, 0, 1, 5]) },
+        0..8 => {
+            Op::Step { ms: chance.one(&[0, 1, 5, 40, 150]), fails: chance.one(&[0, 0, 0, 1, 5]) }
+        }
         8..11 => Op::Sleep(chance.one(&[1, 10, 100])),
         11..13 => Op::Event {
             name: chance.one(&Op::TOPICS),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_core::{
     id::Seq,
     reads::Change,
-    row::{Def, Engine, EngineId, Ended, Gate, GateKey, Row, RowKey, Run, Workspace},
+    row::{Def, Ended, Engine, EngineId, Gate, GateKey, Row, RowKey, Run, Workspace},
 };
 
 /// A row's change: as it was, as it is.
@@ -98,9 +98,11 @@ impl State {
     /// All definitions.
     pub fn defs(&self) -> impl Iterator<Item = &Def> {
         let range = RowKey::Def(Seq(i64::MIN))..=RowKey::Def(Seq(i64::MAX));
-        self.rows.range(range).filter_map(|(_, row)| {
-            if let Row::Def(def) = row { Some(def) } else { None }
-        })
+        self.rows.range(range).filter_map(
+            |(_, row)| {
+                if let Row::Def(def) = row { Some(def) } else { None }
+            },
+        )
     }
 
     /// The definition that rules: the one released last.

@@ -70,7 +70,7 @@ impl Trace {
 
     fn row(&mut self, row: &Row) {
         if let Row::Run(run) = row {
-            (run.fence, run.owner, run.due, run.has).hash(&mut self.hash);
+            (run.fence, run.owner, run.due(), run.has).hash(&mut self.hash);
         }
         if let Row::Gate(gate) = row {
             (gate.at, gate.due).hash(&mut self.hash);
@@ -112,7 +112,7 @@ fn short(row: &Row) -> String {
                 text.extend(value.map(|value| format!(" {name} {value}")));
             };
             add("owner", run.owner.map(|owner| owner.to_string()));
-            add("due", run.due.map(|due| due.to_string()));
+            add("due", run.due().map(|due| due.to_string()));
             add("started", run.started.then(String::new));
             add("pausing", run.pausing.then(String::new));
             add("losses", (run.losses > 0).then(|| run.losses.to_string()));
@@ -124,7 +124,10 @@ fn short(row: &Row) -> String {
         }
         Row::Gate(gate) => {
             let scope = gate.key.scope().map(|scope| {
-                format!("{} {:?} {} {}={}", scope.ws, scope.class, scope.name, scope.slot, scope.key)
+                format!(
+                    "{} {:?} {} {}={}",
+                    scope.ws, scope.class, scope.name, scope.slot, scope.key
+                )
             });
             let due = gate.due.map(|due| format!(" due {due}")).unwrap_or_default();
             let scope = scope.unwrap_or_default();

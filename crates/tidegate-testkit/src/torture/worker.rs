@@ -316,13 +316,8 @@ impl Worker {
             self.note_end(run);
         }
         let report = Record {
-            run: run.id.seq,
-            engine: self.engine,
-            fence: run.fence,
             steps: act.steps(),
-            sends: Vec::new(),
-            session: Vec::new(),
-            then: act.then.clone(),
+            ..Record::new(run.id.seq, self.engine, run.fence, act.then.clone())
         };
         Command::Record { known: Box::new(run.clone()), report }
     }
@@ -440,6 +435,7 @@ impl Worker {
         }
         self.next_sweep = Instant::now() + SWEEP;
         let due = ReadSet::default().scan(Scan::DueGates, DUE).scan(Scan::DueRuns, DUE);
+        let due = due.scan(Scan::DueChores, DUE);
         let snapshot = self.store.read(due).await?;
         let unended = rows::unended(&self.outside, &self.schema).await.unwrap_or(BACKLOG);
         self.room = BACKLOG - unended;
@@ -449,9 +445,13 @@ impl Worker {
         let gates =
             gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
         let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
-        let runs = runs.filter(|run| is_due(run.due));
+        let runs = runs.filter(|run| is_due(run.due()));
         let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
-        Ok(gates.chain(runs).collect())
+        let chores = snapshot.found(&Scan::DueChores).into_iter().filter_map(|row| {
+            let Row::Chore(chore) = row else { return None };
+            is_due(chore.due).then(|| Command::SweepChore { known: Box::new(chore.clone()) })
+        });
+        Ok(gates.chain(runs).chain(chores).collect())
     }
 }
 

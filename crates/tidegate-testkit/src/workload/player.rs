@@ -9,7 +9,9 @@ use tidegate_core::{
     reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
     row::{Fault, Run},
     run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
+    session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
+    time::Timestamp,
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
@@ -17,8 +19,11 @@ use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 use super::{Goes, Move, Sent, Streams, definitions};
 use crate::{
     worker::again,
-    world::{World, event, payload, request, step},
+    world::{World, append, event, get, increment, merge, payload, request, session, set, step},
 };
+
+/// The one schedule of each workflow that has one.
+const SCHEDULE: &str = "nightly";
 
 /// How long a reaction's lease lasts.
 const LEASE_MS: u64 = 80;
@@ -34,6 +39,8 @@ pub struct Player {
     leases: Vec<(Lease, i64)>,
     moves: u64,
     names: BTreeMap<String, usize>,
+    /// What the schedules of these workflows plan.
+    planned: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Player {
@@ -57,6 +64,7 @@ impl Player {
             leases: Vec::new(),
             moves: 0,
             names: BTreeMap::new(),
+            planned: BTreeMap::new(),
         }
     }
 
@@ -81,9 +89,17 @@ impl Player {
         let lanes = self.world.lanes().await;
         self.world.enlist().await;
         self.reported.clear();
+        self.planned.clear();
         let mut commands = Vec::new();
         for it in moves {
             self.moves += 1;
+            if let Move::Occur { workflow, .. } = it
+                && !self.planned.contains_key(workflow)
+            {
+                let at = self.world.now().minus_ms(1);
+                self.world.set_schedule(workflow, SCHEDULE, at).await;
+                self.planned.insert(workflow, at);
+            }
             let mut command = self.command(it);
             if let Some(Command::Lease { lanes: served, .. }) = &mut command {
                 served.clone_from(&lanes);
@@ -197,14 +213,13 @@ impl Player {
                 let request = request("chat", action, *session, None, &data(*key));
                 Command::Dispatch { ws, request }
             }
-            Move::Occur { workflow, skip } => Command::Occur {
-                ws,
-                app: "default".to_owned(),
-                workflow: (*workflow).to_owned(),
-                schedule: "nightly".to_owned(),
-                skip_overlap: *skip,
-                planned_at: self.world.now(),
-            },
+            Move::Occur { workflow, skip } => {
+                let planned = self.planned.get_mut(workflow)?;
+                let next = Timestamp::from_micros(planned.micros() + 1);
+                let at = std::mem::replace(planned, next);
+                let occurrence = self.world.occurrence(workflow, SCHEDULE, at, Some(next));
+                Command::Occur { occurrence, skip_overlap: *skip }
+            }
             Move::Lease { limit } => {
                 let engine = self.world.engine;
                 Command::Lease { ws, engine, lanes: Vec::new(), limit: *limit }
@@ -276,16 +291,28 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record {
-            run: run.id.seq,
-            engine,
-            fence: run.fence,
-            steps,
-            sends,
-            session: Vec::new(),
-            then,
-        };
+        let report = Record::new(run.id.seq, engine, run.fence, then);
+        let report = Record { steps, sends, session: self.operations(), ..report };
         Command::Record { known: Box::new(run), report }
+    }
+
+    /// What a report does to sessions: all operations, on few paths, some of which do not fit.
+    fn operations(&self) -> Vec<NewSessionOp> {
+        let n = self.moves;
+        let path = ["", "a", "a.b", "list", "n"][usize::try_from(n / 5 % 5).expect("small")];
+        let op = match n % 7 {
+            0 => get(path),
+            1 => set(path, json!({ "a": { "b": n }, "list": [n] })),
+            2 => merge(path, json!({ "a": { "b": null, "c": n }, "n": 1 })),
+            3 => append("list", json!(n)),
+            4 => increment("n", 1),
+            _ => return Vec::new(),
+        };
+        let expected_version = n.is_multiple_of(11).then_some(3);
+        let session = session(["s", "t"][usize::try_from(n / 3 % 2).expect("small")]);
+        let first = NewSessionOp { step: format!("state {n}"), session, op, expected_version };
+        let read = NewSessionOp { step: format!("read {n}"), op: get(""), ..first.clone() };
+        vec![first, read]
     }
 
     fn control(&mut self, run: u64, how: &str) -> Option<Command> {

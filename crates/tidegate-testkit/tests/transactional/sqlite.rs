@@ -87,6 +87,10 @@ async fn a_step_may_make_tables_of_its_own_and_read_ours() {
         "create index shop_order_of on shop_order (run)",
         "insert into shop_order select seq from run",
         "insert into payment select run from shop_order",
+        "create virtual table shop_text using fts5 (line)",
+        "insert into shop_text values ('two umbrellas')",
+        "select * from shop_text where shop_text match 'umbrellas'",
+        "select * from pragma_table_info('shop_order')",
     ]);
     ground.act(&run, "pay", part).await.unwrap();
     assert_eq!(ground.payments().await, [run.id.seq.0.to_string()]);

@@ -30,7 +30,8 @@ fn topic() -> Latch {
 }
 
 fn waits() -> Scan {
-    Scan::Waits("main".into(), "paid".to_owned(), String::new(), Vec::new())
+    let (name, path, step) = ("paid".to_owned(), String::new(), String::new());
+    Scan::Waits("main".into(), name, path, Vec::new(), Seq(i64::MIN), step)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -4,12 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use tidegate_core::{
-    command::Command,
-    row::Run,
-    run::record::Record,
-    time::Timestamp,
-};
+use tidegate_core::{command::Command, row::Run, run::record::Record, time::Timestamp};
 use tidegate_store::{
     ManualClock, PostgresStore, PostgresTransaction, Salted, SqlError, StoreError, TransactionError,
 };

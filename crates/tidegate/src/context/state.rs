@@ -8,11 +8,15 @@ use std::{
 use tidegate_core::{
     definition::MAX_NAME_CHARS,
     json::Payload,
-    row::{self, StepKind},
-    run::record::{NewSend, NewStep, NewWait},
+    row::{self, Progress, StepKind},
+    run::{
+        output::NewChunk,
+        record::{NewSend, NewStep, NewWait},
+    },
     session::NewSessionOp,
 };
 
+use super::undo::Undo;
 use crate::{
     fault::{Fault, Result},
     load::MAX_STEPS,
@@ -27,11 +31,15 @@ pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
     pub(crate) sends: Vec<NewSend>,
     pub(crate) session: Vec<NewSessionOp>,
+    pub(crate) chunks: Vec<NewChunk>,
+    pub(crate) progress: Option<Progress>,
 }
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.sends.is_empty() && self.session.is_empty()
+        let Self { steps, sends, session, chunks, progress } = self;
+        let quiet = chunks.is_empty() && progress.is_none();
+        steps.is_empty() && sends.is_empty() && session.is_empty() && quiet
     }
 }
 
@@ -50,6 +58,12 @@ pub(crate) struct State {
     waits: BTreeMap<String, NewWait>,
     /// How many closures run.
     executing: usize,
+    /// The step whose closure is being polled.
+    scope: Option<String>,
+    /// How many chunks each step has emitted; the handler itself under the empty name.
+    emitted: BTreeMap<String, u32>,
+    /// What undoes the effects so far, oldest first.
+    undo: Vec<Undo>,
     /// Something that no handler may swallow.
     broken: Option<Fault>,
     /// Steps that wait for the report to be durable.
@@ -123,7 +137,7 @@ impl State {
     /// the code does not know any more.
     pub(crate) fn broken(&self) -> Option<Fault> {
         let lost = || {
-            let effects = [StepKind::Run, StepKind::Send, StepKind::State];
+            let effects = [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate];
             let lost =
                 |id: &&String, kind| effects.contains(&kind) && !self.asked.contains_key(*id);
             let mut recorded = self.recorded.iter();
@@ -155,6 +169,55 @@ impl State {
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
         self.ops.session.push(op);
         self.wake_driver();
+    }
+
+    /// Whose output comes now: a step's, or the handler's own. Gives back whose it was before.
+    pub(crate) fn enter(&mut self, scope: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.scope, scope)
+    }
+
+    pub(crate) fn scope(&self) -> Option<String> {
+        self.scope.clone()
+    }
+
+    /// The place of the next chunk of a step.
+    pub(crate) fn next_chunk(&mut self, step: &str) -> u32 {
+        let count = self.emitted.entry(step.to_owned()).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    /// Something is emitted.
+    pub(crate) fn emit(&mut self, chunk: NewChunk) {
+        self.ops.chunks.push(chunk);
+        self.wake_driver();
+    }
+
+    /// The run is so far by now.
+    pub(crate) fn set_progress(&mut self, progress: Progress) {
+        self.ops.progress = Some(progress);
+        self.wake_driver();
+    }
+
+    /// A compensation is registered.
+    pub(crate) fn register(&mut self, undo: Undo) {
+        self.undo.push(undo);
+    }
+
+    /// What has been registered, once all that is on record has been asked for again.
+    pub(crate) fn collected(&mut self) -> Option<Vec<Undo>> {
+        let recorded = self.recorded.values().filter(|(kind, _)| *kind == StepKind::Compensate);
+        (self.undo.len() >= recorded.count()).then(|| std::mem::take(&mut self.undo))
+    }
+
+    /// Whether the handler has come to something that is not on record.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.ops.is_empty() || !self.waits.is_empty() || self.executing > 0
+    }
+
+    /// What is recorded of a step.
+    pub(crate) fn outcome(&self, id: &str) -> Option<Outcome> {
+        self.recorded.get(id).map(|(_, outcome)| outcome.clone())
     }
 
     /// A closure begins.
@@ -233,5 +296,6 @@ fn word(kind: StepKind) -> &'static str {
         StepKind::Invoke => "a call of a workflow",
         StepKind::Send => "a message sent",
         StepKind::State => "an operation on a session",
+        StepKind::Compensate => "a compensation",
     }
 }

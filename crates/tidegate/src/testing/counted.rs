@@ -8,7 +8,7 @@ use tidegate_core::{
     reads::{ReadSet, Snapshot},
     row::{EngineId, Row, Workspace},
 };
-use tidegate_store::{Decide, Store, StoreError};
+use tidegate_store::{Database, Decide, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::tasks::Busy;
@@ -47,6 +47,10 @@ impl Store for Counted {
 
     fn wake(&self) {
         self.store.wake();
+    }
+
+    fn database(&self) -> Database<'_> {
+        self.store.database()
     }
 
     async fn dump(&self) -> Result<Vec<Row>, StoreError> {

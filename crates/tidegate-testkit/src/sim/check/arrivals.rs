@@ -42,9 +42,10 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
 }
 
 fn is_folding(state: &State, run: tidegate_core::id::Seq) -> bool {
-    state.gates().filter_map(folds::of).any(|fold| {
-        fold.run.seq == run || fold.full.iter().any(|part| part.run.seq == run)
-    })
+    state
+        .gates()
+        .filter_map(folds::of)
+        .any(|fold| fold.run.seq == run || fold.full.iter().any(|part| part.run.seq == run))
 }
 
 /// Whether so many in `per / limit` steps are more than a meter allows, counted back from now.
@@ -150,9 +151,9 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
 
 /// Whether a run was replaced before its first step.
 fn given_back(state: &State, history: &History, run: tidegate_core::id::Seq) -> bool {
-    let replaced = state.ended(run).is_some_and(|ended| {
-        matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. })
-    });
+    let replaced = state
+        .ended(run)
+        .is_some_and(|ended| matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. }));
     replaced && !history.begun.contains(&run)
 }
 

@@ -32,7 +32,8 @@ fn i26(state: &State, history: &History, effect: &Effect) -> Checked {
         }
     }
     let run = state.run(effect.run.seq);
-    let leased = run.is_some_and(|run| run.owner == Some(effect.engine) && run.fence == effect.fence);
+    let leased =
+        run.is_some_and(|run| run.owner == Some(effect.engine) && run.fence == effect.fence);
     if leased || state.engine(effect.engine).is_none_or(|row| row.dead) {
         return Ok(());
     }

@@ -28,9 +28,7 @@ fn items(state: &State, run: Seq) -> Vec<&Item> {
 pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
     for gate in look.state.gates() {
         let Some(fold) = of(gate) else { continue };
-        let kept = |other: &Gate| {
-            matches!(&other.state, GateState::Slots(slots) if slots.folds.contains(&gate.key))
-        };
+        let kept = |other: &Gate| matches!(&other.state, GateState::Slots(slots) if slots.folds.contains(&gate.key));
         if gate.due.is_none() && !(fold.held && look.state.gates().any(kept)) {
             return Err(format!("nobody will ever look at {gate:?}"));
         }
@@ -52,7 +50,8 @@ pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
             return Err(format!("it is due too late, by {by:?}: {gate:?}"));
         }
     }
-    for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None }) {
+    for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
+    {
         let Some(window) = history.windows.get(&run.id.seq) else { continue };
         // One that somebody was in the way of flushes at once when that one is gone.
         if !was_held(look, run.id.seq) && look.at < window.not_before {
@@ -125,7 +124,8 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
             }
         }
     }
-    for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None }) {
+    for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
+    {
         let Source::Batch(first) = run.source else { continue };
         let carried = items(look.state, run.id.seq);
         if carried.first().is_none_or(|item| item.event != first) {

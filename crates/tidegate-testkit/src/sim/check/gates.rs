@@ -78,7 +78,11 @@ pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
         for hold in holders(gate) {
             let agrees = look.state.run(hold.run.seq).is_some_and(|run| run.holds(&gate.key));
             if !agrees {
-                return Err(format!("{} holds {:?} and does not say so", hold.run, gate.key.scope()));
+                return Err(format!(
+                    "{} holds {:?} and does not say so",
+                    hold.run,
+                    gate.key.scope()
+                ));
             }
         }
         if let GateState::Turns(turns) = &gate.state {
@@ -236,9 +240,8 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
 /// A gate and its runs are of one workspace, and so is everything that a run points at.
 pub(super) fn i44(look: &Look<'_>, _: &History) -> Checked {
     for run in look.runs().filter_map(|(_, after)| after) {
-        let foreign = run.needs.iter().any(|need| {
-            need.gate.scope().is_none_or(|scope| scope.ws != run.ws)
-        });
+        let foreign =
+            run.needs.iter().any(|need| need.gate.scope().is_none_or(|scope| scope.ws != run.ws));
         let input = match look.state.row(&RowKey::Event(run.source.first().seq)) {
             Some(Row::Event(event)) => event.ws != run.ws,
             _ => false,

@@ -62,7 +62,8 @@ impl Told {
         if let Some(path) = path {
             value = path.split('.').try_fold(&self.data, |data, name| data.get(name));
         }
-        let key = path.map(|path| format!("{path}={}", value.map(Value::to_string).unwrap_or_default()));
+        let key =
+            path.map(|path| format!("{path}={}", value.map(Value::to_string).unwrap_or_default()));
         (self.ws.clone(), self.workflow.clone(), key.unwrap_or_default())
     }
 }
@@ -260,8 +261,8 @@ fn told(look: &Look<'_>) -> Vec<Told> {
                 });
                 all.push(of(ws, outcome, input(look), data, true));
             }
-            (Command::Occur { ws, .. }, Ok(Answer::Admitted(outcome))) => {
-                all.push(of(ws, outcome, input(look), Value::Null, false));
+            (Command::Occur { occurrence, .. }, Ok(Answer::Admitted(outcome))) => {
+                all.push(of(&occurrence.ws, outcome, input(look), Value::Null, false));
             }
             (Command::Record { known, report }, Ok(_)) => {
                 for send in &report.sends {

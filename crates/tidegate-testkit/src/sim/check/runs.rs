@@ -57,7 +57,8 @@ pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
             }
             RowKey::Run(seq) => {
                 let ended = look.state.ended(*seq).is_some();
-                let lives = matches!(&delta.after, Some(Row::Run(run)) if run.phase != Phase::Stopping);
+                let lives =
+                    matches!(&delta.after, Some(Row::Run(run)) if run.phase != Phase::Stopping);
                 if ended && lives {
                     return Err(format!("run {seq} lives after its end"));
                 }
@@ -173,7 +174,7 @@ pub(super) fn i32(look: &Look<'_>, _: &History) -> Checked {
             let timed = run.waits.iter().all(|wait| {
                 wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
             });
-            if run.waits.is_empty() || run.due != due || !timed {
+            if run.waits.is_empty() || run.due() != due || !timed {
                 return Err(format!("it waits for nothing: {run:?}"));
             }
         }
@@ -197,9 +198,9 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
             let Some(old) = look.before(run.id.seq) else { continue };
             for wait in run.waits.iter().filter(|wait| old.waits.contains(wait)) {
                 let WaitOn::Event { name, matches } = &wait.on else { continue };
-                let all = matches.iter().all(|(path, value)| {
-                    encoded(&event.data, path).as_ref() == Some(value)
-                });
+                let all = matches
+                    .iter()
+                    .all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
                 if *name == event.name && all {
                     return Err(format!("{event:?} does not wake {run:?}"));
                 }
@@ -209,7 +210,11 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     for row in added {
         let Row::Step(step) = row else { continue };
         if step.kind == StepKind::Event {
-            brought(look, step, events.iter().any(|event| step.result.as_ref() == Ok(&event.data)))?;
+            brought(
+                look,
+                step,
+                events.iter().any(|event| step.result.as_ref() == Ok(&event.data)),
+            )?;
         }
     }
     Ok(())

@@ -70,7 +70,11 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             if over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
                 continue;
             }
-            if same && release(other) < release(run) && key(other) == key(run) {
+            let older = other.lane != run.lane && release(other) < release(run);
+            // It waits for another version's handoff, and was not let in past those who wait here.
+            let next = other.needs.get(other.has).and_then(|need| need.gate.class());
+            let elsewhere = !other.started && next == Some(Class::Handoff);
+            if same && older && !elsewhere && key(other) == key(run) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }
         }

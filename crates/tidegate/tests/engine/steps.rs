@@ -9,16 +9,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Engine, Fault, Retry, RunId, Workflow, testing::Lab};
+use tidegate::{Ctx, Fault, Retry, Workflow, testing::Lab};
 
-/// Posts one event that makes one run.
-pub async fn start(engine: &Engine, name: &str, data: Value) -> RunId {
-    let posted = engine.send(name, data).await.unwrap();
-    posted.runs[0].verdict.run().expect("it makes a run")
-}
+use crate::words::start;
 
 /// SPEC 9, B162: a replay returns what is recorded and repeats no effect.
-pub async fn completed_steps_are_not_run_again(lab: &Lab) {
+pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
     let ran = Arc::new(AtomicU32::new(0));
     let effects = ran.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
@@ -41,7 +37,7 @@ pub async fn completed_steps_are_not_run_again(lab: &Lab) {
 }
 
 /// N20, N21: attempts in total are as many as the retry says, each after its delay.
-pub async fn a_failing_step_is_tried_as_often_as_it_may(lab: &Lab) {
+pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(lab: &Lab) {
     let order = Workflow::new("order", |ctx: Ctx, input: Value| async move {
         let (attempt, good) = (ctx.attempt("pay"), input["good"].as_u64().unwrap_or(99));
         let pay = ctx.step("pay", || async move {

@@ -1,0 +1,175 @@
+//! Chores: what is too much for one transaction goes on in chunks, whoever sweeps.
+//!
+//! A chunk and how far it is are one transaction, so that a crash repeats nothing and loses
+//! nothing. A chore keeps its due time while it is under way: the oldest comes first.
+
+use super::{control, end, wake};
+use crate::{
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
+    id::{ChoreId, RunId, Seq},
+    reads::Scan,
+    row::{
+        Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, Phase, Row, RowKey, Run, Work,
+        Workspace,
+    },
+};
+
+/// How many runs one chunk of a bulk operation looks at.
+const LOOKED_AT: u32 = 256;
+
+/// How long the counts of a bulk operation can be read after its end.
+pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Leaves work for the sweep.
+pub fn leave<E>(
+    draft: &mut Draft,
+    ws: &Workspace,
+    topic: Option<String>,
+    work: Work,
+) -> Decided<ChoreId, E> {
+    let (id, due) = (draft.new_chore_id()?, Some(draft.now()));
+    draft.put(Chore { id, ws: ws.clone(), topic, due, work });
+    Ok(id)
+}
+
+/// Does one thing to all runs that a filter means and that have been admitted by now.
+pub fn bulk(
+    draft: &mut Draft,
+    ws: &Workspace,
+    what: &BulkWhat,
+    filter: &BulkFilter,
+) -> Decided<ChoreId> {
+    let catalog = draft.catalog(ws)?;
+    let meant = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|it| it == is);
+    let versions = catalog.entries().flat_map(|(_, entry)| entry.versions.values());
+    let versions = versions.filter(|version| {
+        meant(&filter.app, &version.def.app)
+            && meant(&filter.workflow, &version.def.name)
+            && filter.version.is_none_or(|number| number == version.number)
+    });
+    let mut lanes: Vec<Seq> = versions.map(|version| version.lane).collect();
+    lanes.sort();
+    let (what, filter, counts) = (what.clone(), filter.clone(), BulkCounts::default());
+    let bulk = Bulk { what, filter, lanes, after: Seq(i64::MIN), counts, ended_at: None };
+    leave(draft, ws, None, Work::Bulk(bulk))
+}
+
+/// Does the next chunk of a chore.
+pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
+    let Some(Row::Chore(mut chore)) = draft.row(&RowKey::Chore(seq))?.cloned() else {
+        return Ok(());
+    };
+    if chore.due.is_none_or(|due| due > draft.now()) {
+        return Ok(());
+    }
+    if draft.is_crowded() {
+        return Err(Stop::Full);
+    }
+    let left = match chore.work.clone() {
+        Work::Wake { event, after } => wake::go_on(draft, &chore, event, after)?,
+        Work::Orphans { parent, runs } => orphans(draft, parent, runs)?,
+        Work::Bulk(bulk) => go_on(draft, &mut chore, bulk)?.map(Work::Bulk),
+    };
+    match left {
+        Some(work) => draft.put(Chore { work, ..chore }),
+        None => draft.delete(RowKey::Chore(seq)),
+    }
+    Ok(())
+}
+
+/// Cancels children whose parent was cancelled, as far as they fit.
+fn orphans(draft: &mut Draft, parent: RunId, runs: Vec<Seq>) -> Decided<Option<Work>> {
+    let mut left = runs.into_iter();
+    while let Some(&run) = left.as_slice().first() {
+        if draft.is_crowded() {
+            return Ok(Some(Work::Orphans { parent, runs: left.collect() }));
+        }
+        if let Some(run) = draft.run(run)?.cloned() {
+            end::cancel(draft, run, end::orphaned(parent), None)?;
+        }
+        left.next();
+    }
+    Ok(None)
+}
+
+/// Goes on with a bulk operation; none once nobody asks for its counts any more.
+fn go_on(draft: &mut Draft, chore: &mut Chore, mut bulk: Bulk) -> Decided<Option<Bulk>> {
+    if bulk.ended_at.is_some() {
+        return Ok(None);
+    }
+    if let Some(&lane) = bulk.lanes.first()
+        && look_at(draft, chore, &mut bulk, lane)?
+    {
+        bulk.lanes.remove(0);
+        bulk.after = Seq(i64::MIN);
+    }
+    if bulk.lanes.is_empty() {
+        bulk.ended_at = Some(draft.now());
+        chore.due = Some(draft.now().plus_ms(KEPT_MS));
+    }
+    Ok(Some(bulk))
+}
+
+/// Looks at the next runs of a definition; whether those were the last.
+fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Decided<bool> {
+    let scan = Scan::Lane(lane, bulk.after);
+    let found = draft.found_still(&scan, LOOKED_AT, |_| true)?;
+    let complete = found.len() < LOOKED_AT as usize;
+    let runs: Vec<Run> = found.into_iter().filter_map(Row::as_run).cloned().collect();
+    let mut acted = false;
+    for run in runs {
+        if run.id.seq > chore.id.seq {
+            return Ok(true);
+        }
+        if is_meant(bulk, &run) {
+            match draft.keep_or_undo(|draft| act(draft, &chore.ws, bulk, run.id)) {
+                Ok(done) => bulk.counts.done += u32::from(done),
+                Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
+                Err(Stop::Full) if acted => return Ok(false),
+                // Not even alone: it would be in the way of all others for ever.
+                Err(Stop::Full | Stop::Refused(_)) => bulk.counts.refused += 1,
+            }
+            acted = true;
+        }
+        bulk.after = run.id.seq;
+        if draft.is_crowded() {
+            return Ok(false);
+        }
+    }
+    Ok(complete)
+}
+
+/// Does it to one run, if that is still meant now that it is locked.
+fn act(draft: &mut Draft, ws: &Workspace, bulk: &Bulk, run: RunId) -> Decided<bool> {
+    if !draft.run::<Refusal>(run.seq)?.is_some_and(|run| is_meant(bulk, run)) {
+        return Ok(false);
+    }
+    match &bulk.what {
+        BulkWhat::Cancel { reason } => control::cancel(draft, ws, run, reason)?,
+        BulkWhat::Pause => control::pause(draft, ws, run)?,
+        BulkWhat::Resume => control::resume(draft, ws, run)?,
+    }
+    Ok(true)
+}
+
+/// Whether there is something to do to a run, as it is now.
+fn is_meant(bulk: &Bulk, run: &Run) -> bool {
+    let state = match run.phase {
+        Phase::Line { .. } | Phase::Ready => LiveState::Queued,
+        Phase::Driven => LiveState::Running,
+        Phase::Waiting => LiveState::Waiting,
+        Phase::Paused => LiveState::Paused,
+        Phase::Stopping => return false,
+    };
+    let paused = run.phase == Phase::Paused || run.pausing;
+    let filter = &bulk.filter;
+    let early = |before| run.queued_at < before;
+    filter.state.is_none_or(|wanted| wanted == state)
+        && filter.queued_before.is_none_or(early)
+        && match bulk.what {
+            BulkWhat::Cancel { .. } => true,
+            BulkWhat::Pause => !paused,
+            BulkWhat::Resume => paused,
+        }
+}

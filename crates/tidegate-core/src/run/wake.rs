@@ -1,0 +1,168 @@
+//! Waking: an event finds those who wait for it, and answers each of them once.
+//!
+//! An event wakes only so many in its own transaction. If there are more it leaves a chore, which
+//! goes on in the order of the waits, chunk after chunk. A wait that begins after the event is
+//! none of its business: it says since when it waits. While such a chore is under way, later
+//! events of the same name stand behind it, so that every wait is answered by the first event
+//! that matches it.
+
+use super::{chore, wait};
+use crate::{
+    draft::{Decided, Draft},
+    id::Seq,
+    reads::Scan,
+    row::{Chore, Event, Row, RowKey, Wait, WaitOn, WaitPlace, Work},
+};
+
+/// How many runs one transaction wakes for an event: a wake changes about five rows, and the
+/// event has workflows to start besides.
+pub const WOKEN_AT_ONCE: usize = 256;
+
+/// How many paths that waits of one name are filed under are read at first.
+const PATHS_READ: u32 = 64;
+
+/// Wakes the runs that wait for this event; says how many, and whether others follow.
+pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
+    let start = WaitPlace::first(String::new());
+    let found = waiting(draft, event, &start)?;
+    if found.is_empty() {
+        return Ok((0, false));
+    }
+    let behind = is_behind(draft, event, Seq(i64::MAX))?;
+    let (woke, after) = if behind { (0, Some(start)) } else { wake(draft, event, start, found)? };
+    let more = after.is_some();
+    if let Some(after) = after {
+        let topic = Some(event.name.clone());
+        chore::leave(draft, &event.ws, topic, Work::Wake { event: event.id.seq, after })?;
+    }
+    Ok((woke, more))
+}
+
+/// Wakes the next of those who waited for an event; what is left then, if anything.
+pub fn go_on<E>(
+    draft: &mut Draft,
+    chore: &Chore,
+    event: Seq,
+    after: WaitPlace,
+) -> Decided<Option<Work>, E> {
+    let Some(Row::Event(row)) = draft.row(&RowKey::Event(event))?.cloned() else {
+        return Ok(None);
+    };
+    if is_behind(draft, &row, chore.id.seq)? {
+        return Ok(Some(Work::Wake { event, after }));
+    }
+    let found = waiting(draft, &row, &after)?;
+    let (_, after) = wake(draft, &row, after, found)?;
+    Ok(after.map(|after| Work::Wake { event, after }))
+}
+
+/// Answers these waits as far as they fit; says how many were woken, and the last that was looked
+/// at where there are more.
+fn wake<E>(
+    draft: &mut Draft,
+    event: &Event,
+    mut after: WaitPlace,
+    found: Vec<WaitPlace>,
+) -> Decided<(u32, Option<WaitPlace>), E> {
+    let mut woken = 0;
+    for (n, place) in found.into_iter().enumerate() {
+        if n >= WOKEN_AT_ONCE || draft.is_crowded() {
+            return Ok((woken, Some(after)));
+        }
+        woken += u32::from(deliver(draft, event, place.run, &place.step)?);
+        after = place;
+    }
+    Ok((woken, None))
+}
+
+/// Whether waiters of the same name are still being woken by an earlier event.
+///
+/// What the scan finds is not locked, and need not be: a chore that has ended since costs a
+/// detour, and one that is not there yet belongs to an event that came at the same time.
+fn is_behind<E>(draft: &Draft, event: &Event, before: Seq) -> Decided<bool, E> {
+    let scan = Scan::Chores(event.ws.clone(), event.name.clone());
+    let first = draft.found_still(&scan, 1, |_| true)?;
+    let written = draft.written(RowKey::Chore(Seq(i64::MIN)), RowKey::Chore(Seq(i64::MAX)));
+    let mut chores = first.into_iter().chain(written);
+    Ok(chores.any(|row| {
+        let Row::Chore(chore) = row else { return false };
+        let same = chore.ws == event.ws && chore.topic.as_ref() == Some(&event.name);
+        same && chore.id.seq < before
+    }))
+}
+
+/// The next waits that the event may answer, one more than are woken at once.
+fn waiting<E>(draft: &Draft, event: &Event, after: &WaitPlace) -> Decided<Vec<WaitPlace>, E> {
+    let mut found = Vec::new();
+    for path in paths(draft, event)?.into_iter().filter(|path| *path >= after.path) {
+        let room = WOKEN_AT_ONCE + 1 - found.len();
+        let first = WaitPlace::first(path);
+        let from = if first.path == after.path { after.clone() } else { first };
+        found.extend(under(draft, event, from, room)?);
+    }
+    Ok(found)
+}
+
+/// The paths that waits for events of this name are filed under, in order.
+fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
+    let (ws, name) = (event.ws.clone(), event.name.clone());
+    let scan = Scan::WaitPaths(ws.clone(), name.clone());
+    let from = RowKey::WaitPath(ws.clone(), name.clone(), String::new());
+    let to = RowKey::WaitPath(ws, format!("{name}\0"), String::new());
+    let rows = draft.found_all(&scan, PATHS_READ)?.into_iter().chain(draft.written(from, to));
+    let mut paths: Vec<String> = rows
+        .filter_map(|row| if let Row::WaitPath(row) = row { Some(row.path.clone()) } else { None })
+        .collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+/// The first waits after a place that are filed under what the event says at its path.
+fn under<E>(
+    draft: &Draft,
+    event: &Event,
+    after: WaitPlace,
+    most: usize,
+) -> Decided<Vec<WaitPlace>, E> {
+    let WaitPlace { path, run, step } = after;
+    let Some(value) = wait::encoded(&event.data, &path) else { return Ok(Vec::new()) };
+    let (ws, name) = (event.ws.clone(), event.name.clone());
+    let key =
+        |run, step| RowKey::Wait(ws.clone(), name.clone(), path.clone(), value.clone(), run, step);
+    let written = draft.written(key(run, step.clone()), key(Seq(i64::MAX), String::new()));
+    let (name, value) = (name.clone(), value.clone());
+    let scan = Scan::Waits(ws.clone(), name, path.clone(), value, run, step.clone());
+    let limit = u32::try_from(most).unwrap_or(u32::MAX);
+    let rows = draft.found_still(&scan, limit, |_| true)?.into_iter().chain(written);
+    let mut waits: Vec<WaitPlace> = rows
+        .filter_map(|row| if let Row::Wait(wait) = row { Some(wait) } else { None })
+        .filter(|wait| (wait.run, &wait.step) > (run, &step))
+        .map(|wait| WaitPlace { path: path.clone(), run: wait.run, step: wait.step.clone() })
+        .collect();
+    waits.sort();
+    waits.dedup();
+    waits.truncate(most);
+    Ok(waits)
+}
+
+/// Answers one wait, if all its fields match.
+fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<bool, E> {
+    let Some(run) = draft.run(run)?.cloned() else { return Ok(false) };
+    let wait = run.waits.iter().find(|wait| wait.step == step);
+    let Some(Wait { on: WaitOn::Event { name, matches }, since, .. }) = wait else {
+        return Ok(false);
+    };
+    if crate::planted!(WakesWithoutMatch) && !matches.is_empty() {
+        return Ok(false);
+    }
+    let matches = matches
+        .iter()
+        .all(|(path, value)| wait::encoded(&event.data, path).as_ref() == Some(value));
+    if *name != event.name || !matches || event.id.seq < *since {
+        return Ok(false);
+    }
+    let step = step.to_owned();
+    wait::answer(draft, run, &step, Ok(event.data.clone()))?;
+    Ok(true)
+}

@@ -1,0 +1,14 @@
+-- Deletes chores by key.
+--
+-- $1 seq (arrays of one length)
+-- The rows are locked by chore_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from chore
+     using unnest($1::bigint[])
+           as old(seq)
+     where chore.seq = old.seq
+    returning 1
+)
+select expect_rows('chore', count(*), cardinality($1))
+  from gone

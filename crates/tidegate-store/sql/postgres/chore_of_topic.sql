@@ -1,0 +1,17 @@
+-- Reads the chores that wake the waiters of an event's name, oldest first.
+--
+-- $1 ws   $2 topic   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: chore_topic.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.seq, found.salt, found.ws, found.topic, found.due, found.work
+  from unnest($1::text[], $2::text[], $3::bigint[])
+       with ordinality as wanted(ws, topic, most, n)
+ cross join lateral (
+        select chore.seq, chore.salt, chore.ws, chore.topic, chore.due, chore.work
+          from chore
+         where chore.ws = wanted.ws
+           and chore.topic = wanted.topic
+         order by chore.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

@@ -138,7 +138,11 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
             }
             let until = look.at.plus_ms(period);
             claims.insert(place, super::history::Claimed { until, run });
-        } else if told.word == "deduped" && claim.is_none() && history.is_whole(&place) {
+            continue;
+        }
+        // It may have been taken back after this, in the same commit.
+        let held = claims.get(&place).is_some_and(|claim| claim.until > look.at);
+        if told.word == "deduped" && !held && history.is_whole(&place) {
             return Err(format!("{told:?} repeats nothing"));
         }
     }

@@ -9,7 +9,7 @@ use tidegate_core::{
     flow::Verdict,
     id::{EventId, RunId, Seq},
     json::Payload,
-    row::{Ending, EngineId, GateKey, Row, RowKey, Span, StepKind, Workspace},
+    row::{Ending, EngineId, GateKey, GateState, Row, RowKey, Span, StepKind, Workspace},
     run::record::NewSend,
     time::Timestamp,
 };
@@ -31,6 +31,8 @@ pub(super) struct Window {
     pub by: Timestamp,
     /// The last event accepted.
     pub last: EventId,
+    /// Whether that one came after it was due.
+    pub late: bool,
 }
 
 /// What became of one event for one workflow, as its sender was told.
@@ -111,6 +113,12 @@ pub(super) struct History {
     pub successors: BTreeMap<Seq, Seq>,
     /// Workflows whose numbers have changed, so that not all that counts is known.
     pub redefined: BTreeSet<(Workspace, String)>,
+    /// The release that a run was admitted or moved under.
+    pub releases: BTreeMap<Seq, i64>,
+    /// Runs that came along to a newer version.
+    pub moved: BTreeSet<Seq>,
+    /// Runs that a throttle had let through before its numbers changed.
+    pub let_through: BTreeSet<Seq>,
     /// Whether the clock has stepped.
     pub stepped: bool,
 }
@@ -144,11 +152,18 @@ impl History {
         self.told = told(look);
         self.learn_definitions(look);
         for (before, after) in look.runs() {
+            if let Some(run) = after.filter(|run| before.is_none_or(|old| old.lane != run.lane)) {
+                self.releases.insert(run.id.seq, look.state.release_of(run.lane));
+                self.moved.extend(before.map(|old| old.id.seq));
+            }
             let Some(run) = after.filter(|run| run.started) else { continue };
             if before.is_some_and(|run| run.started) {
                 continue;
             }
             self.begun.insert(run.id.seq);
+            if self.let_through.contains(&run.id.seq) {
+                continue;
+            }
             for need in run.needs.iter().filter(|need| need.span == Span::Start) {
                 self.starts.entry(need.gate.clone()).or_default().push(look.at);
             }
@@ -182,6 +197,11 @@ impl History {
                 let of = |place: &Place| (place.0.clone(), place.1.clone()) == name;
                 self.tokens.retain(|place, _| !of(place));
                 self.starts.retain(|gate, _| gate.scope().is_none_or(|scope| scope.name != name.1));
+                for gate in look.state.gates() {
+                    if let GateState::Turns(turns) = &gate.state {
+                        self.let_through.extend(&turns.pending);
+                    }
+                }
             }
             let spec = look.plan.spec(&def.name);
             let batch = spec.and_then(|spec| spec.version(def.version).0.batch);
@@ -193,7 +213,7 @@ impl History {
     }
 
     fn learn_window(&mut self, look: &Look<'_>, told: &Told) {
-        let (Some(run), Some(event)) = (told.run, told.event) else { return };
+        let (Some(run), Some(event), false) = (told.run, told.event, self.stepped) else { return };
         let Some(controls) = look.controls(&told.ws, &told.workflow) else { return };
         let (period, longest) = match (controls.debounce, &controls.policy) {
             (Some((period, longest, _)), _) => (period, longest),
@@ -201,6 +221,7 @@ impl History {
             _ => return,
         };
         let known = self.windows.get(&run.seq).copied();
+        let late = known.is_some_and(|window| window.by <= look.at);
         // Its run is there: it takes the event with it, and its time has come already.
         let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
         let opened = known.map_or(look.at, |window| window.opened);
@@ -209,7 +230,7 @@ impl History {
         let window = match known {
             Some(window) if fired => Window { last: event, ..window },
             None if fired => return,
-            _ => Window { opened, not_before: end, by: end, last: event },
+            _ => Window { opened, not_before: end, by: end, last: event, late },
         };
         self.windows.insert(run.seq, window);
     }

@@ -1,6 +1,9 @@
 //! Order between runs: sessions, replacements, releases.
 
-use tidegate_core::row::{Class, Phase, Run};
+use tidegate_core::{
+    row::{Class, Phase, Row, RowKey, Run},
+    run::wait::encoded,
+};
 
 use super::{Checked, Look, history::History};
 use crate::sim::controls::Policy;
@@ -25,8 +28,12 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         let Some(need) = session else { continue };
         let shares = |other: &&Run| other.needs.iter().any(|it| it.gate == need.gate);
         for other in look.state.runs().filter(shares).filter(|other| other.id != run.id) {
-            let earlier = other.id.seq < run.id.seq && queues(other);
-            if other.started || (earlier && other.phase != Phase::Paused) {
+            // A fold's id is as old as its window; its order is that of its flush.
+            let next = other.needs.get(other.has).is_some_and(|it| it.gate == need.gate);
+            let earlier = other.rank.seq < run.rank.seq && next && queues(other);
+            // A run that replaced another has that one's place.
+            let plain = run.replaced.is_none() && other.replaced.is_none();
+            if other.started || (earlier && plain) {
                 return Err(format!("{} starts before the end of {other:?}", run.id));
             }
         }
@@ -46,22 +53,41 @@ pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// No run starts on a handoff gate while a run of an older release is there.
-pub(super) fn i30(look: &Look<'_>, _: &History) -> Checked {
+/// Under `drain` and `supersede` no run starts while one of an older release with its key lives.
+pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
     for run in started(look) {
-        let gate = run.needs.iter().find(|need| need.gate.class() == Some(Class::Handoff));
-        let Some(need) = gate else { continue };
-        let own = look.state.release_of(run.lane);
-        for other in look.state.runs().filter(|other| other.id != run.id) {
-            let shares = other.needs.iter().any(|it| it.gate == need.gate);
-            let older = look.state.release_of(other.lane) < own;
-            let superseded = !other.started && other.phase != Phase::Stopping;
-            if shares && older && !superseded {
+        let Some(spec) = look.plan.spec(&run.workflow) else { continue };
+        let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
+        if on == "coexist" {
+            continue;
+        }
+        let key = |run: &Run| path.map(|path| field(look, run, path));
+        let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
+        for other in look.state.runs() {
+            let same = other.ws == run.ws && other.workflow == run.workflow;
+            // `supersede` takes along those that have not started, and has cancelled the others.
+            let over = other.phase == Phase::Stopping || !other.started;
+            if over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
+                continue;
+            }
+            let older = other.lane != run.lane && release(other) < release(run);
+            // It waits for another version's handoff, and was not let in past those who wait here.
+            let next = other.needs.get(other.has).and_then(|need| need.gate.class());
+            let elsewhere = !other.started && next == Some(Class::Handoff);
+            if same && older && !elsewhere && key(other) == key(run) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }
         }
     }
     Ok(())
+}
+
+/// What a run's input has at a path.
+fn field(look: &Look<'_>, run: &Run, path: &str) -> Option<Vec<u8>> {
+    match look.state.row(&RowKey::Event(run.source.first().seq)) {
+        Some(Row::Event(event)) => encoded(&event.data, path),
+        _ => None,
+    }
 }
 
 /// A run keeps its version once it has started.

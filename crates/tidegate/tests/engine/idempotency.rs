@@ -67,8 +67,8 @@ pub(crate) async fn by_default_one_run_a_day(lab: &Lab) {
 /// B126: of repeats at once on two engines, exactly one runs.
 pub(crate) async fn of_repeats_at_once_one_runs(lab: &Lab) {
     let journal = Journal::new(lab);
-    let once = || Idempotency::within(secs(60)).key("n");
-    let order = || work(&journal, "order", ms(0)).idempotency(once());
+    let period = || Idempotency::within(secs(60)).key("n");
+    let order = || work(&journal, "order", ms(0)).idempotency(period());
     let one = sharing(lab).workflow(order()).start().await.unwrap();
     let two = sharing(lab).workflow(order()).start().await.unwrap();
     for n in 0..5 {

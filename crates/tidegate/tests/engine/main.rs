@@ -4,6 +4,8 @@
 //! for each store. The lines of the promise that a story keeps are named in its doc comment. Time
 //! is moved, not waited for.
 
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+
 mod batch;
 mod concurrency;
 mod debounce;

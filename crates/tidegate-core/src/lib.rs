@@ -22,6 +22,7 @@ pub mod reads;
 pub mod request;
 pub mod row;
 pub mod run;
+pub mod schedule;
 pub mod session;
 pub mod stream;
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::{
         Slots, Span, Turns, Workspace,
     },
     run::lease::served,
+    schedule,
     workflow::Workflow,
 };
 
@@ -175,6 +176,7 @@ fn release_def(
             }
         }
     }
+    schedule::prune(draft, &ws, workflow)?;
     renumber(draft, &ws, workflow)?;
     bump(draft, &ws)?;
     Ok(Released { release, older, lacking, stranded })

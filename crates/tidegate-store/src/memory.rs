@@ -226,6 +226,8 @@ impl View<'_> {
                 | Scan::Buriable,
                 _,
             ) => None,
+            (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
+            (Scan::Chunks(run, after), _) => place_of_chunk(row, *run, *after),
         }
     }
 
@@ -240,6 +242,21 @@ impl View<'_> {
             _ => None,
         }
     }
+}
+
+/// A schedule's place in the scans that find schedules.
+fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
+    let Row::Schedule(it) = row else { return None };
+    if let Scan::SchedulesOf(ws, app, workflow) = scan {
+        return ((&it.ws, &it.app, &it.workflow) == (ws, app, workflow)).then_some(BY_KEY);
+    }
+    it.next.map(|next| (next.micros(), 0, 0))
+}
+
+/// A chunk's place among those of a run after another.
+fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
+    let Row::Chunk(it) = row else { return None };
+    (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
 }
 
 /// A run's place in a list, newest first.

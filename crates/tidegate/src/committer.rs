@@ -28,7 +28,7 @@ const MAX_BATCH: usize = 512;
 /// A command that waits for its transaction.
 struct Pending {
     salted: Salted,
-    /// Its worker is free once it is decided.
+    /// Its worker is free once it is done.
     ends: bool,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
@@ -186,7 +186,7 @@ impl Committer {
         for (pending, answer) in part.into_iter().zip(answers.by_ref()) {
             match answer {
                 Some(answer) => {
-                    ended += i64::from(pending.ends);
+                    ended += i64::from(pending.ends && answer.is_ok());
                     let _ = pending.reply.send(answer.map_err(Error::from));
                 }
                 None => left.push(pending),

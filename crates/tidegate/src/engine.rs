@@ -21,6 +21,7 @@ use crate::{
     entropy::Entropy,
     load::{Loaded, Loader, at_hand},
     registry::Registry,
+    schedule::{self, ScheduleKey},
     tasks::{Busy, Tasks},
     telemetry::Telemetry,
     timer::Timer,
@@ -135,6 +136,8 @@ impl Shared {
         if identity.id == engine && !identity.known {
             identity.known = true;
             drop(identity);
+            // For `why` and for whoever releases a version. Nobody waits for it.
+            drop(self.ask(Command::Serve { engine, lanes: lock(&self.registry).lanes() }));
             self.committer.look();
         }
     }
@@ -142,6 +145,11 @@ impl Shared {
     /// Has a command decided, together with others. It is on its way at once.
     pub(crate) fn ask(&self, command: Command) -> Reply {
         self.committer.send((command, self.entropy.number()))
+    }
+
+    /// The schedules of what is served here.
+    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, schedule::Served> {
+        lock(&self.registry).schedules()
     }
 
     /// The leases that go with the next transaction.

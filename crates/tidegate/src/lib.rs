@@ -6,6 +6,7 @@
 mod api;
 mod builder;
 mod controls;
+pub mod cron;
 mod flow;
 pub mod testing;
 mod workflow;
@@ -23,6 +24,7 @@ mod engine;
 mod entropy;
 mod load;
 mod registry;
+mod schedule;
 mod sweep;
 mod tasks;
 mod telemetry;

@@ -93,6 +93,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         }
         (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
+        (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
@@ -123,6 +124,13 @@ fn hint(scan: &Scan) -> Shape {
             (sql::LOG_OF_STREAM, Table::Log, vec![int(stream.0), int(*from)])
         }
         Scan::Feed(ws, after) => (sql::LOG_FEED, Table::Log, vec![text(ws), int(*after)]),
+        Scan::SchedulesOf(ws, app, workflow) => {
+            let cells = vec![text(ws), text(app), text(workflow)];
+            (sql::SCHEDULE_OF_WORKFLOW, Table::Schedule, cells)
+        }
+        Scan::Chunks(run, after) => {
+            (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
+        }
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
         Scan::Line(_)
         | Scan::Ready(_)
@@ -133,7 +141,8 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::Ended(..)
         | Scan::DueChores
         | Scan::Engines
-        | Scan::Buriable => unreachable!("`shape` has dealt with it"),
+        | Scan::Buriable
+        | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
 }

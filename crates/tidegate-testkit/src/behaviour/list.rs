@@ -122,6 +122,18 @@ macro_rules! behaviours {
                 the_own_order_is_unchanged,
                 priority_does_not_break_a_limit,
             }
+            output {
+                what_a_run_emits_is_kept_once_and_in_order,
+                output_has_bounds,
+                the_last_progress_stays,
+            }
+            schedules {
+                an_occurrence_gives_one_run_over_all_engines,
+                an_occurrence_is_no_event,
+                a_schedule_is_planned_once,
+                a_release_ends_the_schedules_that_it_lacks,
+                a_missed_occurrence_is_recorded,
+            }
             serving {
                 a_run_that_nobody_serves_is_stranded,
                 a_release_says_how_many_runs_it_strands,

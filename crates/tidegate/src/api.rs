@@ -12,10 +12,14 @@ use tidegate_core::{
     reads::ReadSet,
     request::Request,
     row::{Ended, Ending, Row, RowKey, Run, Workspace},
+    workflow::DEFAULT_APP,
 };
 use tidegate_store::{Store, why};
 
-use crate::{builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault};
+use crate::{
+    builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault,
+    handler::KeyFunction,
+};
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -67,11 +71,7 @@ impl Engine {
 
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
-        let name = format!("{}/{}", request.flow, request.action);
-        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
-        let function = registry.key_function(&request.app, &name);
-        drop(registry);
-        request.function_key = function.and_then(|function| function(&request));
+        request.function_key = self.function_key(&request)?;
         match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -189,7 +189,8 @@ impl Engine {
         from_step: Option<String>,
     ) -> Result<Outcome, Error> {
         let ws = self.ws.clone();
-        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        let function_key = self.function_key_again(run, input.as_ref()).await?;
+        let command = Command::Replay { ws, run, input, from_step, function_key };
         match self.shared.ask(command).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -214,6 +215,17 @@ impl Engine {
             Answer::Released(released) => Ok(released),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The code of a key function, if it is served here.
+    pub(crate) fn known_key_function(
+        &self,
+        app: &str,
+        flow: &str,
+        name: &str,
+    ) -> Option<KeyFunction> {
+        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
+        registry.key_function(app, flow, name)
     }
 
     /// How many runs are driven here right now.
@@ -276,6 +288,20 @@ pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
 pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     let (name, data) = (name.to_owned(), payload(data)?);
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
+}
+
+/// A call of an action of the default app, without session and user.
+pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Request, Error> {
+    Ok(Request {
+        app: DEFAULT_APP.to_owned(),
+        flow: flow.to_owned(),
+        action: action.to_owned(),
+        input: payload(input)?,
+        session: None,
+        user: None,
+        metadata: Payload::null(),
+        function_key: None,
+    })
 }
 
 fn unexpected(answer: &Answer) -> Error {

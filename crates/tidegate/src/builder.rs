@@ -221,8 +221,8 @@ async fn register(
             on_failure: served.on_failure.clone(),
         };
         registry.serve(ws, registered.lane, version(definition.clone()));
-        if let Some(function) = &served.key_function {
-            registry.set_key_function(&definition.app, &definition.name, function.clone());
+        if let (Some(flow), Some(named)) = (&definition.flow, &served.key_function) {
+            registry.set_key_function(&definition.app, flow, named);
         }
         let Some(older) = &served.also_serves else { continue };
         let catalogs = shared.store.catalogs();

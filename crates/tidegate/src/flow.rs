@@ -1,19 +1,22 @@
 //! Flows and actions as a program defines them.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tidegate_core::{
     key::{Key, Scalar},
     request::Request,
+    workflow::Retry,
 };
 
 use crate::{
     context::Ctx,
-    controls::{Concurrency, Debounce, Idempotency, Policy, Priority, Rate, Singleton},
+    controls::{
+        Concurrency, Debounce, Handoff, Idempotency, Policy, Priority, Rate, Singleton, millis,
+    },
     fault::Result,
-    handler::{KeyFunction, Served, Typed},
+    handler::{NamedFunction, Served, Typed},
 };
 
 /// A named group of actions that share their sessions.
@@ -22,13 +25,17 @@ use crate::{
 pub struct Flow {
     definition: Map<String, Value>,
     actions: Vec<Served>,
+    key_function: Option<Function>,
 }
+
+/// The key function of a flow's own policy, as definitions call it.
+const FLOWS_OWN: &str = "*";
 
 impl Flow {
     /// A flow of this name.
     pub fn new(name: &str) -> Self {
         let definition = Map::from_iter([("name".to_owned(), json!(name))]);
-        Self { definition, actions: Vec::new() }
+        Self { definition, actions: Vec::new(), key_function: None }
     }
 
     /// The app that it belongs to.
@@ -43,6 +50,17 @@ impl Flow {
         self
     }
 
+    /// As [`Flow::policy`], with the key that this function sees in a request; none means that
+    /// the request is not arbitrated. All actions without a policy of their own meet by it.
+    pub fn policy_by<K: Into<ActionKey>>(
+        mut self,
+        policy: Policy,
+        key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
+    ) -> Self {
+        self.key_function = Some(Function::new(FLOWS_OWN, key));
+        self.policy(policy.by_function(FLOWS_OWN))
+    }
+
     /// Adds an action.
     pub fn action(mut self, action: Action) -> Self {
         self.actions.push(action.0);
@@ -51,10 +69,33 @@ impl Flow {
 
     /// The whole definition, and the code of each action in the same order.
     pub(crate) fn into_parts(self) -> (Value, Vec<Served>) {
-        let Self { mut definition, actions } = self;
+        let Self { mut definition, mut actions, key_function } = self;
+        for action in &mut actions {
+            let own = action.key_function.take();
+            action.key_function = own.or_else(|| key_function.clone().map(|it| it.0));
+        }
         let listed = actions.iter().map(|action| action.definition.clone()).collect();
         definition.insert("actions".to_owned(), Value::Array(listed));
         (Value::Object(definition), actions)
+    }
+}
+
+/// A key function with its name.
+#[derive(Clone)]
+struct Function(NamedFunction);
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.0.0).finish()
+    }
+}
+
+impl Function {
+    fn new<K: Into<ActionKey>>(
+        name: &str,
+        key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
+    ) -> Self {
+        Self((name.to_owned(), Arc::new(move |request| key(request).map(|key| key.into().0))))
     }
 }
 
@@ -113,11 +154,8 @@ impl Action {
         key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
         let name = self.0.definition["name"].as_str().unwrap_or_default().to_owned();
-        let mut value = policy.into_value();
-        value["key"] = json!({ "function": name });
-        let mut action = self.and_concurrency(value);
-        let function: KeyFunction = Arc::new(move |request| key(request).map(|key| key.into().0));
-        action.0.key_function = Some(function);
+        let mut action = self.policy(policy.by_function(&name));
+        action.0.key_function = Some(Function::new(&name, key).0);
         action
     }
 
@@ -154,6 +192,43 @@ impl Action {
     /// One run for the same key in a period.
     pub fn idempotency(self, idempotency: Idempotency) -> Self {
         self.with("idempotency", idempotency.into_value())
+    }
+
+    /// The passage from version to version.
+    pub fn handoff(self, handoff: Handoff) -> Self {
+        self.with("handoff", handoff.into_value())
+    }
+
+    /// Its version. The highest number that was ever registered is released by itself.
+    pub fn version(self, version: u32) -> Self {
+        self.with("version", json!(version))
+    }
+
+    /// The same code continues runs of these older versions.
+    pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
+        self.0.also_serves = Some(versions);
+        self
+    }
+
+    /// How failing steps are tried again.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.with("retry", serde_json::to_value(retry).unwrap_or_default())
+    }
+
+    /// How long a run may take in all, from its first start.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with("timeoutMs", millis(timeout))
+    }
+
+    /// What runs, once, after a run has failed for good. It has steps of its own.
+    pub fn on_failure<F, Fut, I>(mut self, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+    {
+        self.0.on_failure = Some(Arc::new(Typed::<_, I, ()>::new(handler)));
+        self.with("onFailure", json!(true))
     }
 }
 

@@ -24,6 +24,9 @@ pub trait Handler: Send + Sync + 'static {
 /// A key that a program computes from a request.
 pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Option<Key> + Send + Sync>;
 
+/// A key function with the name that definitions call it by.
+pub(crate) type NamedFunction = (String, KeyFunction);
+
 /// A definition in the author's form with the code that serves it.
 #[derive(Clone)]
 pub struct Served {
@@ -36,7 +39,7 @@ pub struct Served {
     /// Older versions that the same code continues.
     pub(crate) also_serves: Option<RangeInclusive<u32>>,
     /// The key function of its policy, by name.
-    pub(crate) key_function: Option<KeyFunction>,
+    pub(crate) key_function: Option<NamedFunction>,
 }
 
 impl fmt::Debug for Served {

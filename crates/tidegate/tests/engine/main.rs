@@ -12,6 +12,8 @@ mod debounce;
 mod idempotency;
 mod priority;
 mod rate_limit;
+mod request_keys;
+mod requests;
 mod singleton;
 mod steps;
 mod stores;
@@ -108,5 +110,26 @@ stories! {
         of_repeats_at_once_one_runs,
         a_repeated_dedupe_id_is_dropped_before_anything,
         a_dedupe_id_is_one_per_workspace,
+    }
+    requests {
+        without_a_policy_everything_runs,
+        the_action_decides_else_the_flow,
+        a_queue_is_served_in_order,
+        reject_names_the_holder,
+        of_requests_at_once_one_is_admitted,
+        reject_sees_who_waits,
+        restart_replaces_the_holder,
+        debounce_coalesces_and_never_cancels,
+        reject_and_idempotency_are_apart,
+        who_gives_up_its_place_never_runs,
+        a_key_held_by_an_ancestor_is_refused,
+    }
+    request_keys {
+        requests_meet_by_the_key_of_their_policy,
+        a_key_function_gives_the_key,
+        a_flows_key_function_is_shared_by_its_actions,
+        an_unknown_key_function_is_an_error,
+        a_replay_meets_the_policy_by_the_same_key,
+        appends_land_while_a_respond_runs,
     }
 }

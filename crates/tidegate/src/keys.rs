@@ -1,0 +1,76 @@
+//! Keys that a program computes: what its functions say of a request, where the policy has one.
+//!
+//! The definition names the function; the code lives in the engines that serve the flow. A request
+//! whose function is not known here is refused: without its key it would pass its policy by.
+
+use tidegate_core::{
+    flow::policy::PolicyKey,
+    id::RunId,
+    json::Payload,
+    key::Key,
+    reads::ReadSet,
+    request::Request,
+    row::{Event, Row, RowKey},
+};
+
+use crate::{api::Engine, error::Error, handler::KeyFunction};
+
+impl Engine {
+    /// What the key function of the action says of a request.
+    pub(crate) fn function_key(&self, request: &Request) -> Result<Option<Key>, Error> {
+        let action = format!("{}/{}", request.flow, request.action);
+        let function = self.key_function(&request.app, &action)?;
+        Ok(function.and_then(|function| function(request)))
+    }
+
+    /// What the key function says of the request of a run that has ended, or of it with another
+    /// input.
+    pub(crate) async fn function_key_again(
+        &self,
+        run: RunId,
+        input: Option<&Payload>,
+    ) -> Result<Option<Key>, Error> {
+        let (_, Some(ended)) = self.look_up(run).await? else { return Ok(None) };
+        let Some((flow, action)) = ended.workflow.split_once('/') else { return Ok(None) };
+        let Some(function) = self.key_function(&ended.app, &ended.workflow)? else {
+            return Ok(None);
+        };
+        let key = RowKey::Event(ended.source.first().seq);
+        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
+        let Some(Some(Row::Event(event))) = snapshot.rows.get(&key) else { return Ok(None) };
+        let part = |name: &str| part(event, name);
+        let request = Request {
+            app: ended.app.clone(),
+            flow: flow.to_owned(),
+            action: action.to_owned(),
+            input: input.cloned().unwrap_or_else(|| part("input")),
+            session: serde_json::from_str(part("session").as_str()).ok(),
+            user: serde_json::from_str(part("user").as_str()).ok(),
+            metadata: part("metadata"),
+            function_key: None,
+        };
+        Ok(function(&request))
+    }
+
+    /// The key function of an action's policy, if it has one.
+    fn key_function(&self, app: &str, action: &str) -> Result<Option<KeyFunction>, Error> {
+        let catalogs = self.store().catalogs();
+        let entry = catalogs.get(self.workspace()).and_then(|it| it.entry(app, action));
+        let current = entry.and_then(|entry| entry.current.as_ref());
+        let policy = current.and_then(|current| current.workflow.policy.as_ref());
+        let Some(PolicyKey::Function(name)) = policy.map(|policy| &policy.key) else {
+            return Ok(None);
+        };
+        let flow = current.and_then(|current| current.workflow.flow.as_deref()).unwrap_or_default();
+        let known = self.known_key_function(app, flow, name);
+        let unknown = || Error::NoKeyFunction { action: action.to_owned() };
+        known.map(Some).ok_or_else(unknown)
+    }
+}
+
+/// A part of a recorded request.
+fn part(event: &Event, name: &str) -> Payload {
+    let text = event.data.select(&[name.to_owned()]);
+    let part = text.and_then(|text| Payload::parse(text.as_bytes(), usize::MAX).ok());
+    part.unwrap_or_else(Payload::null)
+}

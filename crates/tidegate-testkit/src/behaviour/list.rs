@@ -402,6 +402,7 @@ macro_rules! behaviours {
                 a_parent_is_told_of_a_time_out,
                 what_follows_a_run_is_not_timed,
                 a_queued_request_gives_up_at_its_own_time,
+                who_has_its_session_does_not_give_up,
             }
             lists {
                 a_list_is_complete_whatever_its_pages,

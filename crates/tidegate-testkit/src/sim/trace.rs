@@ -112,7 +112,7 @@ fn short(row: &Row) -> String {
                 text.extend(value.map(|value| format!(" {name} {value}")));
             };
             add("owner", run.owner.map(|owner| owner.to_string()));
-            add("due", run.due.map(|due| due.to_string()));
+            add("due", run.due().map(|due| due.to_string()));
             add("started", run.started.then(String::new));
             add("pausing", run.pausing.then(String::new));
             add("losses", (run.losses > 0).then(|| run.losses.to_string()));

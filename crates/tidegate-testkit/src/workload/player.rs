@@ -291,7 +291,8 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record { steps, sends, ..Record::new(run.id.seq, engine, run.fence, then) };
+        let report = Record::new(run.id.seq, engine, run.fence, then);
+        let report = Record { steps, sends, session: self.operations(), ..report };
         Command::Record { known: Box::new(run), report }
     }
 

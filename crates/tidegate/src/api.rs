@@ -71,7 +71,7 @@ impl Engine {
 
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
-        request.function_key = self.function_key(&request)?;
+        request.function_key = self.function_key(&request);
         match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -217,15 +217,10 @@ impl Engine {
         }
     }
 
-    /// The code of a key function, if it is served here.
-    pub(crate) fn known_key_function(
-        &self,
-        app: &str,
-        flow: &str,
-        name: &str,
-    ) -> Option<KeyFunction> {
+    /// The key function of an action, if it is served here.
+    pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
         let registry = self.shared.registry.lock().expect("nothing panics under this lock");
-        registry.key_function(app, flow, name)
+        registry.key_function(app, action)
     }
 
     /// How many runs are driven here right now.

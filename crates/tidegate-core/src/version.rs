@@ -15,6 +15,7 @@ use crate::{
     },
     id::{RunId, Seq},
     json::Payload,
+    key::Key,
     reaction::Reaction,
     reads::Scan,
     row::{
@@ -214,7 +215,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         // Only its gates are asked for.
         origin: Origin::Invoke,
         parent: None,
-        function_key: None,
+        function_key: Some(Key::Missing),
         known: OnceCell::new(),
     };
     let Ok(passages) = candidate.passages() else { return Ok(false) };

@@ -12,12 +12,13 @@ use tidegate_core::{
     reads::ReadSet,
     request::Request,
     row::{Ended, Ending, Row, RowKey, Run, Workspace},
+    workflow::DEFAULT_APP,
 };
 use tidegate_store::{Store, why};
 
 use crate::{
     builder::EngineBuilder, committer::Reply, drive::Stop, engine::Shared, error::Error,
-    fault::Fault,
+    fault::Fault, handler::KeyFunction,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -78,11 +79,7 @@ impl Engine {
 
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
-        let name = format!("{}/{}", request.flow, request.action);
-        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
-        let function = registry.key_function(&request.app, &name);
-        drop(registry);
-        request.function_key = function.and_then(|function| function(&request));
+        request.function_key = self.function_key(&request);
         match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -200,7 +197,8 @@ impl Engine {
         from_step: Option<String>,
     ) -> Result<Outcome, Error> {
         let ws = self.ws.clone();
-        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        let function_key = self.function_key_again(run, input.as_ref()).await?;
+        let command = Command::Replay { ws, run, input, from_step, function_key };
         match self.shared.ask(command).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -225,6 +223,12 @@ impl Engine {
             Answer::Released(released) => Ok(released),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The key function of an action, if it is served here.
+    pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
+        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
+        registry.key_function(app, action)
     }
 
     /// How many runs are driven here right now.
@@ -287,6 +291,20 @@ pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
 pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     let (name, data) = (name.to_owned(), payload(data)?);
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
+}
+
+/// A call of an action of the default app, without session and user.
+pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Request, Error> {
+    Ok(Request {
+        app: DEFAULT_APP.to_owned(),
+        flow: flow.to_owned(),
+        action: action.to_owned(),
+        input: payload(input)?,
+        session: None,
+        user: None,
+        metadata: Payload::null(),
+        function_key: None,
+    })
 }
 
 pub(crate) fn unexpected(answer: &Answer) -> Error {

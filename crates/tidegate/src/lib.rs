@@ -23,6 +23,7 @@ mod committer;
 mod drive;
 mod engine;
 mod entropy;
+mod keys;
 mod load;
 mod registry;
 mod schedule;
@@ -31,7 +32,7 @@ mod tasks;
 mod telemetry;
 mod timer;
 
-pub use api::{Engine, new_event};
+pub use api::{Engine, new_event, new_request};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
 pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
 pub use controls::{

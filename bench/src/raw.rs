@@ -10,6 +10,7 @@ use std::{
 
 use tidegate_core::reads::Change;
 use tidegate_store::codec::{Cell, ColumnType, Table, cells, key_cells};
+use tokio_postgres::Statement;
 
 /// The statements of the tables that the workloads write, for one dialect.
 macro_rules! statements {
@@ -22,7 +23,10 @@ macro_rules! statements {
             (Table::Run, Verb::Delete) => sql!($dialect, "run_delete"),
             (Table::Event, Verb::Insert) => sql!($dialect, "event_insert"),
             (Table::Ended, Verb::Insert) => sql!($dialect, "ended_insert"),
+            (Table::Step, Verb::Insert) => sql!($dialect, "step_insert"),
+            (Table::Step, Verb::Delete) => sql!($dialect, "step_delete"),
             (Table::Receipt, Verb::Insert) => sql!($dialect, "receipt_insert"),
+            (Table::Gate, Verb::Delete) => sql!($dialect, "gate_delete"),
             (Table::Def, Verb::Insert) => sql!($dialect, "def_insert"),
             (Table::Epoch, Verb::Insert) => sql!($dialect, "epoch_insert"),
             (table, verb) => panic!("no workload makes {verb:?} on {table:?}"),
@@ -43,7 +47,7 @@ enum Verb {
 }
 
 /// One transaction's rows, by table and verb.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Transaction(Vec<(Table, Verb, Vec<Vec<Cell>>)>);
 
 impl Transaction {
@@ -61,6 +65,15 @@ impl Transaction {
         Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
     }
 
+    /// Several transactions as one. What they write must not meet.
+    pub(crate) fn merged(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
+        for (table, verb, rows) in all.into_iter().flat_map(|one| one.0) {
+            groups.entry((table, verb)).or_default().extend(rows);
+        }
+        Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
+    }
+
     /// How many rows it writes.
     pub(crate) fn rows(&self) -> usize {
         self.0.iter().map(|(_, _, rows)| rows.len()).sum()
@@ -68,24 +81,32 @@ impl Transaction {
 }
 
 /// Writes transactions into a SQLite file whose schema is there.
-pub(crate) fn sqlite(path: &std::path::Path, all: &[Transaction]) -> rusqlite::Result<Duration> {
-    let connection = rusqlite::Connection::open(path)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.set_prepared_statement_cache_capacity(64);
+pub(crate) fn sqlite(
+    connection: &rusqlite::Connection,
+    all: &[Transaction],
+) -> rusqlite::Result<Duration> {
     let started = Instant::now();
     for transaction in all {
         connection.execute_batch("begin immediate")?;
-        for (table, verb, rows) in &transaction.0 {
-            let sql = statements!("sqlite", *table, *verb);
-            let mut statement = connection.prepare_cached(sql)?;
-            for row in rows {
-                statement.execute(rusqlite::params_from_iter(row.iter().map(value)))?;
-            }
-        }
+        execute(connection, transaction)?;
         connection.execute_batch("commit")?;
     }
     Ok(started.elapsed())
+}
+
+/// The statements of one transaction, without its beginning and its end.
+pub(crate) fn execute(
+    connection: &rusqlite::Connection,
+    transaction: &Transaction,
+) -> rusqlite::Result<()> {
+    for (table, verb, rows) in &transaction.0 {
+        let sql = statements!("sqlite", *table, *verb);
+        let mut statement = connection.prepare_cached(sql)?;
+        for row in rows {
+            statement.execute(rusqlite::params_from_iter(row.iter().map(value)))?;
+        }
+    }
+    Ok(())
 }
 
 fn value(cell: &Cell) -> rusqlite::types::Value {
@@ -100,42 +121,72 @@ fn value(cell: &Cell) -> rusqlite::types::Value {
 
 type Param = Box<dyn tokio_postgres::types::ToSql + Send + Sync>;
 
-/// Writes transactions into a PostgreSQL schema whose tables are there: one statement for each
-/// table, and BEGIN, statements and COMMIT in one flight.
+/// One transaction's columns, statement by statement.
+type Columns = Vec<Vec<Param>>;
+
+/// Writes transactions into a PostgreSQL schema whose tables are there.
 pub(crate) async fn postgres(
     client: &tokio_postgres::Client,
     all: &[Transaction],
 ) -> Result<Duration, tokio_postgres::Error> {
-    let mut prepared = BTreeMap::new();
-    for (table, verb, _) in all.iter().flat_map(|transaction| &transaction.0) {
-        if let Entry::Vacant(vacant) = prepared.entry((*table, *verb)) {
-            let sql = statements!("postgres", *table, *verb);
-            vacant.insert(client.prepare(sql).await?);
-        }
-    }
-    let (begin, commit) = (client.prepare("begin").await?, client.prepare("commit").await?);
-    let columns: Vec<Vec<Vec<Param>>> = all
-        .iter()
-        .map(|one| one.0.iter().map(|(table, verb, rows)| arrays(*table, *verb, rows)).collect())
-        .collect();
+    let prepared = Prepared::new(client, all).await?;
+    let columns: Vec<Columns> = all.iter().map(columns).collect();
     let started = Instant::now();
     for (transaction, columns) in all.iter().zip(&columns) {
+        prepared.fly(client, transaction, columns).await?;
+    }
+    Ok(started.elapsed())
+}
+
+/// The statements of some transactions, prepared on one connection.
+pub(crate) struct Prepared {
+    statements: BTreeMap<(Table, Verb), Statement>,
+    begin: Statement,
+    commit: Statement,
+}
+
+impl Prepared {
+    pub(crate) async fn new(
+        client: &tokio_postgres::Client,
+        all: &[Transaction],
+    ) -> Result<Self, tokio_postgres::Error> {
+        let mut statements = BTreeMap::new();
+        for (table, verb, _) in all.iter().flat_map(|transaction| &transaction.0) {
+            if let Entry::Vacant(vacant) = statements.entry((*table, *verb)) {
+                let sql = statements!("postgres", *table, *verb);
+                vacant.insert(client.prepare(sql).await?);
+            }
+        }
+        let (begin, commit) = (client.prepare("begin").await?, client.prepare("commit").await?);
+        Ok(Self { statements, begin, commit })
+    }
+
+    /// One statement for each table, and BEGIN, statements and COMMIT in one flight.
+    pub(crate) async fn fly(
+        &self,
+        client: &tokio_postgres::Client,
+        transaction: &Transaction,
+        columns: &Columns,
+    ) -> Result<(), tokio_postgres::Error> {
         let params: Vec<Vec<&(dyn tokio_postgres::types::ToSql + Sync)>> = columns
             .iter()
             .map(|columns| columns.iter().map(|column| &**column as _).collect())
             .collect();
-        let writes =
-            transaction.0.iter().zip(&params).map(|((table, verb, _), params)| {
-                client.query(&prepared[&(*table, *verb)], params)
-            });
+        let writes = transaction.0.iter().zip(&params).map(|((table, verb, _), params)| {
+            client.query(&self.statements[&(*table, *verb)], params)
+        });
         let ended = futures_util::future::try_join3(
-            client.query(&begin, &[]),
+            client.query(&self.begin, &[]),
             futures_util::future::try_join_all(writes),
-            client.query(&commit, &[]),
+            client.query(&self.commit, &[]),
         );
-        ended.await?;
+        ended.await.map(drop)
     }
-    Ok(started.elapsed())
+}
+
+/// The columns of one transaction, statement by statement.
+pub(crate) fn columns(of: &Transaction) -> Columns {
+    of.0.iter().map(|(table, verb, rows)| arrays(*table, *verb, rows)).collect()
 }
 
 /// The rows' columns, each as one array.

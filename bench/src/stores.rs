@@ -18,6 +18,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The stores that a command line names.
+    pub(crate) fn named(name: &str) -> anyhow::Result<Vec<Self>> {
+        Ok(match name {
+            "sqlite" => vec![Self::Sqlite],
+            "postgres" => vec![Self::Postgres],
+            "all" => vec![Self::Sqlite, Self::Postgres],
+            other => anyhow::bail!("--store is sqlite, postgres or all, got `{other}`"),
+        })
+    }
+
     /// The name in the results.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,6 +55,15 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Raw(Place);
 
+/// A connection with nothing around it.
+#[derive(Debug)]
+pub(crate) enum Bare {
+    /// To a file that is open nowhere else, with `synchronous=full`.
+    Sqlite(Box<rusqlite::Connection>),
+    /// In the place's own schema.
+    Postgres(tokio_postgres::Client),
+}
+
 impl Opened {
     /// An empty store.
     pub(crate) async fn new(kind: Kind) -> anyhow::Result<Self> {
@@ -66,6 +85,11 @@ impl Opened {
         }
     }
 
+    /// A SQLite store without a file.
+    pub(crate) async fn in_memory() -> anyhow::Result<Arc<dyn Store>> {
+        Ok(Arc::new(SqliteStore::in_memory(Arc::new(SystemClock)).await?))
+    }
+
     /// Lets go of the store and keeps its tables.
     pub(crate) fn into_raw(self) -> Raw {
         drop(self.store);
@@ -79,16 +103,30 @@ impl Opened {
 }
 
 impl Raw {
-    /// Writes transactions with nothing around them.
-    pub(crate) async fn write(&self, all: &[Transaction]) -> anyhow::Result<Duration> {
+    /// A connection to it.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Bare> {
         match &self.0 {
-            Place::Folder(folder) => Ok(raw::sqlite(&folder.join("bench.db"), all)?),
+            Place::Folder(folder) => {
+                let connection = rusqlite::Connection::open(folder.join("bench.db"))?;
+                connection.pragma_update(None, "journal_mode", "wal")?;
+                connection.pragma_update(None, "synchronous", "full")?;
+                connection.set_prepared_statement_cache_capacity(64);
+                Ok(Bare::Sqlite(Box::new(connection)))
+            }
             Place::Schema(schema) => {
                 let client = connect().await?;
                 // The name is made of letters and digits by `fresh_schema`.
                 client.batch_execute(&format!("set search_path to {schema}")).await?;
-                Ok(raw::postgres(&client, all).await?)
+                Ok(Bare::Postgres(client))
             }
+        }
+    }
+
+    /// Writes transactions with nothing around them.
+    pub(crate) async fn write(&self, all: &[Transaction]) -> anyhow::Result<Duration> {
+        match self.connect().await? {
+            Bare::Sqlite(connection) => Ok(raw::sqlite(&connection, all)?),
+            Bare::Postgres(client) => Ok(raw::postgres(&client, all).await?),
         }
     }
 

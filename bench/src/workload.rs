@@ -20,6 +20,8 @@ use tidegate_core::{
 use tidegate_store::{Decide, Decision, Salted, Store, StoreError, commit};
 use tokio::sync::watch;
 
+use crate::raw::Transaction;
+
 /// The engine that everything is leased to.
 const ENGINE: EngineId = 7;
 
@@ -40,6 +42,7 @@ impl Load {
         let ws: Workspace = "default".into();
         let register =
             Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
+        store.beat(ENGINE).await?;
         let mut load = Self { store, ws, lane: Seq(0), salt: 0 };
         if let Some(Answer::Registered(registered)) = load.ask(vec![register]).await?.pop() {
             load.lane = registered.lane;
@@ -154,14 +157,8 @@ impl Load {
 
 fn finish(run: Run) -> Command {
     let then = Then::Complete(Payload::from_value(&json!("done")));
-    let report = Record {
-        run: run.id.seq,
-        engine: ENGINE,
-        fence: run.fence,
-        steps: Vec::new(),
-        sends: Vec::new(),
-        then,
-    };
+    let report =
+        Record { run: run.id.seq, engine: ENGINE, fence: run.fence, then, ..Record::default() };
     Command::Record { known: Box::new(run), report }
 }
 
@@ -170,13 +167,19 @@ fn finish(run: Run) -> Command {
 pub(crate) struct Recorder {
     inner: Arc<dyn Store>,
     /// The changes, one list a transaction.
-    pub(crate) changes: Arc<Mutex<Vec<Vec<Change>>>>,
+    changes: Arc<Mutex<Vec<Vec<Change>>>>,
 }
 
 impl Recorder {
     /// Records what is done to a store.
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, changes: Arc::default() }
+    }
+
+    /// What was recorded since the last time, encoded.
+    pub(crate) fn take(&self) -> Vec<Transaction> {
+        let mut changes = self.changes.lock().expect("nothing panics under this lock");
+        changes.drain(..).map(|changes| Transaction::new(&changes)).collect()
     }
 }
 

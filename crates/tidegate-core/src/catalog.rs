@@ -1,10 +1,14 @@
 //! A workspace's definitions, ready to be asked.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
-    flow::meter::Rate,
+    flow::{meter::Rate, policy::PolicyKind},
     id::Seq,
+    list::Which,
     reaction::{Follower, Reaction},
     row::{Class, Def, Scope},
     workflow::{Trigger, Workflow},
@@ -52,6 +56,22 @@ pub struct Version {
     pub release: Option<i64>,
     /// The row that it was read from.
     pub def: Arc<Def>,
+    /// What it says, once somebody has asked.
+    said: Arc<OnceLock<Option<Arc<Workflow>>>>,
+}
+
+impl Version {
+    /// The version that a row says.
+    pub fn new(def: Arc<Def>) -> Self {
+        let (number, lane, release) = (def.version, def.lane, def.released);
+        Self { number, lane, release, def, said: Arc::default() }
+    }
+
+    /// What it says; none where this program cannot read it. Older versions are read only when
+    /// one of their runs needs it.
+    pub fn workflow(&self) -> Option<&Arc<Workflow>> {
+        self.said.get_or_init(|| read(&self.def).ok().map(Arc::new)).as_ref()
+    }
 }
 
 /// How much a gate lets in.
@@ -80,12 +100,7 @@ impl Catalog {
         let mut catalog = Self { epoch, ..Self::default() };
         for def in defs {
             let def = Arc::new(def);
-            let version = Version {
-                number: def.version,
-                lane: def.lane,
-                release: def.released,
-                def: def.clone(),
-            };
+            let version = Version::new(def.clone());
             catalog.lanes.insert(def.lane, version.clone());
             let app = catalog.workflows.entry(def.app.clone()).or_default();
             app.entry(def.name.clone()).or_default().versions.insert(def.version, version);
@@ -98,10 +113,10 @@ impl Catalog {
             let Some(version) = newest.max_by_key(|version| version.release).cloned() else {
                 continue;
             };
-            let workflow: Workflow = read(&version.def)?;
+            let workflow: Arc<Workflow> = Arc::new(read(&version.def)?);
             let name = (app.clone(), name.clone());
             index(&mut catalog.by_event, &mut catalog.by_prefix, &name, &workflow);
-            entry.current = Some(Current { version, workflow: Arc::new(workflow) });
+            entry.current = Some(Current { version, workflow });
         }
         Ok(catalog)
     }
@@ -150,9 +165,29 @@ impl Catalog {
         self.lanes.values().map(|version| &*version.def).collect()
     }
 
+    /// What the version of a lane says; none where this program cannot read it.
+    pub fn definition(&self, lane: Seq) -> Option<&Arc<Workflow>> {
+        self.lanes.get(&lane)?.workflow()
+    }
+
     /// The version that a lane belongs to.
     pub fn lane(&self, lane: Seq) -> Option<&Version> {
         self.lanes.get(&lane)
+    }
+
+    /// Whether a version's policy is `restart`: what its runs do to sessions is staged.
+    pub fn restarts(&self, lane: Seq) -> bool {
+        let Some(version) = self.lane(lane) else { return false };
+        let entry = self.entry(&version.def.app, &version.def.name);
+        let current = entry.and_then(|entry| entry.current.as_ref());
+        let restarts = |workflow: &Workflow| {
+            workflow.policy.as_ref().is_some_and(|policy| policy.kind == PolicyKind::Restart)
+        };
+        match current.filter(|current| current.version.lane == lane) {
+            Some(current) => restarts(&current.workflow),
+            // Only runs from before a release get here.
+            None => read(&version.def).is_ok_and(|workflow| restarts(&workflow)),
+        }
     }
 
     /// The workflows that an event of this name triggers, each once, by app and name.
@@ -166,6 +201,20 @@ impl Catalog {
             .into_iter()
             .filter_map(|(app, name)| self.entry(app, name)?.current.as_ref())
             .collect()
+    }
+
+    /// The lanes whose runs a list shows.
+    pub fn lanes(&self, which: &Which) -> Vec<Seq> {
+        let is =
+            |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|it| it == name);
+        let lanes = self.lanes.values().filter(|version| {
+            let def = &version.def;
+            def.app != REACTIONS
+                && is(&which.app, &def.app)
+                && is(&which.workflow, &def.name)
+                && which.version.is_none_or(|it| it == def.version)
+        });
+        lanes.map(|version| version.lane).collect()
     }
 
     /// The greatest release so far.

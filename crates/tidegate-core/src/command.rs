@@ -15,15 +15,20 @@ use crate::{
     event::{self, NewEvent, Outcome, Posted},
     id::{ChoreId, RunId, Seq},
     json::Payload,
+    key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
-    row::{BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, Workspace},
+    row::{
+        BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Workspace,
+    },
     run::{
+        again::{self, Go},
         chore, control, lease,
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
     version::{self, Registered, Released},
@@ -119,6 +124,19 @@ pub enum Command {
         /// What it carries.
         data: Payload,
     },
+    /// Makes a new run of one that has ended.
+    Replay {
+        /// The workspace.
+        ws: Workspace,
+        /// The run.
+        run: RunId,
+        /// Another input; the same one unless given.
+        input: Option<Payload>,
+        /// Keeps the steps that were recorded before this one.
+        from_step: Option<String>,
+        /// What the program's key function says of the input, where the policy has one.
+        function_key: Option<Key>,
+    },
     /// Looks at a gate that is due.
     SweepGate {
         /// The workspace.
@@ -181,12 +199,35 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Reads or changes the state of a session from outside of any run.
+    Session {
+        /// The workspace.
+        ws: Workspace,
+        /// The session.
+        session: SessionRef,
+        /// What is done.
+        op: SessionOp,
+        /// The version that the document must have; any, if none is given.
+        expected_version: Option<i64>,
+    },
     /// Something about streams.
     Stream {
         /// The workspace.
         ws: Workspace,
         /// What.
         command: StreamCommand,
+    },
+    /// Says which versions an engine takes runs of, instead of what it said before.
+    Serve {
+        /// The engine; it has beaten before.
+        engine: EngineId,
+        /// The lanes of those versions, in all workspaces.
+        lanes: Vec<Seq>,
+    },
+    /// Deletes a dead engine that owns nothing any more.
+    Bury {
+        /// The engine.
+        engine: EngineId,
     },
 }
 
@@ -195,18 +236,20 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Post`], event by event.
     Posted(Vec<Posted>),
-    /// To [`Command::Dispatch`] and [`Command::Occur`].
+    /// To [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
     Admitted(Outcome),
     /// To [`Command::Lease`].
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`] and [`Command::Reap`]: whether it took place.
+    /// To [`Command::MarkDead`], [`Command::Reap`] and [`Command::Bury`]: whether it took place.
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Session`].
+    Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
     /// To [`Command::Bulk`]: where its progress can be read.
@@ -229,6 +272,38 @@ pub enum Refusal {
         /// How it ended.
         state: &'static str,
     },
+    /// The run has not ended.
+    #[error("run `{0}` has not ended: cancel it first, or wait for its end")]
+    NotEnded(RunId),
+    /// The run has recorded no such step.
+    #[error("run `{run}` has recorded no step `{step}`: {hint}")]
+    NoStep {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: String,
+        /// What was recorded.
+        hint: String,
+    },
+    /// What the kept steps did has been undone.
+    #[error(
+        "what run `{run}` did before step `{step}` is undone by a compensating run: \
+         replay it from its start, or from step `{first}`"
+    )]
+    Undone {
+        /// The run.
+        run: RunId,
+        /// The step that was asked for.
+        step: String,
+        /// The first compensation that it registered.
+        first: String,
+    },
+    /// The input is not kept any more.
+    #[error("the input of run `{0}` is not kept any more: post it again")]
+    InputGone(RunId),
+    /// The run follows another and has no input of its own.
+    #[error("run `{0}` follows another run and has that one's input: replay it without one")]
+    InputFixed(RunId),
     /// The lease is no longer good: another worker took over, or the run was cancelled.
     #[error("the lease with fence {fence} on run number {run} is no longer good")]
     Fenced {
@@ -240,6 +315,9 @@ pub enum Refusal {
     /// The engine was declared dead: its runs are others' now, and it gets no more.
     #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
     EngineDead(EngineId),
+    /// The engine has never beaten, or was declared dead and cleared away.
+    #[error("engine {0:032x} is not known: it beats before it asks for anything")]
+    NoEngine(EngineId),
     /// No version of this workflow is released.
     #[error("no version of `{name}` is released in app `{app}`")]
     NoWorkflow {
@@ -280,6 +358,9 @@ pub enum Refusal {
     /// A reaction said no.
     #[error(transparent)]
     Reaction(#[from] ReactionRefusal),
+    /// An operation on a session cannot be done.
+    #[error(transparent)]
+    Session(#[from] SessionError),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -291,14 +372,21 @@ impl Refusal {
         match self {
             Self::NoRun(_) => "no_run",
             Self::Ended { .. } => "run_ended",
+            Self::NotEnded(_) => "run_not_ended",
+            Self::NoStep { .. } => "no_step",
+            Self::Undone { .. } => "undone",
+            Self::InputGone(_) => "input_gone",
+            Self::InputFixed(_) => "input_fixed",
             Self::Fenced { .. } => "fenced",
             Self::EngineDead(_) => "engine_dead",
+            Self::NoEngine(_) => "no_engine",
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
+            Self::Session(error) => error.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -339,11 +427,15 @@ impl Command {
             | Self::Pause { ws, .. }
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
+            | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
             Self::SweepChore { known } => none.catalog(&known.ws),
-            Self::MarkDead { .. } => none,
+            Self::MarkDead { .. }
+            | Self::Serve { .. }
+            | Self::Bury { .. }
+            | Self::Session { .. } => none,
             Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
                 none.catalog(ws)
             }
@@ -395,6 +487,10 @@ impl Command {
             Self::Signal { ws, run, name, data } => {
                 done(control::signal(draft, ws, *run, name, data))
             }
+            Self::Replay { ws, run, input, from_step, function_key } => {
+                let go = Go { input, from_step, function_key };
+                again::replay(draft, ws, *run, go).map(Answer::Admitted)
+            }
             Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
             Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
             Self::Bulk { ws, what, filter } => {
@@ -410,10 +506,15 @@ impl Command {
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)
             }
+            Self::Session { ws, session, op, expected_version } => {
+                session::outside(draft, ws, session, op, *expected_version).map(Answer::Session)
+            }
             Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
+            Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
+            Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }
 }

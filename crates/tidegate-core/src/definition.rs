@@ -4,7 +4,7 @@
 //! once: which control, which field, which value, and what to write instead.
 
 mod fields;
-mod nearest;
+pub(crate) mod nearest;
 
 use std::fmt;
 

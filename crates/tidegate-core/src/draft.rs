@@ -294,7 +294,7 @@ impl Draft {
     /// Deletes a row that another row says is there, without reading it.
     pub fn delete_known(&mut self, key: RowKey) {
         let new = matches!(self.changed.get(&key), Some(Changed::Row(_)))
-            && !self.base.rows.contains_key(&key);
+            && !matches!(self.base.rows.get(&key), Some(Some(_)));
         self.set(key, if new { Changed::Gone } else { Changed::Erased });
     }
 

@@ -10,8 +10,10 @@ use crate::{
     id::RunId,
     reads::Scan,
     row::{
-        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Row, RowKey, Run, WaitOn, Workspace,
+        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn,
+        Workspace,
     },
+    run::lease::served,
     time::Timestamp,
 };
 
@@ -36,6 +38,9 @@ pub struct Why {
     /// The earliest moment at which it can go on, where time alone decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earliest: Option<Timestamp>,
+    /// No live engine serves its version: it does not go on by itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stranded: bool,
 }
 
 /// One gate between a run and its start.
@@ -78,8 +83,8 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
         && ended.ws == *ws
     {
         let (state, sentence) = (ended.ending.state(), ending(&ended.ending));
-        let (gates, earliest) = (Vec::new(), None);
-        return Ok(Why { run: id, state, sentence, gates, earliest });
+        let (gates, earliest, stranded) = (Vec::new(), None, false);
+        return Ok(Why { run: id, state, sentence, gates, earliest, stranded });
     }
     match folding(draft, ws, id)? {
         Some(why) => Ok(why),
@@ -103,7 +108,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     for need in run.needs.iter().skip(run.has) {
         gates.push(binding(draft, run, &need.gate)?);
     }
-    let (state, sentence, earliest) = match run.phase {
+    let (state, mut sentence, earliest) = match run.phase {
         Phase::Line { .. } => {
             let first = gates.first();
             ("queued", first.map(in_line).unwrap_or_default(), first.and_then(|gate| gate.at))
@@ -120,23 +125,42 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Stopping => {
             gates.clear();
-            let said = match draft.row(&RowKey::Ended(run.id.seq))? {
-                Some(Row::Ended(ended)) => ending(&ended.ending),
-                _ => "it was cancelled".to_owned(),
+            let (state, said) = match draft.row(&RowKey::Ended(run.id.seq))? {
+                Some(Row::Ended(ended)) => (ended.ending.state(), ending(&ended.ending)),
+                _ => ("cancelled", "it was cancelled".to_owned()),
             };
             let sentence = format!("{said}; its worker has not confirmed the stop yet");
-            ("cancelled", sentence, None)
+            (state, sentence, None)
         }
         Phase::Waiting => {
             gates.clear();
-            ("waiting", waiting(run), run.due)
+            ("waiting", waiting(run), run.due())
         }
         Phase::Paused => {
             gates.clear();
             ("paused", "it was paused by hand and goes on when it is resumed".to_owned(), None)
         }
     };
-    Ok(Why { run: run.id, state, sentence, gates, earliest })
+    let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
+    let stranded = !driven && !served(draft)?.contains(&run.lane);
+    if stranded {
+        sentence = format!("{sentence}; {}", ways_out(run));
+    }
+    Ok(Why { run: run.id, state, sentence, gates, earliest, stranded })
+}
+
+/// What helps a run whose version no live engine serves (SPEC 8).
+fn ways_out(run: &Run) -> String {
+    let (name, version) = (&run.workflow, run.version);
+    let newer = if run.started {
+        "let newer code continue it (`also_serves`)"
+    } else {
+        "let newer code continue it (`also_serves`), release a version whose handoff is `supersede`"
+    };
+    format!(
+        "it is stranded, as no live engine serves `{name}` v{version}: start one that does, \
+         {newer}, or cancel it"
+    )
 }
 
 fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
@@ -167,10 +191,15 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     match &gate.state {
         GateState::Slots(slots) => {
             binding.holders = slots.holders.iter().map(|hold| hold.run).collect();
-            let draining = slots.holders.iter().filter(|hold| hold.draining);
-            binding.draining = draining.map(|hold| hold.run).collect();
+            let mut undone = None;
+            for hold in slots.holders.iter().filter(|hold| hold.draining) {
+                match undoing(draft, hold.run)? {
+                    Some(words) => undone = Some(words),
+                    None => binding.draining.push(hold.run),
+                }
+            }
             binding.full = matches!(limit, Limit::Slots(n) if slots.holders.len() >= n as usize);
-            binding.frees = frees(&binding);
+            binding.frees = undone.unwrap_or_else(|| frees(&binding));
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
@@ -189,6 +218,14 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
     Ok(binding)
+}
+
+/// What frees a gate that a compensating run took over.
+fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
+    let Some(run) = draft.run(id.seq)? else { return Ok(None) };
+    let Purpose::Compensates(old) = run.purpose else { return Ok(None) };
+    let latest = run.gives_up_at.map(|at| format!(", or {at} at the latest")).unwrap_or_default();
+    Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
 }
 
 fn words(limit: Limit) -> String {
@@ -269,5 +306,6 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
         (format!("the deadline at {at}"), Some(at))
     };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
-    Why { run: id, state: "queued", sentence, gates: Vec::new(), earliest: at }
+    let (state, gates) = ("queued", Vec::new());
+    Why { run: id, state, sentence, gates, earliest: at, stranded: false }
 }

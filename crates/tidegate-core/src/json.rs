@@ -1,11 +1,14 @@
 //! JSON payloads: valid text, kept byte for byte and read only where a key points.
 
+mod edit;
 mod scan;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::IgnoredAny};
 use serde_json::Value;
+
+pub(crate) use edit::{Blocked, Obstacle};
 
 use crate::key::{Decimal, KeyError, Path, Scalar};
 
@@ -97,6 +100,11 @@ impl Payload {
     /// The text of the value at these names, as it came.
     pub fn select(&self, names: &[String]) -> Option<&str> {
         scan::select(&self.0, names)
+    }
+
+    /// The text of the value at `path`, byte for byte.
+    pub fn text_at(&self, path: &Path) -> Option<&str> {
+        scan::select(&self.0, path.names())
     }
 
     /// Reads the scalar at `path`; null, objects, arrays and what is absent give `None`.

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub use decimal::{Decimal, DecimalError};
+pub use decimal::{Decimal, DecimalError, MAX_SUM_DIGITS};
 pub use path::{MAX_CHARS, MAX_NAMES, Path, PathError};
 
 use crate::json::Payload;

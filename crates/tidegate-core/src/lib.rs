@@ -15,11 +15,13 @@ pub mod flow;
 pub mod id;
 pub mod json;
 pub mod key;
+pub mod list;
 pub mod reaction;
 pub mod reads;
 pub mod request;
 pub mod row;
 pub mod run;
+pub mod session;
 pub mod stream;
 #[cfg(test)]
 pub(crate) mod testing;

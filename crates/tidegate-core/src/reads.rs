@@ -51,6 +51,10 @@ pub enum Scan {
     Owned(EngineId),
     /// Runs of a definition that have not ended, by number, after one. A hint.
     Lane(Seq, Seq),
+    /// Runs of the lanes that have not ended, below a number, newest first. A hint.
+    Live(Vec<Seq>, Seq),
+    /// Runs of the lanes that have ended in one of these states, below a number, newest first.
+    Ended(Vec<Seq>, Vec<&'static str>, Seq),
     /// Engines that are not marked dead, and dead ones that still own runs: whoever marked them
     /// may be gone before it has reaped all. A hint.
     Engines,
@@ -78,6 +82,8 @@ pub enum Scan {
     Work(Workspace, String),
     /// All places of reactions in a workspace, by reaction and stream. A hint.
     Subs(Workspace),
+    /// Engines that are marked dead and own no runs, by id. A hint.
+    Buriable,
 }
 
 impl Scan {

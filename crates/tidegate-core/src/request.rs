@@ -11,7 +11,7 @@ use crate::{
     event::{Outcome, consider},
     flow::needs::Origin,
     json::Payload,
-    key::Key,
+    key::{Key, Path},
     row::{Event, Kind, Workspace},
     time::Timestamp,
 };
@@ -40,13 +40,24 @@ pub struct Request {
 impl Request {
     /// The document that key paths start from. The input stays byte for byte.
     fn data(&self) -> Payload {
-        let (session, user) = (json!(self.session), json!(self.user));
-        let (input, metadata) = (self.input.as_str(), self.metadata.as_str());
-        let text = format!(
-            r#"{{"session":{session},"user":{user},"input":{input},"metadata":{metadata}}}"#
-        );
-        Payload::parse(text.as_bytes(), usize::MAX).unwrap_or_else(|_| Payload::null())
+        let (session, user) = (json!(self.session).to_string(), json!(self.user).to_string());
+        document(&session, &user, self.input.as_str(), self.metadata.as_str())
     }
+}
+
+fn document(session: &str, user: &str, input: &str, metadata: &str) -> Payload {
+    let text =
+        format!(r#"{{"session":{session},"user":{user},"input":{input},"metadata":{metadata}}}"#);
+    Payload::parse(text.as_bytes(), usize::MAX).unwrap_or_else(|_| Payload::null())
+}
+
+/// The document of a request with another input: the same session, user and metadata.
+pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
+    let part = |name: &str| {
+        let path = Path::parse(name).ok();
+        path.and_then(|path| document_of.text_at(&path)).unwrap_or("null")
+    };
+    document(part("session"), part("user"), input.as_str(), part("metadata"))
 }
 
 /// Admits a request to its action.

@@ -199,6 +199,10 @@ impl World {
                 let wanted = wanted && sub.is_claimable(self.now);
                 wanted.then(|| Order { at: sub.since.micros(), ..Order::default() })
             }
+            (Scan::Buriable, Row::Engine(engine)) => {
+                let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
+                (engine.dead && !self.rows.values().any(owns)).then(Order::default)
+            }
             (Scan::Subs(ws), Row::Sub(sub)) => (sub.ws == *ws).then(Order::default),
             _ => None,
         }
@@ -218,7 +222,7 @@ impl World {
                 let (at, seq) = (run.rank.at.micros(), run.rank.seq);
                 lanes.contains(&run.lane).then_some(Order { tier: 0, at, seq })
             }
-            (Scan::DueRuns, _) => due(run.due),
+            (Scan::DueRuns, _) => due(run.due()),
             _ => None,
         }
     }

@@ -18,9 +18,10 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Row, RowKey, Run, Slots,
-        Span, Turns, Workspace,
+        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Purpose, Row, RowKey, Run,
+        Slots, Span, Turns, Workspace,
     },
+    run::lease::served,
     workflow::Workflow,
 };
 
@@ -54,6 +55,9 @@ pub struct Released {
     pub older: u32,
     /// Live older runs that lack the key of the new handoff.
     pub lacking: Vec<RunId>,
+    /// Live runs of other versions that no live engine serves. An engine that also serves older
+    /// versions says so before it registers a new one.
+    pub stranded: u32,
 }
 
 /// Registers a version: says what it does. Releases it if its number is the highest so far.
@@ -147,18 +151,14 @@ fn release_def(
 ) -> Decided<Released> {
     let release = catalog.last_release() + 1;
     def.released = Some(release);
-    let version = Version {
-        number: def.version,
-        lane: def.lane,
-        release: Some(release),
-        def: def.clone().into(),
-    };
+    let version = Version::new(def.clone().into());
     let current = Current { version, workflow: workflow.clone().into() };
     let ws = def.ws.clone();
     draft.put(def);
     let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
-    let (mut older, mut lacking) = (0, Vec::new());
+    let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);
+    let served = served(draft)?;
     let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
     for other in versions.into_iter().flatten().map(|(_, other)| other) {
         if other.lane == current.version.lane {
@@ -166,6 +166,7 @@ fn release_def(
         }
         for run in live(draft, other.lane, adopts)? {
             older += 1;
+            stranded += u32::from(!served.contains(&other.lane));
             if adopts && !adopt(draft, &ws, &current, run.clone())? {
                 lacking.push(run.id);
             }
@@ -173,7 +174,7 @@ fn release_def(
     }
     renumber(draft, &ws, workflow)?;
     bump(draft, &ws)?;
-    Ok(Released { release, older, lacking })
+    Ok(Released { release, older, lacking, stranded })
 }
 
 /// The runs of a version that have not ended, those of this very transaction included.
@@ -196,13 +197,17 @@ fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
 /// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
 /// `false` means that the input lacks the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
+    if run.purpose != Purpose::Ordinary {
+        return Ok(true); // it has no gates of its own, and nobody takes its place
+    }
     let Some(event) = draft.event(run.source.first())?.cloned() else { return Ok(false) };
     let candidate = Candidate {
         ws: ws.clone(),
         current,
         event: event.id,
         data: event.data,
-        origin: Origin::Replay,
+        // Only its gates are asked for.
+        origin: Origin::Invoke,
         parent: None,
         function_key: None,
         known: OnceCell::new(),

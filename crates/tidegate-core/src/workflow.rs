@@ -42,6 +42,14 @@ pub const MAX_TRIGGERS: usize = 100;
 /// The most concurrency limits of one workflow. Each one is a gate on the way of every run.
 pub const MAX_LIMITS: usize = 16;
 
+/// How long others wait for a run that undoes what an earlier one did, unless its author says
+/// otherwise.
+pub const COMPENSATE_TIMEOUT_MS: u64 = 60_000;
+
+fn compensate_timeout_ms() -> u64 {
+    COMPENSATE_TIMEOUT_MS
+}
+
 /// A workflow, or an action of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,9 +100,15 @@ pub struct Workflow {
     /// How failing steps are tried again.
     #[serde(default)]
     pub retry: Retry,
-    /// How long a run may take in all.
+    /// How long a run may take in all, from its first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Whether a run that failed is followed by one of the failure handler.
+    #[serde(default)]
+    pub on_failure: bool,
+    /// How long others wait for a run that undoes what an earlier one did.
+    #[serde(default = "compensate_timeout_ms")]
+    pub compensate_timeout_ms: u64,
     /// Where its code is called, for workflows served over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -121,6 +135,8 @@ impl Workflow {
             policy: None,
             retry: Retry::default(),
             timeout_ms: None,
+            on_failure: false,
+            compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
             url: None,
         }
     }
@@ -172,6 +188,7 @@ impl Workflow {
     /// The definition in the author's form; [`Workflow::parse`] reads it back.
     pub fn to_value(&self) -> Value {
         let triggers: Vec<Value> = self.triggers.iter().map(Trigger::to_value).collect();
+        let given_up = Some(self.compensate_timeout_ms).filter(|ms| *ms != COMPENSATE_TIMEOUT_MS);
         let fields = [
             ("app", Some(json!(self.app))),
             ("flow", self.flow.as_ref().map(|flow| json!(flow))),
@@ -180,6 +197,8 @@ impl Workflow {
             ("triggers", (!triggers.is_empty()).then_some(Value::Array(triggers))),
             ("retry", self.retry.to_value()),
             ("timeoutMs", self.timeout_ms.map(Value::from)),
+            ("onFailure", self.on_failure.then_some(Value::Bool(true))),
+            ("compensateTimeoutMs", given_up.map(Value::from)),
             ("url", self.url.as_ref().map(|url| json!(url))),
         ];
         let mut map = given(fields);

@@ -196,6 +196,7 @@ impl Demo<'_> {
 
     async fn lease(&self, lanes: &[Seq]) -> anyhow::Result<Vec<Run>> {
         let (ws, lanes) = (self.ws.clone(), lanes.to_vec());
+        self.store.beat(1).await?;
         let answer = self.ask(Command::Lease { ws, engine: 1, lanes, limit: 100 }).await?;
         let Answer::Leased(runs) = answer else {
             anyhow::bail!("leasing was answered {answer:?}");
@@ -211,6 +212,7 @@ impl Demo<'_> {
             fence: run.fence,
             steps: Vec::new(),
             sends: Vec::new(),
+            session: Vec::new(),
             then,
         };
         self.ask(Command::Record { known: Box::new(run), report }).await?;

@@ -24,6 +24,8 @@ pub enum Table {
     Gate,
     /// Rows of [`Row::Run`].
     Run,
+    /// Rows of [`Row::Session`].
+    Session,
     /// Rows of [`Row::Engine`].
     Engine,
     /// Rows of [`Row::Stream`].
@@ -54,6 +56,8 @@ pub enum Table {
     Receipt,
     /// Rows of [`Row::Logged`].
     Log,
+    /// Rows of [`Row::Staged`].
+    Staged,
 }
 
 /// What a column holds.
@@ -83,10 +87,11 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Chore,
         Self::Gate,
         Self::Run,
+        Self::Session,
         Self::Engine,
         Self::Stream,
         Self::Sub,
@@ -102,6 +107,7 @@ impl Table {
         Self::Signal,
         Self::Receipt,
         Self::Log,
+        Self::Staged,
     ];
 
     /// The table that a key points into.
@@ -110,6 +116,7 @@ impl Table {
             RowKey::Chore(_) => Self::Chore,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
+            RowKey::Session(..) => Self::Session,
             RowKey::Engine(_) => Self::Engine,
             RowKey::Stream(..) => Self::Stream,
             RowKey::Sub(..) => Self::Sub,
@@ -125,6 +132,7 @@ impl Table {
             RowKey::Signal(..) => Self::Signal,
             RowKey::Receipt(_) => Self::Receipt,
             RowKey::Logged(..) => Self::Log,
+            RowKey::Staged(..) => Self::Staged,
         }
     }
 
@@ -134,6 +142,7 @@ impl Table {
             Row::Chore(_) => Self::Chore,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
+            Row::Session(_) => Self::Session,
             Row::Engine(_) => Self::Engine,
             Row::Stream(_) => Self::Stream,
             Row::Sub(_) => Self::Sub,
@@ -149,6 +158,7 @@ impl Table {
             Row::Signal(_) => Self::Signal,
             Row::Receipt(_) => Self::Receipt,
             Row::Logged(_) => Self::Log,
+            Row::Staged(_) => Self::Staged,
         }
     }
 
@@ -158,6 +168,7 @@ impl Table {
             Self::Chore => "chore",
             Self::Gate => "gate",
             Self::Run => "run",
+            Self::Session => "session",
             Self::Engine => "engine",
             Self::Stream => "stream",
             Self::Sub => "sub",
@@ -173,6 +184,7 @@ impl Table {
             Self::Signal => "signal",
             Self::Receipt => "receipt",
             Self::Log => "log",
+            Self::Staged => "staged",
         }
     }
 
@@ -182,6 +194,7 @@ impl Table {
             Self::Chore => columns::CHORE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
+            Self::Session => columns::SESSION,
             Self::Engine => columns::ENGINE,
             Self::Stream => columns::STREAM,
             Self::Sub => columns::SUB,
@@ -197,6 +210,7 @@ impl Table {
             Self::Signal => columns::SIGNAL,
             Self::Receipt => columns::RECEIPT,
             Self::Log => columns::LOG,
+            Self::Staged => columns::STAGED,
         }
     }
 
@@ -213,8 +227,9 @@ impl Table {
             | Self::Event
             | Self::Ended
             | Self::Receipt => 1,
-            Self::Stream | Self::Step | Self::Item | Self::Log => 2,
+            Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
+            Self::Session => 4,
             Self::Wait => 6,
         }
     }
@@ -246,7 +261,16 @@ mod columns {
         ("fence", Int),
         ("body", Text),
     ];
-    pub(super) const ENGINE: &[Column] = &[("id", Text), ("beat", Int), ("dead", Int)];
+    pub(super) const SESSION: &[Column] = &[
+        ("ws", Text),
+        ("app", Text),
+        ("flow", Text),
+        ("id", Text),
+        ("version", Int),
+        ("body", Text),
+    ];
+    pub(super) const ENGINE: &[Column] =
+        &[("id", Text), ("beat", Int), ("dead", Int), ("serves", Text)];
     pub(super) const STREAM: &[Column] =
         &[("ws", Text), ("name", Text), ("id", Int), ("head", Int), ("closed", Int)];
     pub(super) const SUB: &[Column] = &[
@@ -300,6 +324,7 @@ mod columns {
         ("ended_at", Int),
         ("event_seq", Int),
         ("body", Text),
+        ("lane", Int),
     ];
     pub(super) const STEP: &[Column] = &[
         ("run", Int),
@@ -309,6 +334,7 @@ mod columns {
         ("at", Int),
         ("ok", Int),
         ("out", Text),
+        ("seq", Int),
     ];
     pub(super) const ITEM: &[Column] =
         &[("run", Int), ("n", Int), ("event_seq", Int), ("event_salt", Int)];
@@ -344,6 +370,16 @@ mod columns {
         ("at", Int),
         ("data", Text),
         ("meta", Text),
+    ];
+    pub(super) const STAGED: &[Column] = &[
+        ("run", Int),
+        ("n", Int),
+        ("app", Text),
+        ("flow", Text),
+        ("id", Text),
+        ("op", Text),
+        ("version", Int),
+        ("seen", Text),
     ];
 }
 

@@ -72,7 +72,7 @@ impl Seen {
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Run(run) => {
-                    seen.look_at(run.due);
+                    seen.look_at(run.due());
                     match run.phase {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
                         Phase::Ready => seen.ready += 1,

@@ -14,14 +14,23 @@ mod catalogs;
 mod clock;
 pub mod codec;
 mod commit;
+pub mod lease;
+mod list;
 pub mod migrate;
 mod settle;
+mod transactional;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Answered, Salted, Seen, commit, commit_apart, commit_once, dry_run, why};
+pub use list::list_runs;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{Options as PostgresOptions, PostgresStore};
+pub use postgres::{Options as PostgresOptions, PostgresStore, PostgresTransaction, SqlError};
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteStore;
+pub use rusqlite;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteStore, SqliteTransaction};
 pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};
+#[cfg(feature = "postgres")]
+pub use tokio_postgres;
+pub use transactional::{Database, Kept, TransactionError};

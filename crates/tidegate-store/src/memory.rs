@@ -3,8 +3,10 @@
 //! Naive on purpose, so that it is obviously right: one map under one lock, and every scan looks
 //! at every row.
 
+mod lease;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -33,12 +35,15 @@ pub struct MemoryStore {
     state: Mutex<State>,
     catalogs: Catalogs,
     wakes: watch::Sender<u64>,
+    leases: Mutex<lease::Held>,
 }
 
 #[derive(Debug)]
 struct State {
     rows: BTreeMap<RowKey, Row>,
     next: i64,
+    /// Engines that have beaten: one that was cleared away does not come back.
+    known: BTreeSet<EngineId>,
 }
 
 impl MemoryStore {
@@ -46,9 +51,10 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            state: Mutex::new(State { rows: BTreeMap::new(), next: 1 }),
+            state: Mutex::new(State { rows: BTreeMap::new(), next: 1, known: BTreeSet::new() }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),
+            leases: Mutex::default(),
         }
     }
 
@@ -85,8 +91,11 @@ impl Store for MemoryStore {
 
     async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
         let mut state = self.lock();
-        let new = Row::Engine(Engine { id: engine, beat: 0, dead: false });
-        let Row::Engine(engine) = state.rows.entry(new.key()).or_insert(new) else {
+        if state.known.insert(engine) {
+            let new = Row::Engine(Engine { beat: 0, ..Engine::new(engine) });
+            state.rows.entry(new.key()).or_insert(new);
+        }
+        let Some(Row::Engine(engine)) = state.rows.get_mut(&RowKey::Engine(engine)) else {
             return Ok(false);
         };
         engine.beat += i64::from(!engine.dead);
@@ -168,19 +177,15 @@ impl View<'_> {
                 ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
             }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
-            (Scan::DueRuns, Row::Run(run)) => due(run.due),
+            (Scan::DueRuns, Row::Run(run)) => due(run.due()),
             (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
             (Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Chores(..), row) => {
                 by_key(is_filed(scan, row))
             }
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
-            (Scan::Lane(lane, after), Row::Run(run)) => {
-                by_key(run.lane == *lane && run.id.seq > *after)
-            }
-            (Scan::Engines, Row::Engine(engine)) => {
-                let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
-                by_key(!engine.dead || self.rows.values().any(owns))
-            }
+            (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
+            (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
+            (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
             (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
             (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
             (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
@@ -199,6 +204,7 @@ impl View<'_> {
                 found.then_some((sub.since.micros(), 0, 0))
             }
             (Scan::Subs(ws), Row::Sub(sub)) => by_key(sub.ws == *ws),
+            (Scan::Buriable, Row::Engine(engine)) => by_key(engine.dead && !self.owns(engine.id)),
             (
                 Scan::Line(_)
                 | Scan::Ready(_)
@@ -216,10 +222,16 @@ impl View<'_> {
                 | Scan::Log(..)
                 | Scan::Feed(..)
                 | Scan::Work(..)
-                | Scan::Subs(_),
+                | Scan::Subs(_)
+                | Scan::Buriable,
                 _,
             ) => None,
         }
+    }
+
+    fn owns(&self, engine: EngineId) -> bool {
+        let mut runs = self.rows.values().filter_map(Row::as_run);
+        runs.any(|run| run.owner == Some(engine))
     }
 
     fn gate_id(&self, key: &GateKey) -> Option<Seq> {
@@ -243,6 +255,18 @@ fn is_filed(scan: &Scan, row: &Row) -> bool {
         }
         _ => false,
     }
+}
+
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

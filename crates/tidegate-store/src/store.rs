@@ -10,6 +10,8 @@ use tidegate_core::{
 };
 use tokio::sync::watch;
 
+use crate::Database;
+
 /// Asks for the changes to make, given what was read. Pure, and may be asked again.
 pub type Decide = Box<dyn FnMut(Snapshot) -> Decision + Send>;
 
@@ -54,6 +56,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Every row there is, in key order: for tests, `doctor` and backups.
     async fn dump(&self) -> Result<Vec<Row>, StoreError>;
+
+    /// The database behind it, for steps that write to it in the transaction of their record.
+    fn database(&self) -> Database<'_> {
+        Database::None
+    }
 }
 
 /// What can go wrong with a store.

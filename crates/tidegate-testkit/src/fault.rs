@@ -14,7 +14,7 @@ use tidegate_core::{
     reads::{ReadSet, Snapshot},
     row::{EngineId, Row, Workspace},
 };
-use tidegate_store::{Decide, Decision, Store, StoreError};
+use tidegate_store::{Database, Decide, Decision, Store, StoreError};
 use tokio::sync::watch;
 
 /// How a transaction fails.
@@ -98,5 +98,9 @@ impl Store for FaultStore {
 
     async fn dump(&self) -> Result<Vec<Row>, StoreError> {
         self.inner.dump().await
+    }
+
+    fn database(&self) -> Database<'_> {
+        self.inner.database()
     }
 }

@@ -10,8 +10,12 @@ pub mod behaviour;
 pub mod contract;
 pub mod fault;
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod reference;
 pub mod sample;
+pub mod server;
+pub mod sim;
 pub mod torture;
 pub mod worker;
 pub mod workload;

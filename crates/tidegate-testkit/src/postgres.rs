@@ -11,20 +11,13 @@
 use std::{
     env,
     hash::{BuildHasher, RandomState},
-    io::{BufRead, BufReader, Read},
-    os::unix::process::CommandExt,
-    process::{Child, Command, Stdio},
     sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-/// The program that owns a cluster's life from `initdb` to the deletion of its directory.
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres");
-
-/// The script's exit status where the machine has no PostgreSQL.
-const NONE_FOUND: i32 = 3;
+use crate::server::Server;
 
 /// PostgreSQL cuts longer identifiers, which would make two schemas one.
 const LONGEST_IDENTIFIER: usize = 63;
@@ -54,48 +47,17 @@ pub fn fresh_schema(prefix: &str) -> String {
 
 /// A throw-away cluster, alive until it is dropped or its process ends.
 #[derive(Debug)]
-pub struct Cluster {
-    url: String,
-    /// Ends when its standard input does, which this handle keeps open.
-    script: Child,
-}
+pub struct Cluster(Server);
 
 impl Cluster {
     /// Starts a cluster of its own; `None` where the machine has no PostgreSQL.
     pub fn start() -> Option<Cluster> {
-        let mut script = Command::new(SCRIPT)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Out of reach of the terminal's Ctrl-C and of a runner that kills the test's group.
-            .process_group(0)
-            .spawn()
-            .expect("scripts/postgres is in the tree and executable");
-        let mut url = String::new();
-        let stdout = script.stdout.take().expect("standard output is piped");
-        BufReader::new(stdout).read_line(&mut url).expect("the script writes text");
-        if url.is_empty() {
-            let mut complaint = String::new();
-            let mut stderr = script.stderr.take().expect("standard error is piped");
-            stderr.read_to_string(&mut complaint).expect("the script writes text");
-            let status = script.wait().expect("the script is a child of this process");
-            assert_eq!(status.code(), Some(NONE_FOUND), "no throw-away cluster: {complaint}");
-            return None;
-        }
-        Some(Cluster { url: url.trim_end().to_owned(), script })
+        Server::start("postgres").map(Cluster)
     }
 
     /// Where to connect, as a superuser.
     pub fn url(&self) -> &str {
-        &self.url
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        drop(self.script.stdin.take());
-        // A failed wait leaves nothing to do: the script ends by itself.
-        let _ = self.script.wait();
+        self.0.url()
     }
 }
 

@@ -8,14 +8,14 @@ use tidegate_core::{
     row::{
         Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Claim, Class, Def, Ended, Ending, Engine,
         Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState, LogHead,
-        Logged, Meter, Need, Parent, Part, Phase, Place, Rank, Receipt, Row, Run, Scope, Signal,
-        Slots, Source, Span, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace,
-        WaitRow, Work,
+        Logged, Meter, Need, Parent, Part, Phase, Place, Purpose, Rank, Receipt, Row, Run, Scope,
+        Session, SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind,
+        Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
 
-use tidegate_core::key::{Key, Scalar};
+use tidegate_core::key::{Decimal, Key, Path, Scalar};
 
 /// Names that databases trip over.
 pub const NAME: &str = "żółć 🦀 'quoted' \"too\" \\ %_ \u{1}\n;--";
@@ -86,7 +86,6 @@ pub fn run(seq: i64) -> Run {
         phase: Phase::Waiting,
         owner: None,
         fence: 0,
-        due: None,
         started: false,
         failures: BTreeMap::new(),
         losses: 0,
@@ -97,6 +96,13 @@ pub fn run(seq: i64) -> Run {
         replaced: None,
         replay_of: None,
         claim: None,
+        staged: 0,
+        purpose: Purpose::Ordinary,
+        compensations: 0,
+        deadline: None,
+        gives_up_at: None,
+        effect_run: None,
+        batch_of: None,
     }
 }
 
@@ -107,7 +113,7 @@ pub fn chore(seq: i64) -> Chore {
         ws: "main".into(),
         topic: None,
         due: None,
-        work: Work::Orphans { parent: run_id(1), runs: Vec::new() },
+        work: Work::Orphans { reason: String::new(), runs: Vec::new() },
     }
 }
 
@@ -182,6 +188,52 @@ pub fn step(run: i64, id: &str) -> Step {
         fence: 1,
         at: Timestamp::from_ms(1),
         result: Ok(payload("1")),
+        seq: Seq(run),
+    }
+}
+
+/// A run of lane 1 that completed.
+pub fn ended_run(seq: i64) -> Ended {
+    Ended {
+        id: run_id(seq),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        version: 1,
+        source: Source::Event(event_id(seq)),
+        queued_at: Timestamp::from_ms(seq),
+        ended_at: Timestamp::from_ms(seq),
+        ending: Ending::Completed { output: payload("1") },
+        parent: None,
+        replay_of: None,
+        lane: Seq(1),
+        purpose: Purpose::Ordinary,
+        effect_run: None,
+        batch_of: None,
+    }
+}
+
+/// A session's document.
+pub fn session(id: &str) -> Session {
+    Session {
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        flow: "chat".to_owned(),
+        id: id.to_owned(),
+        version: 1,
+        body: payload("{}"),
+    }
+}
+
+/// An operation that a run has staged.
+pub fn staged(run: i64, n: u32) -> Staged {
+    Staged {
+        run: Seq(run),
+        n,
+        session: SessionRef { app: "shop".into(), flow: "chat".into(), id: "s".into() },
+        op: SessionOp::Get { path: None },
+        version: 1,
+        seen: None,
     }
 }
 
@@ -206,6 +258,7 @@ pub fn every_row() -> Vec<Row> {
     rows.extend(streams());
     rows.extend(subs());
     rows.extend(events());
+    rows.extend(sessions());
     rows.extend(small());
     rows
 }
@@ -233,7 +286,7 @@ fn chores() -> Vec<Row> {
     let work = [
         Work::Wake { event: Seq(i64::MAX), after },
         Work::Wake { event: Seq(0), after: WaitPlace::first(String::new()) },
-        Work::Orphans { parent: run_id(i64::MAX), runs: vec![Seq(1), Seq(i64::MAX)] },
+        Work::Orphans { reason: FREE_TEXT.to_owned(), runs: vec![Seq(1), Seq(i64::MAX)] },
         Work::Bulk(bulk(BulkWhat::Cancel { reason: FREE_TEXT.to_owned() })),
         Work::Bulk(Bulk { ended_at: None, filter: BulkFilter::default(), ..bulk(BulkWhat::Pause) }),
         Work::Bulk(bulk(BulkWhat::Resume)),
@@ -317,7 +370,6 @@ fn runs() -> Vec<Row> {
         phase: Phase::Driven,
         owner: Some(u128::MAX),
         fence: i64::MAX,
-        due: Some(PAST),
         started: true,
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         losses: u32::MAX,
@@ -328,6 +380,13 @@ fn runs() -> Vec<Row> {
         replaced: Some(run_id(5)),
         replay_of: Some(run_id(6)),
         claim: Some(gate_key("every", "claim")),
+        staged: u32::MAX,
+        purpose: Purpose::Compensates(run_id(i64::MAX)),
+        compensations: u32::MAX,
+        deadline: Some(PAST),
+        gives_up_at: Some(FUTURE),
+        effect_run: Some(run_id(7)),
+        batch_of: Some(run_id(8)),
     };
     let phases = [
         Phase::Ready,
@@ -338,7 +397,8 @@ fn runs() -> Vec<Row> {
     ];
     let with = |(n, phase)| Run { phase, ..run(n) };
     let mut runs: Vec<_> = (1000..).zip(phases).map(with).collect();
-    runs.push(Run { owner: Some(0), due: Some(FUTURE), ..run(1100) });
+    let purpose = Purpose::OnFailure(run_id(1));
+    runs.push(Run { owner: Some(0), deadline: Some(FUTURE), purpose, ..run(1100) });
     runs.push(full);
     runs.into_iter().map(Row::from).collect()
 }
@@ -374,6 +434,10 @@ fn ended() -> Vec<Row> {
         ending,
         parent: (seq % 2 == 0).then_some(Seq(i64::MAX)),
         replay_of: (seq % 2 == 0).then(|| run_id(2)),
+        lane: Seq(i64::MAX),
+        purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
+        effect_run: (seq % 2 == 0).then(|| run_id(3)),
+        batch_of: (seq % 2 == 0).then(|| run_id(4)),
     };
     (2000..).zip(endings).map(with).map(Row::from).collect()
 }
@@ -390,10 +454,12 @@ fn steps() -> Vec<Row> {
         StepKind::Signal,
         StepKind::Invoke,
         StepKind::Send,
+        StepKind::State,
+        StepKind::Compensate,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
     let mut steps: Vec<_> =
-        ["a", "b", "c", "d", "e", NAME].into_iter().zip(kinds).map(with).collect();
+        ["a", "b", "c", "d", "e", "f", NAME].into_iter().zip(kinds).map(with).collect();
     steps.push(Step { result: Err(fault()), ..step(0, "") });
     steps.push(Step { result: Ok(payload(PAYLOADS[5])), ..step(0, "ok") });
     steps.into_iter().map(Row::from).collect()
@@ -448,13 +514,42 @@ fn events() -> Vec<Row> {
     (3000..).zip(kinds).map(with).chain(payloads).map(Row::from).collect()
 }
 
+fn sessions() -> Vec<Row> {
+    let session = |id: &str, version, body: &str| Session {
+        ws: NAME.into(),
+        app: NAME.to_owned(),
+        flow: NAME.to_owned(),
+        version,
+        body: payload(body),
+        ..session(id)
+    };
+    let path = Path::from_names(vec!["a.b".to_owned(), NAME.to_owned()]).ok();
+    let ops = [
+        SessionOp::Get { path: None },
+        SessionOp::Set { path: path.clone(), value: payload(PAYLOADS[1]) },
+        SessionOp::Merge { path: path.clone(), value: payload(PAYLOADS[9]) },
+        SessionOp::Append { path: path.clone(), value: payload(PAYLOADS[3]) },
+        SessionOp::Increment { path, by: Decimal::parse("-1.5e-400").expect("a number") },
+    ];
+    let staged = |(n, op): (u32, SessionOp)| Staged {
+        session: SessionRef { app: String::new(), flow: NAME.to_owned(), id: NAME.to_owned() },
+        op,
+        version: i64::MAX,
+        seen: (n % 2 == 0).then(|| payload(PAYLOADS[10])),
+        ..staged(i64::MAX, n)
+    };
+    let rows = [session("", 0, "null"), session(NAME, i64::MAX, PAYLOADS[10])].map(Row::from);
+    rows.into_iter().chain((u32::MAX - 4..=u32::MAX).zip(ops).map(staged).map(Row::from)).collect()
+}
+
 fn small() -> Vec<Row> {
     let ws = || Arc::from(NAME);
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
-        Engine { id: 0, beat: i64::MAX, dead: true }.into(),
-        Engine { id: u128::MAX, beat: 0, dead: true }.into(),
+        Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
+        Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
+            .into(),
         Epoch { ws: ws(), n: i64::MAX }.into(),
         Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
             .into(),

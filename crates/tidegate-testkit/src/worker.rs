@@ -63,7 +63,15 @@ impl World {
         let engine = run.owner.expect("the run is leased");
         let sends = vec![NewSend { step: step.to_owned(), event }];
         let (steps, then) = (Vec::new(), Then::Continue);
-        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        let report = Record {
+            run: run.id.seq,
+            engine,
+            fence: run.fence,
+            steps,
+            sends,
+            session: Vec::new(),
+            then,
+        };
         let known = Box::new(run.clone());
         let answer = self.run(Command::Record { known, report }).await?;
         let Answer::Recorded(recorded) = answer else { panic!("it was answered {answer:?}") };
@@ -73,6 +81,20 @@ impl World {
     /// An engine says that it lives.
     pub async fn beat(&self, engine: EngineId) -> bool {
         self.store.beat(engine).await.expect("the store works")
+    }
+
+    /// The engine's first beat, unless it has beaten before.
+    pub async fn enlist(&self) {
+        if self.row(RowKey::Engine(self.engine)).await.is_none() {
+            self.beat(self.engine).await;
+        }
+    }
+
+    /// The engine serves every version in the workspace.
+    pub async fn serve(&self) {
+        self.enlist().await;
+        let serve = Command::Serve { engine: self.engine, lanes: self.lanes().await };
+        assert_eq!(self.run(serve).await, Ok(Answer::Done));
     }
 
     /// All that is remembered of a run's steps, by id.

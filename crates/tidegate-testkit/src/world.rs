@@ -4,8 +4,10 @@
 //! It drives the store as an engine would, one command a transaction unless told otherwise, so
 //! that a behaviour reads as a story. It knows nothing that a user could not see.
 
+mod again;
 mod inputs;
 mod seen;
+mod sessions;
 mod streams;
 mod worker;
 
@@ -16,6 +18,7 @@ use std::sync::{
 
 pub use inputs::{buffer, replaced, skipped, window};
 use serde_json::{Value, json};
+pub use sessions::{append, get, increment, merge, session, set};
 pub use streams::{logged, streams_of};
 use tidegate_core::{
     action::Flow,
@@ -198,6 +201,7 @@ impl World {
     /// Leases up to `limit` ready runs, best rank first.
     pub async fn lease(&self, limit: u32) -> Vec<Run> {
         let (ws, engine, lanes) = (self.ws.clone(), self.engine, self.lanes().await);
+        self.enlist().await;
         match self.run(Command::Lease { ws, engine, lanes, limit }).await {
             Ok(Answer::Leased(mut runs)) => {
                 runs.sort_by_key(|run| run.rank);
@@ -228,7 +232,8 @@ impl World {
     ) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
         let (run_seq, fence, sends) = (run.id.seq, run.fence, Vec::new());
-        let report = Record { run: run_seq, engine, fence, steps, sends, then };
+        let report =
+            Record { run: run_seq, engine, fence, steps, sends, session: Vec::new(), then };
         let known = Box::new(run.clone());
         match self.run(Command::Record { known, report }).await? {
             Answer::Recorded(recorded) => Ok(recorded),
@@ -345,7 +350,7 @@ impl World {
                     let ws = gate.key.scope().expect("a gate's key").ws;
                     Some(Command::SweepGate { ws, gate: gate.key.clone() })
                 }
-                Row::Run(run) if is_due(run.due) => {
+                Row::Run(run) if is_due(run.due()) => {
                     Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
                 }
                 Row::Chore(chore) if is_due(chore.due) => {

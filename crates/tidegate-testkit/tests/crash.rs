@@ -102,5 +102,8 @@ crash_points! {
     superseding_releases,
     draining_releases,
     swept_gates,
+    sessions,
+    undone_and_handled,
+    timed_out,
     cancelled_in_chunks,
 }

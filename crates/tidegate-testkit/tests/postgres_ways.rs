@@ -10,16 +10,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
 use tidegate_core::{
+    command::Command as Asked,
     reads::{Change, ReadSet, Snapshot},
-    row::{Row, RowKey},
+    row::{Row, RowKey, Run},
+    run::record::{Record, Then},
 };
-use tidegate_store::{Decision, PostgresOptions, PostgresStore, Store, StoreError};
+use tidegate_store::{
+    Decision, Kept, ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, Salted,
+    Store, StoreError, TransactionError,
+};
 use tidegate_testkit::{
     postgres::{Cluster, fresh_schema, url},
     sample,
+    world::{World, step},
 };
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 const STUCK: Duration = Duration::from_secs(20);
 
@@ -286,6 +293,70 @@ async fn a_pooler_in_transaction_mode_is_enough() {
     wakes.mark_unchanged();
     store.wake();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
+}
+
+/// The driver prepares what a step sends, and what it needs to know about a type of the user's:
+/// neither may stay behind on a server's connection that is another client's by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_transactional_step_goes_through_a_pooler() {
+    let Some(url) = url() else { return };
+    let Some(pooler) = Pooler::start(url).await else { return };
+    let options = PostgresOptions { pooler: true, ..options() };
+    let schema = options.schema.clone();
+    let store = Arc::new(PostgresStore::open(&pooler.url, options).await.unwrap());
+    let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for n in 0..12 {
+        let mood = format!("create type {schema}.mood_{n} as enum ('glad')");
+        outside.batch_execute(&mood).await.unwrap();
+    }
+    let world = World::new(store.clone(), Arc::new(ManualClock::default()));
+    world.define(json!({ "name": "feel" })).await;
+    for _ in 0..12 {
+        world.send("feel", json!({})).await;
+    }
+    let runs = world.lease_all().await.into_iter().enumerate();
+    let feeling = runs.map(|(n, run)| {
+        let (store, record) = (store.clone(), recording(&world, &run));
+        let sql = format!("select 'glad'::{schema}.mood_{n}");
+        tokio::spawn(async move {
+            let step = |tx: PostgresTransaction| async move {
+                let row = tx.query_one(&sql, &[]).await.unwrap();
+                let mood = row.columns()[0].type_().name().to_owned();
+                if n % 2 == 0 { Ok(mood) } else { Err(mood) }
+            };
+            match store.transact_with(STUCK, step, |_| vec![record]).await {
+                Ok(Kept { value: mood, .. }) | Err(TransactionError::Step(mood)) => mood,
+                Err(other) => panic!("{other}"),
+            }
+        })
+    });
+    for (n, felt) in feeling.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(felt.await.unwrap(), format!("mood_{n}"));
+    }
+    // All server connections at once.
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (client, connection) = tokio_postgres::connect(&pooler.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("begin").await.unwrap();
+        let left = client.simple_query("select name from pg_prepared_statements").await.unwrap();
+        let left = left.iter().filter(|it| matches!(it, SimpleQueryMessage::Row(_))).count();
+        assert_eq!(left, 0, "statements are left behind");
+        clients.push(client);
+    }
+}
+
+fn recording(world: &World, run: &Run) -> Salted {
+    let report = Record {
+        run: run.id.seq,
+        engine: run.owner.unwrap(),
+        fence: run.fence,
+        steps: vec![step("feel", &json!(1))],
+        then: Then::Continue,
+        ..Record::default()
+    };
+    world.salted(Asked::Record { known: Box::new(run.clone()), report })
 }
 
 fn add(snapshot: &Snapshot) -> Vec<Change> {

@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 26] = [
+const HOT: [&str; 29] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -32,8 +32,11 @@ const HOT: [&str; 26] = [
     "chore_due",
     "chore_of_topic",
     "run_lane",
+    "run_newest",
+    "ended_newest",
     "gate_prefix",
     "engine_watched",
+    "engine_buriable",
     "step_of_run",
     "item_of_run",
     "wait_path_of_name",
@@ -197,4 +200,50 @@ async fn the_schema_on_file_makes_itself() {
     for statement in again {
         assert!(schema.contains(&statement), "not on file: {statement}");
     }
+}
+
+/// The texts of the migrations of a dialect up to this one, and its own.
+fn migrations(dialect: &str, last: &str) -> (Vec<String>, String) {
+    let entries = fs::read_dir(folder(dialect).join("migrations")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let at = paths.iter().position(|path| path.file_stem().is_some_and(|it| it == last)).unwrap();
+    let mut texts: Vec<_> =
+        paths[..=at].iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let own = texts.pop().unwrap();
+    (texts, own)
+}
+
+/// Rows from before: two runs that have ended, one of a version that is known no more.
+const BEFORE: &str = "
+    insert into def (lane, ws, app, name, version, body) values (7, 'w', 'a', 'order', 2, '{}');
+    insert into ended (seq, salt, ws, app, workflow, version, state, queued_at, ended_at,
+                       event_seq, body)
+    values (1, 0, 'w', 'a', 'order', 2, 'failed', 0, 0, 0, '{}'),
+           (2, 0, 'w', 'a', 'order', 1, 'failed', 0, 0, 0, '{}');
+    insert into step (run, id, kind, fence, at, ok, out) values (1, 's', 'run', 1, 0, 1, '1');";
+
+/// What became of them.
+const AFTER: &str = "select ended.seq, ended.lane, coalesce(step.seq, -1)
+                       from ended left join step on step.run = ended.seq order by ended.seq";
+
+/// Runs that ended before lists found them by their definition's number are found too.
+#[tokio::test]
+async fn runs_that_ended_before_a_migration_are_found_after_it() {
+    let expected = [(1, 7, 0), (2, 0, -1)];
+    let (before, own) = migrations("sqlite", "0004_runs");
+    let db = Connection::open_in_memory().unwrap();
+    db.execute_batch(&[before.join(";"), BEFORE.to_owned(), own].concat()).unwrap();
+    let mut found = db.prepare(AFTER).unwrap();
+    let rows = found.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    assert_eq!(rows.collect::<Result<Vec<(i64, i64, i64)>, _>>().unwrap(), expected);
+
+    let Some(client) = postgres().await else { return };
+    let (before, own) = migrations("postgres", "0004_runs");
+    let fresh = fresh_schema("sql_before");
+    let make = format!("create schema {fresh}; set search_path = {fresh};");
+    client.batch_execute(&[make, before.join(";"), BEFORE.to_owned(), own].concat()).await.unwrap();
+    let rows = client.query(AFTER, &[]).await.unwrap();
+    let rows: Vec<_> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    assert_eq!(rows, expected);
 }

@@ -138,7 +138,7 @@ async fn opening_voids_older_leases() {
     assert!(store.beat(7).await.unwrap());
     drop(store);
     let store = place.open().await.unwrap();
-    let engine = Engine { id: 7, beat: 1, dead: true };
+    let engine = Engine { dead: true, ..Engine::new(7) };
     assert_eq!(row(&store, RowKey::Engine(7)).await, Some(engine.into()));
     assert!(!store.beat(7).await.unwrap());
     assert!(store.beat(8).await.unwrap());

@@ -12,8 +12,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
-        Chore, Class, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
-        RowKey, Run, Signal, Sub, WaitPath, WaitRow,
+        Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
+        RowKey, Run, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -165,7 +165,7 @@ impl Chance {
             rank: self.rank(),
             phase: phases[usize::try_from(self.below(4)).expect("small")],
             owner: self.engine(),
-            due: self.maybe_time(),
+            deadline: self.maybe_time(),
             ..sample::run(self.below(12))
         }
     }
@@ -181,6 +181,11 @@ impl Chance {
             blocked: (self.below(4) == 0).then(|| self.name()),
             ..sample::sub(&self.name(), &self.name())
         }
+    }
+
+    fn session(&mut self) -> Session {
+        let (app, version) = (self.name(), self.below(3));
+        Session { app, version, ..sample::session(&self.name()) }
     }
 
     fn wait(&mut self) -> WaitRow {
@@ -203,9 +208,8 @@ impl Chance {
             }
             .into(),
             2..=4 => self.run().into(),
-            5 => {
-                Engine { id: self.engine().unwrap_or(7), beat: 1, dead: self.below(2) == 0 }.into()
-            }
+            5 => Engine { dead: self.below(2) == 0, ..Engine::new(self.engine().unwrap_or(7)) }
+                .into(),
             6 => self.sub().into(),
             7 => sample::step(self.below(3), &self.name()).into(),
             8 => self.wait().into(),
@@ -217,16 +221,22 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(5) {
-            4 => Chore {
+        match self.below(8) {
+            7 => Chore {
                 topic: (self.below(2) == 0).then(|| self.name()),
                 due: self.maybe_time(),
                 ..sample::chore(self.below(4))
             }
             .into(),
+            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
+            3 => self.session().into(),
+            4 => {
+                let n = u32::try_from(self.below(3)).expect("small");
+                sample::staged(self.below(3), n).into()
+            }
             _ => Signal {
                 run: Seq(self.below(2)),
                 name: self.name(),
@@ -260,7 +270,7 @@ impl Chance {
 
     fn scan(&mut self) -> Scan {
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(20) {
+        match self.below(23) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -276,8 +286,8 @@ impl Chance {
                 let (run, step) = (Seq(self.below(3) - 1), self.name());
                 Scan::Waits("main".into(), name, path, value, run, step)
             }
-            17 => Scan::DueChores,
-            18 => Scan::Chores("main".into(), self.name()),
+            21 => Scan::DueChores,
+            22 => Scan::Chores("main".into(), self.name()),
             11 => Scan::Inbox(Seq(self.below(2)), self.name()),
             12 => Scan::Receipts(Seq(1)),
             13 => {
@@ -288,6 +298,13 @@ impl Chance {
             14 => Scan::Log(Seq(self.below(3)), self.below(4)),
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
+            17 => Scan::Buriable,
+            18 => Scan::Live(lanes, Seq(self.below(12))),
+            19 => {
+                let states = ["completed", "failed", "cancelled"];
+                let first = usize::try_from(self.below(4)).expect("small");
+                Scan::Ended(lanes, states[first..].to_vec(), Seq(self.below(12)))
+            }
             _ => Scan::Subs("main".into()),
         }
     }

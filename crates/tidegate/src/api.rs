@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
-    command::{Answer, Command},
+    command::{Answer, Command, Refusal},
     event::{NewEvent, Outcome, Posted},
     explain::Why,
     id::RunId,
@@ -80,24 +80,32 @@ impl Engine {
 
     /// Waits for the end of a run, wherever it is driven.
     pub async fn ended(&self, run: RunId) -> Result<Ended, Error> {
-        let mut told = self.shared.on_end(run.seq);
+        // Subscribed first, so that no end falls in between.
+        let mut told = self.shared.on_end(run);
+        let mut wait = FIRST_LOOK;
         loop {
-            // Subscribed first, so that no end falls in between.
-            match self.look_up(run).await? {
-                (_, Some(ended)) => return Ok(ended),
-                (None, None) => return Err(tidegate_core::command::Refusal::NoRun(run).into()),
-                (Some(_), None) => {}
+            match told.try_recv() {
+                Ok(ended) if ended.ws == self.ws => return Ok(ended),
+                Ok(_) => return Err(Refusal::NoRun(run).into()),
+                Err(_) if self.shared.drives_any(run.seq) => {}
+                Err(_) => match self.look_up(run).await? {
+                    (_, Some(ended)) => return Ok(ended),
+                    // A window or a buffer that has not been flushed: its run is to come.
+                    (None, None) if !self.is_promised(run).await? => {
+                        return Err(Refusal::NoRun(run).into());
+                    }
+                    (Some(_) | None, None) => {}
+                },
             }
             let timer = &*self.shared.timer;
-            let poll = timer.sleep_until(timer.elapsed() + self.shared.options.poll);
             tokio::select! {
                 biased;
-                ended = &mut told => match ended {
-                    Ok(ended) => return Ok(ended),
-                    Err(_) => told = self.shared.on_end(run.seq),
+                ended = &mut told => if let Ok(ended) = ended && ended.ws == self.ws {
+                    return Ok(ended);
                 },
-                () = poll => {}
+                () = timer.sleep_until(timer.elapsed() + wait) => {}
             }
+            wait = (wait * 2).min(self.shared.options.poll);
         }
     }
 
@@ -112,6 +120,15 @@ impl Engine {
             Ending::Failed { error } => Err(Fault::recorded(&error)),
             Ending::Cancelled { reason, .. } => Err(Fault::coded("Cancelled", reason).fatal()),
         })
+    }
+
+    /// Whether an open window or buffer will become this run.
+    async fn is_promised(&self, run: RunId) -> Result<bool, Error> {
+        match why(&*self.shared.store, &self.ws, run).await? {
+            Ok(_) => Ok(true),
+            Err(Refusal::NoRun(_)) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 
     /// A run as it is now: alive, or how it ended.
@@ -147,6 +164,36 @@ impl Engine {
     /// Lets a paused run go on.
     pub async fn resume(&self, run: RunId) -> Result<(), Error> {
         self.shared.ask(Command::Resume { ws: self.ws.clone(), run }).await.map(drop)
+    }
+
+    /// Starts a new run of the current version with the input of one that has ended.
+    pub async fn replay(&self, run: RunId) -> Result<Outcome, Error> {
+        self.again(run, None, None).await
+    }
+
+    /// As [`Engine::replay`], with another input.
+    pub async fn replay_with(&self, run: RunId, input: impl Serialize) -> Result<Outcome, Error> {
+        self.again(run, Some(payload(input)?), None).await
+    }
+
+    /// Starts a new run from a step of one that has ended: what was recorded before it is kept,
+    /// and effect keys stay the same.
+    pub async fn retry_from(&self, run: RunId, step: &str) -> Result<Outcome, Error> {
+        self.again(run, None, Some(step.to_owned())).await
+    }
+
+    async fn again(
+        &self,
+        run: RunId,
+        input: Option<Payload>,
+        from_step: Option<String>,
+    ) -> Result<Outcome, Error> {
+        let ws = self.ws.clone();
+        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        match self.shared.ask(command).await? {
+            Answer::Admitted(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Sends a signal to a run, which finds it when it asks for it.
@@ -193,9 +240,17 @@ impl Engine {
     /// Waits until nothing is driven, or the time is up.
     async fn idle(&self, deadline: Duration) {
         let timer = &*self.shared.timer;
-        let deadline = timer.elapsed() + deadline;
-        while self.shared.driven() > 0 && timer.elapsed() < deadline {
-            timer.sleep_until(timer.elapsed() + Duration::from_millis(5)).await;
+        let mut deadline = timer.sleep_until(timer.elapsed() + deadline);
+        loop {
+            let idle = self.shared.idle.notified();
+            if self.shared.driven() == 0 {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = idle => {}
+                () = deadline.as_mut() => return,
+            }
         }
     }
 
@@ -204,6 +259,9 @@ impl Engine {
         self.shared.tasks.abort();
     }
 }
+
+/// How soon the end of a run that is driven elsewhere is looked for again; then half as often.
+const FIRST_LOOK: Duration = Duration::from_millis(25);
 
 /// How long a shutdown waits for its last reports. Supervisors give little more than a second.
 const HAND_OVER: Duration = Duration::from_millis(900);

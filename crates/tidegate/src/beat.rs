@@ -40,6 +40,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
         };
         let wait = match answer {
             Some(Ok(true)) => {
+                shared.beaten(id);
                 renewed = asked;
                 ttl / 3
             }
@@ -80,8 +81,13 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
             Ok(found) => strays = found,
             Err(error) => tracing::warn!(%error, "own runs could not be looked through"),
         }
-        let timer = &*shared.timer;
-        timer.sleep_until(timer.elapsed() + shared.options.lease_ttl / 3).await;
+        let (timer, ttl) = (&*shared.timer, shared.options.lease_ttl);
+        let looked = timer.elapsed();
+        tokio::select! {
+            biased;
+            () = shared.own.notified() => timer.sleep_until(looked + ttl / 60).await,
+            () = timer.sleep_until(looked + ttl / 3) => {}
+        }
     }
 }
 
@@ -163,8 +169,8 @@ async fn look_at_own(
         let command = if run.phase == Phase::Stopping {
             Command::Stopped { known }
         } else {
-            let (steps, sends, then) = (Vec::new(), Vec::new(), Then::Yield);
-            let report = Record { run: seq, engine, fence, steps, sends, then };
+            let then = Then::Yield;
+            let report = Record { run: seq, engine, fence, then, ..Record::default() };
             Command::Record { known, report }
         };
         if let Err(error) = shared.ask(command).await {
@@ -188,5 +194,8 @@ pub(crate) async fn listen(shared: &Arc<Shared>) {
             () = poll.as_mut() => {}
         }
         shared.committer.look();
+        if shared.driven() > 0 {
+            shared.own.notify_one();
+        }
     }
 }

@@ -168,6 +168,7 @@ impl EngineBuilder {
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
         // The first beat is the lease that everything else is done under.
         shared.store.beat(shared.id()).await?;
+        shared.beaten(shared.id());
         spawn(&shared);
         let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
         Ok(Engine::new(shared, ws))

@@ -3,30 +3,38 @@
 //! Steps are remembered by id, not by place. A handler may be started any number of times, on any
 //! engine; what is recorded is returned, what is not is done.
 
+mod session;
 mod state;
 mod step;
+mod transaction;
+mod undo;
 mod wait;
 
 use std::{
+    collections::BTreeMap,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-pub(crate) use state::{Next, Ops, State};
+pub use session::Session;
+pub(crate) use state::{Next, Ops, Outcome, State};
 pub use step::Step;
 use tidegate_core::{
     event::NewEvent,
     id::RunId,
     json::Payload,
-    row::{Event, Run, Source, StepKind, WaitOn},
+    reads::{ReadSet, Scan},
+    row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Until},
     time::Timestamp,
     workflow::Workflow,
 };
+use tidegate_store::Store;
 use tokio::sync::watch;
+pub(crate) use undo::undo_all;
 pub use wait::{FromAnswer, Returned, Wait};
 
 use crate::{
@@ -34,16 +42,26 @@ use crate::{
     engine::Shared,
     fault::{Fault, Result},
     handler::write,
+    load::MAX_STEPS,
     timer::Timer,
 };
 
 /// A leased run with all that its handler starts from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Activation {
     pub(crate) run: Run,
     /// The input, or all inputs of a batch; never empty.
     pub(crate) events: Vec<Event>,
     pub(crate) definition: Arc<Workflow>,
+}
+
+/// A run that another one took the place of.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// Its id.
+    pub run: RunId,
+    /// What its steps came to, by id.
+    pub steps: BTreeMap<String, Result<Payload>>,
 }
 
 /// A handler's view of its run. Cheap to clone.
@@ -79,6 +97,10 @@ impl Ctx {
 
     pub(crate) fn activation(&self) -> &Activation {
         &self.0.activation
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.0.shared.store
     }
 
     fn timer(&self) -> &dyn Timer {
@@ -135,12 +157,37 @@ impl Ctx {
     /// A key that is the same for this step on every replay, attempt and worker: hand it to
     /// whatever the step calls, so that a repeat is recognised.
     pub fn idempotency_key(&self, step: &str) -> String {
-        format!("{}:{step}", self.run_id())
+        format!("{}:{step}", self.activation().run.effects())
     }
 
-    /// The run that this one took the place of.
-    pub fn replaced_run(&self) -> Option<RunId> {
-        self.activation().run.replaced
+    /// The run that this one took the place of, with what it had done; `None` if there is none.
+    pub async fn replaced(&self) -> Result<Option<Replaced>> {
+        let Some(run) = self.activation().run.replaced else { return Ok(None) };
+        let scan = Scan::Steps(run.seq);
+        let reads = ReadSet::default().scan(scan.clone(), MAX_STEPS);
+        let snapshot = self.store().read(reads).await?;
+        let mut steps = BTreeMap::new();
+        for row in snapshot.found(&scan) {
+            if let Row::Step(step) = row {
+                let value = step.result.clone().map_err(|fault| Fault::recorded(&fault));
+                steps.insert(step.id.clone(), value);
+            }
+        }
+        Ok(Some(Replaced { run, steps }))
+    }
+
+    /// The run that failed, in a failure handler, with its error.
+    pub async fn failure(&self) -> Result<Option<(RunId, Fault)>> {
+        let Purpose::OnFailure(run) = self.activation().run.purpose else { return Ok(None) };
+        let key = RowKey::Ended(run.seq);
+        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
+        match snapshot.rows.get(&key) {
+            Some(Some(Row::Ended(ended))) => match &ended.ending {
+                Ending::Failed { error } => Ok(Some((run, Fault::recorded(error)))),
+                Ending::Completed { .. } | Ending::Cancelled { .. } => Ok(None),
+            },
+            _ => Ok(None),
+        }
     }
 
     /// The handler's input as JSON.
@@ -231,6 +278,18 @@ impl Ctx {
         Ok(())
     }
 
+    /// The state of the session that this run's request belongs to.
+    pub fn session(&self) -> Result<Session> {
+        let session = self.event().data.select(&["session".to_owned()]);
+        let id = session.and_then(|id| serde_json::from_str(id).ok());
+        let (Some(flow), Some(id)) = (&self.activation().definition.flow, id) else {
+            let message = "this run has no session: only actions have one, if the request names it";
+            return Err(Fault::coded("NoSession", message).fatal());
+        };
+        let (app, flow) = (self.activation().run.app.clone(), flow.clone());
+        Ok(Session::new(self, SessionRef { app, flow, id }))
+    }
+
     /// The time by this machine's clock, remembered.
     pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
         self.remember(id.into(), || self.0.shared.clock.now())
@@ -255,6 +314,18 @@ impl Ctx {
         async move {
             // An error means that nobody drives the run any more.
             let _ = stop.wait_for(Option::is_some).await;
+        }
+    }
+
+    /// What came of a step that the store decides, once it is durable.
+    async fn recorded(&self, step: &str) -> Result<Outcome> {
+        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let key = RowKey::Step(self.run_id().seq, step.to_owned());
+        let reads = ReadSet::default().row(key.clone());
+        let snapshot = self.store().read(reads).await?;
+        match snapshot.rows.get(&key) {
+            Some(Some(Row::Step(step))) => Ok(step.result.clone()),
+            _ => Err(Fault::coded("BadRecord", format!("step `{step}` left no record"))),
         }
     }
 

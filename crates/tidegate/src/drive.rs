@@ -8,17 +8,18 @@ use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 use tidegate_core::{
     command::{Answer, Command},
     json::Payload,
-    row::{EngineId, Run, Step},
+    row::{EngineId, Purpose, Run},
     run::record::{Record, Recorded, Then},
 };
 use tokio::sync::watch;
 
 use crate::{
-    context::{Activation, Ctx, Next, Ops, State},
+    context::{Activation, Ctx, Next, Ops, State, undo_all},
     engine::Shared,
     error::Error,
     fault::{Fault, Result},
-    handler::Handler,
+    load::Loaded,
+    registry::Version,
     timer::BoxFuture,
 };
 
@@ -54,17 +55,57 @@ pub(crate) struct Driver {
     engine: EngineId,
 }
 
+/// Replays a handler on the records of the run that has to be undone, until it has registered
+/// all compensations again, and does them.
+fn undo(
+    mut handler: BoxFuture<Result<Payload>>,
+    past: Ctx,
+    ctx: Ctx,
+) -> BoxFuture<Result<Payload>> {
+    Box::pin(async move {
+        let registered = std::future::poll_fn(|cx| {
+            let returned = handler.as_mut().poll(cx).is_ready();
+            let mut state = past.state();
+            match state.collected() {
+                Some(undo) => Poll::Ready(Ok(undo)),
+                None if returned || state.goes_on() => Poll::Ready(Err(state.broken())),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+        drop(handler);
+        match registered {
+            Ok(registered) => undo_all(ctx, registered).await,
+            Err(broken) => {
+                let lost = "the code does not register all compensations that are on record";
+                Err(broken.unwrap_or_else(|| Fault::coded("ChangedWorkflow", lost).fatal()))
+            }
+        }
+    })
+}
+
 impl Driver {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        handler: &dyn Handler,
-        activation: Activation,
-        steps: Vec<Step>,
+        version: &Version,
+        run: Run,
+        loaded: Loaded,
         stop: watch::Receiver<Option<Stop>>,
     ) -> Self {
-        let engine = activation.run.owner.unwrap_or_default();
+        let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
+        let Loaded { events, steps, undoes } = loaded;
+        let definition = version.definition.clone();
+        let activation = Activation { run, events, definition };
+        let past = activation.clone();
         let ctx = Ctx::new(activation, State::new(steps), shared.clone(), stop.clone());
-        let handler = handler.call(ctx.clone());
+        let handler = match (purpose, &version.on_failure) {
+            (Purpose::Compensates(_), _) => {
+                let past = Ctx::new(past, State::new(undoes), shared.clone(), stop.clone());
+                undo(version.handler.call(past.clone()), past, ctx.clone())
+            }
+            (Purpose::OnFailure(_), Some(handler)) => handler.call(ctx.clone()),
+            (Purpose::Ordinary | Purpose::OnFailure(_), _) => version.handler.call(ctx.clone()),
+        };
         Self { shared, ctx, handler, stop, engine }
     }
 
@@ -185,9 +226,9 @@ impl Driver {
     /// Reports until the store answers: a repeat of a report changes nothing.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
-        let Ops { steps, sends } = ops;
+        let Ops { steps, sends, session } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let report = Record { run, engine, fence, steps, sends, then };
+        let report = Record { run, engine, fence, steps, sends, session, then };
         let command = Command::Record { known: Box::new(known), report };
         let salted = (command, shared.entropy.number());
         Box::pin(async move {

@@ -1,26 +1,25 @@
 //! The engine: what it shares among its tasks, and what programs ask of it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tidegate_core::{
     command::Command,
-    id::Seq,
-    row::{Ended, EngineId, Event, Run, Step},
+    id::{RunId, Seq},
+    row::{Ended, EngineId, Event, Run},
 };
 use tidegate_store::{Clock, Seen, Store};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::{
     alarm::Alarm,
     committer::{Committer, Reply},
-    context::Activation,
     drive::{Driver, Stop},
     entropy::Entropy,
-    load::{Loader, at_hand},
+    load::{Loaded, Loader, at_hand},
     registry::Registry,
     tasks::{Busy, Tasks},
     telemetry::Telemetry,
@@ -53,12 +52,34 @@ pub(crate) struct Shared {
     pub(crate) alarm: Alarm,
     pub(crate) telemetry: Telemetry,
     pub(crate) tasks: Tasks,
-    /// This engine's name; another one after its lease was lost.
-    id: Mutex<EngineId>,
+    /// Rings when runs of this engine may have been cancelled by others.
+    pub(crate) own: Notify,
+    /// Rings when the last driven run has been let go.
+    pub(crate) idle: Notify,
+    identity: Mutex<Identity>,
     driven: Mutex<BTreeMap<Seq, Driven>>,
-    /// Who waits for the end of which run.
-    waiters: Mutex<BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>>,
+    endings: Mutex<Endings>,
 }
+
+/// Under which name this engine leases runs.
+#[derive(Debug)]
+struct Identity {
+    /// Another one after a lease was lost.
+    id: EngineId,
+    /// The store knows it: before its first beat nobody could tell when it is dead.
+    known: bool,
+}
+
+/// Ends of runs, as far as somebody wants to know.
+#[derive(Debug, Default)]
+struct Endings {
+    waiters: BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>,
+    /// The last ones, for those who ask a moment too late.
+    recent: VecDeque<Ended>,
+}
+
+/// How many ends are remembered.
+const RECENT: usize = 1024;
 
 /// A run that is driven here.
 #[derive(Debug)]
@@ -95,15 +116,27 @@ impl Shared {
             alarm: Alarm::default(),
             telemetry: Telemetry::default(),
             tasks: Tasks::tracked(busy),
-            id: Mutex::new(id),
+            own: Notify::new(),
+            idle: Notify::new(),
+            identity: Mutex::new(Identity { id, known: false }),
             driven: Mutex::default(),
-            waiters: Mutex::default(),
+            endings: Mutex::default(),
         }
     }
 
     /// This engine's name.
     pub(crate) fn id(&self) -> EngineId {
-        *lock(&self.id)
+        lock(&self.identity).id
+    }
+
+    /// The store has seen this name's beat: runs can be leased under it.
+    pub(crate) fn beaten(&self, engine: EngineId) {
+        let mut identity = lock(&self.identity);
+        if identity.id == engine && !identity.known {
+            identity.known = true;
+            drop(identity);
+            self.committer.look();
+        }
     }
 
     /// Has a command decided, together with others. It is on its way at once.
@@ -113,7 +146,8 @@ impl Shared {
 
     /// The leases that go with the next transaction.
     pub(crate) fn leases(&self, workers: i64) -> Vec<(Command, u32)> {
-        lock(&self.registry).leases(self.id(), workers)
+        let Identity { id, known } = *lock(&self.identity);
+        if known { lock(&self.registry).leases(id, workers) } else { Vec::new() }
     }
 
     /// A short wait after an error.
@@ -126,14 +160,14 @@ impl Shared {
     pub(crate) fn hand_over(self: &Arc<Self>, runs: Vec<Run>, events: &BTreeMap<Seq, Event>) {
         for run in runs {
             match at_hand(&run, events) {
-                Some(events) => self.start(run, events, Vec::new()),
+                Some(loaded) => self.start(run, loaded),
                 None => self.loader.push(run),
             }
         }
     }
 
     /// Drives a loaded run in a task of its own.
-    pub(crate) fn start(self: &Arc<Self>, run: Run, events: Vec<Event>, steps: Vec<Step>) {
+    pub(crate) fn start(self: &Arc<Self>, run: Run, loaded: Loaded) {
         let (seq, fence) = (run.id.seq, run.fence);
         if run.owner != Some(self.id()) {
             // Leased under a name that is dead by now.
@@ -153,10 +187,13 @@ impl Shared {
         let shared = self.clone();
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
-            let freed = shared.drive(run, events, steps, stopped).await;
+            let freed = shared.drive(run, loaded, stopped).await;
             let mut driven = lock(&shared.driven);
             if driven.get(&seq).is_some_and(|driven| driven.fence == fence) {
                 driven.remove(&seq);
+            }
+            if driven.is_empty() {
+                shared.idle.notify_waiters();
             }
             drop(driven);
             if !freed {
@@ -168,52 +205,53 @@ impl Shared {
     async fn drive(
         self: &Arc<Self>,
         run: Run,
-        events: Vec<Event>,
-        steps: Vec<Step>,
+        loaded: Loaded,
         stop: watch::Receiver<Option<Stop>>,
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
-        let Some(version) = version.filter(|_| !events.is_empty()) else {
+        let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
             tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
             return false;
         };
-        let definition = version.definition.clone();
-        let activation = Activation { run, events, definition };
-        let span = self.telemetry.span(&activation.run);
-        let driver = Driver::new(self.clone(), &*version.handler, activation, steps, stop);
+        let span = self.telemetry.span(&run);
+        let driver = Driver::new(self.clone(), &version, run, loaded, stop);
         tracing::Instrument::instrument(driver.drive(), span).await
     }
 
     /// Acts on what a transaction changed.
     pub(crate) fn saw(&self, seen: Seen) {
+        let mut elsewhere = false;
         for run in &seen.stopping {
-            self.stop(*run, Stop::Cancelled);
+            elsewhere |= !self.stop(*run, Stop::Cancelled);
         }
         if let Some(due) = seen.due {
             let delay = due.micros().saturating_sub(seen.now.micros()).max(0);
             let delay = Duration::from_micros(delay.unsigned_abs());
             self.alarm.set(self.timer.elapsed() + delay);
         }
-        if seen.ready > 0 || !seen.stopping.is_empty() || !seen.ended.is_empty() {
+        if seen.ready > 0 || elsewhere {
             self.store.wake();
         }
-        let mut waiters = lock(&self.waiters);
+        let mut endings = lock(&self.endings);
         for ended in seen.ended {
-            for waiter in waiters.remove(&ended.id.seq).unwrap_or_default() {
+            for waiter in endings.waiters.remove(&ended.id.seq).unwrap_or_default() {
                 let _ = waiter.send(ended.clone());
             }
+            endings.recent.truncate(RECENT - 1);
+            endings.recent.push_front(ended);
         }
     }
 
-    /// Stops a run that is driven here.
-    pub(crate) fn stop(&self, run: Seq, stop: Stop) {
-        if let Some(driven) = lock(&self.driven).get(&run) {
-            driven.stop.send_if_modified(|now| {
-                let first = now.is_none();
-                now.get_or_insert(stop);
-                first
-            });
-        }
+    /// Stops a run that is driven here; `false` if it is not.
+    pub(crate) fn stop(&self, run: Seq, stop: Stop) -> bool {
+        let driven = lock(&self.driven);
+        let Some(driven) = driven.get(&run) else { return false };
+        driven.stop.send_if_modified(|now| {
+            let first = now.is_none();
+            now.get_or_insert(stop);
+            first
+        });
+        true
     }
 
     /// Stops all runs that are driven here.
@@ -237,25 +275,33 @@ impl Shared {
     /// The lease under this name is gone: everything stops, and goes on under another.
     pub(crate) fn lose(&self, engine: EngineId) {
         {
-            let mut id = lock(&self.id);
-            if *id != engine {
+            let mut identity = lock(&self.identity);
+            if identity.id != engine {
                 return;
             }
-            *id = self.entropy.engine_id();
+            *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
         tracing::error!("the lease of this engine was lost; its runs are stopped here");
         self.telemetry.lease_lost();
         self.stop_all(Stop::Lost);
-        self.committer.look();
     }
 
-    /// Told once, when the run ends through this engine.
-    pub(crate) fn on_end(&self, run: Seq) -> oneshot::Receiver<Ended> {
+    /// Told once, when the run ends through this engine; at once if it has just ended.
+    pub(crate) fn on_end(&self, run: RunId) -> oneshot::Receiver<Ended> {
         let (tell, told) = oneshot::channel();
-        let mut waiters = lock(&self.waiters);
-        let of_run = waiters.entry(run).or_default();
-        of_run.retain(|waiter| !waiter.is_closed());
-        of_run.push(tell);
+        let mut endings = lock(&self.endings);
+        if let Some(ended) = endings.recent.iter().find(|ended| ended.id == run) {
+            let _ = tell.send(ended.clone());
+            return told;
+        }
+        let waiters = endings.waiters.entry(run.seq).or_default();
+        waiters.retain(|waiter| !waiter.is_closed());
+        waiters.push(tell);
         told
+    }
+
+    /// Whether this run is driven here.
+    pub(crate) fn drives_any(&self, run: Seq) -> bool {
+        lock(&self.driven).contains_key(&run)
     }
 }

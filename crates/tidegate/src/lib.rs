@@ -30,7 +30,7 @@ mod timer;
 
 pub use api::{Engine, new_event};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
-pub use context::{Ctx, FromAnswer, Returned, Step, Wait};
+pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
 pub use controls::{
     Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
     Singleton,
@@ -48,6 +48,7 @@ pub use tidegate_core::{
     workflow::Retry,
 };
 pub use tidegate_store as store;
+pub use tidegate_store::lease;
 pub use timer::Timer;
 pub use workflow::Workflow;
 
@@ -55,3 +56,8 @@ pub use workflow::Workflow;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The program of the page on leases, for the same reason.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/concepts/leases.md")]
+struct LeasesPage;

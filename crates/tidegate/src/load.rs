@@ -10,7 +10,7 @@ use std::{
 use tidegate_core::{
     id::Seq,
     reads::{ReadSet, Scan, Snapshot},
-    row::{Event, Row, RowKey, Run, Source, Step},
+    row::{Event, Purpose, Row, RowKey, Run, Source, Step},
 };
 use tidegate_store::StoreError;
 use tokio::sync::Notify;
@@ -51,8 +51,8 @@ impl Loader {
             match load(shared, &runs).await {
                 Ok(mut loaded) => {
                     for run in runs {
-                        let (events, steps) = loaded.remove(&run.id.seq).unwrap_or_default();
-                        shared.start(run, events, steps);
+                        let loaded = loaded.remove(&run.id.seq).unwrap_or_default();
+                        shared.start(run, loaded);
                     }
                 }
                 Err(error) => {
@@ -65,20 +65,32 @@ impl Loader {
     }
 }
 
-type Loaded = BTreeMap<Seq, (Vec<Event>, Vec<Step>)>;
+/// What a run starts from.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Its input, or all inputs of its batch.
+    pub(crate) events: Vec<Event>,
+    /// What it has recorded.
+    pub(crate) steps: Vec<Step>,
+    /// What the run that it undoes has recorded.
+    pub(crate) undoes: Vec<Step>,
+}
 
-async fn load(shared: &Shared, runs: &[Run]) -> Result<Loaded, StoreError> {
+async fn load(shared: &Shared, runs: &[Run]) -> Result<BTreeMap<Seq, Loaded>, StoreError> {
     let mut reads = ReadSet::default();
     for run in runs {
         reads = reads.row(RowKey::Event(run.source.first().seq));
         reads = reads.scan(Scan::Steps(run.id.seq), MAX_STEPS);
+        if let Purpose::Compensates(old) = run.purpose {
+            reads = reads.scan(Scan::Steps(old.seq), MAX_STEPS);
+        }
         if let Source::Batch(_) = run.source {
-            reads = reads.scan(Scan::Items(run.id.seq), MAX_ITEMS);
+            reads = reads.scan(Scan::Items(run.batch().seq), MAX_ITEMS);
         }
     }
     let snapshot = shared.store.read(reads).await?;
     let items = |run: &Run| -> Vec<Seq> {
-        let rows = snapshot.found(&Scan::Items(run.id.seq)).into_iter();
+        let rows = snapshot.found(&Scan::Items(run.batch().seq)).into_iter();
         rows.filter_map(|row| if let Row::Item(item) = row { Some(item.event.seq) } else { None })
             .collect()
     };
@@ -96,24 +108,30 @@ async fn load(shared: &Shared, runs: &[Run]) -> Result<Loaded, StoreError> {
         let row = snapshot.rows.get(&key).or_else(|| more.rows.get(&key)).cloned().flatten();
         if let Some(Row::Event(event)) = row { Some(event) } else { None }
     };
-    let mut loaded = Loaded::new();
+    let mut loaded = BTreeMap::new();
     for run in runs {
         let events = match batches.get(&run.id.seq) {
             Some(items) => items.iter().filter_map(|item| event(*item)).collect(),
             None => event(run.source.first().seq).into_iter().collect(),
         };
-        let rows = snapshot.found(&Scan::Steps(run.id.seq)).into_iter();
-        let steps = rows
-            .filter_map(|row| if let Row::Step(step) = row { Some(step.clone()) } else { None })
-            .collect();
-        loaded.insert(run.id.seq, (events, steps));
+        let steps = |run: Seq| {
+            let rows = snapshot.found(&Scan::Steps(run)).into_iter();
+            rows.filter_map(|row| if let Row::Step(it) = row { Some(it.clone()) } else { None })
+                .collect()
+        };
+        let undoes = match run.purpose {
+            Purpose::Compensates(old) => steps(old.seq),
+            Purpose::Ordinary | Purpose::OnFailure(_) => Vec::new(),
+        };
+        loaded.insert(run.id.seq, Loaded { events, steps: steps(run.id.seq), undoes });
     }
     Ok(loaded)
 }
 
 /// What a run that has just been admitted starts from, if that is known without reading.
-pub(crate) fn at_hand(run: &Run, events: &BTreeMap<Seq, Event>) -> Option<Vec<Event>> {
-    let fresh = run.fence == 1 && run.replay_of.is_none();
+pub(crate) fn at_hand(run: &Run, events: &BTreeMap<Seq, Event>) -> Option<Loaded> {
+    let fresh = run.fence == 1 && run.replay_of.is_none() && run.purpose == Purpose::Ordinary;
     let event = events.get(&run.source.first().seq)?;
-    (fresh && matches!(run.source, Source::Event(_))).then(|| vec![event.clone()])
+    let alone = matches!(run.source, Source::Event(_));
+    (fresh && alone).then(|| Loaded { events: vec![event.clone()], ..Loaded::default() })
 }

@@ -45,7 +45,7 @@ async fn sweep(shared: &Arc<Shared>) -> Result<Option<Duration>, Error> {
                 let Some(scope) = gate.key.scope() else { continue };
                 (gate.due, Command::SweepGate { ws: scope.ws, gate: gate.key.clone() })
             }
-            Row::Run(run) => (run.due, Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
+            Row::Run(run) => (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq }),
             Row::Chore(chore) => {
                 (chore.due, Command::SweepChore { known: Box::new(chore.clone()) })
             }

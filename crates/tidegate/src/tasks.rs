@@ -46,8 +46,23 @@ impl Tasks {
 pub(crate) struct Busy(AtomicUsize);
 
 impl Busy {
+    /// Counts something that is under way, until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> Underway {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Underway(self.clone())
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Something that is under way.
+pub(crate) struct Underway(Arc<Busy>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -26,6 +26,8 @@
 //! Time moves only by [`Lab::advance`], and not before everything that can be done without it is
 //! done. Handlers should not do real I/O: the lab does not wait for it.
 
+mod counted;
+
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -42,6 +44,7 @@ use tidegate_core::{
 };
 use tidegate_store::{Clock, MemoryStore, Store};
 
+use self::counted::Counted;
 use crate::{api::Engine, builder::EngineBuilder, tasks::Busy, timer::Timer};
 
 /// A clock that moves only by hand: it tells the time, and wakes who waits for it.
@@ -56,6 +59,13 @@ struct Inner {
     elapsed: Duration,
     sleepers: BTreeMap<(Duration, u64), Waker>,
     last: u64,
+}
+
+impl Default for VirtualClock {
+    /// A clock that stands at midnight, on a Friday in 2027.
+    fn default() -> Self {
+        Self::new(Timestamp::from_ms(1_798_761_600_000))
+    }
 }
 
 impl VirtualClock {
@@ -151,9 +161,6 @@ pub struct Lab {
 /// The variable that repeats a lab's chance.
 const SEED: &str = "TIDEGATE_SEED";
 
-/// The lab's clock starts here: a Friday in 2027, at midnight.
-const START_MS: i64 = 1_798_761_600_000;
-
 /// Nobody else shares the store, so leases and polls need not keep a virtual month busy.
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -166,15 +173,16 @@ impl Default for Lab {
 impl Lab {
     /// A lab with an empty store in memory.
     pub fn new() -> Self {
-        Self::with_store(|clock| Arc::new(MemoryStore::new(clock)))
+        let clock = Arc::new(VirtualClock::default());
+        Self::on(Arc::new(MemoryStore::new(clock.clone())), clock)
     }
 
-    /// A lab with a store of one's own, which should tell the time by the lab's clock.
-    pub fn with_store(open: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Store>) -> Self {
-        let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(START_MS)));
+    /// A lab with a store of one's own, which should tell the time by the same clock.
+    pub fn on(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-        let store = open(clock.clone());
-        Self { clock, store, busy: Arc::default(), seed: Mutex::new(seed) }
+        let busy = Arc::<Busy>::default();
+        let store = Arc::new(Counted { store, busy: busy.clone() });
+        Self { clock, store, busy, seed: Mutex::new(seed) }
     }
 
     /// Begins an engine on the lab's store and clock. Several share both.

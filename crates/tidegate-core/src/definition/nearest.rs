@@ -9,12 +9,12 @@ pub(super) fn suggest(unknown: &str, known: &[&str]) -> String {
 }
 
 /// Names in backticks, parted by commas.
-pub(super) fn list(names: &[&str]) -> String {
+pub(crate) fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// The closest of the known names, if it is close enough to be meant.
-fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown = plain(unknown);
     known
         .iter()

@@ -6,8 +6,6 @@
 //! joining before counting, so that a window costs one token however many events it swallows;
 //! counting before creating, so that what is shed leaves no trace but its receipt.
 
-use std::collections::BTreeMap;
-
 use super::{
     claim, fold, gate, handoff, meter,
     needs::{Candidate, Passage, WhenFull},
@@ -49,22 +47,19 @@ pub fn create(
     source: Source,
 ) -> Decided<Verdict, Verdict> {
     let passages = candidate.passages()?.to_vec();
-    let fresh = id.is_none();
-    let id = match id {
-        Some(id) => id,
-        None => draft.new_run_id()?,
-    };
+    let (fresh, mut freed) = (id.is_none(), Vec::new());
+    let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
         Source::Event(_) => claim::take_for(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, &passages)?;
     let mut replaced = handoff::meet(draft, candidate, &passages, id)?;
+    let mut before = replaced.as_ref().map(|(_, old)| *old);
     let queued_at = queued_at(draft, &passages)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    let mut freed = Vec::new();
     let mut needs = Vec::with_capacity(passages.len());
     for passage in passages {
         let gate = &passage.need.gate;
@@ -79,39 +74,27 @@ pub fn create(
             }
             if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
                 rank = if old.started { rank } else { old.rank };
-                replaced = Some((by, old.id));
+                (replaced, before) = (Some((by, old.id)), Some(old.last_started()));
                 freed.extend(places);
             }
         }
         needs.push(passage.need);
     }
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let again = candidate.again();
+    let name = (workflow.app.clone(), workflow.name.clone());
+    let version = (version.number, version.lane);
     let run = Run {
-        id,
-        ws: candidate.ws.clone(),
-        app: workflow.app.clone(),
-        workflow: workflow.name.clone(),
-        version: version.number,
-        lane: version.lane,
-        source,
-        queued_at,
-        rank,
         needs,
-        has: 0,
-        phase: Phase::Ready,
-        owner: None,
-        fence: 0,
-        due: candidate.gives_up_at(queued_at),
-        started: false,
-        failures: BTreeMap::new(),
-        losses: 0,
-        waits: Vec::new(),
-        answered: Vec::new(),
-        pausing: false,
         parent: candidate.parent.clone(),
-        replaced: replaced.as_ref().map(|(_, old)| *old),
-        replay_of: None,
+        replaced: before,
         claim,
+        gives_up_at: candidate.gives_up_at(queued_at),
+        replay_of: again.map(|again| again.of),
+        compensations: again.map_or(0, |again| again.compensations),
+        effect_run: again.and_then(|again| again.effects),
+        batch_of: again.and_then(|again| again.batch),
+        ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.

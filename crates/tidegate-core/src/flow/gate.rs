@@ -55,7 +55,6 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         }
     }
     run.phase = Phase::Ready;
-    run.due = None;
     draft.put(run);
     Ok(())
 }
@@ -84,7 +83,6 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let freed = vacate(draft, &mut run, keep)?;
     let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
     let mut gate = gate_or_new(draft, &need.gate)?;
-    run.due = None;
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
@@ -324,7 +322,7 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     };
     let catalog = draft.catalog(&run.ws)?;
     let own = catalog.lane(run.lane).and_then(|version| version.release).unwrap_or(0);
-    if run.started || own >= *release {
+    if run.keeps_version() || own >= *release {
         return Ok(());
     }
     let Some(entry) = catalog.entry(&run.app, &run.workflow) else { return Ok(()) };

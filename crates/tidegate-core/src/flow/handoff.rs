@@ -125,7 +125,8 @@ pub fn meet(
     let mut gate = gate.clone();
     let GateState::Slots(slots) = &mut gate.state else { return Ok(None) };
     let holds = slots.holders.clone();
-    slots.moved_to = version.release;
+    // A retry may be of an older release than those who wait already moved to.
+    slots.moved_to = slots.moved_to.max(version.release);
     draft.put(gate);
     let catalog = draft.catalog(&candidate.ws)?;
     let mut superseded = None;
@@ -135,7 +136,7 @@ pub fn meet(
         if release >= version.release {
             continue;
         }
-        if run.started {
+        if run.keeps_version() {
             superseded = superseded.or_else(|| Some((By::from(passage), run.id)));
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     catalog::Current,
     draft::{Decided, Stop},
-    id::EventId,
+    id::{EventId, RunId},
     json::Payload,
     key::{Key, Path},
     row::{Class, GateKey, Need, Parent, Scope, Span, Workspace},
@@ -34,7 +34,20 @@ pub enum Origin {
     /// A parent's call: as [`Origin::Cron`].
     Invoke,
     /// A new go at a run that has ended: gates, throttle and handoff only.
-    Replay,
+    Replay(Again),
+}
+
+/// What a new go at a run takes over from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// The run.
+    pub of: RunId,
+    /// The run whose id its effect keys begin with, where it goes on from recorded steps.
+    pub effects: Option<RunId>,
+    /// The run that its batch is filed under, where it has the same one.
+    pub batch: Option<RunId>,
+    /// The compensations among the recorded steps.
+    pub compensations: u32,
 }
 
 /// One input and one workflow, to be decided on.
@@ -240,6 +253,11 @@ impl Candidate<'_> {
     /// Whether arrival's controls apply: idempotency, rate limit and folds.
     pub fn arrives(&self) -> bool {
         self.origin == Origin::Arrival
+    }
+
+    /// What it takes over, if it is a new go at a run.
+    pub fn again(&self) -> Option<&Again> {
+        if let Origin::Replay(again) = &self.origin { Some(again) } else { None }
     }
 
     /// When the run counts as queued for its priority.

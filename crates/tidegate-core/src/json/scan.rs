@@ -66,7 +66,7 @@ fn element(array: &str, index: usize) -> Option<&str> {
 }
 
 /// Whether a quoted key spells `name`.
-fn is_name(quoted: &str, name: &str) -> bool {
+pub(super) fn is_name(quoted: &str, name: &str) -> bool {
     if quoted.contains('\\') {
         return serde_json::from_str::<String>(quoted).is_ok_and(|key| key == name);
     }
@@ -74,14 +74,14 @@ fn is_name(quoted: &str, name: &str) -> bool {
 }
 
 /// An array index: one spelling for each, so `01` and `+1` are none.
-fn index(name: &str) -> Option<usize> {
+pub(super) fn index(name: &str) -> Option<usize> {
     let index = name.parse::<usize>().ok()?;
     (index.to_string() == name).then_some(index)
 }
 
-struct Cursor<'a> {
-    text: &'a str,
-    at: usize,
+pub(super) struct Cursor<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -90,21 +90,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next byte that is not space.
-    fn peek_token(&mut self) -> Option<u8> {
+    pub(super) fn peek_token(&mut self) -> Option<u8> {
         while self.peek()?.is_ascii_whitespace() {
             self.at += 1;
         }
         self.peek()
     }
 
-    fn skip_token(&mut self, token: u8) {
+    pub(super) fn skip_token(&mut self, token: u8) {
         if self.peek_token() == Some(token) {
             self.at += 1;
         }
     }
 
     /// Takes the next value, whatever it is.
-    fn take_value(&mut self) -> &'a str {
+    pub(super) fn take_value(&mut self) -> &'a str {
         let first = self.peek_token();
         let start = self.at;
         match first {

@@ -18,6 +18,9 @@ pub struct Decimal {
     exponent: i32,
 }
 
+/// The most digits that a sum is worked out with: far beyond any counter, and no work to speak of.
+pub const MAX_SUM_DIGITS: usize = 1024;
+
 /// Why a text is not a [`Decimal`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
@@ -45,6 +48,36 @@ impl Decimal {
         Ok(Decimal { negative: parts.negative, digits: trimmed.to_owned(), exponent })
     }
 
+    /// The exact sum; none where it would take more than [`MAX_SUM_DIGITS`] digits to write.
+    pub fn plus(&self, other: &Decimal) -> Option<Decimal> {
+        let zero = |it: &Decimal| it.digits == "0";
+        if zero(self) || zero(other) {
+            return Some(if zero(self) { other.clone() } else { self.clone() });
+        }
+        let exponent = self.exponent.min(other.exponent);
+        let (left, right) = (self.digits_at(exponent)?, other.digits_at(exponent)?);
+        let width = left.len().max(right.len());
+        let (left, right) = (padded(left, width), padded(right, width));
+        let (negative, sum) = if self.negative == other.negative {
+            (self.negative, sum(&left, &right))
+        } else if left >= right {
+            (self.negative, difference(&left, &right))
+        } else {
+            (other.negative, difference(&right, &left))
+        };
+        let sign = if negative { "-" } else { "" };
+        let digits = sum.trim_start_matches('0');
+        let digits = if digits.is_empty() { "0" } else { digits };
+        Decimal::parse(&format!("{sign}{digits}e{exponent}")).ok()
+    }
+
+    /// The digits, with the zeros that this power of ten needs.
+    fn digits_at(&self, exponent: i32) -> Option<String> {
+        let zeros = usize::try_from(i64::from(self.exponent) - i64::from(exponent)).ok()?;
+        let width = self.digits.len().checked_add(zeros)?;
+        (width <= MAX_SUM_DIGITS).then(|| format!("{}{}", self.digits, "0".repeat(zeros)))
+    }
+
     /// The parts that an encoding needs: sign, power of ten and digits.
     pub(super) fn parts(&self) -> (bool, i32, &str) {
         (self.negative, self.exponent, &self.digits)
@@ -57,6 +90,12 @@ impl Decimal {
         let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
         let canonical = plain && (zero || trimmed);
         canonical.then(|| Decimal { negative, digits: digits.to_owned(), exponent })
+    }
+}
+
+impl From<i64> for Decimal {
+    fn from(number: i64) -> Decimal {
+        Decimal::parse(&number.to_string()).expect("an integer is a JSON number")
     }
 }
 
@@ -94,6 +133,37 @@ impl TryFrom<String> for Decimal {
     fn try_from(text: String) -> Result<Decimal, DecimalError> {
         Decimal::parse(&text)
     }
+}
+
+/// Digits with zeros before them.
+fn padded(digits: String, width: usize) -> Vec<u8> {
+    let zeros = std::iter::repeat_n(0, width - digits.len());
+    zeros.chain(digits.bytes().map(|digit| digit - b'0')).collect()
+}
+
+/// The sum of two numbers of the same width.
+fn sum(left: &[u8], right: &[u8]) -> String {
+    let mut carry = 0;
+    let mut digits: Vec<u8> = Vec::with_capacity(left.len() + 1);
+    for (a, b) in left.iter().zip(right).rev() {
+        let digit = a + b + carry;
+        carry = digit / 10;
+        digits.push(digit % 10);
+    }
+    digits.push(carry);
+    digits.into_iter().rev().map(|digit| char::from(b'0' + digit)).collect()
+}
+
+/// The difference of two numbers of the same width, the greater one first.
+fn difference(left: &[u8], right: &[u8]) -> String {
+    let mut borrow = 0;
+    let mut digits: Vec<u8> = Vec::with_capacity(left.len());
+    for (a, b) in left.iter().zip(right).rev() {
+        let taken = b + borrow;
+        borrow = u8::from(*a < taken);
+        digits.push(a + 10 * borrow - taken);
+    }
+    digits.into_iter().rev().map(|digit| char::from(b'0' + digit)).collect()
 }
 
 /// A number literal, taken apart.
@@ -240,5 +310,31 @@ mod tests {
             the exponent of `1e99999999999999999999` does not fit in 32 bits
             the exponent of `-1e-99999999999999999999` does not fit in 32 bits"#]]
         .assert_eq(&errors);
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        let table = [
+            ("1", "1", "2"),
+            ("0.1", "0.2", "0.3"),
+            ("9007199254740993", "1", "9007199254740994"),
+            ("-1", "1", "0"),
+            ("1", "-2.50", "-1.5"),
+            ("-2.5", "1", "-1.5"),
+            ("999", "1", "1000"),
+            ("1e20", "-1", "99999999999999999999"),
+            ("1e400", "-1e400", "0"),
+            ("1e2147483647", "0", "1e2147483647"),
+        ];
+        for (left, right, expected) in table {
+            let [left, right, expected] =
+                [left, right, expected].map(|it| Decimal::parse(it).unwrap());
+            assert_eq!(left.plus(&right).as_ref(), Some(&expected), "{left} + {right}");
+            assert_eq!(right.plus(&left), Some(expected), "{right} + {left}");
+        }
+        let far = Decimal::parse("1e2000").unwrap();
+        assert_eq!(far.plus(&Decimal::from(1)), None);
+        let edge = Decimal::parse("5e2147483647").unwrap();
+        assert_eq!(edge.plus(&edge), None, "its exponent would not fit");
     }
 }

@@ -14,6 +14,15 @@ pub struct Engine {
     pub beat: i64,
     /// Set once by whoever saw no beat for a whole lease; never cleared.
     pub dead: bool,
+    /// The lanes that it takes runs from, in all workspaces.
+    pub serves: Vec<Seq>,
+}
+
+impl Engine {
+    /// An engine at its first beat.
+    pub fn new(id: EngineId) -> Self {
+        Self { id, beat: 1, dead: false, serves: Vec::new() }
+    }
 }
 
 /// The last global position that a workspace's streams have used.

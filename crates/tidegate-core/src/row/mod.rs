@@ -8,6 +8,7 @@ mod def;
 mod event;
 mod gate;
 mod run;
+mod session;
 mod stream;
 
 use std::sync::Arc;
@@ -19,9 +20,10 @@ pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
 pub use run::{
-    Ended, Ending, Fault, Need, Parent, Phase, Place, Rank, Run, Source, Span, Step, StepKind,
-    Wait, WaitOn,
+    Ended, Ending, Fault, Need, Parent, Phase, Place, Purpose, Rank, Run, Source, Span, Step,
+    StepKind, Wait, WaitOn,
 };
+pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Logged, Stream, Sub};
 
 use crate::id::Seq;
@@ -41,6 +43,8 @@ pub enum Row {
     Gate(Gate),
     /// A run that has not ended.
     Run(Box<Run>),
+    /// The state of a session.
+    Session(Session),
     /// A process that drives runs.
     Engine(Engine),
     /// A stream's head.
@@ -71,6 +75,8 @@ pub enum Row {
     Receipt(Receipt),
     /// An event of a stream.
     Logged(Logged),
+    /// What a run has staged for a session.
+    Staged(Box<Staged>),
 }
 
 /// What names a row.
@@ -82,6 +88,9 @@ pub enum RowKey {
     Gate(GateKey),
     /// By its run's number; locked.
     Run(Seq),
+    /// By workspace, app, flow and session; locked. Behind runs: a report locks its run first and
+    /// learns from it which sessions its end will write. Nothing of a session leads to a run.
+    Session(Workspace, String, String, String),
     /// By the engine's id; locked.
     Engine(EngineId),
     /// By workspace and name; locked.
@@ -112,6 +121,8 @@ pub enum RowKey {
     Receipt(Seq),
     /// By the stream's number and the version.
     Logged(Seq, i64),
+    /// By run and place.
+    Staged(Seq, u32),
 }
 
 impl RowKey {
@@ -123,6 +134,7 @@ impl RowKey {
             Self::Chore(_)
             | Self::Gate(_)
             | Self::Run(_)
+            | Self::Session(..)
             | Self::Engine(_)
             | Self::Stream(..)
             | Self::Sub(..)
@@ -137,7 +149,8 @@ impl RowKey {
             | Self::WaitPath(..)
             | Self::Signal(..)
             | Self::Receipt(_)
-            | Self::Logged(..) => false,
+            | Self::Logged(..)
+            | Self::Staged(..) => false,
         }
     }
 }
@@ -149,6 +162,9 @@ impl Row {
             Self::Chore(row) => RowKey::Chore(row.id.seq),
             Self::Gate(row) => RowKey::Gate(row.key.clone()),
             Self::Run(row) => RowKey::Run(row.id.seq),
+            Self::Session(row) => {
+                RowKey::Session(row.ws.clone(), row.app.clone(), row.flow.clone(), row.id.clone())
+            }
             Self::Engine(row) => RowKey::Engine(row.id),
             Self::Stream(row) => RowKey::Stream(row.ws.clone(), row.name.clone()),
             Self::Sub(row) => RowKey::Sub(row.ws.clone(), row.reaction.clone(), row.stream.clone()),
@@ -173,6 +189,7 @@ impl Row {
             Self::Signal(row) => RowKey::Signal(row.run, row.name.clone(), row.seq),
             Self::Receipt(row) => RowKey::Receipt(row.seq),
             Self::Logged(row) => RowKey::Logged(row.stream, row.version),
+            Self::Staged(row) => RowKey::Staged(row.run, row.n),
         }
     }
 }
@@ -202,5 +219,6 @@ macro_rules! into_row {
 into_row!(
     Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
-    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged
+    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
+    Session => Session, Staged => Staged
 );

@@ -88,6 +88,19 @@ pub struct Parent {
     pub line: Vec<Seq>,
 }
 
+/// Why there is a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Purpose {
+    /// Something came in.
+    #[default]
+    Ordinary,
+    /// Undoes what this run did, newest first (SPEC 7).
+    Compensates(RunId),
+    /// Runs the failure handler for this run (SPEC 9).
+    OnFailure(RunId),
+}
+
 /// Where a run that has not ended is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,7 +120,7 @@ pub enum Phase {
     Waiting,
     /// Stopped by hand until resumed.
     Paused,
-    /// Cancelled while driven; its worker has not confirmed the stop yet.
+    /// Ended from outside while driven; its worker has not confirmed the stop yet.
     Stopping,
 }
 
@@ -188,9 +201,6 @@ pub struct Run {
     /// Grows with every lease.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fence: i64,
-    /// When the sweep has to look at it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub due: Option<Timestamp>,
     /// Leased at least once: its version stays, its throttle turn is spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
@@ -213,7 +223,7 @@ pub struct Run {
     /// Who waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The run that it replaced.
+    /// The run that it replaced, or whose place it has from others that never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
     /// The run that it is a new go at.
@@ -222,13 +232,116 @@ pub struct Run {
     /// The idempotency claim it gives back if it is replaced before its first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<GateKey>,
+    /// How many operations on sessions it has staged, under `restart`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub staged: u32,
+    /// Why there is this run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub purpose: Purpose,
+    /// How many compensations it has registered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compensations: u32,
+    /// When it has failed for taking too long; from its first lease on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// When it gives up its place in the line of its session. For a compensating run: when it
+    /// lets go of the gates that it took over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives_up_at: Option<Timestamp>,
+    /// The run whose id its effect keys begin with, where that is another: the first of a chain
+    /// of retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect_run: Option<RunId>,
+    /// The run that the items of its batch are filed under, where that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_of: Option<RunId>,
 }
 
 impl Run {
+    /// A run that nothing has happened to yet and that needs nothing.
+    pub fn new(
+        id: RunId,
+        ws: Workspace,
+        (app, workflow): (String, String),
+        (version, lane): (u32, Seq),
+        source: Source,
+        queued_at: Timestamp,
+        rank: Rank,
+    ) -> Self {
+        Self {
+            id,
+            ws,
+            app,
+            workflow,
+            version,
+            lane,
+            source,
+            queued_at,
+            rank,
+            needs: Vec::new(),
+            has: 0,
+            phase: Phase::Ready,
+            owner: None,
+            fence: 0,
+            started: false,
+            failures: BTreeMap::new(),
+            staged: 0,
+            losses: 0,
+            waits: Vec::new(),
+            answered: Vec::new(),
+            pausing: false,
+            parent: None,
+            replaced: None,
+            replay_of: None,
+            claim: None,
+            purpose: Purpose::Ordinary,
+            compensations: 0,
+            deadline: None,
+            gives_up_at: None,
+            effect_run: None,
+            batch_of: None,
+        }
+    }
+
+    /// When the sweep has to look at it: the first of all that time alone decides.
+    pub fn due(&self) -> Option<Timestamp> {
+        let gives_up = match (self.purpose, self.phase) {
+            (Purpose::Compensates(_), _) => self.has > 0,
+            (_, Phase::Line { .. }) => self.lacks(Class::Policy),
+            _ => false,
+        };
+        let waits = self.waits.iter().filter(|_| self.phase == Phase::Waiting);
+        let times = waits.filter_map(|wait| wait.until).chain(self.deadline);
+        let times = times.chain(self.gives_up_at.filter(|_| gives_up));
+        times.min().filter(|_| self.phase != Phase::Stopping)
+    }
+
+    /// The run whose id its effect keys begin with: `run_id:step_id`.
+    pub fn effects(&self) -> RunId {
+        self.effect_run.unwrap_or(self.id)
+    }
+
+    /// The run that the items of its batch are filed under.
+    pub fn batch(&self) -> RunId {
+        self.batch_of.unwrap_or(self.id)
+    }
+
+    /// Whether it belongs to its version for good: it has started, or it goes on from steps that
+    /// were recorded under that version.
+    pub fn keeps_version(&self) -> bool {
+        self.started || self.effect_run.is_some()
+    }
+
     /// The place of the first need that is kept only while the run is driven.
     pub fn executing(&self) -> usize {
         let first = self.needs.iter().position(|need| need.span == Span::Executing);
         first.unwrap_or(self.needs.len())
+    }
+
+    /// The run that has done something in this one's place: itself, or while it has not started
+    /// the one that it replaced.
+    pub fn last_started(&self) -> RunId {
+        self.replaced.filter(|_| !self.started).unwrap_or(self.id)
     }
 
     /// Has this run got the gate?
@@ -311,6 +424,26 @@ pub struct Ended {
     pub parent: Option<Seq>,
     /// The run that it was a new go at.
     pub replay_of: Option<RunId>,
+    /// The number of its version's definition.
+    pub lane: Seq,
+    /// Why there was this run.
+    pub purpose: Purpose,
+    /// The run whose id its effect keys began with, where that is another.
+    pub effect_run: Option<RunId>,
+    /// The run that the items of its batch are filed under, where that is another.
+    pub batch_of: Option<RunId>,
+}
+
+impl Ended {
+    /// The run whose id its effect keys began with.
+    pub fn effects(&self) -> RunId {
+        self.effect_run.unwrap_or(self.id)
+    }
+
+    /// The run that the items of its batch are filed under.
+    pub fn batch(&self) -> RunId {
+        self.batch_of.unwrap_or(self.id)
+    }
 }
 
 /// What a remembered step did.
@@ -329,6 +462,10 @@ pub enum StepKind {
     Invoke,
     /// Sent an event.
     Send,
+    /// Read or wrote the state of a session.
+    State,
+    /// Registered a compensation.
+    Compensate,
 }
 
 /// A remembered part of a run: written once, never changed.
@@ -346,4 +483,6 @@ pub struct Step {
     pub at: Timestamp,
     /// What came of it.
     pub result: Result<Payload, Fault>,
+    /// Its order: grows with every step of the run.
+    pub seq: Seq,
 }

@@ -13,10 +13,7 @@ use crate::{
 /// Finds a run of this workspace that has not ended.
 fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
     match draft.run(id.seq)? {
-        Some(run) if run.id == id && run.ws == *ws => {
-            if run.phase == Phase::Stopping {
-                return Err(Stop::Refused(Refusal::Ended { run: id, state: "cancelled" }));
-            }
+        Some(run) if run.id == id && run.ws == *ws && run.phase != Phase::Stopping => {
             Ok(run.clone())
         }
         _ => match draft.row(&RowKey::Ended(id.seq))? {
@@ -53,12 +50,10 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             gate::release(draft, &mut run, keep)?;
             run.phase = Phase::Paused;
             run.pausing = true;
-            run.due = None;
             draft.put(run);
         }
         Phase::Waiting => {
             run.phase = Phase::Paused;
-            run.due = None;
             draft.put(run);
         }
         Phase::Paused | Phase::Stopping => {}
@@ -74,7 +69,6 @@ pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
         Phase::Paused if going => gate::advance(draft, run),
         Phase::Paused => {
             run.phase = Phase::Waiting;
-            run.due = wait::due(&run);
             draft.put(run);
             Ok(())
         }

@@ -1,11 +1,12 @@
 //! The ways out: completed, failed, cancelled, replaced.
 
-use super::{chore, wait};
+use super::{chore, follow, wait};
 use crate::{
     draft::{Decided, Draft},
     flow::{claim, gate, needs::IN_PLACE},
     id::RunId,
     row::{Class, Ended, Ending, Fault, GateKey, GateState, Phase, RowKey, Run, Work},
+    session,
 };
 
 /// How many generations of children are cancelled with their parent in one transaction: each is
@@ -21,9 +22,12 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 /// Ends a run, and says which gates have places to hand on.
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
+    session::forget(draft, &mut run);
+    let ended = ended(draft, &run, ending);
+    follow::follow(draft, &mut run, &ended)?;
     let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
-    record(draft, &run, ending)?;
+    record(draft, &run, ended)?;
     Ok(freed)
 }
 
@@ -31,6 +35,15 @@ fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<Gate
 /// worker confirms the stop or its lease ends (SPEC G7).
 pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>) -> Decided<(), E> {
     let freed = call_off(draft, run, Ending::Cancelled { reason, by }, GENERATIONS_AT_ONCE)?;
+    gate::hand_on(draft, freed)
+}
+
+/// Fails a run that has taken longer than its workflow's `timeoutMs`. One that is being driven
+/// stops as a cancelled one does.
+pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
+    let message = "it took longer than its timeoutMs".to_owned();
+    let error = Fault { code: "TimedOut".to_owned(), message };
+    let freed = call_off(draft, run, Ending::Failed { error }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
 }
 
@@ -43,17 +56,23 @@ fn call_off<E>(
     ending: Ending,
     generations: usize,
 ) -> Decided<Vec<GateKey>, E> {
-    let ws = run.ws.clone();
-    let (parent, children) = (run.id, wait::children(&run));
+    let (ws, children) = (run.ws.clone(), wait::children(&run));
+    let reason = match ending {
+        Ending::Failed { .. } => format!("parent {} took too long", run.id),
+        Ending::Cancelled { .. } | Ending::Completed { .. } => {
+            format!("parent {} was cancelled", run.id)
+        }
+    };
     let mut freed = match run.phase {
         Phase::Stopping => return Ok(Vec::new()),
         Phase::Driven => {
             wait::forget(draft, &mut run);
+            session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
             run.phase = Phase::Stopping;
-            run.due = None;
             draft.put(run.clone());
-            record(draft, &run, ending)?;
+            let ended = ended(draft, &run, ending);
+            record(draft, &run, ended)?;
             Vec::new()
         }
         Phase::Line { .. } | Phase::Ready | Phase::Waiting | Phase::Paused => {
@@ -65,23 +84,19 @@ fn call_off<E>(
         if generations == 0 || draft.is_crowded() {
             left.push(child.seq);
         } else if let Some(child) = draft.run(child.seq)?.cloned() {
-            let ending = Ending::Cancelled { reason: orphaned(parent), by: None };
+            let ending = Ending::Cancelled { reason: reason.clone(), by: None };
             freed.extend(call_off(draft, child, ending, generations - 1)?);
         }
     }
     if !left.is_empty() {
-        chore::leave(draft, &ws, None, Work::Orphans { parent, runs: left })?;
+        chore::leave(draft, &ws, None, Work::Orphans { reason, runs: left })?;
     }
     Ok(freed)
 }
 
-/// Why a child is cancelled with its parent.
-pub fn orphaned(parent: RunId) -> String {
-    format!("parent {parent} was cancelled")
-}
-
 /// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.
 pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    follow::follow_stopped(draft, &mut run)?;
     gate::release(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     Ok(())
@@ -126,16 +141,9 @@ pub fn replace<E>(
     Ok(Some(Replaced { old, freed }))
 }
 
-/// Writes how it ended, and tells whoever waits for it.
-fn record<E>(draft: &mut Draft, run: &Run, ending: Ending) -> Decided<(), E> {
-    let result = match &ending {
-        Ending::Completed { output } => Ok(output.clone()),
-        Ending::Failed { error } => Err(error.clone()),
-        Ending::Cancelled { reason, .. } => {
-            Err(Fault { code: "Cancelled".to_owned(), message: reason.clone() })
-        }
-    };
-    draft.put(Ended {
+/// The row of a run that ends now.
+fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
+    Ended {
         id: run.id,
         ws: run.ws.clone(),
         app: run.app.clone(),
@@ -147,7 +155,23 @@ fn record<E>(draft: &mut Draft, run: &Run, ending: Ending) -> Decided<(), E> {
         ending,
         parent: run.parent.as_ref().map(|parent| parent.run),
         replay_of: run.replay_of,
-    });
+        lane: run.lane,
+        purpose: run.purpose,
+        effect_run: run.effect_run,
+        batch_of: run.batch_of,
+    }
+}
+
+/// Writes how it ended, and tells whoever waits for it.
+fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
+    let result = match &ended.ending {
+        Ending::Completed { output } => Ok(output.clone()),
+        Ending::Failed { error } => Err(error.clone()),
+        Ending::Cancelled { reason, .. } => {
+            Err(Fault { code: "Cancelled".to_owned(), message: reason.clone() })
+        }
+    };
+    draft.put(ended);
     if let Some(parent) = &run.parent
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {

@@ -1,4 +1,7 @@
-//! The one door into *driven*: an engine leases ready runs, each with a new fence.
+//! The one door into *driven*: an engine says what it serves and leases ready runs, each with a
+//! new fence.
+
+use std::collections::BTreeSet;
 
 use crate::{
     command::Refusal,
@@ -6,17 +9,17 @@ use crate::{
     flow::gate,
     id::Seq,
     reads::Scan,
-    row::{EngineId, Phase, Row, RowKey, Run},
+    row::{Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
+    time::Timestamp,
 };
+
+/// How many engines are read at first.
+const ENGINES_READ: u32 = 64;
 
 /// Leases up to `limit` ready runs of the lanes to an engine, best rank first.
 ///
 /// The lanes are those of one workspace that the engine serves; it takes workspaces in turn.
 pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> Decided<Vec<Run>> {
-    // Nobody would ever take a run from an engine that is dead already.
-    if matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead) {
-        return Err(Stop::Refused(Refusal::EngineDead(engine)));
-    }
     let scan = Scan::Ready(lanes.to_vec());
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
     let is_ready = |run: &Run| run.phase == Phase::Ready && lanes.contains(&run.lane);
@@ -32,13 +35,48 @@ pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> 
     ready.sort_by_key(|run| run.rank);
     ready.dedup_by_key(|run| run.id);
     ready.truncate(limit as usize);
+    // Last, so that a probe, which knows no engines, has noted all the rest. Nobody would ever take
+    // a run from an engine that is dead already, or find those of one that is not there.
+    alive(draft, engine)?;
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
+}
+
+/// Writes down which lanes an engine takes runs from: what no live engine serves is stranded.
+pub fn serve(draft: &mut Draft, engine: EngineId, lanes: &[Seq]) -> Decided<()> {
+    let mut row = alive(draft, engine)?;
+    row.serves = lanes.to_vec();
+    row.serves.sort_unstable();
+    row.serves.dedup();
+    draft.put(row);
+    Ok(())
+}
+
+/// The lanes that live engines serve, as far as their rows say it now.
+///
+/// An engine that fell counts until somebody has seen its beat stand still.
+pub fn served<E>(draft: &Draft) -> Decided<BTreeSet<Seq>, E> {
+    let engines = draft.found_all(&Scan::Engines, ENGINES_READ)?.into_iter();
+    let engines = engines.filter_map(|row| {
+        let Row::Engine(engine) = row else { return None };
+        (!engine.dead).then_some(&engine.serves)
+    });
+    Ok(engines.flatten().copied().collect())
+}
+
+/// The engine's row, if it may still get runs.
+fn alive(draft: &Draft, engine: EngineId) -> Decided<Engine> {
+    match draft.row(&RowKey::Engine(engine))? {
+        Some(Row::Engine(row)) if !row.dead => Ok(row.clone()),
+        Some(_) => Err(Stop::Refused(Refusal::EngineDead(engine))),
+        None => Err(Stop::Refused(Refusal::NoEngine(engine))),
+    }
 }
 
 fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Run, E> {
     if !run.started {
         gate::start(draft, &run)?;
         run.started = true;
+        run.deadline = deadline(draft, &run)?;
     }
     run.fence += 1;
     run.owner = Some(engine);
@@ -46,4 +84,13 @@ fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Ru
     run.answered.clear();
     draft.put(run.clone());
     Ok(run)
+}
+
+/// When a run that starts now has taken too long, by the definition of its own version. What
+/// follows another run has all the time that it needs.
+fn deadline<E>(draft: &Draft, run: &Run) -> Decided<Option<Timestamp>, E> {
+    let catalog = draft.catalog(&run.ws)?;
+    let timeout_ms = catalog.definition(run.lane).and_then(|workflow| workflow.timeout_ms);
+    let timeout_ms = timeout_ms.filter(|_| run.purpose == Purpose::Ordinary);
+    Ok(timeout_ms.map(|ms| draft.now().plus_ms(ms)))
 }

@@ -3,9 +3,11 @@
 //! One door leads into *driven* ([`lease`]), one out of life ([`end`]); every write of a worker
 //! repeats its fence ([`record`]).
 
+pub mod again;
 pub mod chore;
 pub mod control;
 pub mod end;
+pub mod follow;
 pub mod lease;
 pub mod record;
 pub mod retry;

@@ -26,11 +26,12 @@ use crate::{
         Ending, EngineId, Event, Fault, Kind, Parent, Phase, RowKey, Run, Step, StepKind, Wait,
         WaitOn,
     },
+    session::{self, NewSessionOp},
     time::Timestamp,
 };
 
 /// A worker's report on a run that it holds the lease of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The run.
     pub run: Seq,
@@ -42,6 +43,8 @@ pub struct Record {
     pub steps: Vec<NewStep>,
     /// Events that steps send: posted with the step's record, or not at all.
     pub sends: Vec<NewSend>,
+    /// What steps do to the state of sessions: done with the step's record, or not at all.
+    pub session: Vec<NewSessionOp>,
     /// How the run goes on.
     pub then: Then,
 }
@@ -67,9 +70,10 @@ pub struct NewSend {
 }
 
 /// How a run goes on after a report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Then {
     /// The worker goes on.
+    #[default]
     Continue,
     /// Nothing is left to do until one of these is answered.
     Suspend(Vec<NewWait>),
@@ -163,6 +167,11 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
+    for asked in &report.session {
+        remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
+            session::perform(draft, report.run, asked)
+        })?;
+    }
     for NewSend { step, event } in &report.sends {
         remember(draft, report, step.clone(), StepKind::Send, |draft| {
             let posted = event::post(draft, &ws, event)?;
@@ -175,7 +184,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         run => run?,
     };
     let recorded = report.steps.iter().map(|step| &step.id);
-    for step in recorded.chain(report.sends.iter().map(|send| &send.step)) {
+    let recorded = recorded.chain(report.sends.iter().map(|send| &send.step));
+    for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
         run.losses = 0;
         // A wait for what is recorded now would be answered by a second record.
@@ -191,7 +201,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             run.losses = 0;
             suspend(draft, run, waits)?;
         }
-        Then::Complete(output) => end(draft, run, Ending::Completed { output })?,
+        Then::Complete(output) => {
+            let ending = match session::settle(draft, &run)? {
+                Ok(()) => Ending::Completed { output },
+                Err(error) => Ending::Failed { error },
+            };
+            end(draft, run, ending)?;
+        }
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
         Then::Yield => {
             run.owner = None;
@@ -212,8 +228,19 @@ fn remember(
 ) -> Decided<()> {
     if draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_none() {
         let result = result(draft)?;
-        let (run, fence, at) = (report.run, report.fence, draft.now());
-        draft.put(Step { run, id, kind, fence, at, result });
+        let (run, fence, at, seq) = (report.run, report.fence, draft.now(), draft.next_seq()?);
+        draft.put(Step { run, id, kind, fence, at, result, seq });
+        count(draft, report, kind)?;
+    }
+    Ok(())
+}
+
+/// Counts a compensation with its record: the run may be replaced by what it sends next.
+fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
+    if kind == StepKind::Compensate {
+        let mut run = leased(draft, report)?;
+        run.compensations += 1;
+        draft.put(run);
     }
     Ok(())
 }
@@ -242,9 +269,10 @@ fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
 fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {
     let mut answered = !run.answered.is_empty() && waits.is_empty();
     let since = draft.next_seq()?;
-    let mut children: Vec<(String, _, _, _, _)> = Vec::new();
     let now = draft.now();
+    let mut children: Vec<(String, _, _, _, _)> = Vec::new();
     for NewWait { step, on, until } in waits {
+        let until = until.map(|until| until.moment(now));
         if wait::is_answered(draft, &run, &step)? {
             answered = true;
             continue;
@@ -253,11 +281,9 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
         if waits.chain(children.iter().map(|child| &child.0)).any(|known| *known == step) {
             continue;
         }
-        let until = until.map(|until| until.moment(now));
         let on = match on {
             NewWaitOn::Time => WaitOn::Time,
             NewWaitOn::Retry => {
-                // One that was woken early by something else still waits, and is not counted again.
                 *run.failures.entry(step.clone()).or_default() += 1;
                 WaitOn::Retry
             }
@@ -291,7 +317,7 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     if run.pausing {
         (run.phase, run.pausing) = (Phase::Paused, going);
     } else {
-        (run.phase, run.due) = (Phase::Waiting, wait::due(&run));
+        run.phase = Phase::Waiting;
     }
     draft.put(run);
     Ok(())
@@ -330,9 +356,6 @@ fn invoke(
             let since = run.id.seq;
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
             run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
-            if run.phase == Phase::Waiting {
-                run.due = wait::due(&run);
-            }
             draft.put(run);
             Ok(())
         }
@@ -348,8 +371,8 @@ fn invoke(
 
 fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -> Decided<()> {
     let (fence, at) = (run.fence, draft.now());
-    let kind = StepKind::Invoke;
-    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result: Err(fault) });
+    let (kind, result, seq) = (StepKind::Invoke, Err(fault), draft.next_seq()?);
+    draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result, seq });
     match run.phase {
         Phase::Waiting => wait::wake(draft, run),
         Phase::Paused => {

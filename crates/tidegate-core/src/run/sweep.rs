@@ -2,15 +2,16 @@
 //!
 //! Candidates are found without locks; each decision repeats its premise on the locked row.
 
-use super::{end, end::end as finish, wait};
+use super::{end, end::end as finish, follow, wait};
 use crate::{
     draft::{Decided, Draft},
     flow::{claim, fold, gate, meter},
     id::Seq,
     json::Payload,
+    reads::Scan,
     row::{
-        Class, Ending, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Row, RowKey, Run,
-        WaitOn,
+        Ending, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey,
+        Run, WaitOn,
     },
 };
 
@@ -56,8 +57,15 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
 pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(()) };
     let now = draft.now();
-    if run.due.is_none_or(|due| due > now) {
+    if run.due().is_none_or(|due| due > now) {
         return Ok(());
+    }
+    if run.deadline.is_some_and(|deadline| deadline <= now) {
+        return end::time_out(draft, run);
+    }
+    let undoes = matches!(run.purpose, Purpose::Compensates(_));
+    if undoes && run.has > 0 && run.gives_up_at.is_some_and(|at| at <= now) {
+        return follow::let_go(draft, run);
     }
     match run.phase {
         Phase::Waiting => {
@@ -80,19 +88,10 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
             Ok(())
         }
         Phase::Line { .. } => {
-            run.due = None;
-            if run.lacks(Class::Policy) {
-                let reason = "it waited longer than maxWaitMs".to_owned();
-                return end::cancel(draft, run, reason, None);
-            }
-            draft.put(run);
-            Ok(())
+            let reason = "it waited longer than maxWaitMs".to_owned();
+            end::cancel(draft, run, reason, None)
         }
-        Phase::Ready | Phase::Driven | Phase::Paused | Phase::Stopping => {
-            run.due = None;
-            draft.put(run);
-            Ok(())
-        }
+        Phase::Ready | Phase::Driven | Phase::Paused | Phase::Stopping => Ok(()),
     }
 }
 
@@ -139,4 +138,17 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
     run.phase = Phase::Paused;
     draft.put(run);
     Ok(true)
+}
+
+/// Deletes an engine that is dead and owns nothing.
+///
+/// It gets no more runs while its row is locked, so that what it does not own now it never will.
+pub fn bury<E>(draft: &mut Draft, engine: EngineId) -> Decided<bool, E> {
+    let dead = matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead);
+    let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine));
+    let bury = draft.found_still(&Scan::Owned(engine), 1, owns)?.is_empty() && dead;
+    if bury {
+        draft.delete(RowKey::Engine(engine));
+    }
+    Ok(bury)
 }

@@ -26,8 +26,8 @@ pub fn answer<E>(
     let wait = run.waits.remove(at);
     unfile(draft, &run, &wait);
     if let Some(kind) = kind(&wait.on) {
-        let (id, at) = (wait.step.clone(), draft.now());
-        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result });
+        let (id, at, seq) = (wait.step.clone(), draft.now(), draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result, seq });
     }
     match run.phase {
         Phase::Waiting => wake(draft, run),
@@ -49,8 +49,7 @@ pub fn answer<E>(
 }
 
 /// Sends a run that waits on its way: it queues for its executing gates again.
-pub fn wake<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    run.due = None;
+pub fn wake<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::advance(draft, run)
 }
 
@@ -67,8 +66,8 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
         && let Some(signal) = take_signal(draft, run.id.seq, name)?
     {
         let (id, at, fence) = (wait.step, draft.now(), run.fence);
-        let kind = StepKind::Signal;
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result: Ok(signal.data) });
+        let (kind, result, seq) = (StepKind::Signal, Ok(signal.data), draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence, at, result, seq });
         return Ok(true);
     }
     if let WaitOn::Event { name, matches } = &wait.on {
@@ -106,11 +105,6 @@ pub fn forget(draft: &mut Draft, run: &mut Run) {
     for wait in std::mem::take(&mut run.waits) {
         unfile(draft, run, &wait);
     }
-}
-
-/// The earliest time at which one of the waits ends by itself.
-pub fn due(run: &Run) -> Option<crate::time::Timestamp> {
-    run.waits.iter().filter_map(|wait| wait.until).min()
 }
 
 /// What a field of the data is filed under; the empty path is filed under nothing.

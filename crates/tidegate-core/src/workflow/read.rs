@@ -25,7 +25,17 @@ pub(crate) enum Context<'a> {
 }
 
 /// The fields beside the controls.
-const FIELDS: [&str; 7] = ["app", "name", "version", "triggers", "retry", "timeoutMs", "url"];
+const FIELDS: [&str; 9] = [
+    "app",
+    "name",
+    "version",
+    "triggers",
+    "retry",
+    "timeoutMs",
+    "url",
+    "onFailure",
+    "compensateTimeoutMs",
+];
 
 /// Reads one workflow or action. What comes back holds only if no error was reported.
 pub(crate) fn read(
@@ -42,6 +52,10 @@ pub(crate) fn read(
     let mut workflow = read_names(&mut fields, context);
     workflow.version = fields.optional_count("version").unwrap_or_default();
     workflow.timeout_ms = fields.optional_duration("timeoutMs").unwrap_or_default();
+    workflow.on_failure = fields.flag("onFailure").ok().flatten().unwrap_or_default();
+    if let Ok(Some(ms)) = fields.optional_duration("compensateTimeoutMs") {
+        workflow.compensate_timeout_ms = ms;
+    }
     workflow.url = read_url(&mut fields).unwrap_or_default();
     workflow.triggers = read_triggers(&mut fields);
     if let Some(value) = fields.get("retry")

@@ -14,12 +14,13 @@ with changed as (
            queued_at = new.queued_at,
            ended_at  = new.ended_at,
            event_seq = new.event_seq,
-           body      = new.body
+           body      = new.body,
+           lane      = new.lane
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[],
                   $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[],
-                  $11::text[])
+                  $11::text[], $12::bigint[])
            as new(seq, salt, ws, app, workflow, version, state, queued_at, ended_at,
-                  event_seq, body)
+                  event_seq, body, lane)
      where ended.seq = new.seq
     returning 1
 )

@@ -1,6 +1,6 @@
 -- Reads all engines, in key order: for tests, `doctor` and backups.
 --
 -- Locks nothing. Index: the primary key.
-select id, beat, dead
+select id, beat, dead, serves
   from engine
  order by id

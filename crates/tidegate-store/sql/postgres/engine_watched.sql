@@ -3,7 +3,7 @@
 -- $1 how many
 -- Locks nothing: a hint. Indexes: the primary key; run_owner, once for each that is dead.
 -- Whoever marks an engine dead may fall before its runs are reaped: others find it here.
-select id, beat, dead
+select id, beat, dead, serves
   from engine
  where dead = 0
     or exists (select 1 from run where run.owner = engine.id)

@@ -2,6 +2,8 @@
 
 create sequence block increment by 4096 start with 4096 cache 1;
 
+create sequence lease_fence increment by 1 start with 1 cache 1;
+
 create function clock()
 returns bigint
 language sql
@@ -58,6 +60,7 @@ create table ended (
   ended_at bigint not null,
   event_seq bigint not null,
   body text collate "C" not null,
+  lane bigint not null default 0,
   primary key (seq)
 );
 
@@ -65,6 +68,7 @@ create table engine (
   id text collate "C" not null,
   beat bigint not null,
   dead bigint not null,
+  serves text collate "C" not null default '[]'::text,
   primary key (id)
 ) with (fillfactor=50);
 
@@ -102,6 +106,14 @@ create table item (
   event_salt bigint not null,
   primary key (run, n)
 );
+
+create table lease (
+  name text collate "C" not null,
+  holder text collate "C" not null,
+  fence bigint not null,
+  until bigint not null,
+  primary key (name)
+) with (fillfactor=80);
 
 create table log (
   stream bigint not null,
@@ -161,12 +173,34 @@ create table run (
   primary key (seq)
 ) with (fillfactor=80);
 
+create table session (
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  flow text collate "C" not null,
+  id text collate "C" not null,
+  version bigint not null,
+  body text collate "C" not null,
+  primary key (ws, app, flow, id)
+) with (fillfactor=80);
+
 create table signal (
   run bigint not null,
   name text collate "C" not null,
   seq bigint not null,
   data text collate "C" not null,
   primary key (run, name, seq)
+);
+
+create table staged (
+  run bigint not null,
+  n bigint not null,
+  app text collate "C" not null,
+  flow text collate "C" not null,
+  id text collate "C" not null,
+  op text collate "C" not null,
+  version bigint not null,
+  seen text collate "C",
+  primary key (run, n)
 );
 
 create table step (
@@ -177,6 +211,7 @@ create table step (
   at bigint not null,
   ok bigint not null,
   out text collate "C" not null,
+  seq bigint not null default 0,
   primary key (run, id)
 );
 
@@ -229,6 +264,8 @@ create table wait_path (
 CREATE INDEX chore_due ON chore USING btree (due, seq) WHERE due IS NOT NULL;
 
 CREATE INDEX chore_topic ON chore USING btree (ws, topic, seq) WHERE topic IS NOT NULL;
+
+CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 

@@ -9,10 +9,11 @@ with changed as (
            fence = new.fence,
            at    = new.at,
            ok    = new.ok,
-           out   = new.out
+           out   = new.out,
+           seq   = new.seq
       from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
-                  $6::bigint[], $7::text[])
-           as new(run, id, kind, fence, at, ok, out)
+                  $6::bigint[], $7::text[], $8::bigint[])
+           as new(run, id, kind, fence, at, ok, out, seq)
      where step.run = new.run
        and step.id = new.id
     returning 1

@@ -3,6 +3,6 @@
 -- ?1 id
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
-select id, beat, dead
+select id, beat, dead, serves
   from engine
  where id = ?1

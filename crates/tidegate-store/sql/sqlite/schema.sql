@@ -32,13 +32,13 @@ CREATE TABLE ended (
   ended_at  integer not null,
   event_seq integer not null,
   body      text    not null
-) strict;
+, lane integer not null default 0) strict;
 
 CREATE TABLE engine (
   id   text    not null primary key,
   beat integer not null,
   dead integer not null
-) strict, without rowid;
+, serves text not null default '[]') strict, without rowid;
 
 CREATE TABLE epoch (
   ws text    not null primary key,
@@ -70,6 +70,13 @@ CREATE TABLE item (
   event_seq  integer not null,
   event_salt integer not null,
   primary key (run, n)
+) strict, without rowid;
+
+CREATE TABLE lease (
+  name   text    not null primary key,
+  holder text    not null,
+  fence  integer not null,
+  until  integer not null
 ) strict, without rowid;
 
 CREATE TABLE log (
@@ -132,12 +139,34 @@ CREATE TABLE run (
   body      text    not null
 ) strict;
 
+CREATE TABLE session (
+  ws      text    not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  version integer not null,
+  body    text    not null,
+  primary key (ws, app, flow, id)
+) strict;
+
 CREATE TABLE signal (
   run  integer not null,
   name text    not null,
   seq  integer not null,
   data text    not null,
   primary key (run, name, seq)
+) strict;
+
+CREATE TABLE staged (
+  run     integer not null,
+  n       integer not null,
+  app     text    not null,
+  flow    text    not null,
+  id      text    not null,
+  op      text    not null,
+  version integer not null,
+  seen    text,
+  primary key (run, n)
 ) strict;
 
 CREATE TABLE step (
@@ -147,7 +176,7 @@ CREATE TABLE step (
   fence integer not null,
   at    integer not null,
   ok    integer not null,
-  out   text    not null,
+  out   text    not null, seq integer not null default 0,
   primary key (run, id)
 ) strict;
 
@@ -200,6 +229,8 @@ CREATE TABLE wait_path (
 CREATE INDEX chore_due on chore (due, seq) where due is not null;
 
 CREATE INDEX chore_topic on chore (ws, topic, seq) where topic is not null;
+
+CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 

@@ -11,7 +11,8 @@ use tidegate_core::{
     json::Payload,
     row::{
         Chore, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
-        Logged, Receipt, Row, Run, Signal, Source, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
+        Logged, Purpose, Receipt, Row, Run, Session, SessionRef, Signal, Source, Staged, Step,
+        Stream, Sub, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -39,6 +40,12 @@ pub(super) struct EndedBody {
     pub(super) parent: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replay_of: Option<RunId>,
+    #[serde(default)]
+    pub(super) purpose: Purpose,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) effect_run: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) batch_of: Option<RunId>,
 }
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
@@ -58,9 +65,20 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             state: from.json()?,
         }),
         Table::Run => run(from)?,
-        Table::Engine => {
-            Row::Engine(Engine { id: from.engine()?, beat: from.int()?, dead: from.flag()? })
-        }
+        Table::Session => Row::Session(Session {
+            ws: from.workspace()?,
+            app: from.text()?,
+            flow: from.text()?,
+            id: from.text()?,
+            version: from.int()?,
+            body: from.payload()?,
+        }),
+        Table::Engine => Row::Engine(Engine {
+            id: from.engine()?,
+            beat: from.int()?,
+            dead: from.flag()?,
+            serves: from.json()?,
+        }),
         Table::Stream => Row::Stream(Stream {
             ws: from.workspace()?,
             name: from.text()?,
@@ -99,6 +117,14 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
         }),
         Table::Receipt => receipt(from)?,
         Table::Log => logged(from)?,
+        Table::Staged => Row::from(Staged {
+            run: from.seq()?,
+            n: from.small()?,
+            session: SessionRef { app: from.text()?, flow: from.text()?, id: from.text()? },
+            op: from.json()?,
+            version: from.int()?,
+            seen: from.maybe_payload()?,
+        }),
     })
 }
 
@@ -167,7 +193,8 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
     let _state = from.text()?;
     let (queued_at, ended_at) = (from.time()?, from.time()?);
     let _event = from.seq()?;
-    let EndedBody { source, ending, parent, replay_of } = from.json()?;
+    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of } =
+        from.json()?;
     Ok(Row::Ended(Ended {
         id,
         ws,
@@ -180,6 +207,10 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
         ending,
         parent,
         replay_of,
+        lane: from.seq()?,
+        purpose,
+        effect_run,
+        batch_of,
     }))
 }
 
@@ -191,6 +222,7 @@ fn step(from: &mut Cells) -> Result<Row, StoreError> {
         fence: from.int()?,
         at: from.time()?,
         result: if from.flag()? { Ok(from.payload()?) } else { Err(from.json()?) },
+        seq: from.seq()?,
     }))
 }
 
@@ -320,9 +352,13 @@ impl Cells {
     }
 
     fn payload(&mut self) -> Result<Payload, StoreError> {
-        let text = self.text()?;
+        self.maybe_payload()?.ok_or_else(|| self.corrupt("expected JSON, got null"))
+    }
+
+    fn maybe_payload(&mut self) -> Result<Option<Payload>, StoreError> {
+        let Some(text) = self.maybe_text()? else { return Ok(None) };
         let text: value::StringDeserializer<value::Error> = text.into_deserializer();
-        Payload::deserialize(text).map_err(|error| self.corrupt(&error.to_string()))
+        Payload::deserialize(text).map(Some).map_err(|error| self.corrupt(&error.to_string()))
     }
 
     fn json<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {

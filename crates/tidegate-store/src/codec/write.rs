@@ -3,7 +3,10 @@
 use serde::Serialize;
 use tidegate_core::{
     id::Seq,
-    row::{Def, Ended, Event, Gate, Logged, Phase, Receipt, Row, RowKey, Run, Step, Sub},
+    row::{
+        Def, Ended, Event, Gate, Logged, Phase, Receipt, Row, RowKey, Run, Session, Staged, Step,
+        Sub,
+    },
     time::Timestamp,
 };
 
@@ -22,9 +25,13 @@ pub fn cells(row: &Row) -> Vec<Cell> {
         ],
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),
-        Row::Engine(row) => {
-            vec![text(engine_text(row.id)), int(row.beat), int(i64::from(row.dead))]
-        }
+        Row::Session(row) => session(row),
+        Row::Engine(row) => vec![
+            text(engine_text(row.id)),
+            int(row.beat),
+            int(i64::from(row.dead)),
+            json(&row.serves),
+        ],
         Row::Stream(row) => vec![
             text(&*row.ws),
             text(&*row.name),
@@ -56,6 +63,7 @@ pub fn cells(row: &Row) -> Vec<Cell> {
         }
         Row::Receipt(row) => receipt(row),
         Row::Logged(row) => logged(row),
+        Row::Staged(row) => staged(row),
     }
 }
 
@@ -69,6 +77,9 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         | RowKey::Event(number)
         | RowKey::Ended(number)
         | RowKey::Receipt(number) => vec![seq(*number)],
+        RowKey::Session(ws, app, flow, id) => {
+            vec![text(&**ws), text(&**app), text(&**flow), text(&**id)]
+        }
         RowKey::Engine(id) => vec![text(engine_text(*id))],
         RowKey::Stream(ws, name) => vec![text(&**ws), text(&**name)],
         RowKey::Sub(ws, reaction, stream) => {
@@ -76,7 +87,7 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         }
         RowKey::LogHead(ws) | RowKey::Epoch(ws) => vec![text(&**ws)],
         RowKey::Step(run, id) => vec![seq(*run), text(&**id)],
-        RowKey::Item(run, n) => vec![seq(*run), int((*n).into())],
+        RowKey::Item(run, n) | RowKey::Staged(run, n) => vec![seq(*run), int((*n).into())],
         RowKey::Wait(ws, name, path, value, run, step) => vec![
             text(&**ws),
             text(&**name),
@@ -117,10 +128,34 @@ fn run(row: &Run) -> Vec<Cell> {
         int(tier),
         int(rank.map_or(0, |rank| rank.at.micros())),
         int(rank.map_or(0, |rank| rank.seq.0)),
-        maybe_at(row.due),
+        maybe_at(row.due()),
         Cell::Text(row.owner.map(engine_text)),
         int(row.fence),
         json(row),
+    ]
+}
+
+fn session(row: &Session) -> Vec<Cell> {
+    vec![
+        text(&*row.ws),
+        text(&*row.app),
+        text(&*row.flow),
+        text(&*row.id),
+        int(row.version),
+        text(row.body.as_str()),
+    ]
+}
+
+fn staged(row: &Staged) -> Vec<Cell> {
+    vec![
+        seq(row.run),
+        int(row.n.into()),
+        text(&*row.session.app),
+        text(&*row.session.flow),
+        text(&*row.session.id),
+        json(&row.op),
+        int(row.version),
+        Cell::Text(row.seen.as_ref().map(|seen| seen.as_str().to_owned())),
     ]
 }
 
@@ -188,7 +223,11 @@ fn ended(row: &Ended) -> Vec<Cell> {
             ending: row.ending.clone(),
             parent: row.parent,
             replay_of: row.replay_of,
+            purpose: row.purpose,
+            effect_run: row.effect_run,
+            batch_of: row.batch_of,
         }),
+        seq(row.lane),
     ]
 }
 
@@ -204,6 +243,7 @@ fn step(row: &Step) -> Vec<Cell> {
             Ok(out) => text(out.as_str()),
             Err(fault) => json(fault),
         },
+        seq(row.seq),
     ]
 }
 

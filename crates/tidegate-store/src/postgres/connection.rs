@@ -190,6 +190,11 @@ impl Connection {
         }
     }
 
+    /// For statements that are not ours.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Whether it has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()

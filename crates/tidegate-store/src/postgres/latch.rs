@@ -27,6 +27,11 @@ pub(super) fn migrations(schema: &str) -> Call {
     call(BTreeMap::from([(number(schema, &["migrations"]), Mode::Exclusive)]))
 }
 
+/// The lock under which everything happens to the public lease of a name.
+pub(super) fn lease(schema: &str, name: &str) -> Call {
+    call(BTreeMap::from([(number(schema, &["lease", name]), Mode::Exclusive)]))
+}
+
 fn call(numbers: BTreeMap<(i32, i32), Mode>) -> Call {
     let high = Param::ints(numbers.keys().map(|number| number.0.into()));
     let low = Param::ints(numbers.keys().map(|number| number.1.into()));

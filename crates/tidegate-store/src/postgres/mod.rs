@@ -10,6 +10,7 @@ mod address;
 mod call;
 mod connection;
 mod latch;
+mod lease;
 mod migrate;
 mod options;
 mod pool;
@@ -17,6 +18,7 @@ mod reading;
 mod scans;
 mod shared;
 mod sql;
+mod step;
 mod tls;
 mod transact;
 mod trouble;
@@ -34,9 +36,10 @@ use tidegate_core::{
 use tokio::sync::watch;
 
 pub use options::Options;
+pub use step::{PostgresTransaction, SqlError};
 
 use self::{options::Settings, shared::Shared};
-use crate::{Decide, Store, StoreError};
+use crate::{Database, Decide, Store, StoreError};
 
 /// A store in PostgreSQL, shared by all processes that open the same schema.
 #[derive(Debug)]
@@ -92,6 +95,10 @@ impl Store for PostgresStore {
     async fn dump(&self) -> Result<Vec<Row>, StoreError> {
         let shared = self.shared.clone();
         run_to_the_end(async move { shared.dump().await }).await
+    }
+
+    fn database(&self) -> Database<'_> {
+        Database::Postgres(self)
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Options {
     pub committers: usize,
     /// How many connections read.
     pub readers: usize,
+    /// How many connections transactional steps have: so many are under way at a time.
+    pub steps: usize,
     /// The address is that of a pooler in transaction mode: nothing is kept between
     /// transactions, no statement is prepared, and nothing is listened for.
     pub pooler: bool,
@@ -59,6 +61,7 @@ impl Default for Options {
             schema: "tidegate".to_owned(),
             committers: 2,
             readers: 2,
+            steps: 4,
             pooler: false,
             listen_url: None,
             lock_timeout: Duration::from_secs(5),
@@ -100,7 +103,12 @@ impl std::fmt::Debug for Settings {
 impl Settings {
     pub(super) fn new(url: &str, mut options: Options) -> Result<Self, StoreError> {
         check_schema(&options.schema)?;
-        for (name, value) in [("committers", options.committers), ("readers", options.readers)] {
+        let sizes = [
+            ("committers", options.committers),
+            ("readers", options.readers),
+            ("steps", options.steps),
+        ];
+        for (name, value) in sizes {
             if value == 0 {
                 return Err(StoreError::Config(format!("{name} must be at least 1, got 0")));
             }
@@ -126,6 +134,13 @@ impl Settings {
         settings.options.idle_timeout = beat;
         settings.options.round_trip_timeout = beat * 2;
         settings.options.patience = beat * 2;
+        settings
+    }
+
+    /// For transactional steps: nothing is set or prepared on the session, which is the user's.
+    pub(super) fn for_steps(&self) -> Self {
+        let mut settings = self.clone();
+        settings.options.pooler = true;
         settings
     }
 

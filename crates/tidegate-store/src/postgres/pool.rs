@@ -2,11 +2,11 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Settings, connection::Connection, pause, sql, trouble::Trouble};
 use crate::StoreError;
@@ -15,20 +15,27 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(super) struct Pool {
     settings: Settings,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
+    reuses: bool,
 }
 
 /// A connection, until it is given back.
 #[derive(Debug)]
-pub(super) struct Lent<'a> {
+pub(super) struct Lent {
     pub(super) connection: Connection,
-    _permit: SemaphorePermit<'a>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
     pub(super) fn new(settings: Settings, size: usize) -> Self {
-        Self { settings, permits: Semaphore::new(size), idle: Mutex::default() }
+        let permits = Arc::new(Semaphore::new(size));
+        Self { settings, permits, idle: Mutex::default(), reuses: true }
+    }
+
+    /// A pool that makes every connection anew, and leaves nothing prepared on the server.
+    pub(super) fn without_reuse(settings: Settings, size: usize) -> Self {
+        Self { reuses: false, ..Self::new(settings, size) }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -36,8 +43,9 @@ impl Pool {
     }
 
     /// A connection that is not known to be broken; waits while all are in use.
-    pub(super) async fn lend(&self) -> Result<Lent<'_>, Trouble> {
-        let permit = self.permits.acquire().await.map_err(|_| Trouble::lost("shutting down"))?;
+    pub(super) async fn lend(&self) -> Result<Lent, Trouble> {
+        let permit = self.permits.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| Trouble::lost("shutting down"))?;
         while let Some(connection) = self.take_idle() {
             if !connection.is_closed() {
                 return Ok(Lent { connection, _permit: permit });
@@ -52,8 +60,8 @@ impl Pool {
     }
 
     /// Takes back a connection that is between two transactions.
-    pub(super) fn give_back(&self, lent: Lent<'_>) {
-        if !lent.connection.is_closed() {
+    pub(super) fn give_back(&self, lent: Lent) {
+        if self.reuses && !lent.connection.is_closed() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(lent.connection);
         }
     }
@@ -61,12 +69,20 @@ impl Pool {
     /// Takes back a connection after something went wrong in a transaction on it.
     ///
     /// A connection that cannot even roll back is closed.
-    pub(super) async fn give_back_after(&self, lent: Lent<'_>, trouble: &Trouble) {
+    pub(super) async fn give_back_after(&self, lent: Lent, trouble: &Trouble) {
         let usable = match trouble {
             Trouble::Contended(_) | Trouble::Clash(..) | Trouble::Refused(_) => true,
             Trouble::Lost(_) | Trouble::InDoubt(_) => false,
         };
-        if usable && lent.connection.control(sql::ROLLBACK).await.is_ok() {
+        if usable {
+            self.undo(lent).await;
+        }
+    }
+
+    /// Rolls back what is open on a connection and takes it back.
+    pub(super) async fn undo(&self, lent: Lent) {
+        let rollback = if self.reuses { sql::ROLLBACK } else { sql::ROLLBACK_AND_DEALLOCATE };
+        if lent.connection.control(rollback).await.is_ok() {
             self.give_back(lent);
         }
     }
@@ -84,9 +100,9 @@ pub(super) struct Tries<'a> {
     retries: Retries,
 }
 
-impl<'a> Tries<'a> {
+impl Tries<'_> {
     /// A connection for the next attempt.
-    pub(super) async fn lend(&mut self) -> Result<Lent<'a>, StoreError> {
+    pub(super) async fn lend(&mut self) -> Result<Lent, StoreError> {
         loop {
             match self.pool.lend().await {
                 Ok(lent) => return Ok(lent),
@@ -98,7 +114,7 @@ impl<'a> Tries<'a> {
     /// Takes the connection back; none means that there is to be another attempt.
     pub(super) async fn settle<T>(
         &mut self,
-        lent: Lent<'a>,
+        lent: Lent,
         result: Result<T, Trouble>,
     ) -> Result<Option<T>, StoreError> {
         match result {

@@ -70,10 +70,11 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 7] = [
+const LOCKED: [Table; 8] = [
     Table::Chore,
     Table::Gate,
     Table::Run,
+    Table::Session,
     Table::Engine,
     Table::Stream,
     Table::Sub,
@@ -187,6 +188,15 @@ impl Reading {
             Touch::Lock => sql::BEGIN,
             Touch::Look => sql::BEGIN_READ,
         };
+        self.begin_by(begin, settings, reads);
+    }
+
+    /// As [`Reading::begin`], behind the savepoint of a step's transaction.
+    pub(super) fn begin_in_step(&mut self, settings: &Settings, reads: &ReadSet) {
+        self.begin_by(sql::BACK_TO_SAVEPOINT, settings, reads);
+    }
+
+    fn begin_by(&mut self, begin: &'static str, settings: &Settings, reads: &ReadSet) {
         let mut first = vec![Call::new(begin, Vec::new()), settings.for_transaction()];
         if self.touch == Touch::Lock {
             first.extend(latch::lock(&settings.options.schema, &reads.latches));

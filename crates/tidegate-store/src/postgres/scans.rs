@@ -83,7 +83,17 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
         (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
+        (Scan::Live(of, below), _) => {
+            let params = [lanes(of), vec![Param::Int(below.0)]].concat();
+            Shape::Alone(sql::RUN_NEWEST, Table::Run, params)
+        }
+        (Scan::Ended(of, states, below), _) => {
+            let states = states.iter().map(|state| (*state).to_owned());
+            let params = [lanes(of), vec![Param::texts(states), Param::Int(below.0)]].concat();
+            Shape::Alone(sql::ENDED_NEWEST, Table::Ended, params)
+        }
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
+        (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
 }
@@ -120,7 +130,10 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::DueGates
         | Scan::DueRuns
         | Scan::DueChores
-        | Scan::Engines => unreachable!("`shape` has dealt with it"),
+        | Scan::Live(..)
+        | Scan::Ended(..)
+        | Scan::Engines
+        | Scan::Buriable => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
 }

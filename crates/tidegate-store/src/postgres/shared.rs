@@ -31,19 +31,29 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) committers: Pool,
     pub(super) readers: Pool,
+    /// For transactional steps, which take as long as their authors like.
+    pub(super) steps: Pool,
     /// Of its own, so that a lease is renewed however busy everything else is.
     beats: Pool,
+    /// Of its own for the same reason, and apart from the beats: nobody's leases delay an engine's.
+    pub(super) leases: Pool,
     pub(super) catalogs: Catalogs,
     /// Engines that have beaten here: their rows are not made a second time.
     known: Mutex<BTreeSet<EngineId>>,
 }
+
+/// How many connections leases by name use, made when they are first needed: two, so that one
+/// name that everybody wants does not stop the renewal of another.
+const LEASE_CONNECTIONS: usize = 2;
 
 impl Shared {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             committers: Pool::new(settings.clone(), settings.options.committers),
             readers: Pool::new(settings.clone(), settings.options.readers),
+            steps: steps(&settings),
             beats: Pool::new(settings.for_beats(), 1),
+            leases: Pool::new(settings.for_beats(), LEASE_CONNECTIONS),
             catalogs: Catalogs::default(),
             known: Mutex::default(),
             settings,
@@ -104,7 +114,7 @@ impl Shared {
             // It was there, so that it is dead, or dead and cleared away.
             return Ok(false);
         }
-        let row = Row::Engine(Engine { id: engine, beat: 1, dead: false });
+        let row = Row::Engine(Engine::new(engine));
         let insert = Call::new(sql::insert(Table::Engine), row_params(&[row])?);
         match self.write_alone(connection, insert).await {
             Ok(_) => Ok(true),
@@ -156,6 +166,13 @@ impl Shared {
         }
         Ok(rows)
     }
+}
+
+/// Behind a pooler no connection serves two steps: the driver keeps statements that tell it about
+/// types, and the server's connection that it prepared them on is another client's by then.
+fn steps(settings: &Settings) -> Pool {
+    let (ours, size) = (settings.for_steps(), settings.options.steps);
+    if settings.options.pooler { Pool::without_reuse(ours, size) } else { Pool::new(ours, size) }
 }
 
 fn beat_call(engine: EngineId) -> Call {

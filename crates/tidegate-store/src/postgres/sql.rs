@@ -10,9 +10,29 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../sql/postgres/migrations/0001_init.sql"),
     },
     Migration {
+        version: 2,
+        name: "lease",
+        sql: include_str!("../../sql/postgres/migrations/0002_lease.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "session",
+        sql: include_str!("../../sql/postgres/migrations/0003_session.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "runs",
+        sql: include_str!("../../sql/postgres/migrations/0004_runs.sql"),
+    },
+    Migration {
         version: 5,
         name: "chore",
         sql: include_str!("../../sql/postgres/migrations/0005_chore.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "serve",
+        sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
     },
 ];
 
@@ -21,7 +41,27 @@ pub(super) const BEGIN: &str = "begin isolation level read committed read write"
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
 pub(super) const ROLLBACK: &str = "rollback";
-pub(super) const CONTROL: [&str; 5] = [BEGIN, BEGIN_READ, COMMIT, ROLLBACK, WAKE_LISTEN];
+// A step may have made settings for the session: they are undone for the session.
+pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
+pub(super) const SESSION_RESET: &str =
+    "set transaction read write; reset session authorization; reset all";
+pub(super) const DEALLOCATE: &str = "deallocate all";
+pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
+pub(super) const SAVEPOINT: &str = "savepoint tidegate";
+pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
+pub(super) const CONTROL: [&str; 11] = [
+    BEGIN,
+    BEGIN_READ,
+    COMMIT,
+    ROLLBACK,
+    WAKE_LISTEN,
+    CONSTRAINTS_NOW,
+    SESSION_RESET,
+    DEALLOCATE,
+    ROLLBACK_AND_DEALLOCATE,
+    SAVEPOINT,
+    BACK_TO_SAVEPOINT,
+];
 
 macro_rules! statements {
     ($($name:ident = $file:literal),* $(,)?) => {
@@ -39,6 +79,8 @@ statements!(
     CHORE_OF_TOPIC = "chore_of_topic",
     RUN_OWNED = "run_owned",
     RUN_LANE = "run_lane",
+    RUN_NEWEST = "run_newest",
+    ENDED_NEWEST = "ended_newest",
     ENGINE_WATCHED = "engine_watched",
     STEP_OF_RUN = "step_of_run",
     ITEM_OF_RUN = "item_of_run",
@@ -52,7 +94,12 @@ statements!(
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
+    ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
+    LEASE_READ = "lease_read",
+    LEASE_ACQUIRE = "lease_acquire",
+    LEASE_RENEW = "lease_renew",
+    LEASE_RELEASE = "lease_release",
     RUN_LOCK = "only/run_lock",
     RUN_LINE_ORDER = "only/run_line_order",
     RUN_READY_LOCK = "only/run_ready_lock",
@@ -61,6 +108,7 @@ statements!(
     TX_SETTINGS = "only/tx_settings",
     TX_STAMP = "only/tx_stamp",
     TX_STATUS = "only/tx_status",
+    STEP_BEGIN = "only/step_begin",
     SESSION_SETTINGS = "only/session_settings",
     SERVER_CHECK = "only/server_check",
     CLOCK_READ = "only/clock_read",
@@ -86,6 +134,7 @@ macro_rules! by_table {
                 Table::Chore => file!("chore"),
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
+                Table::Session => file!("session"),
                 Table::Engine => file!("engine"),
                 Table::Stream => file!("stream"),
                 Table::Sub => file!("sub"),
@@ -101,6 +150,7 @@ macro_rules! by_table {
                 Table::Signal => file!("signal"),
                 Table::Receipt => file!("receipt"),
                 Table::Log => file!("log"),
+                Table::Staged => file!("staged"),
             }
         }
     };
@@ -139,6 +189,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
         Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
+        Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
         Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),
         Table::Sub => Some(include_str!("../../sql/postgres/only/sub_lock.sql")),
@@ -154,6 +205,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::WaitPath
         | Table::Signal
         | Table::Receipt
-        | Table::Log => None,
+        | Table::Log
+        | Table::Staged => None,
     }
 }

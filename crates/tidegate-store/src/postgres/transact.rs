@@ -10,7 +10,7 @@ use super::{
     call::{self, Call, Param},
     connection::{Connection, first_error, only},
     pause,
-    pool::{Retries, jittered},
+    pool::{Lent, Retries, jittered},
     reading::{Held, Reading, Touch, load_catalogs},
     sql,
     trouble::Trouble,
@@ -25,7 +25,7 @@ pub(super) async fn transact(
     decide: Decide,
 ) -> Result<(), StoreError> {
     let mut retries = Retries::new(shared.settings.options.patience);
-    let mut attempt = Attempt { shared, reads, decide, rounds: 0, name: String::new() };
+    let mut attempt = Attempt::new(shared, Ground::Own, reads, decide);
     loop {
         let trouble = match shared.committers.lend().await {
             Ok(lent) => match attempt.run(&lent.connection).await {
@@ -51,9 +51,55 @@ pub(super) async fn transact(
     }
 }
 
+/// Records a step in the transaction that its work was done in, and commits both.
+///
+/// Contention is met by going back to the savepoint. Whatever else goes wrong undoes the work, and
+/// it is the caller's to do it again.
+pub(super) async fn transact_in_step(
+    shared: &Shared,
+    lent: Lent,
+    reads: ReadSet,
+    decide: Decide,
+) -> Result<(), StoreError> {
+    let mut retries = Retries::new(shared.settings.options.patience);
+    let mut attempt = Attempt::new(shared, Ground::Step, reads, decide);
+    let trouble = loop {
+        match attempt.run(&lent.connection).await {
+            Ok(()) => {
+                shared.steps.give_back(lent);
+                return Ok(());
+            }
+            Err(trouble @ (Trouble::Contended(_) | Trouble::Clash(..))) => {
+                if let Err(error) = retries.after(trouble).await {
+                    break error.into();
+                }
+            }
+            Err(trouble) => break trouble,
+        }
+    };
+    if let Trouble::InDoubt(reason) = trouble {
+        return match outcome(shared, &attempt.name, &reason).await? {
+            Outcome::Committed => Ok(()),
+            Outcome::Aborted => Err(StoreError::Unavailable(reason)),
+        };
+    }
+    shared.steps.give_back_after(lent, &trouble).await;
+    Err(trouble.into_error())
+}
+
+/// Whose transaction it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    /// Ours alone.
+    Own,
+    /// A step's, whose work is before our savepoint.
+    Step,
+}
+
 /// What is kept from one attempt to the next.
 struct Attempt<'a> {
     shared: &'a Shared,
+    ground: Ground,
     /// Grows with every answer that asks for more.
     reads: ReadSet,
     decide: Decide,
@@ -74,7 +120,11 @@ enum End {
 /// rows than the one before; what has not settled by then is a matter for a pause.
 const MAX_REPEATS: usize = 2 * MAX_ROUNDS;
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    fn new(shared: &'a Shared, ground: Ground, reads: ReadSet, decide: Decide) -> Self {
+        Self { shared, ground, reads, decide, rounds: 0, name: String::new() }
+    }
+
     async fn run(&mut self, connection: &Connection) -> Result<(), Trouble> {
         for repeat in 0..MAX_REPEATS {
             match self.once(connection, repeat > 0).await? {
@@ -89,8 +139,11 @@ impl Attempt<'_> {
         let mut held = Held::default();
         let mut snapshot = Snapshot::default();
         let mut reading = Reading::new(&self.reads, Touch::Lock)?;
-        reading.begin(&self.shared.settings, &self.reads);
-        if again {
+        match self.ground {
+            Ground::Own => reading.begin(&self.shared.settings, &self.reads),
+            Ground::Step => reading.begin_in_step(&self.shared.settings, &self.reads),
+        }
+        if again && self.ground == Ground::Own {
             reading.leave_last();
         }
         loop {
@@ -152,6 +205,11 @@ impl Attempt<'_> {
         mut calls: Vec<Call>,
         held: &Held,
     ) -> Result<(), Trouble> {
+        if self.ground == Ground::Step {
+            // In one flight, a statement that fails would turn COMMIT into the end of the step's
+            // work too.
+            first_error(connection.run(&std::mem::take(&mut calls)).await?)?;
+        }
         calls.push(Call::new(sql::COMMIT, Vec::new()));
         calls.push(Call::new(sql::TX_STATUS, vec![Param::Text(held.name.clone())]));
         connection.prepare(&calls).await?;
@@ -161,7 +219,14 @@ impl Attempt<'_> {
         // that of a failed transaction succeeds too (R11).
         match status(answers.last().map_or(&[][..], Vec::as_slice))?.as_deref() {
             Some("committed") => Ok(()),
-            Some("aborted") => Err(Trouble::Contended("COMMIT has rolled back".to_owned())),
+            Some("aborted") => {
+                let reason = "COMMIT has rolled back".to_owned();
+                Err(match self.ground {
+                    Ground::Own => Trouble::Contended(reason),
+                    // There is nothing to go back to.
+                    Ground::Step => Trouble::Lost(reason),
+                })
+            }
             other => Err(Trouble::InDoubt(format!("COMMIT has left it {other:?}"))),
         }
     }

@@ -22,8 +22,9 @@ pub(super) enum Trouble {
 /// The tables where another transaction may have been first to insert the same key.
 ///
 /// Everywhere else a key has one writer, and a second row under it is an error of the caller.
-pub(super) const CONTESTED: [Table; 7] = [
+pub(super) const CONTESTED: [Table; 8] = [
     Table::Gate,
+    Table::Session,
     Table::Stream,
     Table::Sub,
     Table::LogHead,
@@ -88,6 +89,20 @@ const CONTENDED: [SqlState; 4] = [
     SqlState::QUERY_CANCELED,
 ];
 
+/// Whether others were in the way.
+pub(super) fn is_contention(code: &SqlState) -> bool {
+    CONTENDED.contains(code)
+}
+
+/// An error in the server's words, or with its cause where it is not the server's.
+pub(super) fn say(error: &tokio_postgres::Error) -> String {
+    if let Some(server) = error.as_db_error() {
+        return describe(server);
+    }
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
+}
+
 fn describe(error: &DbError) -> String {
     let mut text = format!("{} ({})", error.message(), error.code().code());
     if let Some(detail) = error.detail() {
@@ -102,8 +117,7 @@ impl From<tokio_postgres::Error> for Trouble {
         if let Some(server) = error.as_db_error() {
             return Self::from_server(server);
         }
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        let text = format!("{error}{}", cause.unwrap_or_default());
+        let text = say(&error);
         // What never left this machine: a parameter that cannot be sent.
         if text.starts_with("error serializing") {
             return Self::Refused(StoreError::Data(text));

@@ -5,8 +5,10 @@
 //! one owner: a second process is told whose it is, and opening it voids older leases.
 
 mod error;
+mod lease;
 mod lock;
 mod statements;
+mod step;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -21,7 +23,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use tidegate_core::{
     catalog::Catalog,
     reads::{ReadSet, Snapshot},
@@ -30,10 +32,12 @@ use tidegate_core::{
 use tokio::sync::watch;
 
 use crate::{
-    Decide, Store, StoreError, catalogs::Catalogs, clock::Clock, codec::Table, settle::fill,
+    Database, Decide, Kept, Salted, Store, StoreError, TransactionError, catalogs::Catalogs,
+    clock::Clock, codec::Table, settle::fill,
 };
 use error::{refused, refused_for};
 use lock::FileLock;
+pub use step::SqliteTransaction;
 use view::{View, rows};
 use worker::Worker;
 use writer::Writer;
@@ -92,6 +96,28 @@ impl SqliteStore {
         });
         let writer = writer.await?;
         Ok(Self { clock, catalogs, wakes: watch::Sender::new(0), reader: None, writer })
+    }
+
+    /// How long a transactional step may take where nobody says otherwise: everybody waits for it,
+    /// also the renewal of leases, so that it is below a quarter of the lease (7.5 of 30 seconds).
+    pub const STEP_LIMIT: Duration = Duration::from_secs(5);
+
+    /// A transactional step: what `step` writes and what `record` says of it, kept together or not
+    /// at all.
+    ///
+    /// `step` runs on the thread that writes, and everybody waits for it: it is for a few
+    /// statements. After `limit` its statements are interrupted and it is undone; a `step` that
+    /// computes or waits without SQLite cannot be interrupted, and is undone when it comes back.
+    /// `record` gives the commands that record the step: all of them are carried out, or none.
+    /// A panic of either is the caller's, and undoes all.
+    pub async fn transact_with<T: Send + 'static, E: Send + 'static>(
+        &self,
+        limit: Duration,
+        step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E> + Send + 'static,
+        record: impl FnOnce(&T) -> Vec<Salted> + Send + 'static,
+    ) -> Result<Kept<T>, TransactionError<E>> {
+        let done = self.writer.call(move |writer| Ok(writer.transact_with(limit, step, record)));
+        done.await?
     }
 
     /// Does something on a connection that sees all that is committed.
@@ -153,6 +179,10 @@ impl Store for SqliteStore {
         })
         .await
     }
+
+    fn database(&self) -> Database<'_> {
+        Database::Sqlite(self)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -193,6 +223,9 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
 
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
+    // Without it SQLite looks at the value of every `limit ?` and compiles the statement again
+    // each time that one is bound.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
 }

@@ -11,7 +11,11 @@ macro_rules! sql {
 /// All migrations, in order.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "init", sql: sql!("migrations/0001_init") },
+    Migration { version: 2, name: "lease", sql: sql!("migrations/0002_lease") },
+    Migration { version: 3, name: "session", sql: sql!("migrations/0003_session") },
+    Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
     Migration { version: 5, name: "chore", sql: sql!("migrations/0005_chore") },
+    Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
 ];
 
 /// What is done with single rows of a table.
@@ -42,6 +46,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Chore => statements!("chore"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
+        Table::Session => statements!("session"),
         Table::Engine => statements!("engine"),
         Table::Stream => statements!("stream"),
         Table::Sub => statements!("sub"),
@@ -57,6 +62,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Staged => statements!("staged"),
     }
 }
 
@@ -67,6 +73,8 @@ pub(super) const CHORE_DUE: &str = sql!("chore_due");
 pub(super) const CHORE_OF_TOPIC: &str = sql!("chore_of_topic");
 pub(super) const RUN_OWNED: &str = sql!("run_owned");
 pub(super) const RUN_LANE: &str = sql!("run_lane");
+pub(super) const RUN_NEWEST: &str = sql!("run_newest");
+pub(super) const ENDED_NEWEST: &str = sql!("ended_newest");
 pub(super) const GATE_DUE: &str = sql!("gate_due");
 pub(super) const GATE_PREFIX: &str = sql!("gate_prefix");
 pub(super) const ENGINE_WATCHED: &str = sql!("engine_watched");
@@ -81,9 +89,15 @@ pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
+pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
+pub(super) const LEASE_READ: &str = sql!("lease_read");
+pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");
+pub(super) const LEASE_RENEW: &str = sql!("lease_renew");
+pub(super) const LEASE_RELEASE: &str = sql!("lease_release");
 
 pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");
+pub(super) const FENCE_NEXT: &str = sql!("only/fence_next");
 pub(super) const META_READ: &str = sql!("only/meta_read");
 pub(super) const META_WRITE: &str = sql!("only/meta_write");
 pub(super) const MIGRATION_CREATE: &str = sql!("only/migration_create");

@@ -54,6 +54,17 @@ fn no_single_row_is_searched_for_without_its_key() {
 }
 
 #[test]
+fn a_statement_with_a_limit_is_compiled_once() {
+    let db = fresh();
+    set_up(&db).unwrap();
+    let mut statement = db.prepare_cached(sql::RUN_READY).unwrap();
+    for limit in 1..4 {
+        assert!(statement.query((1, limit)).unwrap().next().unwrap().is_none());
+    }
+    assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
+}
+
+#[test]
 fn a_commit_waits_for_the_disk() {
     let path = std::env::temp_dir().join(format!("tidegate-pragma-{}.db", std::process::id()));
     let db = connect(&path, Access::Write).unwrap();

@@ -1,6 +1,6 @@
 //! Reading rows inside one transaction.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use rusqlite::{
     Connection, ToSql, params_from_iter,
@@ -52,6 +52,10 @@ impl Source for View<'_> {
                 (Table::Run, sql::RUN_OWNED, vec![text(&codec::engine_text(*engine))])
             }
             Scan::Lane(lane, after) => (Table::Run, sql::RUN_LANE, vec![seq(*lane), seq(*after)]),
+            Scan::Live(lanes, below) => return self.newest(lanes, None, *below, limit),
+            Scan::Ended(lanes, states, below) => {
+                return self.newest(lanes, Some(states), *below, limit);
+            }
             Scan::Engines => (Table::Engine, sql::ENGINE_WATCHED, Vec::new()),
             Scan::Steps(run) => (Table::Step, sql::STEP_OF_RUN, vec![seq(*run)]),
             Scan::Items(run) => (Table::Item, sql::ITEM_OF_RUN, vec![seq(*run)]),
@@ -79,6 +83,7 @@ impl Source for View<'_> {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
             Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));
         rows(self.db, table, sql, &cells)
@@ -116,6 +121,32 @@ impl View<'_> {
             let Row::Run(run) = row else { return None };
             Some((run.rank, run.id.seq))
         });
+        runs.truncate(limit as usize);
+        Ok(runs)
+    }
+
+    /// The newest runs of several lanes, lane by lane as in [`Self::ready`]: those that have not
+    /// ended, or those that have in these states.
+    fn newest(
+        &self,
+        lanes: &[Seq],
+        states: Option<&[&str]>,
+        below: Seq,
+        limit: u32,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut runs = Vec::new();
+        for lane in lanes.iter().copied().collect::<BTreeSet<Seq>>() {
+            let cells = [seq(lane), seq(below), int(limit.into())];
+            let Some(states) = states else {
+                runs.extend(rows(self.db, Table::Run, sql::RUN_NEWEST, &cells)?);
+                continue;
+            };
+            for state in states {
+                let cells = [&cells[..], &[text(state)]].concat();
+                runs.extend(rows(self.db, Table::Ended, sql::ENDED_NEWEST, &cells)?);
+            }
+        }
+        runs.sort_by_key(|row| Reverse(row.key()));
         runs.truncate(limit as usize);
         Ok(runs)
     }

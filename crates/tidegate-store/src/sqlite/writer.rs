@@ -1,12 +1,12 @@
 //! The one connection that writes, and what it does.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params_from_iter};
 use tidegate_core::{
     id::Seq,
     reads::{BLOCK, Change, ReadSet, Snapshot},
-    row::EngineId,
+    row::{EngineId, RowKey},
     time::Timestamp,
 };
 
@@ -14,15 +14,17 @@ use super::{
     error::{not_committed, refused, refused_for},
     lock::FileLock,
     statements as sql,
+    step::{SqliteTransaction, Watch},
     view::View,
 };
 use crate::{
-    Decide, StoreError,
+    Decide, Kept, Salted, StoreError, TransactionError,
     catalogs::Catalogs,
     clock::Clock,
     codec::{self, Cell, Table},
     migrate::{Applied, pending},
-    settle::settle,
+    settle::{Source, settle},
+    transactional::recording::recording,
 };
 
 /// How many blocks of sequence numbers are set aside by one write. A crash skips what is left of
@@ -36,14 +38,23 @@ const SEQUENCE: &str = "sequence";
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,
-    clock: Arc<dyn Clock>,
+    pub(super) rules: Rules,
+    watch: Watch,
+    /// Engines that have beaten: one that was cleared away does not come back.
+    known: BTreeSet<EngineId>,
+    // Below the connection, so that the lock is let go of after the database is closed.
+    _lock: Option<FileLock>,
+}
+
+/// What a decision is made with besides the rows.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     /// The next number to give out.
     next: i64,
     /// The first number that a crash would give out: never below `next` at a commit.
     set_aside: i64,
-    // Below the connection, so that the lock is let go of after the database is closed.
-    _lock: Option<FileLock>,
 }
 
 impl Writer {
@@ -55,7 +66,10 @@ impl Writer {
         catalogs: Arc<Catalogs>,
     ) -> Result<Self, StoreError> {
         let next = take_over(&mut db, clock.now())?;
-        Ok(Self { db, clock, catalogs, next, set_aside: next, _lock: lock })
+        let watch = Watch::over(&mut db).map_err(|error| refused(&error))?;
+        let rules = Rules { clock, catalogs, next, set_aside: next };
+        let known = BTreeSet::new();
+        Ok(Self { db, rules, watch, known, _lock: lock })
     }
 
     /// One transaction: read, ask, write, commit.
@@ -64,33 +78,78 @@ impl Writer {
         reads: ReadSet,
         decide: &mut Decide,
     ) -> Result<(), StoreError> {
-        let begun = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
-        let tx = begun.map_err(|error| refused(&error))?;
+        let tx = begin(&mut self.db)?;
+        let set_aside = self.rules.carry_out(&tx, reads, decide)?;
+        // A commit that fails leaves the transaction open: dropping it rolls it back.
+        tx.commit().map_err(|error| not_committed(&error))?;
+        self.rules.set_aside = set_aside;
+        Ok(())
+    }
+
+    /// One transaction in which a step writes first and is recorded then.
+    pub(super) fn transact_with<T, E>(
+        &mut self,
+        limit: Duration,
+        step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E>,
+        record: impl FnOnce(&T) -> Vec<Salted>,
+    ) -> Result<Kept<T>, TransactionError<E>> {
+        // Every way out but the last drops the transaction, which rolls it back.
+        let tx = begin(&mut self.db)?;
+        let value = self.watch.run(&tx, limit, step)?;
+        let (reads, mut decide, verdict) = recording(record(&value), &self.rules.catalogs.all());
+        let set_aside = self.rules.carry_out(&tx, reads, &mut decide)?;
+        let answers = verdict.take()?;
+        tx.commit().map_err(|error| not_committed(&error))?;
+        self.rules.set_aside = set_aside;
+        Ok(Kept { value, answers })
+    }
+
+    /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
+    pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
+        let there =
+            View { db: &self.db, catalogs: &self.rules.catalogs }.row(&RowKey::Engine(engine))?;
+        if there.is_none() && self.known.contains(&engine) {
+            return Ok(false);
+        }
+        let mut statement =
+            self.db.prepare_cached(sql::ENGINE_BEAT).map_err(|error| refused(&error))?;
+        let beats = statement.execute([codec::engine_text(engine)]);
+        let beats = beats.map_err(|error| not_committed(&error))? == 1;
+        if beats {
+            self.known.insert(engine);
+        }
+        Ok(beats)
+    }
+}
+
+impl Rules {
+    /// Reads, asks and writes in a transaction; gives the first number that is set aside by it,
+    /// which holds once it is committed.
+    fn carry_out(
+        &mut self,
+        tx: &Connection,
+        reads: ReadSet,
+        decide: &mut Decide,
+    ) -> Result<i64, StoreError> {
         let block = self.next;
         self.next += BLOCK;
         let mut set_aside = self.set_aside;
         if self.next > set_aside {
             set_aside = block + BLOCK * BLOCKS_AHEAD;
-            write_meta(&tx, SEQUENCE, set_aside).map_err(|error| refused(&error))?;
+            write_meta(tx, SEQUENCE, set_aside).map_err(|error| refused(&error))?;
         }
         let snapshot = Snapshot { now: self.clock.now(), block: Seq(block), ..Snapshot::default() };
-        let view = View { db: &tx, catalogs: &self.catalogs };
+        let view = View { db: tx, catalogs: &self.catalogs };
         for change in settle(&view, reads, decide, snapshot)? {
-            apply(&tx, change)?;
+            apply(tx, change)?;
         }
-        // A commit that fails leaves the transaction open: dropping it rolls it back.
-        tx.commit().map_err(|error| not_committed(&error))?;
-        self.set_aside = set_aside;
-        Ok(())
+        Ok(set_aside)
     }
+}
 
-    /// Renews a lease; `false` where the engine was declared dead.
-    pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
-        let mut statement =
-            self.db.prepare_cached(sql::ENGINE_BEAT).map_err(|error| refused(&error))?;
-        let beats = statement.execute([codec::engine_text(engine)]);
-        beats.map(|count| count == 1).map_err(|error| not_committed(&error))
-    }
+fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
+    let begun = db.transaction_with_behavior(TransactionBehavior::Immediate);
+    begun.map_err(|error| refused(&error))
 }
 
 fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {

@@ -35,6 +35,7 @@ async fn crowd(world: &World, workflow: &str, count: usize, wait: &NewWait) -> V
             fence: run.fence,
             steps: Vec::new(),
             sends: Vec::new(),
+            session: Vec::new(),
             then: Then::Suspend(vec![wait.clone()]),
         },
     };

@@ -284,6 +284,7 @@ pub async fn many_that_end_together_name_their_successors(world: &World) {
                 fence: run.fence,
                 steps: Vec::new(),
                 sends: Vec::new(),
+                session: Vec::new(),
                 then: Then::Complete(payload(&Value::Null)),
             },
         };

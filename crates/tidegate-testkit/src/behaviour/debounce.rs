@@ -226,6 +226,7 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
         fence: second.fence,
         steps: Vec::new(),
         sends: Vec::new(),
+        session: Vec::new(),
         then: Then::Complete(payload(&json!(null))),
     };
     let cancel = Command::Cancel { ws: world.ws.clone(), run: first.id, reason: "enough".into() };

@@ -13,6 +13,7 @@ use crate::world::{World, replaced, window};
 
 /// Explains a run of the workspace.
 async fn explain(world: &World, run: RunId) -> Why {
+    world.serve().await;
     let why = why(&*world.store, &world.ws, run).await.expect("the store works");
     why.unwrap_or_else(|refusal| panic!("{refusal}"))
 }

@@ -128,6 +128,9 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
         Command::Lease { ws, engine, lanes, limit: 2 }
     };
     let mut leased = Vec::new();
+    for engine in [2, 3, 4] {
+        world.engine(engine).enlist().await;
+    }
     for answer in world.batch(vec![lease(2), lease(3), lease(4)]).await {
         let Ok(Answer::Leased(runs)) = answer else { panic!("leasing is answered: {answer:?}") };
         leased.push(runs);

@@ -122,6 +122,12 @@ macro_rules! behaviours {
                 the_own_order_is_unchanged,
                 priority_does_not_break_a_limit,
             }
+            serving {
+                a_run_that_nobody_serves_is_stranded,
+                a_release_says_how_many_runs_it_strands,
+                an_engine_beats_before_it_asks,
+                the_dead_are_buried_when_they_own_nothing,
+            }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
                 cancel_replaces_the_live_run_wherever_it_is,
@@ -277,6 +283,7 @@ macro_rules! behaviours {
             children {
                 a_cancelled_parent_takes_its_children_along,
                 whoever_replaces_a_parent_ends_its_children_too,
+                a_parent_that_took_too_long_takes_its_children_along,
                 a_child_that_nobody_waits_for_goes_on,
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,
@@ -344,6 +351,74 @@ macro_rules! behaviours {
                 a_replaced_run_names_who_took_its_place,
                 a_run_that_is_still_folding_is_known,
                 only_the_workspaces_own_runs_are_explained,
+            }
+            compensation {
+                whatever_ends_a_run_but_success_is_followed_by_its_undoing,
+                a_compensation_counts_once,
+                the_undoing_of_a_driven_run_waits_for_its_stop,
+                who_replaces_a_run_waits_for_its_undoing,
+                a_session_waits_for_the_undoing,
+                a_newcomer_waits_no_longer_than_the_time_out,
+                the_undoing_keeps_run_gates_and_no_others,
+                what_undoes_is_not_undone,
+                nobody_is_skipped_for_an_undoing,
+                a_superseding_version_waits_for_the_undoing,
+                a_run_that_replaces_itself_is_undone,
+                a_failure_is_handled_once,
+                a_parent_does_not_wait_for_the_undoing,
+                an_ended_run_says_why_there_was_one,
+            }
+            replays {
+                a_replay_is_a_new_run_of_the_same_input,
+                a_replay_is_of_the_current_version,
+                a_replay_may_have_another_input,
+                a_batch_is_replayed_whole,
+                a_replay_passes_gates_and_throttle_only,
+                a_replay_may_be_refused_by_a_gate,
+                a_retry_goes_on_from_a_step,
+                a_retry_stays_in_its_version,
+                a_retry_takes_nobody_back_to_its_version,
+                what_cannot_be_replayed_is_said_so,
+                what_was_undone_is_not_kept,
+                an_undoing_can_be_tried_again,
+                a_replay_of_a_stopping_run_waits_for_its_stop,
+            }
+            timeouts {
+                wherever_a_run_is_its_time_is_over,
+                a_driven_run_is_stopped_when_its_time_is_over,
+                the_time_counts_from_the_first_start,
+                a_run_has_the_time_of_its_version,
+                a_parent_is_told_of_a_time_out,
+                what_follows_a_run_is_not_timed,
+                a_queued_request_gives_up_at_its_own_time,
+            }
+            lists {
+                a_list_is_complete_whatever_its_pages,
+                a_list_is_stable_while_runs_come_and_end,
+                a_list_shows_what_was_asked_for,
+            }
+            sessions {
+                an_operation_is_a_step_and_happens_once,
+                the_operations_of_a_report_follow_each_other,
+                runs_that_race_lose_no_update,
+                every_respond_sees_what_was_appended_before_it,
+                what_does_not_fit_fails_its_step_and_changes_nothing,
+                a_worker_without_its_lease_writes_nothing,
+                from_outside_a_version_can_be_insisted_on,
+                a_step_can_insist_on_a_version,
+                sessions_are_apart,
+                the_rest_of_a_document_is_kept_byte_for_byte,
+            }
+            staged {
+                a_run_sees_its_own_writes_before_anybody_else,
+                a_replaced_run_leaves_nothing_wherever_it_stood,
+                every_end_but_completion_drops_what_was_staged,
+                a_set_on_what_changed_since_it_was_read_fails_the_run,
+                a_run_that_reads_again_knows_what_changed,
+                what_a_run_stages_has_bounds,
+                as_many_operations_as_allowed_are_settled,
+                whether_a_run_stages_is_said_by_its_own_version,
+                a_newcomer_sees_what_the_replaced_run_did,
             }
         }
     };

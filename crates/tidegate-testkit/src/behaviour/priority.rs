@@ -52,7 +52,15 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
     let young = world.send_for_run("plain", json!({})).await;
     let done = Then::Complete(payload(&json!(null)));
     let (run, engine, fence) = (driven.id.seq, world.engine, driven.fence);
-    let report = Record { run, engine, fence, steps: Vec::new(), sends: Vec::new(), then: done };
+    let report = Record {
+        run,
+        engine,
+        fence,
+        steps: Vec::new(),
+        sends: Vec::new(),
+        session: Vec::new(),
+        then: done,
+    };
     let (ws, lanes) = (world.ws.clone(), world.lanes().await);
     let lease = Command::Lease { ws, engine, lanes, limit: 1 };
     let commands =
@@ -78,6 +86,7 @@ pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     let b = world.define(json!({ "name": "b" })).await;
     let first = world.send_for_run("a", json!({})).await;
     let second = world.send_for_run("b", json!({})).await;
+    world.enlist().await;
     for (lane, expected) in [(b.lane, second), (a.lane, first)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
         let leased = world.run(Command::Lease { ws, engine, lanes, limit: 1 }).await;

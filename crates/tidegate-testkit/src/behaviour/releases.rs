@@ -319,6 +319,7 @@ pub async fn an_engine_leases_what_it_serves(world: &World) {
     let one = world.start("order", json!({})).await;
     let second = world.define(json!({ "name": "order", "version": 2 })).await;
     let two = world.start("order", json!({})).await;
+    world.enlist().await;
     for (lane, expected) in [(second.lane, two), (first.lane, one)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
         let leased = world.run(Command::Lease { ws, engine, lanes, limit: 9 }).await;

@@ -93,6 +93,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
             fence: run.fence,
             steps: Vec::new(),
             sends: Vec::new(),
+            session: Vec::new(),
             then: Then::Suspend(vec![for_event("paid", "payment")]),
         },
     };

@@ -7,6 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by a panic")]
 
 pub mod durable;
+pub mod lease;
+pub mod lease_durable;
+pub mod lease_shared;
 pub mod rows;
 pub mod scans;
 pub mod transactions;
@@ -57,6 +60,8 @@ macro_rules! store_contract {
             due_runs_come_longest_due_first,
             runs_are_found_by_their_owner,
             runs_of_a_lane_are_paged_by_number,
+            live_runs_are_listed_newest_first,
+            ended_runs_are_listed_newest_first,
             dead_engines_are_found_while_they_own_runs,
             steps_are_found_by_id,
             items_are_found_by_place,
@@ -86,6 +91,7 @@ macro_rules! store_contract {
             an_unchanged_catalog_is_not_built_again,
             a_first_beat_makes_an_engine_and_later_ones_renew_it,
             a_dead_engine_does_not_beat_again,
+            an_engine_that_was_cleared_away_does_not_come_back,
             a_wake_reaches_whoever_listens,
             transactions_that_happen_together_lose_no_update,
         );

@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Chore, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt, Row, RowKey, Run,
-        Signal, Sub, WaitPath, WaitRow,
+        Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt,
+        Row, RowKey, Run, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -120,7 +120,7 @@ pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
 /// What is due later comes later, so that a reader learns when to look again.
 pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
-    let due = |seq: i64, due: Timestamp| Run { due: Some(due), ..sample::run(seq) };
+    let due = |seq: i64, due: Timestamp| Run { deadline: Some(due), ..sample::run(seq) };
     let past = now.minus_ms(50);
     let later = due(3, now.plus_ms(3_600_000));
     let runs = [due(9, now.minus_ms(90)), due(1, past), due(2, past), later];
@@ -162,14 +162,50 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
 }
 
+/// One order over all lanes asked for, backwards, and no other lanes.
+pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
+    let run = |seq, lane| Run { lane: Seq(lane), ..sample::run(seq) };
+    let runs = [run(40, 1), run(9, 2), run(5, 1), run(3, 2)];
+    insert(store, runs.iter().rev().cloned().chain([run(6, 3)])).await;
+    let lanes = vec![Seq(2), Seq(1), Seq(2), Seq(99)];
+    check(store, Scan::Live(lanes.clone(), Seq(i64::MAX)), rows(runs.clone())).await;
+    check(store, Scan::Live(lanes.clone(), Seq(9)), rows(runs[2..].to_vec())).await;
+    check(store, Scan::Live(lanes, Seq(3)), Vec::new()).await;
+    check(store, Scan::Live(Vec::new(), Seq(i64::MAX)), Vec::new()).await;
+}
+
+/// The same for those that have ended, in the states asked for.
+pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
+    let completed = || Ending::Completed { output: sample::payload("1") };
+    let cancelled = || Ending::Cancelled { reason: "by hand".to_owned(), by: None };
+    let run = |seq, lane, ending| Ended { lane: Seq(lane), ending, ..sample::ended_run(seq) };
+    let runs = [
+        run(40, 1, completed()),
+        run(9, 2, cancelled()),
+        run(5, 1, cancelled()),
+        run(3, 2, completed()),
+    ];
+    insert(store, runs.iter().rev().cloned().chain([run(6, 3, completed())])).await;
+    let scan = |states: &[&'static str], below| {
+        Scan::Ended(vec![Seq(2), Seq(1), Seq(2)], states.to_vec(), Seq(below))
+    };
+    let all = ["completed", "failed", "cancelled"];
+    check(store, scan(&all, i64::MAX), rows(runs.clone())).await;
+    check(store, scan(&all, 9), rows(runs[2..].to_vec())).await;
+    check(store, scan(&["cancelled"], i64::MAX), rows(runs[1..3].to_vec())).await;
+    check(store, scan(&["failed"], i64::MAX), Vec::new()).await;
+    check(store, scan(&[], i64::MAX), Vec::new()).await;
+}
+
 /// R5: whoever declared an engine dead may be gone before it has reaped all its runs.
 pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) {
-    let engine = |id, dead| Engine { id, beat: 3, dead };
+    let engine = |id, dead| Engine { dead, ..Engine::new(id) };
     insert(store, [engine(u128::MAX, false), engine(3, true), engine(2, true), engine(1, false)])
         .await;
     insert(store, [Run { owner: Some(2), ..sample::run(1) }]).await;
     let found = [engine(1, false), engine(2, true), engine(u128::MAX, false)];
     check(store, Scan::Engines, rows(found)).await;
+    check(store, Scan::Buriable, rows([engine(3, true)])).await;
 }
 
 /// By bytes.
@@ -400,5 +436,6 @@ fn every_scan() -> Vec<Scan> {
         Scan::Feed(ws.clone(), 0),
         Scan::Work(ws.clone(), name),
         Scan::Subs(ws),
+        Scan::Buriable,
     ]
 }

@@ -214,6 +214,14 @@ pub async fn a_dead_engine_does_not_beat_again(store: &Arc<dyn Store>) {
     assert!(store.beat(6).await.unwrap(), "others go on");
 }
 
+/// One whose row was cleared away since is told the same: its id is spent.
+pub async fn an_engine_that_was_cleared_away_does_not_come_back(store: &Arc<dyn Store>) {
+    assert!(store.beat(5).await.unwrap());
+    change(store, vec![Change::Delete(RowKey::Engine(5))]).await.unwrap();
+    assert!(!store.beat(5).await.unwrap());
+    assert_eq!(row(store, RowKey::Engine(5)).await, None);
+}
+
 /// Waking is a hint, and the hint arrives.
 pub async fn a_wake_reaches_whoever_listens(store: &Arc<dyn Store>) {
     let mut wakes = store.wakes();

@@ -263,7 +263,7 @@ impl Worker {
         let runs = match answer {
             Ok(Answer::Leased(runs)) => runs,
             // It stood still for too long, and will see so before it goes on.
-            Err(refusal) if refusal.code() == "engine_dead" => Vec::new(),
+            Err(Refusal::EngineDead(_) | Refusal::NoEngine(_)) => Vec::new(),
             other => panic!("leasing answered {other:?}"),
         };
         for run in &runs {
@@ -321,6 +321,7 @@ impl Worker {
             fence: run.fence,
             steps: act.steps(),
             sends: Vec::new(),
+            session: Vec::new(),
             then: act.then.clone(),
         };
         Command::Record { known: Box::new(run.clone()), report }
@@ -449,7 +450,7 @@ impl Worker {
         let gates =
             gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
         let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
-        let runs = runs.filter(|run| is_due(run.due));
+        let runs = runs.filter(|run| is_due(run.due()));
         let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
         let chores = snapshot.found(&Scan::DueChores).into_iter().filter_map(|row| {
             let Row::Chore(chore) = row else { return None };

@@ -9,6 +9,7 @@ use tidegate_core::{
     reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
     row::{Fault, Run},
     run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
+    session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
     workflow::Workflow,
 };
@@ -17,7 +18,7 @@ use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 use super::{Goes, Move, Sent, Streams, definitions};
 use crate::{
     worker::again,
-    world::{World, event, payload, request, step},
+    world::{World, append, event, get, increment, merge, payload, request, session, set, step},
 };
 
 /// How long a reaction's lease lasts.
@@ -79,6 +80,7 @@ impl Player {
     /// been committed yet.
     pub async fn commands(&mut self, moves: &[Move]) -> Vec<Salted> {
         let lanes = self.world.lanes().await;
+        self.world.enlist().await;
         self.reported.clear();
         let mut commands = Vec::new();
         for it in moves {
@@ -275,8 +277,35 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record { run: run.id.seq, engine, fence: run.fence, steps, sends, then };
+        let report = Record {
+            run: run.id.seq,
+            engine,
+            fence: run.fence,
+            steps,
+            sends,
+            session: self.operations(),
+            then,
+        };
         Command::Record { known: Box::new(run), report }
+    }
+
+    /// What a report does to sessions: all operations, on few paths, some of which do not fit.
+    fn operations(&self) -> Vec<NewSessionOp> {
+        let n = self.moves;
+        let path = ["", "a", "a.b", "list", "n"][usize::try_from(n / 5 % 5).expect("small")];
+        let op = match n % 7 {
+            0 => get(path),
+            1 => set(path, json!({ "a": { "b": n }, "list": [n] })),
+            2 => merge(path, json!({ "a": { "b": null, "c": n }, "n": 1 })),
+            3 => append("list", json!(n)),
+            4 => increment("n", 1),
+            _ => return Vec::new(),
+        };
+        let expected_version = (n % 11 == 0).then_some(3);
+        let session = session(["s", "t"][usize::try_from(n / 3 % 2).expect("small")]);
+        let first = NewSessionOp { step: format!("state {n}"), session, op, expected_version };
+        let read = NewSessionOp { step: format!("read {n}"), op: get(""), ..first.clone() };
+        vec![first, read]
     }
 
     fn control(&mut self, run: u64, how: &str) -> Option<Command> {

@@ -11,14 +11,15 @@ use tidegate_core::{
     event::NewEvent,
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
-    row::{Fault, GateState, Kind, Phase, Row, RowKey, Run, Source},
-    run::record::{NewSend, NewWait, Record, Then},
+    row::{Fault, GateState, Kind, Phase, Purpose, Row, RowKey, Run, Source, StepKind},
+    run::record::{NewSend, NewStep, NewWait, Record, Then},
+    session::NewSessionOp,
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
     worker::{again, for_child, for_event, for_signal},
-    world::{World, event, payload, step},
+    world::{World, event, increment, payload, session as in_session, step},
 };
 
 /// What is not due within this time is left alone: claims, and gates that nobody uses.
@@ -31,8 +32,12 @@ pub(crate) enum Act {
     Step(&'static str),
     /// A step that fails once and is tried again.
     Shaky(&'static str),
+    /// Registers a compensation.
+    Undo(&'static str),
     /// A step that sends an event of this name.
     Send(&'static str, &'static str),
+    /// A step that counts in the session `s` of `chat`.
+    Count(&'static str),
     /// A sleep.
     Sleep(&'static str, u64),
     /// A wait for an event of this name.
@@ -139,11 +144,12 @@ impl Process {
 
     /// The run that an event has started.
     pub(crate) async fn run_of(&self, event: EventId) -> RunId {
-        let id = self.world.dump().await.into_iter().find_map(|row| match row {
-            Row::Run(run) if run.source.first() == event => Some(run.id),
-            Row::Ended(ended) if ended.source.first() == event => Some(ended.id),
+        let mut ids = self.world.dump().await.into_iter().filter_map(|row| match row {
+            Row::Run(run) if run.source.first() == event => Some((run.purpose, run.id)),
+            Row::Ended(run) if run.source.first() == event => Some((run.purpose, run.id)),
             _ => None,
         });
+        let id = ids.find(|(purpose, _)| *purpose == Purpose::Ordinary).map(|(_, id)| id);
         id.expect("the event has started a run")
     }
 
@@ -171,6 +177,7 @@ impl Process {
     async fn lease(&mut self) -> Result<(), Died> {
         let (ws, engine, lanes) =
             (self.world.ws.clone(), self.world.engine, self.world.lanes().await);
+        self.world.enlist().await;
         match self.attempt(Command::Lease { ws, engine, lanes, limit: 100 }).await? {
             Ok(Answer::Leased(runs)) => {
                 self.held.extend(runs);
@@ -205,7 +212,7 @@ impl Process {
         let soon = self.world.now().plus_ms(SOON_MS);
         let dues = self.world.dump().await.into_iter().filter_map(|row| match row {
             Row::Gate(gate) => gate.due,
-            Row::Run(run) => run.due,
+            Row::Run(run) => run.due(),
             _ => None,
         });
         match dues.min().filter(|due| *due <= soon) {
@@ -239,7 +246,7 @@ impl Process {
                 Row::Gate(gate) if gate.due <= Some(snapshot.now) => {
                     Command::SweepGate { ws: ws.clone(), gate: gate.key.clone() }
                 }
-                Row::Run(run) if run.due <= Some(snapshot.now) => {
+                Row::Run(run) if run.due() <= Some(snapshot.now) => {
                     Command::SweepRun { ws: ws.clone(), run: run.id.seq }
                 }
                 Row::Chore(chore) if chore.due <= Some(snapshot.now) => {
@@ -261,9 +268,18 @@ impl Process {
             return Ok(());
         }
         let steps = self.world.steps(run.id).await;
-        let acts = self.handlers.get(&run.workflow).cloned();
+        let acts = match run.purpose {
+            Purpose::Ordinary => self.handlers.get(&run.workflow).cloned(),
+            Purpose::Compensates(_) => Some(vec![Act::Step("undone"), Act::Sleep("nap", 5)]),
+            Purpose::OnFailure(_) => Some(vec![Act::Step("handled")]),
+        };
         for act in acts.expect("every workflow has a handler") {
-            let (Act::Step(id) | Act::Shaky(id) | Act::Send(id, _)) = act else {
+            let (Act::Step(id)
+            | Act::Shaky(id)
+            | Act::Undo(id)
+            | Act::Send(id, _)
+            | Act::Count(id)) = act
+            else {
                 match self.leave(run, act, &steps) {
                     Some(then) => return self.report(run, None, then).await,
                     None => continue,
@@ -301,21 +317,30 @@ impl Process {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
                 Some(Then::Fail(Fault { code, message }))
             }
-            Act::Step(_) | Act::Shaky(_) | Act::Send(..) => None,
+            Act::Step(_) | Act::Shaky(_) | Act::Undo(_) | Act::Send(..) | Act::Count(_) => None,
         }
     }
 
     async fn report(&self, run: &Run, done: Option<Act>, then: Then) -> Result<(), Died> {
-        let (mut steps, mut sends) = (Vec::new(), Vec::new());
+        let (mut steps, mut sends, mut session) = (Vec::new(), Vec::new(), Vec::new());
         match done {
             Some(Act::Step(id) | Act::Shaky(id)) => steps.push(step(id, &Value::Null)),
+            Some(Act::Undo(id)) => {
+                steps.push(NewStep { kind: StepKind::Compensate, ..step(id, &Value::Null) });
+            }
             Some(Act::Send(id, name)) => {
                 sends.push(NewSend { step: id.to_owned(), event: event(name, &Value::Null) });
+            }
+            Some(Act::Count(id)) => {
+                let (step, op) = (id.to_owned(), increment("n", 1));
+                let asked =
+                    NewSessionOp { step, session: in_session("s"), op, expected_version: None };
+                session.push(asked);
             }
             _ => {}
         }
         let (engine, fence) = (self.world.engine, run.fence);
-        let report = Record { run: run.id.seq, engine, fence, steps, sends, then };
+        let report = Record { run: run.id.seq, engine, fence, steps, sends, session, then };
         let known = Box::new(run.clone());
         self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
         Ok(())
@@ -343,6 +368,10 @@ impl Process {
                     let state = ended.ending.state();
                     told.push(format!("run {name} {version} {inputs:?} {steps:?} {state}"));
                 }
+                Row::Session(row) => {
+                    told.push(format!("session {} {} {}", row.id, row.version, row.body.as_str()));
+                }
+                Row::Staged(row) => told.push(format!("staged by {:?}", row.run)),
                 Row::Gate(gate)
                     if !matches!(gate.state, GateState::Claim(_) | GateState::Slots(_)) =>
                 {

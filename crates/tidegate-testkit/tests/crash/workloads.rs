@@ -3,10 +3,11 @@
 use serde_json::json;
 use tidegate_core::{
     action::Flow,
-    command::Command,
+    command::{Command, Refusal},
     row::{BulkFilter, BulkWhat},
+    session::SessionError,
 };
-use tidegate_testkit::world::request;
+use tidegate_testkit::world::{request, session, set};
 
 use super::process::{Act, Process};
 
@@ -226,6 +227,81 @@ pub(crate) async fn swept_gates(process: &mut Process) {
     let left: Vec<_> =
         classes.filter(|class| *class != tidegate_core::row::Class::Dedupe).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Steps that write a session, at once and staged, by runs that complete and by one that is
+/// replaced with something staged.
+pub(crate) async fn sessions(process: &mut Process) {
+    let flow = json!({
+        "name": "chat",
+        "actions": {
+            "append": { "concurrency": "allow", "idempotency": { "key": "input.n" } },
+            "edit": { "concurrency": "restart", "idempotency": { "key": "input.n" } },
+        },
+    });
+    let flow = Flow::parse(&flow).expect("a good definition").value;
+    process.handle("chat/append", &[Act::Count("a"), Act::Count("b")]);
+    let edit = [Act::Count("a"), Act::Event("wait", "go"), Act::Count("b"), Act::Yield];
+    process.handle("chat/edit", &edit);
+    let ws = process.world.ws.clone();
+    for action in flow.actions {
+        let (ws, workflow) = (ws.clone(), Box::new(action));
+        process.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+    }
+    let (session, op) = (session("s"), set("n", json!(100)));
+    let first = Command::Session { ws: ws.clone(), session, op, expected_version: Some(0) };
+    let answer = process.ask(first).await;
+    let again = Err(Refusal::Session(SessionError::Changed { expected: 0, actual: 1 }));
+    assert!(answer.is_ok() || answer == again, "{answer:?}");
+    for (n, action) in ["edit", "append", "edit"].into_iter().enumerate() {
+        let request = request("chat", action, Some("s"), None, &json!({ "n": n }));
+        let call = Command::Dispatch { ws: ws.clone(), request };
+        process.ask(call).await.expect("the action is there");
+        process.work().await;
+    }
+    process.post("go", json!(1)).await;
+    process.work().await;
+    assert_eq!(process.world.document("s").await, json!({ "n": 104 }), "two runs of two each");
+}
+
+/// Runs that fail, are cancelled and are replaced after they registered what undoes them, and
+/// newcomers that wait for that.
+pub(crate) async fn undone_and_handled(process: &mut Process) {
+    let fails = json!({ "name": "fails", "onFailure": true, "singleton": { "key": "id" } });
+    process.serve(fails, &[Act::Undo("undo"), Act::Step("a"), Act::Fail]).await;
+    let waits = json!({ "name": "waits", "singleton": { "key": "id" } });
+    process.serve(waits, &[Act::Undo("undo"), Act::Event("went", "go"), Act::Step("a")]).await;
+    process.post("fails", json!({ "id": 1 })).await;
+    let asleep = process.post("waits", json!({ "id": "asleep" })).await;
+    process.post("waits", json!({ "id": "replaced asleep" })).await;
+    process.work().await;
+    let run = process.run_of(asleep).await;
+    process.cancel(run).await;
+    process.post("waits", json!({ "id": "replaced asleep", "n": 2 })).await;
+    process.work().await;
+    let driven = process.post("waits", json!({ "id": "driven" })).await;
+    process.post("waits", json!({ "id": "replaced driven" })).await;
+    process.work().await;
+    process.post("go", json!(1)).await;
+    process.hold().await;
+    let run = process.run_of(driven).await;
+    process.cancel(run).await;
+    process.post("waits", json!({ "id": "replaced driven", "n": 2 })).await;
+    process.work().await;
+    process.post("go", json!(2)).await;
+}
+
+/// Runs whose time is over, asleep and driven; what they registered is undone.
+pub(crate) async fn timed_out(process: &mut Process) {
+    let timed = json!({ "name": "timed", "timeoutMs": 50, "concurrency": { "limit": 1 } });
+    process.serve(timed, &[Act::Undo("undo"), Act::Event("went", "go"), Act::Step("a")]).await;
+    process.post("timed", json!(1)).await;
+    process.work().await;
+    process.post("timed", json!(2)).await;
+    process.work().await;
+    process.post("timed", json!(3)).await;
+    process.hold().await;
+    process.tick(50).await;
 }
 
 /// A family of more generations than are cancelled at once, and all runs of a workflow.

@@ -9,5 +9,6 @@ mod gates;
 mod latches;
 mod proxy;
 mod rig;
+mod steps;
 mod stopped;
 mod stress;

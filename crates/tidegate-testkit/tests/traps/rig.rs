@@ -87,6 +87,17 @@ impl Rig {
         }
     }
 
+    /// Runs statements.
+    pub(crate) async fn execute(&self, statements: &str) {
+        self.outside.batch_execute(statements).await.unwrap();
+    }
+
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &str) -> i64 {
+        let sql = format!("select count(*) from {table}");
+        self.outside.query_one(&sql, &[]).await.unwrap().get(0)
+    }
+
     /// The server's clock, in microseconds.
     pub(crate) async fn clock(&self) -> i64 {
         let sql = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";

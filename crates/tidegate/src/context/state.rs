@@ -6,12 +6,18 @@ use std::{
 };
 
 use tidegate_core::{
+    definition::MAX_NAME_CHARS,
     json::Payload,
     row::{self, StepKind},
     run::record::{NewSend, NewStep, NewWait},
+    session::NewSessionOp,
 };
 
-use crate::fault::{Fault, Result};
+use super::undo::Undo;
+use crate::{
+    fault::{Fault, Result},
+    load::MAX_STEPS,
+};
 
 /// What a recorded step came to.
 pub(crate) type Outcome = std::result::Result<Payload, row::Fault>;
@@ -21,11 +27,12 @@ pub(crate) type Outcome = std::result::Result<Payload, row::Fault>;
 pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
     pub(crate) sends: Vec<NewSend>,
+    pub(crate) session: Vec<NewSessionOp>,
 }
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.sends.is_empty()
+        self.steps.is_empty() && self.sends.is_empty() && self.session.is_empty()
     }
 }
 
@@ -44,6 +51,8 @@ pub(crate) struct State {
     waits: BTreeMap<String, NewWait>,
     /// How many closures run.
     executing: usize,
+    /// What undoes the effects so far, oldest first.
+    undo: Vec<Undo>,
     /// Something that no handler may swallow.
     broken: Option<Fault>,
     /// Steps that wait for the report to be durable.
@@ -70,6 +79,14 @@ impl State {
 
     /// The handler comes to a step: what is recorded of it, if anything.
     pub(crate) fn ask(&mut self, id: &str, kind: StepKind) -> Result<Option<Outcome>> {
+        if id.is_empty() || id.chars().count() > MAX_NAME_CHARS {
+            let message = format!("a step's id has 1 to {MAX_NAME_CHARS} characters, got `{id}`");
+            return Err(self.break_off("BadStep", message));
+        }
+        if self.asked.len() >= MAX_STEPS as usize {
+            let message = format!("a run has at most {MAX_STEPS} steps: split the work over runs");
+            return Err(self.break_off("TooManySteps", message));
+        }
         if let Some(before) = self.asked.insert(id.to_owned(), kind) {
             let message = format!(
                 "step `{id}` ({}) is asked for twice, first as {}: ids are unique in a run, \
@@ -109,7 +126,7 @@ impl State {
     /// the code does not know any more.
     pub(crate) fn broken(&self) -> Option<Fault> {
         let lost = || {
-            let effects = [StepKind::Run, StepKind::Send];
+            let effects = [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate];
             let lost =
                 |id: &&String, kind| effects.contains(&kind) && !self.asked.contains_key(*id);
             let mut recorded = self.recorded.iter();
@@ -135,6 +152,33 @@ impl State {
     pub(crate) fn send(&mut self, send: NewSend) {
         self.ops.sends.push(send);
         self.wake_driver();
+    }
+
+    /// A step works on a session's state.
+    pub(crate) fn change_session(&mut self, op: NewSessionOp) {
+        self.ops.session.push(op);
+        self.wake_driver();
+    }
+
+    /// A compensation is registered.
+    pub(crate) fn register(&mut self, undo: Undo) {
+        self.undo.push(undo);
+    }
+
+    /// What has been registered, once all that is on record has been asked for again.
+    pub(crate) fn collected(&mut self) -> Option<Vec<Undo>> {
+        let recorded = self.recorded.values().filter(|(kind, _)| *kind == StepKind::Compensate);
+        (self.undo.len() >= recorded.count()).then(|| std::mem::take(&mut self.undo))
+    }
+
+    /// Whether the handler has come to something that is not on record.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.ops.is_empty() || !self.waits.is_empty() || self.executing > 0
+    }
+
+    /// What is recorded of a step.
+    pub(crate) fn outcome(&self, id: &str) -> Option<Outcome> {
+        self.recorded.get(id).map(|(_, outcome)| outcome.clone())
     }
 
     /// A closure begins.
@@ -212,5 +256,7 @@ fn word(kind: StepKind) -> &'static str {
         StepKind::Signal => "a wait for a signal",
         StepKind::Invoke => "a call of a workflow",
         StepKind::Send => "a message sent",
+        StepKind::State => "an operation on a session",
+        StepKind::Compensate => "a compensation",
     }
 }

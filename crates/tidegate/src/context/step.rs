@@ -173,10 +173,10 @@ impl Ctx {
 }
 
 /// Counts a closure for as long as it runs.
-struct Executing<'a>(&'a Ctx);
+pub(super) struct Executing<'a>(&'a Ctx);
 
 impl<'a> Executing<'a> {
-    fn begin(ctx: &'a Ctx) -> Self {
+    pub(super) fn begin(ctx: &'a Ctx) -> Self {
         ctx.state().begin();
         Self(ctx)
     }

@@ -1,0 +1,66 @@
+//! The workloads of BENCH.md, through the engine, beside the limits of the same machine.
+
+mod goals;
+mod loads;
+pub(crate) mod memory;
+mod meter;
+mod rig;
+
+use clap::Args;
+
+use crate::{figures::Figures, limits, stores::Kind};
+
+/// The benchmark of the engine.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How many runs the ordinary workloads start; some do a part or a multiple of it.
+    #[arg(long, default_value_t = 5_000)]
+    runs: usize,
+    /// How often each figure is taken.
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+    /// Which stores: sqlite, postgres or all.
+    #[arg(long, default_value = "all")]
+    store: String,
+    /// Only workloads whose name contains one of these, such as `W2,W5.hot`.
+    #[arg(long, default_value = "", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How many runs an engine drives at once.
+    #[arg(long, default_value_t = 100)]
+    workers: usize,
+    /// The largest backlog of W7.
+    #[arg(long, default_value_t = 1_000_000)]
+    backlog: usize,
+    /// The sleeping runs of W9.
+    #[arg(long, default_value_t = 100_000)]
+    sleepers: usize,
+    /// The distinct keys of W9.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: usize,
+}
+
+impl Arguments {
+    fn wants(&self, workload: &str) -> bool {
+        self.only.iter().any(|part| workload.contains(part.as_str()))
+    }
+}
+
+/// Measures what is asked for.
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut figures = Figures::default();
+    let kinds = Kind::named(&arguments.store)?;
+    for _ in 0..arguments.repeat {
+        limits::disk(&mut figures)?;
+        for kind in &kinds {
+            limits::store(&mut figures, *kind).await?;
+            loads::all(arguments, &mut figures, *kind).await?;
+        }
+    }
+    for kind in &kinds {
+        // Once: a backlog is large, and memory is not noisy.
+        loads::backlogs(arguments, &mut figures, *kind).await?;
+        memory::both(arguments, &mut figures, *kind).await?;
+    }
+    goals::table(&figures, &kinds);
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! A store that counts what goes through it, and a witness of what handlers do.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use tidegate_core::{
+    catalog::Catalog,
+    id::Seq,
+    reads::{Change, ReadSet, Snapshot},
+    row::{EngineId, Row, Workspace},
+};
+use tidegate_store::{Decide, Decision, Store, StoreError};
+use tokio::sync::{Notify, watch};
+
+use crate::figures::cpu_micros;
+
+/// Counts the changes of another store, and sees runs end.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    inner: Arc<dyn Store>,
+    /// The processor time when counting began.
+    cpu: Mutex<f64>,
+    /// Row writes that are committed.
+    rows: AtomicU64,
+    /// Transactions that changed something.
+    commits: AtomicU64,
+    /// Looks without a transaction.
+    reads: AtomicU64,
+    /// Runs whose end is committed, of those above the floor.
+    ended: AtomicU64,
+    floor: AtomicI64,
+    bell: Notify,
+    /// What handlers do.
+    pub(crate) witness: Arc<Witness>,
+}
+
+/// What one transaction changes.
+#[derive(Debug, Default)]
+struct Changed {
+    rows: usize,
+    ended: Vec<Seq>,
+}
+
+impl Changed {
+    fn of(changes: &[Change]) -> Self {
+        let ended = changes.iter().filter_map(|change| match change {
+            Change::Insert(Row::Ended(ended)) => Some(ended.id.seq),
+            _ => None,
+        });
+        Self { rows: changes.len(), ended: ended.collect() }
+    }
+}
+
+impl Meter {
+    /// Counts what is done to a store.
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            cpu: Mutex::new(cpu_micros()),
+            rows: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            floor: AtomicI64::new(0),
+            bell: Notify::new(),
+            witness: Arc::default(),
+        }
+    }
+
+    /// Begins to count again.
+    pub(crate) fn reset(&self) {
+        for count in [&self.rows, &self.commits, &self.reads] {
+            count.store(0, Ordering::Relaxed);
+        }
+        *self.cpu.lock().unwrap_or_else(PoisonError::into_inner) = cpu_micros();
+    }
+
+    /// Row writes, transactions, reads, and microseconds of this process so far.
+    pub(crate) fn counts(&self) -> [(&'static str, f64); 4] {
+        let count = |of: &AtomicU64| {
+            f64::from(u32::try_from(of.load(Ordering::Relaxed)).unwrap_or(u32::MAX))
+        };
+        let cpu = cpu_micros() - *self.cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        let [rows, commits, reads] = [&self.rows, &self.commits, &self.reads].map(count);
+        [("rows", rows), ("commits", commits), ("reads", reads), ("cpu", cpu)]
+    }
+
+    /// From now on only the ends of runs above this number are counted.
+    pub(crate) fn count_above(&self, floor: Seq) {
+        self.floor.store(floor.0, Ordering::SeqCst);
+        self.ended.store(0, Ordering::SeqCst);
+    }
+
+    /// Waits until the end of so many runs is durable.
+    pub(crate) async fn ended(&self, runs: usize) {
+        while self.ended.load(Ordering::SeqCst) < runs as u64 {
+            self.bell.notified().await;
+        }
+    }
+
+    fn committed(&self, changed: &Changed) {
+        if changed.rows == 0 {
+            return;
+        }
+        self.rows.fetch_add(changed.rows as u64, Ordering::Relaxed);
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.witness.ended(&changed.ended);
+        let floor = self.floor.load(Ordering::SeqCst);
+        let counted = changed.ended.iter().filter(|run| run.0 > floor).count();
+        self.ended.fetch_add(counted as u64, Ordering::SeqCst);
+        self.bell.notify_one();
+    }
+}
+
+#[async_trait]
+impl Store for Meter {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        let changed = Arc::new(Mutex::new(Changed::default()));
+        let made = changed.clone();
+        let counted = Box::new(move |snapshot| {
+            let decision = decide(snapshot);
+            if let Decision::Apply(changes) = &decision {
+                *made.lock().unwrap_or_else(PoisonError::into_inner) = Changed::of(changes);
+            }
+            decision
+        });
+        self.inner.transact(reads, counted).await?;
+        self.committed(&changed.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inner.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        self.inner.beat(engine).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.inner.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.inner.wakes()
+    }
+
+    fn wake(&self) {
+        self.inner.wake();
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.inner.dump().await
+    }
+}
+
+/// Sees handlers begin and their runs end.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    seen: Mutex<Sightings>,
+    begun: AtomicUsize,
+    forgets: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Sightings {
+    /// Runs whose handler has begun and whose end is not durable yet, with their key.
+    inside: HashMap<Seq, u64>,
+    by_key: HashMap<u64, usize>,
+    most: usize,
+    ended: HashSet<Seq>,
+    twice: usize,
+}
+
+impl Witness {
+    fn lock(&self) -> MutexGuard<'_, Sightings> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it only counts, and takes no memory.
+    pub(crate) fn forget(&self) {
+        self.forgets.store(true, Ordering::SeqCst);
+    }
+
+    /// A handler begins.
+    pub(crate) fn begin(&self, run: Seq, key: u64) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        if self.forgets.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut it = self.lock();
+        it.twice += usize::from(it.ended.contains(&run));
+        if it.inside.insert(run, key).is_none() {
+            let now = it.by_key.entry(key).or_default();
+            *now += 1;
+            it.most = it.most.max(it.by_key[&key]);
+        }
+    }
+
+    /// The ends of these runs are durable.
+    fn ended(&self, runs: &[Seq]) {
+        if self.forgets.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut it = self.lock();
+        for run in runs {
+            it.twice += usize::from(!it.ended.insert(*run));
+            if let Some(key) = it.inside.remove(run)
+                && let Some(now) = it.by_key.get_mut(&key)
+            {
+                *now -= 1;
+            }
+        }
+    }
+
+    /// How many handlers have begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// The most runs of one key between a handler's begin and its run's durable end.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.lock().most
+    }
+
+    /// Fails unless so many runs have begun once and ended once.
+    pub(crate) fn check(&self, runs: usize) -> anyhow::Result<()> {
+        let it = self.lock();
+        let (begun, ended, twice) = (self.begun(), it.ended.len(), it.twice);
+        anyhow::ensure!(
+            begun == runs && ended == runs && twice == 0,
+            "{runs} runs: {begun} handlers begun, {ended} runs ended, {twice} twice"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! An engine on a fresh store, with the workflows that the workloads need.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate::{Concurrency, Ctx, Engine, NewEvent, Posted, Workflow, new_event};
+use tidegate_core::id::Seq;
+use tidegate_store::Store;
+
+use super::meter::{Meter, Witness};
+use crate::{
+    group::PAD,
+    stores::{Kind, Opened},
+};
+
+/// The payload of every run. `k` is the key where a workload needs one.
+#[derive(Debug, Deserialize, Serialize)]
+struct Input {
+    n: u64,
+    k: u64,
+    #[serde(skip_deserializing)]
+    pad: &'static str,
+}
+
+/// The workflows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Flow {
+    /// Does nothing.
+    Noop,
+    /// One step.
+    One,
+    /// One step, with a limit that never binds.
+    Slack,
+    /// Ten steps, each durable before the next.
+    Ten,
+    /// Does nothing, one at a time for each key.
+    Keyed,
+    /// Sleeps for a day.
+    Sleeper,
+}
+
+impl Flow {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Noop => "noop",
+            Self::One => "one",
+            Self::Slack => "slack",
+            Self::Ten => "ten",
+            Self::Keyed => "keyed",
+            Self::Sleeper => "sleeper",
+        }
+    }
+
+    fn workflow(self, witness: Arc<Witness>) -> Workflow<Input, u64> {
+        let workflow = Workflow::new(self.name(), move |ctx: Ctx, input: Input| {
+            witness.begin(ctx.run_id().seq, input.k);
+            self.handle(ctx, input.n)
+        });
+        match self {
+            Self::Slack => workflow.concurrency(Concurrency::limit(1_000_000)),
+            Self::Keyed => workflow.concurrency(Concurrency::limit(1).key("k")),
+            Self::Noop | Self::One | Self::Ten | Self::Sleeper => workflow,
+        }
+    }
+
+    async fn handle(self, ctx: Ctx, n: u64) -> tidegate::Result<u64> {
+        match self {
+            Self::Noop => {}
+            // Somebody else may take a turn in the middle.
+            Self::Keyed => tokio::task::yield_now().await,
+            Self::One | Self::Slack => return ctx.step("a", || async move { Ok(n) }).await,
+            Self::Ten => {
+                for at in 0..10 {
+                    ctx.step(format!("s{at}"), || async move { Ok(n) }).await?;
+                }
+            }
+            Self::Sleeper => ctx.sleep("night", Duration::from_secs(86_400)).await?,
+        }
+        Ok(n)
+    }
+}
+
+/// An engine under load.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) engine: Engine,
+    pub(crate) meter: Arc<Meter>,
+}
+
+impl Rig {
+    /// An engine that drives so many runs at once.
+    pub(crate) async fn new(store: Arc<dyn Store>, workers: usize) -> anyhow::Result<Self> {
+        Self::on(Arc::new(Meter::new(store)), workers).await
+    }
+
+    /// An engine on a store that is counted already.
+    async fn on(meter: Arc<Meter>, workers: usize) -> anyhow::Result<Self> {
+        let store: Arc<dyn Store> = meter.clone();
+        let mut builder = Engine::builder(store).workers(workers);
+        let all = [Flow::Noop, Flow::One, Flow::Slack, Flow::Ten, Flow::Keyed, Flow::Sleeper];
+        for flow in all {
+            builder = builder.workflow(flow.workflow(meter.witness.clone()));
+        }
+        let engine = builder.start().await?;
+        Ok(Self { engine, meter })
+    }
+
+    /// Another engine takes over, with so many workers.
+    pub(crate) async fn with_workers(self, workers: usize) -> anyhow::Result<Self> {
+        let meter = self.meter.clone();
+        self.engine.shut_down().await;
+        Self::on(meter, workers).await
+    }
+
+    /// Starts `n` runs, one call each, by so many clients; says when the last answer was there.
+    pub(crate) async fn start(
+        &self,
+        flow: Flow,
+        n: usize,
+        clients: usize,
+        key: impl Fn(u64) -> u64 + Copy + Send + 'static,
+    ) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let clients: Vec<_> = (0..clients)
+            .map(|client| {
+                let (engine, step) = (self.engine.clone(), clients);
+                tokio::spawn(async move {
+                    for n in (client..n).step_by(step) {
+                        started(&engine.send(flow.name(), input(n as u64, key)).await?)?;
+                    }
+                    anyhow::Ok(())
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await??;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Starts `n` runs, 500 events a call, by so many clients. Gives the last run's number.
+    pub(crate) async fn load(
+        &self,
+        flow: Flow,
+        n: usize,
+        clients: usize,
+        key: impl Fn(u64) -> u64 + Copy + Send + 'static,
+    ) -> anyhow::Result<Seq> {
+        let clients: Vec<_> = (0..clients)
+            .map(|client| {
+                let (engine, step) = (self.engine.clone(), clients * 500);
+                tokio::spawn(async move {
+                    let mut last = Seq(0);
+                    for first in (client * 500..n).step_by(step) {
+                        let events: Result<Vec<NewEvent>, _> = (first..n.min(first + 500))
+                            .map(|n| new_event(flow.name(), input(n as u64, key)))
+                            .collect();
+                        for posted in engine.send_all(events?).await? {
+                            last = last.max(started(&posted)?);
+                        }
+                    }
+                    anyhow::Ok(last)
+                })
+            })
+            .collect();
+        let mut last = Seq(0);
+        for client in clients {
+            last = last.max(client.await??);
+        }
+        Ok(last)
+    }
+
+    /// Starts one run and waits for its end, as its starter sees it.
+    pub(crate) async fn one(&self, flow: Flow, n: u64) -> anyhow::Result<()> {
+        let posted = self.engine.send(flow.name(), input(n, |_| 0)).await?;
+        let run = posted.runs.first().and_then(|told| told.verdict.run());
+        let run = run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?;
+        self.engine.ended(run).await?;
+        Ok(())
+    }
+}
+
+fn input(n: u64, key: impl Fn(u64) -> u64) -> Input {
+    Input { n, k: key(n), pad: PAD }
+}
+
+/// The run that an event started.
+fn started(posted: &Posted) -> anyhow::Result<Seq> {
+    let run = posted.runs.first().and_then(|told| told.verdict.run());
+    Ok(run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?.seq)
+}
+
+/// A rig on a store of its own, gone when it is closed.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) rig: Rig,
+    opened: Opened,
+}
+
+impl Bench {
+    pub(crate) async fn new(kind: Kind, workers: usize) -> anyhow::Result<Self> {
+        let opened = Opened::new(kind).await?;
+        let rig = Rig::new(opened.store.clone(), workers).await?;
+        Ok(Self { rig, opened })
+    }
+
+    pub(crate) async fn with_workers(self, workers: usize) -> anyhow::Result<Self> {
+        let Self { rig, opened } = self;
+        Ok(Self { rig: rig.with_workers(workers).await?, opened })
+    }
+
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        self.rig.engine.shut_down().await;
+        drop(self.rig);
+        self.opened.close().await
+    }
+}

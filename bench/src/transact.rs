@@ -1,0 +1,202 @@
+//! `transact` on the durable stores, beside the same changes written raw.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    figures::{median, rate},
+    raw::Transaction,
+    stores::{Kind, Opened},
+    workload::{Load, Recorder},
+};
+
+/// The benchmark of the foundation.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Runs for each figure of a batch of 256; smaller batches do fewer.
+    #[arg(long, default_value_t = 20_000)]
+    runs: usize,
+    /// How often each figure is taken.
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+    /// Which stores: sqlite, postgres or all.
+    #[arg(long, default_value = "all")]
+    store: String,
+    /// Only workloads whose name contains this, such as `k1.b256`.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// How many runs are parked on one gate for the last figure; 0 leaves it out.
+    #[arg(long, default_value_t = 1_000_000)]
+    parked: usize,
+}
+
+/// Measures what is asked for.
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    for kind in Kind::named(&arguments.store)? {
+        for keys in [1, 1000] {
+            for batch in [1, 16, 256] {
+                measure(arguments, kind, keys, batch).await?;
+            }
+        }
+        if arguments.parked > 0 {
+            parked(arguments, kind).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Admission, claim and hand-off for one number of keys and one size of batch.
+async fn measure(
+    arguments: &Arguments,
+    kind: Kind,
+    keys: usize,
+    batch: usize,
+) -> anyhow::Result<()> {
+    if !format!("k{keys}.b{batch}").contains(&arguments.only) {
+        return Ok(());
+    }
+    let runs = arguments.runs * batch / 256;
+    let runs = runs.clamp(500.min(arguments.runs), arguments.runs);
+    let mut figures = Figures::default();
+    for _ in 0..arguments.repeat {
+        // One hot key lets a whole batch in; a thousand keys let one in each.
+        let limit = if keys == 1 { u32::try_from(batch)? } else { 1 };
+        let opened = Opened::new(kind).await?;
+        let mut load = Load::new(opened.store.clone(), limit).await?;
+        let admitted = load.admit(runs, keys, batch).await?;
+        figures.admit.push(rate(runs, admitted));
+        let (done, handed) = load.hand_off(runs, batch).await?;
+        figures.hand_off.push(rate(done, handed));
+        drop(load);
+        opened.close().await?;
+        let [first, second] = record(runs, keys, batch, limit).await?;
+        let (admission, hand_off) = limits(kind, &first, &second).await?;
+        figures.admit_raw.push(rate(runs, admission));
+        figures.hand_off_raw.push(rate(done, hand_off));
+        figures.claim.push(claim(kind, runs, batch).await?);
+        figures.rows = [&first, &second].map(|all| {
+            let rows: usize = all.iter().map(Transaction::rows).sum();
+            rate(rows, Duration::from_secs(1)) / rate(runs, Duration::from_secs(1))
+        });
+    }
+    let name = format!("k{keys}.b{batch}");
+    let [admit_rows, hand_off_rows] = figures.rows;
+    report(kind, "admit", &name, runs, &figures.admit, Some((&figures.admit_raw[..], admit_rows)));
+    let raw = Some((&figures.hand_off_raw[..], hand_off_rows));
+    report(kind, "handoff", &name, runs, &figures.hand_off, raw);
+    report(kind, "claim", &name, runs, &figures.claim, None);
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    admit: Vec<f64>,
+    admit_raw: Vec<f64>,
+    hand_off: Vec<f64>,
+    hand_off_raw: Vec<f64>,
+    claim: Vec<f64>,
+    rows: [f64; 2],
+}
+
+/// What the same workload changes, transaction by transaction: admission, then hand-off.
+async fn record(
+    runs: usize,
+    keys: usize,
+    batch: usize,
+    limit: u32,
+) -> anyhow::Result<[Vec<Transaction>; 2]> {
+    let recorder = Arc::new(Recorder::new(Opened::in_memory().await?));
+    let mut load = Load::new(recorder.clone(), limit).await?;
+    load.admit(runs, keys, batch).await?;
+    let admission = recorder.take();
+    load.hand_off(runs, batch).await?;
+    Ok([admission, recorder.take()])
+}
+
+/// The same changes, raw, on a fresh database.
+async fn limits(
+    kind: Kind,
+    first: &[Transaction],
+    second: &[Transaction],
+) -> anyhow::Result<(Duration, Duration)> {
+    let opened = Opened::new(kind).await?;
+    let place = opened.into_raw();
+    let admission = place.write(first).await?;
+    let hand_off = place.write(second).await?;
+    place.close().await?;
+    Ok((admission, hand_off))
+}
+
+/// Leases ready runs that no gate holds back.
+async fn claim(kind: Kind, runs: usize, batch: usize) -> anyhow::Result<f64> {
+    let opened = Opened::new(kind).await?;
+    let mut load = Load::new(opened.store.clone(), 1).await?;
+    load.admit(runs, runs, 256).await?;
+    let (leased, took) = load.lease(runs, batch).await?;
+    anyhow::ensure!(leased.len() == runs, "{} of {runs} runs were leased", leased.len());
+    drop(load);
+    opened.close().await?;
+    Ok(rate(runs, took))
+}
+
+#[expect(clippy::print_stderr, reason = "long work says what it does")]
+/// Hand-off on a thousand keys, beside a gate on which so many runs wait, and without it.
+async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
+    let (mut empty, mut full) = (Vec::new(), Vec::new());
+    let (bare, crowded) = (Opened::new(kind).await?, Opened::new(kind).await?);
+    let mut alone = Load::new(bare.store.clone(), 1).await?;
+    let mut beside = Load::new(crowded.store.clone(), 1).await?;
+    eprintln!("parking {} runs on one gate of {kind:?} …", arguments.parked);
+    beside.park(arguments.parked).await?;
+    // Many rounds: the first ones after a large load pay for what the database put off.
+    for _ in 0..arguments.repeat.max(15) {
+        for (load, figures) in [(&mut alone, &mut empty), (&mut beside, &mut full)] {
+            load.admit(5000, 1000, 256).await?;
+            let (done, took) = load.hand_off(5000, 256).await?;
+            anyhow::ensure!(done == 5000, "{done} of 5000 runs were handed on");
+            figures.push(rate(done, took));
+        }
+    }
+    drop((alone, beside));
+    bare.close().await?;
+    crowded.close().await?;
+    let n = arguments.parked;
+    report(kind, "handoff", "k1000.b256.empty", 5000, &empty, None);
+    report(kind, "handoff", &format!("k1000.b256.parked{n}"), 5000, &full, Some((&empty[..], 0.0)));
+    Ok(())
+}
+
+/// Prints one figure, with its limit where there is one.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what it is for")]
+fn report(
+    kind: Kind,
+    what: &str,
+    name: &str,
+    n: usize,
+    figures: &[f64],
+    limit: Option<(&[f64], f64)>,
+) {
+    let (least, most) = (
+        figures.iter().copied().fold(f64::INFINITY, f64::min),
+        figures.iter().copied().fold(0.0, f64::max),
+    );
+    let rate = median(figures);
+    let mut line = json!({
+        "peer": kind.name(), "workload": format!("{what}.{name}"), "n": n,
+        "rate": rate.round(), "least": least.round(), "most": most.round(),
+    });
+    let mut beside = String::new();
+    if let Some((raw, rows)) = limit {
+        let ratios: Vec<f64> = figures.iter().zip(raw).map(|(figure, raw)| figure / raw).collect();
+        let ratio = median(&ratios);
+        line["limit"] = json!(median(raw).round());
+        line["ratio"] = json!((ratio * 100.0).round() / 100.0);
+        line["rowsPerRun"] = json!((rows * 100.0).round() / 100.0);
+        beside = format!("{:>9.0} raw  {ratio:>5.2} of it  {rows:.2} rows a run", median(raw));
+    }
+    println!("{line}");
+    let workload = format!("{what}.{name}");
+    eprintln!("{:14} {workload:26} {rate:>9.0}/s  ({least:.0}–{most:.0}) {beside}", kind.name());
+}

@@ -1,0 +1,186 @@
+//! A new go at a run that has ended: replay, and retry from a step (SPEC 9, A5).
+//!
+//! It passes gates, throttle and handoff by the current release. A replay runs the current
+//! version from the start, with effect keys of its own. A retry from a step goes on from the
+//! steps that were recorded before that one, under their effect keys and, since step ids belong
+//! to code, in the version that recorded them.
+
+use std::cell::OnceCell;
+
+use super::follow::follower;
+use crate::{
+    catalog::Current,
+    command::Refusal,
+    definition::nearest::{list, nearest},
+    draft::{Decided, Draft, Stop},
+    event::Outcome,
+    flow::{
+        admit::create,
+        needs::{Again, Candidate, Origin},
+        receipts,
+        verdict::Verdict,
+    },
+    id::{RunId, Seq},
+    json::Payload,
+    key::Key,
+    reads::Scan,
+    request::with_input,
+    row::{
+        Ended, Ending, Event, Kind, Purpose, Row, RowKey, Run, Source, Step, StepKind, Workspace,
+    },
+};
+
+/// How many steps of a run are read at first.
+const STEPS_READ: u32 = 64;
+
+/// How many steps are named to somebody who asked for another.
+const STEPS_NAMED: usize = 10;
+
+/// What is different this time.
+#[derive(Clone, Copy, Debug)]
+pub struct Go<'a> {
+    /// Another input.
+    pub input: &'a Option<Payload>,
+    /// The first step that is not kept.
+    pub from_step: &'a Option<String>,
+    /// What the program's key function says of the input, where the policy has one.
+    pub function_key: &'a Option<Key>,
+}
+
+/// Makes a new run of one that has ended.
+pub fn replay(draft: &mut Draft, ws: &Workspace, id: RunId, go: Go<'_>) -> Decided<Outcome> {
+    let old = ended(draft, ws, id)?;
+    let steps = match go.from_step {
+        Some(step) => steps_before(draft, &old, step)?,
+        None => Vec::new(),
+    };
+    let effects = go.from_step.as_ref().map(|_| old.effects());
+    let outcome = if old.purpose == Purpose::Ordinary {
+        let compensations = steps.iter().filter(|step| step.kind == StepKind::Compensate).count();
+        let compensations = u32::try_from(compensations).unwrap_or(u32::MAX);
+        admit(draft, &old, go, Again { of: id, effects, batch: None, compensations })?
+    } else {
+        follow_again(draft, &old, go, effects)?
+    };
+    if let Some(run) = outcome.verdict.run() {
+        for step in steps {
+            let seq = draft.next_seq()?;
+            draft.put(Step { run: run.seq, fence: 0, seq, ..step });
+        }
+    }
+    Ok(outcome)
+}
+
+/// The run, if it has ended.
+fn ended(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Ended> {
+    if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
+        && ended.id == id
+        && ended.ws == *ws
+    {
+        return Ok(ended.clone());
+    }
+    let live = draft.run(id.seq)?.is_some_and(|run| run.id == id && run.ws == *ws);
+    Err(Stop::Refused(if live { Refusal::NotEnded(id) } else { Refusal::NoRun(id) }))
+}
+
+/// The steps that were recorded before one, in order.
+fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
+    let run = old.id.seq;
+    let [first, last] =
+        [run, Seq(run.0.saturating_add(1))].map(|run| RowKey::Step(run, String::new()));
+    let rows = draft.found_all(&Scan::Steps(run), STEPS_READ)?;
+    let rows = rows.into_iter().chain(draft.written(first, last));
+    let step = |row: &Row| if let Row::Step(step) = row { Some(step.clone()) } else { None };
+    let mut steps: Vec<Step> = rows.filter_map(step).filter(|step| step.run == run).collect();
+    steps.sort_by(|a, b| (a.seq, &a.id).cmp(&(b.seq, &b.id)));
+    steps.dedup_by(|a, b| a.id == b.id);
+    let Some(at) = steps.iter().position(|step| step.id == from) else {
+        let (run, step, hint) = (old.id, from.to_owned(), hint(from, &steps));
+        return Err(Stop::Refused(Refusal::NoStep { run, step, hint }));
+    };
+    steps.truncate(at);
+    let undo = steps.iter().find(|step| step.kind == StepKind::Compensate);
+    if let Some(undo) = undo.filter(|_| !matches!(old.ending, Ending::Completed { .. })) {
+        let (run, step, first) = (old.id, from.to_owned(), undo.id.clone());
+        return Err(Stop::Refused(Refusal::Undone { run, step, first }));
+    }
+    Ok(steps)
+}
+
+/// What to ask for instead of an unknown step.
+fn hint(unknown: &str, steps: &[Step]) -> String {
+    let ids: Vec<&str> = steps.iter().map(|step| step.id.as_str()).collect();
+    match nearest(unknown, &ids) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if ids.is_empty() => "it has recorded none, replay it from its start".to_owned(),
+        None => format!("the last were {}", list(&ids[ids.len().saturating_sub(STEPS_NAMED)..])),
+    }
+}
+
+/// Takes the new run through admission.
+fn admit(draft: &mut Draft, old: &Ended, go: Go<'_>, mut again: Again) -> Decided<Outcome> {
+    let catalog = draft.catalog(&old.ws)?;
+    let current = catalog.entry(&old.app, &old.workflow).and_then(|entry| entry.current.clone());
+    let Some(mut current) = current else {
+        let (app, name) = (old.app.clone(), old.workflow.clone());
+        return Err(Stop::Refused(Refusal::NoWorkflow { app, name }));
+    };
+    if let Some(version) = catalog.lane(old.lane).filter(|_| again.effects.is_some()) {
+        current = Current { version: version.clone(), ..current };
+    }
+    let (event, source) = input(draft, old, go)?;
+    again.batch = matches!(source, Source::Batch(_)).then(|| old.batch());
+    let candidate = Candidate {
+        ws: old.ws.clone(),
+        current: &current,
+        event: event.id,
+        data: event.data,
+        origin: Origin::Replay(again),
+        parent: None,
+        function_key: go.function_key.clone(),
+        known: OnceCell::new(),
+    };
+    let verdict = match draft.keep_or_undo(|draft| create(draft, &candidate, None, source)) {
+        Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
+        Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
+        Err(Stop::Full) => return Err(Stop::Full),
+    };
+    receipts::write(draft, &candidate, &verdict)?;
+    let key_missing = candidate.keys_missing();
+    let (app, workflow) = (old.app.clone(), old.workflow.clone());
+    Ok(Outcome { app, workflow, version: current.version.number, verdict, key_missing })
+}
+
+/// What it is started with. A new input is one event, also where the old run had a batch; that
+/// of an action keeps the request's session, user and metadata.
+fn input(draft: &mut Draft, old: &Ended, go: Go<'_>) -> Decided<(Event, Source)> {
+    let Some(event) = draft.event(old.source.first())?.cloned() else {
+        return Err(Stop::Refused(Refusal::InputGone(old.id)));
+    };
+    let Some(input) = go.input else { return Ok((event, old.source)) };
+    let data = match event.kind {
+        Kind::Request => with_input(&event.data, input),
+        Kind::Event | Kind::Cron | Kind::Invoke => input.clone(),
+    };
+    let (id, at) = (draft.new_event_id()?, draft.now());
+    let event = Event { id, at, ts: None, data, ..event };
+    draft.put(event.clone());
+    Ok((event, Source::Event(id)))
+}
+
+/// A new go at what followed another run: for the same one, past no gates, in its version.
+fn follow_again(
+    draft: &mut Draft,
+    old: &Ended,
+    go: Go<'_>,
+    effect_run: Option<RunId>,
+) -> Decided<Outcome> {
+    if go.input.is_some() {
+        return Err(Stop::Refused(Refusal::InputFixed(old.id)));
+    }
+    let run = follower(draft, old, old.purpose)?;
+    let (app, workflow, version) = (old.app.clone(), old.workflow.clone(), old.version);
+    let (verdict, key_missing) = (Verdict::Started { run: run.id }, Vec::new());
+    draft.put(Run { replay_of: Some(old.id), effect_run, ..run });
+    Ok(Outcome { app, workflow, version, verdict, key_missing })
+}

@@ -1,0 +1,106 @@
+//! What follows a run that did not end well: the run that undoes what it did, and the one of its
+//! failure handler.
+//!
+//! Both come into being in the transaction in which the old run has ended and nobody drives it
+//! any more, so that no code of it runs beside theirs, and neither is missed or made twice.
+
+use crate::{
+    draft::{Decided, Draft},
+    flow::gate,
+    row::{Ended, Ending, GateState, Need, Purpose, Rank, Row, RowKey, Run, Span},
+    workflow::COMPENSATE_TIMEOUT_MS,
+};
+
+/// Creates the runs that follow this one. A compensating run takes its run gates over: whoever
+/// waits for them waits for it, as long as the workflow's `compensateTimeoutMs` says.
+pub fn follow<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(), E> {
+    let handled = match ended.ending {
+        Ending::Completed { .. } => return Ok(()),
+        Ending::Failed { .. } => has_handler(draft, run)?,
+        Ending::Cancelled { .. } => false,
+    };
+    if run.compensations > 0 && !matches!(run.purpose, Purpose::Compensates(_)) {
+        compensate(draft, run, ended)?;
+    }
+    if handled {
+        let next = follower(draft, ended, Purpose::OnFailure(run.id))?;
+        draft.put(next);
+    }
+    Ok(())
+}
+
+/// As [`follow`], for a run whose end was written when it was called off.
+pub fn follow_stopped<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
+    if run.compensations == 0 && !has_handler(draft, run)? {
+        return Ok(());
+    }
+    let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(run.id.seq))?.cloned() else {
+        return Ok(());
+    };
+    follow(draft, run, &ended)
+}
+
+/// The sweep's look at a compensating run that others have waited for long enough: it goes on
+/// without the gates that it took over.
+pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    let phase = run.phase;
+    let freed = gate::vacate(draft, &mut run, 0)?;
+    run.phase = phase;
+    run.needs.clear();
+    draft.put(run);
+    gate::hand_on(draft, freed)
+}
+
+/// Whether the failure of this run is handled by another.
+fn has_handler<E>(draft: &Draft, run: &Run) -> Decided<bool, E> {
+    let catalog = draft.catalog(&run.ws)?;
+    let handled = catalog.definition(run.lane).is_some_and(|workflow| workflow.on_failure);
+    Ok(handled && run.purpose == Purpose::Ordinary)
+}
+
+fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(), E> {
+    let catalog = draft.catalog(&run.ws)?;
+    let definition = catalog.definition(run.lane);
+    let wait_ms = definition.map_or(COMPENSATE_TIMEOUT_MS, |said| said.compensate_timeout_ms);
+    let mut undo = follower(draft, ended, Purpose::Compensates(run.id))?;
+    undo.needs = take_over(draft, run, &undo)?;
+    undo.has = undo.needs.len();
+    undo.gives_up_at = Some(draft.now().plus_ms(wait_ms));
+    draft.put(undo);
+    Ok(())
+}
+
+/// Puts one run into the other's place in every gate that is kept to the end of a run.
+///
+/// Its holds are *draining*, as those of a run that is being stopped are: nobody is refused
+/// because of it or takes its place, and who would have replaced it stands first in line.
+fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Need>, E> {
+    let held = run.needs.drain(..run.has);
+    let (kept, rest): (Vec<Need>, Vec<Need>) = held.partition(|need| need.span == Span::Run);
+    run.has = rest.len();
+    run.needs.splice(..0, rest);
+    for need in &kept {
+        let Some(gate) = draft.gate(&need.gate)? else { continue };
+        let mut gate = gate.clone();
+        if let GateState::Slots(slots) = &mut gate.state {
+            for hold in slots.holders.iter_mut().filter(|hold| hold.run == run.id) {
+                (hold.run, hold.draining) = (by.id, true);
+            }
+            // The run has ended for the folds that it held up.
+            if !slots.folds.is_empty() {
+                gate.due = Some(draft.now());
+            }
+        }
+        draft.put(gate);
+    }
+    Ok(kept)
+}
+
+/// A run of the same version and input that nothing keeps from being driven.
+pub fn follower<E>(draft: &mut Draft, old: &Ended, purpose: Purpose) -> Decided<Run, E> {
+    let (id, now) = (draft.new_run_id()?, draft.now());
+    let (rank, version) = (Rank { at: now, seq: id.seq }, (old.version, old.lane));
+    let name = (old.app.clone(), old.workflow.clone());
+    let run = Run::new(id, old.ws.clone(), name, version, old.source, now, rank);
+    Ok(Run { purpose, batch_of: Some(old.batch()), ..run })
+}

@@ -1,0 +1,11 @@
+-- Reads the engines that are marked dead and own no runs.
+--
+-- $1 how many
+-- Locks nothing: a hint.
+-- Indexes: the primary key, as there are few engines; run_owner, once for each that is dead.
+select id, beat, dead, serves
+  from engine
+ where dead = 1
+   and not exists (select 1 from run where run.owner = engine.id)
+ order by id
+ limit $1::bigint

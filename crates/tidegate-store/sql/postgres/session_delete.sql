@@ -1,0 +1,17 @@
+-- Deletes sessions' documents by key.
+--
+-- $1 ws   $2 app   $3 flow   $4 id (arrays of one length)
+-- The rows are locked by session_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from session
+     using unnest($1::text[], $2::text[], $3::text[], $4::text[])
+           as old(ws, app, flow, id)
+     where session.ws = old.ws
+       and session.app = old.app
+       and session.flow = old.flow
+       and session.id = old.id
+    returning 1
+)
+select expect_rows('session', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,253 @@
+//! A lease that is renewed in the background.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{Acquire, Lease, Leases, Renew};
+use crate::StoreError;
+
+/// A lease that is renewed at a third of its time, until it is lost, released or dropped.
+#[derive(Debug)]
+pub struct Kept {
+    lease: Lease,
+    lost: watch::Receiver<bool>,
+    /// Dropped, it ends the renewals, and the lease is given back.
+    release: oneshot::Sender<oneshot::Sender<bool>>,
+}
+
+/// Acquires a lease and keeps it. To be called inside a tokio runtime.
+pub async fn keep(
+    leases: Arc<dyn Leases>,
+    name: &str,
+    holder: &str,
+    ttl: Duration,
+) -> Result<Acquire<Kept>, StoreError> {
+    let asked = Instant::now();
+    let lease = match leases.acquire(name, holder, ttl).await? {
+        Acquire::Acquired(lease) => lease,
+        Acquire::Held { by, left } => return Ok(Acquire::Held { by, left }),
+    };
+    let (tell, lost) = watch::channel(false);
+    let (release, mut released) = oneshot::channel::<oneshot::Sender<bool>>();
+    let kept = lease.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = renew(&*leases, &kept, ttl, asked) => drop(tell.send(true)),
+            answer = &mut released => {
+                // Whoever dropped it does not hear of an error, and the time runs out anyway.
+                let done = leases.release(&kept).await.unwrap_or(false);
+                drop(answer.map(|answer| answer.send(done)));
+            }
+        }
+    });
+    Ok(Acquire::Acquired(Kept { lease, lost, release }))
+}
+
+impl Kept {
+    /// The lease as it was acquired: its fence stays the same, its end moves on.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Whether the holder must have stopped.
+    pub fn is_lost(&self) -> bool {
+        *self.lost.borrow()
+    }
+
+    /// Returns when the holder must stop: the lease is lost, or no renewal has been confirmed for
+    /// half of its time. The other half is for stopping, before somebody else begins.
+    pub async fn lost(&self) {
+        // An error would say that the renewals have ended, and they end after they said so.
+        drop(self.lost.clone().wait_for(|lost| *lost).await);
+    }
+
+    /// Gives the lease back and waits for it; `false` if it was lost before.
+    pub async fn release(self) -> bool {
+        let (answer, answered) = oneshot::channel();
+        drop(self.release.send(answer));
+        answered.await.unwrap_or(false)
+    }
+}
+
+/// Renews until it cannot. Counts this machine's steady time, from before each question was sent:
+/// the store's clock may be another, and an answer may be late.
+async fn renew(leases: &dyn Leases, lease: &Lease, ttl: Duration, mut confirmed: Instant) {
+    let mut next = confirmed + ttl / 3;
+    loop {
+        let give_up = confirmed + ttl / 2;
+        sleep_until(next.min(give_up)).await;
+        let asked = Instant::now();
+        match timeout_at(give_up, leases.renew(lease, ttl)).await {
+            Ok(Ok(Renew::Renewed(_))) => {
+                confirmed = asked;
+                next = asked + ttl / 3;
+            }
+            Ok(Err(error)) if asked < give_up => {
+                tracing::debug!(%error, name = lease.name, "a lease could not be renewed");
+                next = asked + ttl / 24;
+            }
+            Ok(Ok(Renew::Lost) | Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::{ManualClock, MemoryStore};
+
+    const TTL: Duration = Duration::from_secs(24);
+
+    /// Leases whose clock and tokio's paused time go together.
+    struct Rig {
+        clock: Arc<ManualClock>,
+        leases: Arc<MemoryStore>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let clock = Arc::new(ManualClock::default());
+            Self { clock: clock.clone(), leases: Arc::new(MemoryStore::new(clock)) }
+        }
+
+        /// A second at a time, so that nothing is late by more than that.
+        async fn pass(&self, time: Duration) {
+            for _ in 0..time.as_secs() {
+                self.clock.advance_ms(1000);
+                tokio::time::advance(Duration::from_secs(1)).await;
+                tokio::task::yield_now().await;
+            }
+        }
+
+        async fn keep(&self, leases: Arc<dyn Leases>) -> Kept {
+            keep(leases, "a", "one", TTL).await.unwrap().acquired().expect("nobody has it")
+        }
+
+        fn troubled(&self, trouble: Trouble) -> Arc<dyn Leases> {
+            Arc::new(Troubled(self.leases.clone(), trouble, AtomicU32::new(0)))
+        }
+
+        async fn is_free(&self) -> bool {
+            self.leases.acquire("a", "two", TTL).await.unwrap().acquired().is_some()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kept_lease_outlasts_its_time_and_goes_when_it_is_dropped() {
+        let rig = Rig::new();
+        let kept = rig.keep(rig.leases.clone()).await;
+        rig.pass(TTL * 4).await;
+        assert!(!rig.is_free().await && !kept.is_lost());
+        drop(kept);
+        // The lease is given back, rather than left to run out: no time passes.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(rig.is_free().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kept_lease_can_be_given_back_and_waited_for() {
+        let rig = Rig::new();
+        let kept = rig.keep(rig.leases.clone()).await;
+        assert!(kept.release().await);
+        assert!(rig.is_free().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_second_keeps_nothing() {
+        let rig = Rig::new();
+        let kept = rig.keep(rig.leases.clone()).await;
+        let second = keep(rig.leases.clone(), "a", "two", TTL).await.unwrap();
+        assert!(matches!(second, Acquire::Held { by, .. } if by == kept.lease().holder));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_whose_lease_was_taken_is_told_at_the_next_renewal() {
+        let rig = Rig::new();
+        let kept = rig.keep(rig.leases.clone()).await;
+        assert!(rig.leases.release(kept.lease()).await.unwrap());
+        assert!(rig.is_free().await);
+        rig.pass(TTL / 3).await;
+        assert!(kept.is_lost());
+        kept.lost().await;
+        assert!(!kept.release().await, "another has it");
+        let third = rig.leases.acquire("a", "three", TTL).await.unwrap();
+        assert!(matches!(third, Acquire::Held { by, .. } if by == "two"));
+    }
+
+    /// What goes wrong with renewals.
+    #[derive(Clone, Copy, Debug)]
+    enum Trouble {
+        Always,
+        TwoOfThree,
+        Silence,
+    }
+
+    /// Leases that can be acquired and released, and sometimes renewed.
+    #[derive(Debug)]
+    struct Troubled(Arc<MemoryStore>, Trouble, AtomicU32);
+
+    #[async_trait]
+    impl Leases for Troubled {
+        async fn acquire(
+            &self,
+            name: &str,
+            holder: &str,
+            ttl: Duration,
+        ) -> Result<Acquire, StoreError> {
+            self.0.acquire(name, holder, ttl).await
+        }
+
+        async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
+            let attempt = self.2.fetch_add(1, Ordering::Relaxed);
+            match self.1 {
+                Trouble::Silence => std::future::pending().await,
+                Trouble::TwoOfThree if attempt % 3 == 2 => self.0.renew(lease, ttl).await,
+                Trouble::TwoOfThree | Trouble::Always => {
+                    Err(StoreError::Unavailable("down".to_owned()))
+                }
+            }
+        }
+
+        async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
+            self.0.release(lease).await
+        }
+    }
+
+    /// N36: before anybody else can have it.
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_cannot_renew_is_told_at_half_of_its_time() {
+        let rig = Rig::new();
+        for trouble in [Trouble::Always, Trouble::Silence] {
+            let said = format!("{trouble:?}");
+            let kept = rig.keep(rig.troubled(trouble)).await;
+            rig.pass(Duration::from_secs(TTL.as_secs() / 2 - 1)).await;
+            assert!(!kept.is_lost(), "{said}");
+            rig.pass(Duration::from_secs(1)).await;
+            assert!(kept.is_lost(), "{said}");
+            assert!(!rig.is_free().await, "{said}: the next one waits for the rest");
+            rig.pass(TTL / 2).await;
+            let next = rig.leases.acquire("a", "two", TTL).await.unwrap();
+            let next = next.acquired().expect("its time is up");
+            assert!(rig.leases.release(&next).await.unwrap());
+        }
+    }
+
+    /// Trouble that passes in time does no harm.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_tried_again() {
+        let rig = Rig::new();
+        let kept = rig.keep(rig.troubled(Trouble::TwoOfThree)).await;
+        rig.pass(TTL * 4).await;
+        assert!(!kept.is_lost() && !rig.is_free().await);
+    }
+}

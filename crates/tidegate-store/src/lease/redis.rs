@@ -1,0 +1,136 @@
+//! Leases in Redis: one script a verb, time by the server's clock.
+
+use std::{fmt, time::Duration};
+
+use async_trait::async_trait;
+use redis::{
+    Client, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation,
+    aio::{ConnectionManager, ConnectionManagerConfig},
+};
+use tidegate_core::time::Timestamp;
+
+use super::{Acquire, Asked, Lease, Leases, Renew, check_name};
+use crate::StoreError;
+
+/// The longest wait for a connection or an answer: well below a third of a usual lease, so that
+/// there is time for another attempt.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often a connection is tried before a caller is told. More would outlast short leases.
+const CONNECT_RETRIES: usize = 2;
+
+/// Leases in one Redis server.
+///
+/// Redis answers before it has replicated or stored anything. After a failover or a restart that
+/// lost a lease, two may hold it at once; only what checks the fence is safe then.
+pub struct RedisLeases {
+    connection: ConnectionManager,
+    prefix: String,
+    acquire: Script,
+    renew: Script,
+    release: Script,
+}
+
+impl fmt::Debug for RedisLeases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the connection: its address may hold a password.
+        f.debug_struct("RedisLeases").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl RedisLeases {
+    /// Connects to `redis://user:password@host:port/database`.
+    ///
+    /// Every key begins with `prefix`: those who share leases give the same.
+    pub async fn open(url: &str, prefix: &str) -> Result<Self, StoreError> {
+        check_name("prefix", prefix)?;
+        if prefix.contains(['{', '}']) {
+            return Err(StoreError::Config(format!(
+                "a lease's prefix must not have braces, which it is put into: got `{prefix}`"
+            )));
+        }
+        let client = Client::open(url).map_err(|error| trouble(&error))?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT))
+            .set_number_of_retries(CONNECT_RETRIES);
+        let connection = ConnectionManager::new_with_config(client, config).await;
+        Ok(Self {
+            connection: connection.map_err(|error| trouble(&error))?,
+            prefix: prefix.to_owned(),
+            acquire: Script::new(include_str!("../../lua/lease_acquire.lua")),
+            renew: Script::new(include_str!("../../lua/lease_renew.lua")),
+            release: Script::new(include_str!("../../lua/lease_release.lua")),
+        })
+    }
+
+    /// The prefix stands in braces, so that a cluster keeps leases and counter in one slot.
+    fn key(&self, name: &str) -> String {
+        format!("{{{}}}:lease:{name}", self.prefix)
+    }
+
+    async fn run<A: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<A, StoreError> {
+        let mut connection = self.connection.clone();
+        let mut answer = script.invoke_async(&mut connection).await;
+        // A connection that died while nobody used it is noticed by whoever uses it next. Every
+        // verb may be repeated, so that this one does not have to be told.
+        if answer.as_ref().is_err_and(RedisError::is_connection_dropped) {
+            answer = script.invoke_async(&mut connection).await;
+        }
+        answer.map_err(|error| trouble(&error))
+    }
+}
+
+#[async_trait]
+impl Leases for RedisLeases {
+    async fn acquire(
+        &self,
+        name: &str,
+        holder: &str,
+        ttl: Duration,
+    ) -> Result<Acquire, StoreError> {
+        let asked = Asked::new(name, holder, ttl)?;
+        let mut script = self.acquire.key(self.key(name));
+        script.key(format!("{{{}}}:fence", self.prefix)).arg(holder).arg(asked.ttl);
+        let (fence, time, by): (i64, i64, String) = self.run(&script).await?;
+        if fence > 0 {
+            return Ok(Acquire::Acquired(asked.granted(fence, Timestamp::from_micros(time))));
+        }
+        let left = Duration::from_millis(u64::try_from(time).unwrap_or(0));
+        Ok(Acquire::Held { by, left })
+    }
+
+    async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
+        let asked = Asked::again(lease, ttl)?;
+        let mut script = self.renew.key(self.key(&lease.name));
+        script.arg(value(lease)).arg(asked.ttl);
+        Ok(match self.run(&script).await? {
+            0 => Renew::Lost,
+            until => Renew::Renewed(asked.granted(lease.fence, Timestamp::from_micros(until))),
+        })
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
+        Asked::check(lease)?;
+        let mut script = self.release.key(self.key(&lease.name));
+        script.arg(value(lease));
+        self.run(&script).await
+    }
+}
+
+/// What the key of a lease holds, as the script that acquires it writes it.
+fn value(lease: &Lease) -> String {
+    format!("{}:{}", lease.fence, lease.holder)
+}
+
+fn trouble(error: &RedisError) -> StoreError {
+    let text = format!("Redis: {error}");
+    let kind = error.kind();
+    if matches!(kind, ErrorKind::InvalidClientConfig | ErrorKind::AuthenticationFailed) {
+        StoreError::Config(text)
+    } else if matches!(kind, ErrorKind::Parse | ErrorKind::UnexpectedReturnType) {
+        StoreError::Corrupt(text)
+    } else {
+        StoreError::Unavailable(text)
+    }
+}

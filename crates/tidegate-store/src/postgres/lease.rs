@@ -1,0 +1,141 @@
+//! Leases by name, each verb in one flight.
+//!
+//! All that happens to a name happens under its latch, so that the clock is read, and a fence is
+//! drawn, after whoever was there before. A flight whose answer is lost is sent again: a lease
+//! that was acquired is acquired anew by the same holder, one that was renewed is renewed again,
+//! and one that was released is no longer there.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tidegate_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::{
+    PostgresStore, Shared,
+    call::{self, Call, Param},
+    connection::{Connection, first_error, only},
+    latch, run_to_the_end, sql,
+    trouble::Trouble,
+};
+use crate::{
+    StoreError,
+    lease::{Acquire, Asked, Lease, Leases, Renew},
+};
+
+#[async_trait]
+impl Leases for PostgresStore {
+    async fn acquire(
+        &self,
+        name: &str,
+        holder: &str,
+        ttl: Duration,
+    ) -> Result<Acquire, StoreError> {
+        let asked = Asked::new(name, holder, ttl)?;
+        let shared = self.shared.clone();
+        run_to_the_end(async move { shared.acquire(asked).await }).await
+    }
+
+    async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
+        let (asked, fence) = (Asked::again(lease, ttl)?, lease.fence);
+        let shared = self.shared.clone();
+        run_to_the_end(async move { shared.renew(asked, fence).await }).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
+        Asked::check(lease)?;
+        let (shared, lease) = (self.shared.clone(), lease.clone());
+        run_to_the_end(async move { shared.release(&lease).await }).await
+    }
+}
+
+impl Shared {
+    async fn acquire(&self, asked: Asked) -> Result<Acquire, StoreError> {
+        let name = Param::Text(asked.name.clone());
+        let holder = Param::Text(asked.holder.clone());
+        let acquire = vec![name.clone(), holder, Param::Int(micros(asked.ttl))];
+        let calls = || {
+            [
+                Call::new(sql::LEASE_ACQUIRE, acquire.clone()),
+                Call::new(sql::LEASE_READ, vec![name.clone()]),
+            ]
+        };
+        let rows = self.under_latch(&asked.name, calls).await?;
+        let row = only(&rows)?;
+        let by = call::text(row, 0)?;
+        if by == asked.holder {
+            return Ok(Acquire::Acquired(asked.granted(call::int(row, 1)?, moment(row, 2)?)));
+        }
+        let left = u64::try_from(call::int(row, 3)?).unwrap_or(0);
+        Ok(Acquire::Held { by, left: Duration::from_micros(left) })
+    }
+
+    async fn renew(&self, asked: Asked, fence: i64) -> Result<Renew, StoreError> {
+        let mut params = owned(&asked.name, &asked.holder, fence);
+        params.push(Param::Int(micros(asked.ttl)));
+        let calls = || [Call::new(sql::LEASE_RENEW, params.clone())];
+        match self.under_latch(&asked.name, calls).await?.first() {
+            Some(row) => Ok(Renew::Renewed(asked.granted(fence, moment(row, 0)?))),
+            None => Ok(Renew::Lost),
+        }
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
+        let params = owned(&lease.name, &lease.holder, lease.fence);
+        let calls = || [Call::new(sql::LEASE_RELEASE, params.clone())];
+        match self.under_latch(&lease.name, calls).await?.first() {
+            Some(row) => Ok(call::int(row, 0)? == 1),
+            None => Ok(false),
+        }
+    }
+
+    /// Runs statements under a name's latch in a transaction of their own, and gives the rows of
+    /// the last of them.
+    async fn under_latch<const N: usize>(
+        &self,
+        name: &str,
+        calls: impl Fn() -> [Call; N],
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut tries = self.leases.tries();
+        loop {
+            let lent = tries.lend().await?;
+            let result = self.try_under_latch(&lent.connection, name, calls()).await;
+            if let Some(rows) = tries.settle(lent, result).await? {
+                return Ok(rows);
+            }
+        }
+    }
+
+    async fn try_under_latch<const N: usize>(
+        &self,
+        connection: &Connection,
+        name: &str,
+        calls: [Call; N],
+    ) -> Result<Vec<Row>, Trouble> {
+        let settings = self.leases.settings();
+        let mut flight = vec![
+            Call::new(sql::BEGIN, Vec::new()),
+            settings.for_transaction(),
+            latch::lease(&settings.options.schema, name),
+        ];
+        flight.extend(calls);
+        flight.push(Call::new(sql::COMMIT, Vec::new()));
+        // Every answer is looked at: the COMMIT of a failed transaction succeeds too (R11).
+        let mut answers = first_error(connection.run(&flight).await?)?;
+        Ok(answers.swap_remove(flight.len() - 2))
+    }
+}
+
+/// What names one lease.
+fn owned(name: &str, holder: &str, fence: i64) -> Vec<Param> {
+    vec![Param::Text(name.to_owned()), Param::Text(holder.to_owned()), Param::Int(fence)]
+}
+
+/// Milliseconds that were checked to be few.
+fn micros(ms: u64) -> i64 {
+    i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX)
+}
+
+fn moment(row: &Row, at: usize) -> Result<Timestamp, StoreError> {
+    call::int(row, at).map(Timestamp::from_micros)
+}

@@ -1,0 +1,217 @@
+//! What a transactional step may do on the connection that writes, and for how long.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rusqlite::{
+    Connection, Error, ErrorCode, Params, Row, Statement,
+    hooks::{AuthAction, AuthContext, Authorization},
+};
+
+use crate::{TransactionError, codec::Table};
+
+/// How many of SQLite's instructions pass between two looks at the time: some tens of
+/// microseconds.
+const INSTRUCTIONS: i32 = 4096;
+
+/// More than anybody means, and few enough to be added to a moment.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// Pragmas that only tell: the full-text index asks the first of them by itself.
+const TELLING: [&str; 2] = ["data_version", "table_info"];
+
+/// Our tables that are no rows of the codec.
+const OTHER_TABLES: [&str; 2] = ["meta", "migration"];
+
+/// A transaction that a step writes in. Tidegate commits it, together with the step's record.
+pub struct SqliteTransaction<'a> {
+    db: &'a Connection,
+    watch: &'a Watch,
+}
+
+impl fmt::Debug for SqliteTransaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteTransaction").finish_non_exhaustive()
+    }
+}
+
+impl SqliteTransaction<'_> {
+    /// Runs a statement that gives no rows, and says how many it changed.
+    pub fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+        self.said(self.db.execute(sql, params))
+    }
+
+    /// Runs several statements without parameters.
+    pub fn execute_batch(&self, sql: &str) -> rusqlite::Result<()> {
+        self.said(self.db.execute_batch(sql))
+    }
+
+    /// Reads the first row that a statement gives.
+    pub fn query_row<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        self.said(self.db.query_row(sql, params, read))
+    }
+
+    /// Prepares a statement, to read many rows or to run it many times.
+    pub fn prepare(&self, sql: &str) -> rusqlite::Result<Statement<'_>> {
+        self.said(self.db.prepare(sql))
+    }
+
+    /// The number of the row that was inserted last.
+    pub fn last_insert_rowid(&self) -> i64 {
+        self.db.last_insert_rowid()
+    }
+
+    /// Gives an error of ours the words that SQLite does not have for it.
+    fn said<T>(&self, result: rusqlite::Result<T>) -> rusqlite::Result<T> {
+        result.map_err(|error| match (error.sqlite_error(), self.watch.state().denied.take()) {
+            (Some(code), Some(why)) if code.code == ErrorCode::AuthorizationForStatementDenied => {
+                Error::SqliteFailure(*code, Some(why))
+            }
+            _ => error,
+        })
+    }
+}
+
+/// Keeps a step to what it may do, by hooks that look here.
+///
+/// They stay on the connection: to set them anew would prepare all our statements anew.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watch(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Until when a step may go on; none outside of a step's part.
+    until: Option<Instant>,
+    /// Why a statement was not let in.
+    denied: Option<String>,
+}
+
+impl Watch {
+    /// Sets the hooks.
+    pub(super) fn over(db: &mut Connection) -> rusqlite::Result<Self> {
+        let watch = Self::default();
+        let it = watch.clone();
+        db.authorizer(Some(move |asked: AuthContext<'_>| it.authorize(&asked.action)))?;
+        let it = watch.clone();
+        db.progress_handler(INSTRUCTIONS, Some(move || it.is_late()))?;
+        // A statement that rolls the transaction back, as `insert or rollback` does, leaves the
+        // next one to commit by itself.
+        let it = watch.clone();
+        db.commit_hook(Some(move || it.state().until.is_some()))?;
+        Ok(watch)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_late(&self) -> bool {
+        self.state().until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn authorize(&self, action: &AuthAction<'_>) -> Authorization {
+        let mut state = self.state();
+        state.denied = state.until.and_then(|_| denial(action));
+        if state.denied.is_some() { Authorization::Deny } else { Authorization::Allow }
+    }
+
+    /// Runs a step's part of the transaction that is open on the connection.
+    pub(super) fn run<T, E>(
+        &self,
+        db: &Connection,
+        limit: Duration,
+        step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E>,
+    ) -> Result<T, TransactionError<E>> {
+        let part = Part::begin(self, limit);
+        let done = step(&SqliteTransaction { db, watch: self });
+        let late = self.is_late();
+        drop(part);
+        if late {
+            return Err(TransactionError::TimedOut(limit));
+        }
+        let value = done.map_err(TransactionError::Step)?;
+        if db.is_autocommit() {
+            let reason = "one of its statements rolled it back, and the step went on";
+            return Err(TransactionError::Spoiled(reason.to_owned()));
+        }
+        Ok(value)
+    }
+}
+
+/// The time of a step's part. It ends with a panic too.
+struct Part<'a>(&'a Watch);
+
+impl<'a> Part<'a> {
+    fn begin(watch: &'a Watch, limit: Duration) -> Self {
+        *watch.state() = State { until: Some(Instant::now() + limit.min(LONGEST)), denied: None };
+        Self(watch)
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        *self.0.state() = State::default();
+    }
+}
+
+/// Why a step may not do this; none where it may.
+fn denial(action: &AuthAction<'_>) -> Option<String> {
+    if let AuthAction::Transaction { .. } = action {
+        return Some(
+            "a step may not begin, commit or roll back: its transaction is committed with its \
+             record, and undone by an error; use a savepoint to undo a part"
+                .to_owned(),
+        );
+    }
+    if let AuthAction::Pragma { pragma_name, .. } = action
+        && TELLING.contains(pragma_name)
+    {
+        return None;
+    }
+    if let AuthAction::Attach { .. } | AuthAction::Detach { .. } | AuthAction::Pragma { .. } =
+        action
+    {
+        return Some("a step may not attach a file or use a pragma".to_owned());
+    }
+    if let AuthAction::CreateTempTable { .. }
+    | AuthAction::CreateTempIndex { .. }
+    | AuthAction::CreateTempTrigger { .. }
+    | AuthAction::CreateTempView { .. } = action
+    {
+        return Some("a step may make nothing temporary: it would outlive the step".to_owned());
+    }
+    if let AuthAction::Unknown { code, .. } = action {
+        return Some(format!("a step may not do what SQLite numbers {code}"));
+    }
+    let table = changed(action).filter(|table| is_ours(table))?;
+    Some(format!("a step may not change `{table}`, which is Tidegate's own"))
+}
+
+/// The table that an action would change.
+fn changed<'a>(action: &AuthAction<'a>) -> Option<&'a str> {
+    if let AuthAction::Insert { table_name }
+    | AuthAction::Update { table_name, .. }
+    | AuthAction::Delete { table_name }
+    | AuthAction::AlterTable { table_name, .. }
+    | AuthAction::DropTable { table_name }
+    | AuthAction::CreateIndex { table_name, .. }
+    | AuthAction::DropIndex { table_name, .. }
+    | AuthAction::CreateTrigger { table_name, .. } = action
+    {
+        return Some(table_name);
+    }
+    None
+}
+
+fn is_ours(table: &str) -> bool {
+    let mut ours = Table::ALL.into_iter().map(Table::name).chain(OTHER_TABLES);
+    ours.any(|name| table.eq_ignore_ascii_case(name))
+}

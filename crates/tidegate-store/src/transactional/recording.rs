@@ -1,0 +1,94 @@
+//! Decides whether a step's effect is kept with its record.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use tidegate_core::{
+    catalog::Catalog,
+    command::{Answer, Batch, Command, Refusal, decide, probe},
+    reads::{Change, ReadSet},
+    row::{RowKey, Workspace},
+    time::Timestamp,
+};
+
+use crate::{Answered, Decide, Decision, Salted, StoreError, TransactionError};
+
+/// Why what was decided must not be kept.
+#[derive(Debug)]
+enum Undone {
+    Refused(Refusal),
+    Recorded,
+    Store(StoreError),
+}
+
+impl<E> From<Undone> for TransactionError<E> {
+    fn from(undone: Undone) -> Self {
+        match undone {
+            Undone::Refused(refusal) => Self::Refused(refusal),
+            Undone::Recorded => Self::Recorded,
+            Undone::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// What a decision about a step's record came to, once it was asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict(Arc<Mutex<Option<Judged>>>);
+
+type Judged = Result<Vec<Answer>, Undone>;
+
+impl Verdict {
+    /// The answers, or why nothing must be kept.
+    pub(crate) fn take<E>(&self) -> Result<Vec<Answer>, TransactionError<E>> {
+        let verdict = self.0.lock().expect("nothing panics under this lock").take();
+        Ok(verdict.expect("a store asks before it answers")?)
+    }
+}
+
+/// The commands that record a step, ready for a store: all of them or none.
+///
+/// Where nothing must be kept the decision changes nothing, and the verdict says why.
+pub(crate) fn recording(
+    commands: Vec<Salted>,
+    catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
+) -> (ReadSet, Decide, Verdict) {
+    let reads = probe(&commands, catalogs, Timestamp::from_micros(0));
+    let verdict = Verdict::default();
+    let told = verdict.clone();
+    let decide = Box::new(move |snapshot| match decide(&commands, snapshot) {
+        Batch::Decided(changes, answers) => {
+            let judged = judge(&commands, &changes, answers);
+            let kept = if judged.is_ok() { changes } else { Vec::new() };
+            *told.0.lock().expect("nothing panics under this lock") = Some(judged);
+            Decision::Apply(kept)
+        }
+        Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
+    });
+    (reads, decide, verdict)
+}
+
+/// An effect is kept only with a record that is new: one that was there before is that of an
+/// effect that was kept before.
+fn judge(commands: &[Salted], changes: &[Change], answers: Vec<Option<Answered>>) -> Judged {
+    let data = |reason: &str| Undone::Store(StoreError::Data(reason.to_owned()));
+    let mut all = Vec::with_capacity(answers.len());
+    for answer in answers {
+        let answer = answer.ok_or_else(|| data("the record does not fit into a transaction"))?;
+        all.push(answer.map_err(Undone::Refused)?);
+    }
+    let inserted = changes.iter().filter(|change| matches!(change, Change::Insert(_)));
+    let new: BTreeSet<RowKey> = inserted.map(Change::key).collect();
+    let mut steps = commands.iter().flat_map(|(command, _)| steps_of(command)).peekable();
+    if steps.peek().is_none() {
+        return Err(data("a transactional step must be recorded with its effect"));
+    }
+    if steps.all(|step| new.contains(&step)) { Ok(all) } else { Err(Undone::Recorded) }
+}
+
+/// The steps that a command records.
+fn steps_of(command: &Command) -> Vec<RowKey> {
+    let Command::Record { report, .. } = command else { return Vec::new() };
+    report.steps.iter().map(|step| RowKey::Step(report.run, step.id.clone())).collect()
+}

@@ -1,0 +1,128 @@
+//! Lists of runs: newest first, complete page by page, and only what was asked for.
+
+use serde_json::json;
+use tidegate_core::{
+    id::{RunId, Seq},
+    list::{State, Which},
+    row::{Row, RowKey},
+};
+
+use crate::world::World;
+
+/// All that a list shows, page by page.
+async fn listed(world: &World, which: &Which, limit: u32) -> Vec<Seq> {
+    let (mut all, mut below) = (Vec::new(), None);
+    loop {
+        let page = world.list(which, below, limit).await;
+        assert!(page.runs.len() <= limit as usize);
+        all.extend(page.runs.iter().map(|row| match row.key() {
+            RowKey::Run(seq) | RowKey::Ended(seq) => seq,
+            other => panic!("a list of runs shows {other:?}"),
+        }));
+        below = page.next;
+        if below.is_none() {
+            return all;
+        }
+    }
+}
+
+fn newest_first(runs: &[RunId]) -> Vec<Seq> {
+    let mut numbers: Vec<Seq> = runs.iter().map(|run| run.seq).collect();
+    numbers.sort();
+    numbers.reverse();
+    numbers
+}
+
+/// N15: whatever the size of its pages, and whether runs have ended or not.
+pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
+    world.define(json!({ "name": "a" })).await;
+    world.define(json!({ "name": "b" })).await;
+    let mut sent = Vec::new();
+    for n in 0..9 {
+        let name = if n % 3 == 0 { "a" } else { "b" };
+        sent.push(world.send_for_run(name, json!(n)).await);
+        if n % 2 == 0 {
+            world.complete(&world.lease(1).await[0]).await;
+        }
+    }
+    let driven = world.lease(1).await.remove(0);
+    world.cancel(driven.id).await.unwrap();
+    let other = world.in_workspace("other");
+    other.define(json!({ "name": "a" })).await;
+    let theirs = other.send_for_run("a", json!(1)).await;
+    for limit in [1, 2, 3, 4, 100] {
+        let all = listed(world, &Which::default(), limit).await;
+        assert_eq!(all, newest_first(&sent), "{limit} a page");
+        assert_eq!(listed(&other, &Which::default(), limit).await, newest_first(&[theirs]));
+    }
+    let page = world.list(&Which::default(), None, 100).await;
+    let stopping = page.runs.iter().find(|row| row.key() == RowKey::Ended(driven.id.seq));
+    assert!(stopping.is_some(), "a run that is being stopped has ended");
+}
+
+/// N15: a page is where it was while runs are added and end.
+pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
+    world.define(json!({ "name": "a" })).await;
+    let mut sent = Vec::new();
+    for n in 0..4 {
+        sent.push(world.send_for_run("a", json!(n)).await);
+    }
+    let first = world.list(&Which::default(), None, 2).await;
+    world.send("a", json!(4)).await;
+    world.drain().await;
+    let second = world.list(&Which::default(), first.next, 2).await;
+    let keys: Vec<_> = second.runs.iter().map(Row::key).collect();
+    assert_eq!(keys, [RowKey::Ended(sent[1].seq), RowKey::Ended(sent[0].seq)]);
+}
+
+/// Section 11: by app, workflow, version and state.
+pub async fn a_list_shows_what_was_asked_for(world: &World) {
+    world.define(json!({ "name": "a", "version": 1, "concurrency": { "limit": 1 } })).await;
+    world.define(json!({ "name": "b", "app": "shop", "triggers": ["b"] })).await;
+    let (mut sent, mut by_state) = (Vec::new(), Vec::new());
+    for state in State::ALL {
+        let run = world.send_for_run("b", json!(state.as_str())).await;
+        sent.push(run);
+        by_state.push((state, run));
+        if state == State::Queued {
+            // Nobody leases it: it is paused while the others are driven.
+            world.pause(run).await.unwrap();
+            continue;
+        }
+        let leased = world.lease_one().await;
+        match state {
+            State::Queued | State::Running => {}
+            State::Waiting => world.sleep(&leased, "nap", 1000).await,
+            State::Paused => {
+                world.sleep(&leased, "nap", 1000).await;
+                world.pause(run).await.unwrap();
+            }
+            State::Completed => world.complete(&leased).await,
+            State::Failed => world.fail(&leased).await,
+            State::Cancelled => {
+                world.cancel(run).await.unwrap();
+                world.stopped(&leased).await;
+            }
+        }
+    }
+    world.resume(sent[0]).await.unwrap();
+    for (state, run) in by_state {
+        for limit in [1, 2, 10] {
+            let which = Which { state: Some(state), ..Which::default() };
+            assert_eq!(listed(world, &which, limit).await, [run.seq], "{state:?}");
+        }
+    }
+    let old = world.send_for_run("a", json!(1)).await;
+    world.define(json!({ "name": "a", "version": 2 })).await;
+    let new = world.send_for_run("a", json!(1)).await;
+    let cases = [
+        (Which { app: Some("shop".into()), ..Which::default() }, sent.clone()),
+        (Which { app: Some("none".into()), ..Which::default() }, Vec::new()),
+        (Which { workflow: Some("a".into()), ..Which::default() }, vec![old, new]),
+        (Which { workflow: Some("a".into()), version: Some(2), ..Which::default() }, vec![new]),
+        (Which { version: Some(1), ..Which::default() }, [&sent[..], &[old]].concat()),
+    ];
+    for (which, expected) in cases {
+        assert_eq!(listed(world, &which, 2).await, newest_first(&expected), "{which:?}");
+    }
+}

@@ -1,0 +1,387 @@
+//! Replace without tearing: what a run under `restart` does to a session is staged.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    row::{Ending, Fault, Run, SessionOp},
+    run::{
+        record::{Recorded, Then},
+        sweep::MAX_LOSSES,
+    },
+    session::{MAX_SESSION_BYTES, MAX_STAGED, MAX_STAGED_BYTES},
+};
+
+use super::sessions::chat;
+use crate::world::{World, append, get, increment, merge, replaced, set, step};
+
+/// Calls `edit`, which restarts, and leases its run.
+async fn edit(world: &World, id: &str) -> Run {
+    let run = world.call_for_run("chat", "edit", id).await;
+    let leased = world.lease_one().await;
+    assert_eq!(leased.id, run);
+    leased
+}
+
+/// How a run failed.
+async fn failure(world: &World, run: &Run) -> Fault {
+    match world.ended(run.id).await.map(|ended| ended.ending) {
+        Some(Ending::Failed { error }) => error,
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
+
+/// SPEC 7: the run reads its own writes on top of the document as it is; nobody else does until
+/// it completes.
+pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
+    chat(world).await;
+    world.patch("s", set("", json!({ "n": 1, "list": [1] })), None).await.unwrap();
+    let run = edit(world, "s").await;
+    assert_eq!(world.told(&run, "a", "s", increment("n", 10)).await, json!(11));
+    assert_eq!(world.told(&run, "b", "s", append("list", json!("mine"))).await, json!(2));
+    assert_eq!(world.document("s").await, json!({ "n": 1, "list": [1] }), "not yet");
+    // What others do meanwhile is below its own.
+    world.patch("s", increment("n", 100), None).await.unwrap();
+    world.patch("s", append("list", json!("theirs")), None).await.unwrap();
+    let read = world.told(&run, "c", "s", get("")).await;
+    assert_eq!(read, json!({ "n": 111, "list": [1, "theirs", "mine"] }));
+    assert_eq!(world.told(&run, "d", "other", set("x", json!(1))).await, json!(1));
+    let (before, _) = world.document_text("s").await.unwrap();
+    assert_eq!(world.staged().await, 4);
+    world.complete(&run).await;
+    let (after, _) = world.document_text("s").await.unwrap();
+    assert_eq!(after, before + 1, "all at once");
+    assert_eq!(world.document("s").await, read);
+    assert_eq!(world.document("other").await, json!({ "x": 1 }), "every session it wrote");
+    assert_eq!(world.staged().await, 0);
+}
+
+/// One whole run leaves `a` and `b` alike, and as many entries as `count` says.
+fn whole(n: i64) -> [SessionOp; 5] {
+    [
+        set("a", json!(n)),
+        append("list", json!(n)),
+        increment("count", 1),
+        merge("last", json!({ "run": n, "half": null })),
+        set("b", json!(n)),
+    ]
+}
+
+#[track_caller]
+fn check_whole(document: &Value, at: &str) {
+    let (a, b, count) = (&document["a"], &document["b"], document["count"].as_i64().unwrap_or(0));
+    let list = document["list"].as_array().map_or(0, Vec::len);
+    assert_eq!(a, b, "{at}: {document}");
+    assert_eq!(a, &document["last"]["run"], "{at}: {document}");
+    assert_eq!(i64::try_from(list).unwrap(), count, "{at}: {document}");
+}
+
+/// B44, N44: wherever the old run is replaced, the document is that of whole runs only.
+pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
+    chat(world).await;
+    let mut completed = 0;
+    for (n, place) in (1..).zip(["driven", "asleep", "paused", "ready", "dead"]) {
+        for point in 0..=whole(n).len() {
+            let at = format!("{place}, after {point} operations");
+            let engine = world.engine(u128::try_from(n * 100).unwrap() + point as u128 + 10);
+            let old = edit(&engine, "s").await;
+            for (step, op) in whole(-n).into_iter().take(point).enumerate() {
+                engine.told(&old, &step.to_string(), "s", op).await;
+                check_whole(&world.document("s").await, &at);
+            }
+            match place {
+                "asleep" => engine.sleep(&old, "nap", 60_000).await,
+                "paused" => {
+                    engine.pause(old.id).await.unwrap();
+                    let parked = engine.report(&old, vec![step("x", &json!(1))], Then::Continue);
+                    assert_eq!(parked.await, Ok(Recorded::LetGo));
+                }
+                "ready" => {
+                    let yielded = engine.report(&old, Vec::new(), Then::Yield).await;
+                    assert_eq!(yielded, Ok(Recorded::LetGo));
+                }
+                "dead" => assert_eq!(engine.lose(engine.engine).await, 1),
+                _ => {}
+            }
+            let (new, gone) = replaced(&world.call("chat", "edit", "s", json!({})).await);
+            assert_eq!(gone, old.id, "{at}");
+            assert_eq!(world.staged().await, 0, "{at}: nothing is left of it");
+            let late = engine.operate(&old, "late", "s", set("a", json!("torn"))).await;
+            assert!(late.is_err(), "{at}: {late:?}");
+            if place == "driven" {
+                engine.stopped(&old).await;
+            }
+            let run = world.lease_one().await;
+            assert_eq!(run.id, new);
+            for (step, op) in whole(n).into_iter().enumerate() {
+                world.told(&run, &step.to_string(), "s", op).await;
+                check_whole(&world.document("s").await, &at);
+            }
+            world.complete(&run).await;
+            completed += 1;
+            let document = world.document("s").await;
+            check_whole(&document, &at);
+            assert_eq!(
+                (&document["a"], &document["count"]),
+                (&json!(n), &json!(completed)),
+                "{at}"
+            );
+        }
+    }
+    world.check_quiet().await;
+}
+
+/// Whichever way a run ends without completing, nothing of it is left.
+pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
+    chat(world).await;
+    for end in ["failed", "cancelled", "cancelled asleep", "given up"] {
+        let engine = world.engine(u128::try_from(end.len()).unwrap() * 1000);
+        let mut run = edit(&engine, end).await;
+        engine.told(&run, "a", end, set("x", json!(1))).await;
+        engine.told(&run, "b", end, get("")).await;
+        assert_eq!(world.staged().await, 2);
+        match end {
+            "failed" => engine.fail(&run).await,
+            "cancelled" => {
+                engine.cancel(run.id).await.unwrap();
+                assert_eq!(world.staged().await, 0, "at once, not only when it has stopped");
+                engine.stopped(&run).await;
+            }
+            "cancelled asleep" => {
+                engine.sleep(&run, "nap", 1000).await;
+                engine.cancel(run.id).await.unwrap();
+            }
+            _ => {
+                for n in 1..=u128::from(MAX_LOSSES) {
+                    let owner = run.owner.unwrap();
+                    assert_eq!(world.lose(owner).await, 1);
+                    if let Some(next) = world.engine(owner + n).lease_all().await.pop() {
+                        run = next;
+                    }
+                }
+                assert_eq!(failure(world, &run).await.code, "WorkerLost");
+            }
+        }
+        assert_eq!(world.staged().await, 0, "{end}");
+        assert_eq!(world.document_text(end).await, None, "{end}");
+        assert!(world.live(run.id).await.is_none(), "{end}");
+    }
+    world.check_quiet().await;
+}
+
+/// What a run does, what somebody else does before it completes, and the conflict if there is one.
+type Case = (Vec<SessionOp>, SessionOp, Option<&'static str>);
+
+/// SPEC 7: a `set`, or a `merge` of the same leaf, on what changed since the run read it fails the
+/// run; everything else is done on the document as it is then.
+fn cases() -> Vec<Case> {
+    let read_set = |read: &str, at: &str| vec![get(read), set(at, json!("mine"))];
+    let conflict = |path| Some(path);
+    vec![
+        // Read and set at one place, above and below it.
+        (read_set("a.b", "a.b"), set("a.b", json!(2)), conflict("`a.b`")),
+        (read_set("", "a.b"), set("a.b", json!(2)), conflict("`a.b`")),
+        (read_set("a.b", "a"), set("a.b", json!(2)), conflict("`a.b`")),
+        (read_set("a", "a.b"), merge("", json!({ "a": { "b": 2 } })), conflict("`a.b`")),
+        (read_set("", ""), append("list", json!(2)), conflict("the document")),
+        (read_set("new", "new"), set("new", json!(1)), conflict("`new`")),
+        // Others changed something else, or put the same back.
+        (read_set("", "a.b"), set("a.c", json!(2)), None),
+        (read_set("a.c", "a.b"), set("a.c", json!(2)), None),
+        (read_set("a.b", "a.b"), set("a.b", json!(1)), None),
+        // What was never read was never relied on.
+        (vec![set("a.b", json!("mine"))], set("a.b", json!(2)), None),
+        (vec![set("a.b", json!("mine")), get("a.b")], set("a.b", json!(2)), None),
+        // Merges conflict leaf by leaf.
+        (vec![get(""), merge("a", json!({ "b": 9 }))], set("a.b", json!(2)), conflict("`a.b`")),
+        (vec![get(""), merge("a", json!({ "b": 9 }))], set("a.c", json!(2)), None),
+        (
+            vec![get("a.b"), merge("", json!({ "a": { "b": 9 } }))],
+            set("a.b", json!(2)),
+            conflict("`a.b`"),
+        ),
+        (vec![get("a.b"), merge("", json!({ "a": { "c": 9 } }))], set("a.b", json!(2)), None),
+        (
+            vec![get("a.b"), merge("", json!({ "a": null }))],
+            set("a.b", json!(2)),
+            conflict("`a.b`"),
+        ),
+        // Appends and increments never do, nor the reads of those who only add.
+        (vec![get(""), append("list", json!(9))], append("list", json!(2)), None),
+        (vec![get(""), increment("n", 1)], increment("n", 5), None),
+        (vec![get("n"), get("list")], set("", json!({})), None),
+        // Unless there is no list or number any more.
+        (vec![append("list", json!(9))], set("list", json!("text")), conflict("cannot append")),
+        (vec![increment("n", 1)], set("n", json!("text")), conflict("cannot increment")),
+    ]
+}
+
+/// SPEC 7, N44: conflicts are told with the place and both values; nothing of the run is done.
+pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World) {
+    chat(world).await;
+    for (n, (ops, theirs, conflict)) in cases().into_iter().enumerate() {
+        let id = n.to_string();
+        let start = json!({ "a": { "b": 1, "c": 1 }, "n": 1, "list": [1] });
+        world.patch(&id, set("", start), None).await.unwrap();
+        let run = edit(world, &id).await;
+        world.told(&run, "elsewhere", "both", increment("done", 1)).await;
+        for (step, op) in ops.iter().enumerate() {
+            world.told(&run, &step.to_string(), &id, op.clone()).await;
+        }
+        world.patch(&id, theirs.clone(), None).await.unwrap();
+        let (before, done) = (world.document(&id).await, world.document("both").await);
+        world.complete(&run).await;
+        let case = format!("{ops:?} against {theirs:?}");
+        match conflict {
+            Some(said) => {
+                let fault = failure(world, &run).await;
+                let code = if said.starts_with("cannot") {
+                    "SessionTypeMismatch"
+                } else {
+                    "SessionConflict"
+                };
+                assert_eq!(fault.code, code, "{case}: {}", fault.message);
+                assert!(fault.message.starts_with(said), "{case}: {}", fault.message);
+                assert_eq!(world.document(&id).await, before, "{case}");
+                assert_eq!(world.document("both").await, done, "{case}: no session at all");
+            }
+            None => {
+                assert_eq!(world.state(run.id).await, "completed", "{case}");
+                assert_ne!(world.document("both").await, done, "{case}");
+            }
+        }
+        assert_eq!(world.staged().await, 0, "{case}");
+    }
+}
+
+/// The last read counts: who has looked again knows what has changed.
+pub async fn a_run_that_reads_again_knows_what_changed(world: &World) {
+    chat(world).await;
+    let run = edit(world, "s").await;
+    world.told(&run, "first", "s", get("")).await;
+    world.patch("s", set("a", json!(1)), None).await.unwrap();
+    assert_eq!(world.told(&run, "again", "s", get("a")).await, json!(1));
+    assert_eq!(world.told(&run, "once more", "s", get("a")).await, json!(1));
+    world.told(&run, "set", "s", set("a", json!(2))).await;
+    world.patch("s", set("b", json!(1)), None).await.unwrap();
+    world.complete(&run).await;
+    // The first read was of the whole document, in which `a` was absent: it is the wider one.
+    let fault = failure(world, &run).await;
+    assert_eq!(fault.message, "`a` was null when the run read it, and is 1 now");
+
+    let run = edit(world, "s").await;
+    world.told(&run, "first", "s", get("a")).await;
+    world.patch("s", set("a", json!(5)), None).await.unwrap();
+    world.told(&run, "again", "s", get("")).await;
+    world.told(&run, "set", "s", set("a", json!(6))).await;
+    // A set behind a read is judged by that read, whatever is read later.
+    world.complete(&run).await;
+    assert_eq!(world.document("s").await, json!({ "a": 6, "b": 1 }));
+
+    let run = edit(world, "s").await;
+    world.told(&run, "first", "s", get("a")).await;
+    world.told(&run, "set", "s", set("a", json!("é".repeat(100)))).await;
+    world.patch("s", set("a", json!("x".repeat(100))), None).await.unwrap();
+    world.told(&run, "again", "s", get("a")).await;
+    world.complete(&run).await;
+    let fault = failure(world, &run).await;
+    assert_eq!(fault.code, "SessionConflict");
+    assert!(fault.message.len() < 200, "both are shortened: {}", fault.message);
+}
+
+/// A run stages no more than it may, and is told so by its step.
+pub async fn what_a_run_stages_has_bounds(world: &World) {
+    chat(world).await;
+    let run = edit(world, "s").await;
+    let big = json!("x".repeat(MAX_SESSION_BYTES - 100));
+    let fits = MAX_STAGED_BYTES / (MAX_SESSION_BYTES - 98);
+    for n in 0..fits {
+        world.told(&run, &n.to_string(), &n.to_string(), set("", big.clone())).await;
+    }
+    let fault = world.state_step(&run, "one more", "more", set("", big)).await.unwrap_err();
+    assert_eq!(fault.code, "SessionTooMuchStaged");
+    // Reading the same again costs nothing.
+    world.complete(&run).await;
+    let run = edit(world, "s").await;
+    for n in 0..2 * fits {
+        world.told(&run, &n.to_string(), "0", get("")).await;
+    }
+    world.complete(&run).await;
+    assert_eq!(world.staged().await, 0);
+}
+
+/// As many operations as a run may stage fit into one report, and into its end.
+pub async fn as_many_operations_as_allowed_are_settled(world: &World) {
+    chat(world).await;
+    let run = edit(world, "s").await;
+    let asked = (0..=MAX_STAGED).map(|n| tidegate_core::session::NewSessionOp {
+        step: n.to_string(),
+        session: crate::world::session("s"),
+        op: increment("n", 1),
+        expected_version: None,
+    });
+    let asked: Vec<_> = asked.collect();
+    for part in asked.chunks(64) {
+        world.run(world.reporting(&run, part.to_vec(), Then::Continue)).await.unwrap();
+    }
+    let last = world.step_of(run.id, &MAX_STAGED.to_string()).await.unwrap();
+    assert_eq!(last.result.unwrap_err().code, "SessionTooMuchStaged");
+    world.complete(&run).await;
+    assert_eq!(world.document("s").await, json!({ "n": MAX_STAGED }));
+    assert_eq!(world.staged().await, 0);
+}
+
+/// The definition decides: a version whose policy is not `restart` stages nothing, and a run keeps
+/// to its own version.
+pub async fn whether_a_run_stages_is_said_by_its_own_version(world: &World) {
+    let flow = |version, policy: &str| json!({ "name": "chat", "actions": { "edit": { "version": version, "concurrency": policy } } });
+    world.define_flow(flow(1, "restart")).await;
+    let old = edit(world, "s").await;
+    world.define_flow(flow(2, "allow")).await;
+    world.told(&old, "a", "s", set("a", json!(1))).await;
+    assert_eq!(world.document_text("s").await, None);
+    let new = edit(world, "s").await;
+    world.told(&new, "b", "s", set("b", json!(1))).await;
+    assert_eq!(world.document("s").await, json!({ "b": 1 }));
+    world.complete(&old).await;
+    assert_eq!(world.document("s").await, json!({ "b": 1, "a": 1 }));
+}
+
+/// B44: the newcomer knows whom it replaced, and can read all that that one had done.
+pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
+    chat(world).await;
+    world.define(json!({ "name": "single", "singleton": { "mode": "cancel" } })).await;
+    let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
+    world.define(json!({ "name": "order", "version": 1, "handoff": handoff })).await;
+    for way in ["restart", "singleton", "supersede"] {
+        let old = match way {
+            "restart" => edit(world, "s").await,
+            "singleton" => world.drive("single", json!({})).await,
+            _ => world.drive("order", json!({})).await,
+        };
+        let sent = step("sent a mail", &json!({ "to": "x" }));
+        assert_eq!(world.report(&old, vec![sent], Then::Continue).await, Ok(Recorded::GoOn));
+        world.told(&old, "wrote", "s", set("torn", json!(way))).await;
+        if way == "supersede" {
+            world.define(json!({ "name": "order", "version": 2, "handoff": handoff })).await;
+        }
+        // Twice: the second newcomer replaces one that never started.
+        for _ in 0..2 {
+            let verdict = match way {
+                "restart" => world.call("chat", "edit", "s", json!({})).await,
+                "singleton" => world.send("single", json!({})).await,
+                _ => world.send("order", json!({})).await,
+            };
+            if way == "supersede" {
+                break;
+            }
+            assert_eq!(verdict.outcome(), "replaced", "{way}");
+        }
+        assert_eq!(world.state(old.id).await, "cancelled", "{way}");
+        world.stopped(&old).await;
+        let new = world.lease_one().await;
+        assert_eq!(new.replaced, Some(old.id), "{way}: whose work it takes up");
+        let steps: Vec<_> = world.steps(old.id).await.into_iter().map(|step| step.id).collect();
+        assert_eq!(steps, ["sent a mail", "wrote"], "{way}");
+        world.complete(&new).await;
+    }
+    world.check_quiet().await;
+}

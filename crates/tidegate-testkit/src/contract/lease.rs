@@ -1,0 +1,428 @@
+//! What every keeper of leases by name must do: memory, SQLite, PostgreSQL and Redis.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{Arc, Barrier},
+    time::Duration,
+};
+
+use tidegate_store::{
+    StoreError,
+    lease::{Acquire, LONGEST_NAME, LONGEST_TTL, Lease, Leases, Renew},
+};
+use tokio::{runtime::Handle, task::spawn_blocking};
+
+/// A place for leases. Whatever it takes is cleaned up when the fixture is dropped.
+pub trait Place: Sync {
+    /// Opens the leases of this place: none at first, later as they were left.
+    fn open(&self) -> impl Future<Output = Arc<dyn Leases>> + Send;
+
+    /// Lets time pass.
+    fn pass(&self, time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// Makes the tests that all leases must pass.
+///
+/// Takes the name of an `async fn() -> Option<impl Place>`; `None` skips, loudly.
+#[macro_export]
+macro_rules! lease_contract {
+    ($place:ident) => {
+        $crate::contract_cases!($place, durable, lease:
+            a_lease_says_what_was_acquired,
+            whoever_comes_second_is_told_who_has_it_and_for_how_long,
+            of_many_acquirers_exactly_one_wins,
+            names_do_not_stand_in_each_others_way,
+            an_expired_lease_can_be_taken,
+            a_renewed_lease_lasts_from_its_renewal,
+            a_renewal_may_ask_for_less,
+            a_released_lease_can_be_taken_at_once,
+            fences_grow_over_release_expiry_and_acquiring_anew,
+            whoever_has_it_may_acquire_it_anew,
+            an_older_lease_of_the_same_holder_is_lost,
+            a_late_holder_can_neither_renew_nor_release,
+            an_expired_lease_is_lost_though_nobody_took_it,
+            a_stranger_can_neither_renew_nor_release,
+            a_resource_that_checks_the_fence_refuses_a_late_holder,
+            a_time_that_makes_no_sense_is_refused,
+            a_name_that_makes_no_sense_is_refused,
+            any_history_goes_as_the_model_says,
+        );
+    };
+}
+
+/// Long enough that no test outlives it, where the clock is a server's own.
+pub(super) const TTL: Duration = Duration::from_mins(1);
+
+/// Acquires what is free.
+pub(super) async fn acquired(leases: &Arc<dyn Leases>, name: &str, holder: &str) -> Lease {
+    match leases.acquire(name, holder, TTL).await.unwrap() {
+        Acquire::Acquired(lease) => lease,
+        Acquire::Held { by, .. } => panic!("{name} should be free for {holder}, {by} has it"),
+    }
+}
+
+/// Asks for what another has; gives who.
+pub(super) async fn held_by(leases: &Arc<dyn Leases>, name: &str, holder: &str) -> String {
+    match leases.acquire(name, holder, TTL).await.unwrap() {
+        Acquire::Acquired(lease) => panic!("should be held: {lease:?}"),
+        Acquire::Held { by, .. } => by,
+    }
+}
+
+async fn renewed(leases: &Arc<dyn Leases>, lease: &Lease) -> Lease {
+    match leases.renew(lease, TTL).await.unwrap() {
+        Renew::Renewed(lease) => lease,
+        Renew::Lost => panic!("should be good: {lease:?}"),
+    }
+}
+
+/// Neither a renewal nor a release of this lease does anything.
+async fn is_lost(leases: &Arc<dyn Leases>, lease: &Lease) {
+    assert_eq!(leases.renew(lease, TTL).await.unwrap(), Renew::Lost, "{lease:?}");
+    assert!(!leases.release(lease).await.unwrap(), "{lease:?}");
+}
+
+/// The name, the holder, a fence that is a number to go by.
+pub async fn a_lease_says_what_was_acquired(place: &impl Place) {
+    let leases = place.open().await;
+    let lease = acquired(&leases, "report/2026 März", "worker:1").await;
+    assert_eq!((lease.name.as_str(), lease.holder.as_str()), ("report/2026 März", "worker:1"));
+    assert!(lease.fence > 0, "{lease:?}");
+    let again = renewed(&leases, &lease).await;
+    assert!(again.until >= lease.until, "{again:?} after {lease:?}");
+    assert_eq!(again, Lease { until: again.until, ..lease });
+}
+
+/// B170: enough to decide whether to wait.
+pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &impl Place) {
+    let leases = place.open().await;
+    acquired(&leases, "a", "one").await;
+    place.pass(TTL / 2).await;
+    match leases.acquire("a", "two", TTL).await.unwrap() {
+        Acquire::Held { by, left } => {
+            assert_eq!(by, "one");
+            assert!(left <= TTL / 2 && left > TTL / 4, "{left:?}");
+        }
+        Acquire::Acquired(lease) => panic!("should be held: {lease:?}"),
+    }
+}
+
+/// B175, B176: on threads of their own that start together.
+pub async fn of_many_acquirers_exactly_one_wins(place: &impl Place) {
+    let leases = place.open().await;
+    race(&vec![leases; 16]).await;
+}
+
+/// Everyone asks for one name at once, again and again.
+pub(super) async fn race(everyone: &[Arc<dyn Leases>]) {
+    let mut last = 0;
+    for round in 0..8 {
+        let together = Arc::new(Barrier::new(everyone.len()));
+        let asking = everyone.iter().enumerate().map(|(n, leases)| {
+            let (leases, together) = (leases.clone(), together.clone());
+            let runtime = Handle::current();
+            spawn_blocking(move || {
+                together.wait();
+                runtime.block_on(leases.acquire("one", &n.to_string(), TTL)).unwrap()
+            })
+        });
+        let (mut won, mut told) = (Vec::new(), Vec::new());
+        for answer in asking.collect::<Vec<_>>() {
+            match answer.await.unwrap() {
+                Acquire::Acquired(lease) => won.push(lease),
+                Acquire::Held { by, .. } => told.push(by),
+            }
+        }
+        assert_eq!(won.len(), 1, "round {round}: {won:?}");
+        assert!(told.iter().all(|by| *by == won[0].holder), "{told:?}, but {won:?}");
+        assert!(won[0].fence > last, "{} after {last}", won[0].fence);
+        last = won[0].fence;
+        assert!(everyone[0].release(&won[0]).await.unwrap());
+    }
+}
+
+/// Every name is its own.
+pub async fn names_do_not_stand_in_each_others_way(place: &impl Place) {
+    let leases = place.open().await;
+    let names = ["a", "A", "a ", "a:b", "a{b}", "ä", "%", "*"];
+    let mut all = Vec::new();
+    for name in names {
+        all.push(acquired(&leases, name, name).await);
+    }
+    assert!(leases.release(&all[0]).await.unwrap());
+    for (name, lease) in names.iter().zip(&all).skip(1) {
+        assert_eq!(held_by(&leases, name, "another").await, *name);
+        assert!(leases.release(lease).await.unwrap());
+    }
+}
+
+/// B173, N59: when its time is up, not before.
+pub async fn an_expired_lease_can_be_taken(place: &impl Place) {
+    let leases = place.open().await;
+    acquired(&leases, "a", "one").await;
+    place.pass(TTL / 2).await;
+    assert_eq!(held_by(&leases, "a", "two").await, "one");
+    place.pass(TTL / 2).await;
+    acquired(&leases, "a", "two").await;
+    assert_eq!(held_by(&leases, "a", "one").await, "two");
+}
+
+/// As long as it is renewed in time, it lasts.
+pub async fn a_renewed_lease_lasts_from_its_renewal(place: &impl Place) {
+    let leases = place.open().await;
+    let mut lease = acquired(&leases, "a", "one").await;
+    for _ in 0..3 {
+        place.pass(TTL / 2).await;
+        lease = renewed(&leases, &lease).await;
+    }
+    place.pass(TTL / 2).await;
+    assert_eq!(held_by(&leases, "a", "two").await, "one");
+    place.pass(TTL / 2).await;
+    acquired(&leases, "a", "two").await;
+}
+
+/// A holder that is about to finish may shorten its time.
+pub async fn a_renewal_may_ask_for_less(place: &impl Place) {
+    let leases = place.open().await;
+    let lease = acquired(&leases, "a", "one").await;
+    let shorter = leases.renew(&lease, TTL / 2).await.unwrap();
+    assert!(matches!(shorter, Renew::Renewed(_)), "{shorter:?}");
+    place.pass(TTL / 2).await;
+    acquired(&leases, "a", "two").await;
+}
+
+/// Nobody waits for a time that is not needed.
+pub async fn a_released_lease_can_be_taken_at_once(place: &impl Place) {
+    let leases = place.open().await;
+    let lease = acquired(&leases, "a", "one").await;
+    assert!(leases.release(&lease).await.unwrap());
+    is_lost(&leases, &lease).await;
+    acquired(&leases, "a", "two").await;
+}
+
+/// However a lease ended, the next one of its name has a greater number.
+pub async fn fences_grow_over_release_expiry_and_acquiring_anew(place: &impl Place) {
+    let leases = place.open().await;
+    let mut last = 0;
+    for n in 0..12 {
+        let lease = acquired(&leases, "a", if n % 4 == 0 { "one" } else { "two" }).await;
+        assert!(lease.fence > last, "{} after {last}", lease.fence);
+        last = lease.fence;
+        match n % 4 {
+            0 => assert!(leases.release(&lease).await.unwrap()),
+            3 => place.pass(TTL).await,
+            _ => assert_eq!(renewed(&leases, &lease).await.fence, last, "a renewal keeps it"),
+        }
+    }
+}
+
+/// N59: its answer may have been lost, or its program may have been started again.
+pub async fn whoever_has_it_may_acquire_it_anew(place: &impl Place) {
+    let leases = place.open().await;
+    acquired(&leases, "a", "one").await;
+    place.pass(TTL / 2).await;
+    acquired(&leases, "a", "one").await;
+    place.pass(TTL / 2).await;
+    assert_eq!(held_by(&leases, "a", "two").await, "one", "it has its whole time again");
+}
+
+/// An earlier life of a program must not undo what the later one holds.
+pub async fn an_older_lease_of_the_same_holder_is_lost(place: &impl Place) {
+    let leases = place.open().await;
+    let older = acquired(&leases, "a", "one").await;
+    let newer = acquired(&leases, "a", "one").await;
+    is_lost(&leases, &older).await;
+    assert_eq!(held_by(&leases, "a", "two").await, "one");
+    assert!(leases.release(&newer).await.unwrap());
+}
+
+/// B174, B177: whatever it says, the new holder keeps what it has.
+pub async fn a_late_holder_can_neither_renew_nor_release(place: &impl Place) {
+    let leases = place.open().await;
+    let late = acquired(&leases, "a", "one").await;
+    place.pass(TTL).await;
+    let taken = acquired(&leases, "a", "two").await;
+    is_lost(&leases, &late).await;
+    assert_eq!(held_by(&leases, "a", "one").await, "two");
+    renewed(&leases, &taken).await;
+    assert!(leases.release(&taken).await.unwrap());
+}
+
+/// A lease that could come back to life would have two ends.
+pub async fn an_expired_lease_is_lost_though_nobody_took_it(place: &impl Place) {
+    let leases = place.open().await;
+    let late = acquired(&leases, "a", "one").await;
+    place.pass(TTL).await;
+    is_lost(&leases, &late).await;
+    acquired(&leases, "a", "two").await;
+}
+
+/// B177: another holder, another fence, another name.
+pub async fn a_stranger_can_neither_renew_nor_release(place: &impl Place) {
+    let leases = place.open().await;
+    let lease = acquired(&leases, "a", "one").await;
+    is_lost(&leases, &Lease { holder: "two".to_owned(), ..lease.clone() }).await;
+    is_lost(&leases, &Lease { fence: lease.fence + 1, ..lease.clone() }).await;
+    is_lost(&leases, &Lease { fence: lease.fence - 1, ..lease.clone() }).await;
+    is_lost(&leases, &Lease { name: "b".to_owned(), ..lease.clone() }).await;
+    assert_eq!(held_by(&leases, "a", "two").await, "one");
+    assert!(leases.release(&lease).await.unwrap());
+}
+
+/// What a lease protects, on its own side: it keeps the greatest fence that it has seen.
+#[derive(Debug, Default)]
+struct Ledger {
+    fence: i64,
+    lines: Vec<&'static str>,
+}
+
+impl Ledger {
+    fn write(&mut self, lease: &Lease, line: &'static str) -> Result<(), &'static str> {
+        if lease.fence < self.fence {
+            return Err("a newer holder has written");
+        }
+        self.fence = lease.fence;
+        self.lines.push(line);
+        Ok(())
+    }
+}
+
+/// B174: what the fence is for. The late holder does not know that it is late, and no clock
+/// tells it; the ledger does.
+pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl Place) {
+    let leases = place.open().await;
+    let mut ledger = Ledger::default();
+    let first = acquired(&leases, "ledger", "one").await;
+    ledger.write(&first, "one begins").unwrap();
+    // It stops here, in the middle of its work, for longer than its lease lasts.
+    place.pass(TTL).await;
+    let second = acquired(&leases, "ledger", "two").await;
+    ledger.write(&second, "two begins").unwrap();
+    assert_eq!(ledger.write(&first, "one goes on"), Err("a newer holder has written"));
+    ledger.write(&second, "two ends").unwrap();
+    assert_eq!(ledger.lines, ["one begins", "two begins", "two ends"]);
+}
+
+/// N58: with the rule and the value.
+pub async fn a_time_that_makes_no_sense_is_refused(place: &impl Place) {
+    let leases = place.open().await;
+    let lease = acquired(&leases, "a", "one").await;
+    let too_short = Duration::from_micros(999);
+    let too_long = LONGEST_TTL + Duration::from_millis(1);
+    for ttl in [Duration::ZERO, too_short, too_long, Duration::MAX] {
+        for refused in [
+            leases.acquire("b", "one", ttl).await.map(drop_acquire),
+            leases.renew(&lease, ttl).await.map(drop_renew),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, StoreError::Config(_)), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("must be from 1ms to 24 h"), "{text}");
+            assert!(text.contains(&format!("got {ttl:?}")), "{text}");
+        }
+    }
+    renewed(&leases, &lease).await;
+    for ttl in [Duration::from_millis(1), LONGEST_TTL] {
+        assert!(leases.acquire("b", "one", ttl).await.unwrap().acquired().is_some(), "{ttl:?}");
+    }
+}
+
+fn drop_acquire(_: Acquire) {}
+
+fn drop_renew(_: Renew) {}
+
+/// The same names everywhere, so that one keeper can stand in for another.
+pub async fn a_name_that_makes_no_sense_is_refused(place: &impl Place) {
+    let leases = place.open().await;
+    let long = "a".repeat(LONGEST_NAME + 1);
+    for bad in ["", "a\0b", "a\nb", &long] {
+        for (name, holder) in [(bad, "one"), ("a", bad)] {
+            let error = leases.acquire(name, holder, TTL).await.unwrap_err();
+            assert!(matches!(error, StoreError::Config(_)), "{error:?}");
+            let renewal = Lease {
+                name: name.to_owned(),
+                holder: holder.to_owned(),
+                fence: 1,
+                until: tidegate_core::time::Timestamp::default(),
+            };
+            assert!(leases.renew(&renewal, TTL).await.is_err(), "{renewal:?}");
+            assert!(leases.release(&renewal).await.is_err(), "{renewal:?}");
+        }
+    }
+    let longest = &long[1..];
+    acquired(&leases, longest, longest).await;
+}
+
+/// A long mixture of everything, against the few lines that say what should happen.
+pub async fn any_history_goes_as_the_model_says(place: &impl Place) {
+    let leases = place.open().await;
+    for seed in 1..=4 {
+        history(place, &leases, seed).await;
+    }
+}
+
+/// Times are such that nothing ends at the very moment at which something is asked: a server's
+/// own clock goes on while the test runs.
+async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut draw = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let unit = Duration::from_secs(100);
+    let mut now = Duration::ZERO;
+    // By name: who has it, with which fence, until when.
+    let mut model: BTreeMap<String, (Lease, Duration)> = BTreeMap::new();
+    let mut all: Vec<Lease> = Vec::new();
+    for step in 0..120 {
+        let (name, holder) = (format!("{seed}/{}", draw(3)), draw(3).to_string());
+        let ttl = unit / 2 + unit * u32::try_from(draw(3)).unwrap();
+        let some = all.get(usize::try_from(draw(all.len().max(1) as u64)).unwrap()).cloned();
+        let good = |lease: &Lease, model: &BTreeMap<String, (Lease, Duration)>| {
+            model
+                .get(&lease.name)
+                .is_some_and(|(held, until)| held.fence == lease.fence && *until > now)
+        };
+        let told = format!("seed {seed}, step {step}");
+        match (draw(4), some) {
+            (0, _) => {
+                place.pass(unit).await;
+                now += unit;
+            }
+            (1, Some(lease)) => {
+                let outcome = leases.renew(&lease, ttl).await.unwrap();
+                assert_eq!(matches!(outcome, Renew::Renewed(_)), good(&lease, &model), "{told}");
+                if let Renew::Renewed(lease) = outcome {
+                    model.insert(lease.name.clone(), (lease, now + ttl));
+                }
+            }
+            (2, Some(lease)) => {
+                let outcome = leases.release(&lease).await.unwrap();
+                assert_eq!(outcome, good(&lease, &model), "{told}");
+                if outcome {
+                    model.remove(&lease.name);
+                }
+            }
+            _ => {
+                let held = model.get(&name).filter(|(_, until)| *until > now);
+                match (leases.acquire(&name, &holder, ttl).await.unwrap(), held) {
+                    (Acquire::Held { by, .. }, Some((lease, _))) if lease.holder != holder => {
+                        assert_eq!(by, lease.holder, "{told}");
+                    }
+                    (Acquire::Acquired(lease), held)
+                        if held.is_none_or(|(held, _)| held.holder == holder) =>
+                    {
+                        let before = all.iter().filter(|it| it.name == name).map(|it| it.fence);
+                        assert!(before.max() < Some(lease.fence), "{told}: {lease:?}");
+                        all.push(lease.clone());
+                        model.insert(name, (lease, now + ttl));
+                    }
+                    (answer, held) => panic!("{told}: {answer:?}, but {held:?}"),
+                }
+            }
+        }
+    }
+}

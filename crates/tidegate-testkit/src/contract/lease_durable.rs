@@ -1,0 +1,39 @@
+//! Leases that outlive the program that holds them.
+
+use tidegate_store::lease::Renew;
+
+use super::lease::{Place, TTL, acquired, held_by};
+
+/// Makes the tests of leases that outlive their process.
+#[macro_export]
+macro_rules! durable_lease_contract {
+    ($place:ident) => {
+        $crate::contract_cases!($place, durable, lease_durable:
+            a_lease_is_held_after_reopening,
+            fences_grow_over_reopening,
+        );
+    };
+}
+
+/// A program that is started again keeps others out, and gets in itself.
+pub async fn a_lease_is_held_after_reopening(place: &impl Place) {
+    let leases = place.open().await;
+    let before = acquired(&leases, "a", "one").await;
+    drop(leases);
+    let leases = place.open().await;
+    assert_eq!(held_by(&leases, "a", "two").await, "one");
+    assert_ne!(leases.renew(&before, TTL).await.unwrap(), Renew::Lost);
+    assert!(acquired(&leases, "a", "one").await.fence > before.fence);
+}
+
+/// Also where nobody held the name in between.
+pub async fn fences_grow_over_reopening(place: &impl Place) {
+    let mut last = 0;
+    for _ in 0..3 {
+        let leases = place.open().await;
+        let lease = acquired(&leases, "a", "one").await;
+        assert!(lease.fence > last, "{} after {last}", lease.fence);
+        last = lease.fence;
+        assert!(leases.release(&lease).await.unwrap());
+    }
+}

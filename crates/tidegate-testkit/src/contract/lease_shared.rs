@@ -1,0 +1,60 @@
+//! Leases on a server that many processes use, by the server's own clock.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tidegate_store::lease::{Acquire, Leases};
+
+use super::lease::{Place, acquired, held_by, race};
+
+/// Makes the tests of leases that many processes share.
+#[macro_export]
+macro_rules! shared_lease_contract {
+    ($place:ident) => {
+        $crate::contract_cases!($place, durable, lease_shared:
+            of_many_connections_exactly_one_acquires,
+            what_one_connection_holds_all_others_see,
+            a_lease_ends_by_the_servers_clock,
+        );
+    };
+}
+
+/// B176: connections that share nothing but the server, as those of many processes do.
+pub async fn of_many_connections_exactly_one_acquires(place: &impl Place) {
+    let mut everyone: Vec<Arc<dyn Leases>> = Vec::new();
+    for _ in 0..8 {
+        everyone.push(place.open().await);
+    }
+    race(&everyone).await;
+}
+
+/// A lease belongs to its holder, not to the connection that acquired it.
+pub async fn what_one_connection_holds_all_others_see(place: &impl Place) {
+    let (here, there) = (place.open().await, place.open().await);
+    let lease = acquired(&here, "a", "one").await;
+    assert_eq!(held_by(&there, "a", "two").await, "one");
+    assert!(there.release(&lease).await.unwrap());
+    assert!(!here.release(&lease).await.unwrap());
+}
+
+/// Real time, because the clock is the server's: asked until it is so, with a deadline that only
+/// a lease which never ends can reach.
+pub async fn a_lease_ends_by_the_servers_clock(place: &impl Place) {
+    let leases = place.open().await;
+    let first = leases.acquire("a", "one", Duration::from_millis(20)).await.unwrap();
+    let first = first.acquired().expect("nobody has it");
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        match leases.acquire("a", "two", Duration::from_mins(1)).await.unwrap() {
+            Acquire::Acquired(second) => {
+                assert!(second.until > first.until && second.fence > first.fence);
+                return;
+            }
+            Acquire::Held { by, .. } => assert_eq!(by, "one"),
+        }
+        assert!(Instant::now() < deadline, "a lease of 20 ms is still held");
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,60 @@
+//! A throw-away server for tests, owned by a script that ends when its standard input does.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+};
+
+/// Where the scripts are.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
+
+/// A script's exit status where the machine has no such server.
+const NONE_FOUND: i32 = 3;
+
+/// A throw-away server, alive until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct Server {
+    url: String,
+    /// Ends when its standard input does, which this handle keeps open.
+    script: Child,
+}
+
+impl Server {
+    /// Starts a server of its own by `scripts/<name>`; `None` where the machine has none.
+    pub fn start(name: &str) -> Option<Self> {
+        let mut script = Command::new(format!("{SCRIPTS}/{name}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Out of reach of the terminal's Ctrl-C and of a runner that kills the test's group.
+            .process_group(0)
+            .spawn()
+            .expect("the script is in the tree and executable");
+        let mut url = String::new();
+        let stdout = script.stdout.take().expect("standard output is piped");
+        BufReader::new(stdout).read_line(&mut url).expect("the script writes text");
+        if url.is_empty() {
+            let mut complaint = String::new();
+            let mut stderr = script.stderr.take().expect("standard error is piped");
+            stderr.read_to_string(&mut complaint).expect("the script writes text");
+            let status = script.wait().expect("the script is a child of this process");
+            assert_eq!(status.code(), Some(NONE_FOUND), "no throw-away {name}: {complaint}");
+            return None;
+        }
+        Some(Self { url: url.trim_end().to_owned(), script })
+    }
+
+    /// Where to connect.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        // A failed wait leaves nothing to do: the script ends by itself.
+        let _ = self.script.wait();
+    }
+}

@@ -1,0 +1,255 @@
+//! The judge: what must hold after every commit, one function for each number of
+//! `docs/invariants.md`, and what must have come of it all in the end.
+
+mod arrivals;
+mod effects;
+mod folds;
+mod gates;
+mod history;
+mod runs;
+mod versions;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tidegate_core::{
+    command::Command,
+    id::Seq,
+    reads::Change,
+    row::{EngineId, GateKey, Phase, Row, RowKey, Run},
+    time::Timestamp,
+};
+use tidegate_store::{Answered, Salted};
+
+use self::history::History;
+use super::{
+    controls::Controls,
+    state::{Delta, State},
+    trace::Effect,
+    workload::Plan,
+};
+
+/// What did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant's number.
+    pub number: &'static str,
+    /// What was seen.
+    pub text: String,
+}
+
+/// What a check says.
+type Checked = Result<(), String>;
+
+/// One check and its number.
+type Check = (&'static str, fn(&Look<'_>, &History) -> Checked);
+
+/// What is checked after every commit.
+const CHECKS: &[Check] = &[
+    ("I1", arrivals::i1),
+    ("I2", gates::i2),
+    ("I3", gates::i3),
+    ("I4", gates::i4),
+    ("I4", folds::i4),
+    ("I4", runs::i4),
+    ("I6", runs::i6),
+    ("I7", gates::i7),
+    ("I8", gates::i8),
+    ("I10", gates::i10),
+    ("I11", gates::i11),
+    ("I12", arrivals::i12),
+    ("I13", arrivals::i13),
+    ("I15", folds::i15),
+    ("I16", folds::i16),
+    ("I17", folds::i17),
+    ("I18", arrivals::i18),
+    ("I19", arrivals::i19),
+    ("I20", arrivals::i20),
+    ("I21", gates::i21),
+    ("I22", versions::i22),
+    ("I23", runs::i23),
+    ("I25", runs::i25),
+    ("I27", runs::i27),
+    ("I28", runs::i28),
+    ("I29", versions::i29),
+    ("I30", versions::i30),
+    ("I31", versions::i31),
+    ("I32", runs::i32),
+    ("I33", runs::i33),
+    ("I44", gates::i44),
+];
+
+/// One commit, as the checks see it.
+#[derive(Debug)]
+pub struct Look<'a> {
+    plan: &'a Plan,
+    /// As the commit left it.
+    state: &'a State,
+    deltas: &'a [Delta],
+    commands: &'a [Salted],
+    answers: &'a [Answered],
+    /// The store's time of the commit.
+    at: Timestamp,
+    /// The time that processes measure.
+    now: u64,
+    /// Who stands in line, by the gate's number.
+    lines: BTreeMap<Seq, Vec<&'a Run>>,
+}
+
+impl<'a> Look<'a> {
+    /// The runs that changed: as they were, as they are.
+    fn runs(&self) -> impl Iterator<Item = (Option<&'a Run>, Option<&'a Run>)> {
+        let runs = self.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Run(_)));
+        runs.map(|delta| {
+            (
+                delta.before.as_ref().and_then(Row::as_run),
+                delta.after.as_ref().and_then(Row::as_run),
+            )
+        })
+    }
+
+    /// A run as it was before the commit.
+    fn before(&self, seq: Seq) -> Option<&'a Run> {
+        let delta = self.deltas.iter().find(|delta| delta.key == RowKey::Run(seq));
+        match delta {
+            Some(delta) => delta.before.as_ref().and_then(Row::as_run),
+            None => self.state.run(seq),
+        }
+    }
+
+    /// Whether the commit changed definitions.
+    fn redefines(&self) -> bool {
+        self.commands.iter().any(|(command, _)| {
+            matches!(command, Command::Register { .. } | Command::Release { .. })
+        })
+    }
+
+    /// The controls that rule at a gate now.
+    fn controls(&self, ws: &str, name: &str) -> Option<&'a Controls> {
+        let def = self.state.current(&ws.into(), name)?;
+        Some(&self.plan.spec(name)?.version(def.version).0)
+    }
+
+    /// How many a gate lets in by the definition that rules; `None` for all.
+    fn limit(&self, gate: &GateKey) -> Option<u64> {
+        let scope = gate.scope().expect("a gate's key");
+        match self.controls(&scope.ws, &scope.name) {
+            Some(controls) => controls.limit(scope.class, &scope.slot),
+            // A session's gate has the flow's name.
+            None => Some(1),
+        }
+    }
+
+    /// Each command with its answer.
+    fn answered(&self) -> impl Iterator<Item = (&'a Command, &'a Answered)> {
+        self.commands.iter().map(|(command, _)| command).zip(self.answers)
+    }
+}
+
+/// Watches every commit.
+#[derive(Debug)]
+pub struct Judge {
+    /// All rows as of the last commit.
+    pub state: State,
+    /// The first thing that did not hold.
+    pub violation: Option<Violation>,
+    plan: Arc<Plan>,
+    history: History,
+}
+
+impl Judge {
+    /// A judge who has seen nothing yet.
+    pub fn new(plan: Arc<Plan>) -> Self {
+        Self { state: State::default(), violation: None, plan, history: History::default() }
+    }
+
+    /// Reports what does not hold; the first counts.
+    pub fn report(&mut self, number: &'static str, text: String) {
+        self.violation.get_or_insert(Violation { number, text });
+    }
+
+    /// Sees a commit.
+    pub fn commit(
+        &mut self,
+        now: u64,
+        at: Timestamp,
+        commands: &[Salted],
+        answers: &[Answered],
+        changes: Vec<Change>,
+    ) {
+        let deltas = self.state.apply(changes);
+        let mut lines: BTreeMap<Seq, Vec<&Run>> = BTreeMap::new();
+        for run in self.state.runs() {
+            if let Phase::Line { gate, .. } = run.phase {
+                lines.entry(gate).or_default().push(run);
+            }
+        }
+        let look = Look {
+            plan: &self.plan,
+            state: &self.state,
+            deltas: &deltas,
+            commands,
+            answers,
+            at,
+            now,
+            lines,
+        };
+        self.history.learn(&look);
+        let broken = CHECKS.iter().find_map(|(number, check)| {
+            check(&look, &self.history).err().map(|text| Violation { number, text })
+        });
+        self.history.count(&look);
+        if let Some(violation) = broken {
+            self.report(violation.number, violation.text);
+        }
+    }
+
+    /// Sees an engine's beat.
+    pub fn beat(&mut self, now: u64, engine: EngineId, alive: bool) {
+        self.state.beat(engine);
+        if alive {
+            self.history.beats.insert(engine, now);
+        }
+        let dead = self.state.engine(engine).is_some_and(|row| row.dead);
+        if dead == alive {
+            self.report("I27", format!("engine {engine} was told {alive}, and dead is {dead}"));
+        }
+    }
+
+    /// The store's clock has stepped: what was measured with it says nothing about what follows.
+    pub fn clock_stepped(&mut self) {
+        self.history.clock_stepped();
+    }
+
+    /// A step's closure begins.
+    pub fn start(&mut self, effect: &Effect) {
+        for (number, check) in effects::ON_START {
+            if let Err(text) = check(&self.state, &self.history, effect) {
+                self.report(number, format!("{effect:?}: {text}"));
+            }
+        }
+        self.history.start(effect);
+    }
+
+    /// A step's closure ends.
+    pub fn end(&mut self, effect: &Effect) {
+        self.history.end(effect);
+    }
+
+    /// The faults are over and something does not finish.
+    pub fn report_unsettled(&mut self) {
+        let runs: Vec<_> = self.state.runs().take(3).collect();
+        let folds = self.state.gates().filter(|gate| folds::of(gate).is_some());
+        let folds: Vec<_> = folds.take(3).collect();
+        let text = format!("after all faults this does not finish: {runs:?} {folds:?}");
+        self.report("I5", text);
+    }
+
+    /// Everything has finished: nothing may be left behind.
+    pub fn settled(&mut self) {
+        for check in [gates::settled, arrivals::settled, runs::settled] {
+            if let Err((number, text)) = check(&self.state, &self.history) {
+                self.report(number, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Arrivals: what callers were told, against what is there and what was promised before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_core::{
+    command::{Answer, Command},
+    row::{Class, Ending, Phase, Run},
+    time::Timestamp,
+};
+
+use super::{
+    Checked, Look, folds,
+    history::{History, is_direct},
+};
+use crate::sim::{controls::Pace, state::State};
+
+/// Every workflow that an event triggers says once what became of it, and the run that it names
+/// is there.
+pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
+    for (command, answer) in look.answered() {
+        let (Command::Post { ws, events }, Ok(Answer::Posted(posted))) = (command, answer) else {
+            continue;
+        };
+        for (event, posted) in events.iter().zip(posted).filter(|(_, posted)| !posted.deduped) {
+            let mut told: Vec<&str> = posted.runs.iter().map(|run| run.workflow.as_str()).collect();
+            told.sort_unstable();
+            let specs = look.plan.specs.iter().filter(|spec| spec.triggered(&event.name));
+            let wanted: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
+            if told != wanted {
+                return Err(format!("`{}` in {ws} has fates for {told:?}", event.name));
+            }
+        }
+    }
+    for told in &history.told {
+        let Some(run) = told.run else { continue };
+        let there = look.state.run(run.seq).is_some() || look.state.ended(run.seq).is_some();
+        if !there && !is_folding(look.state, run.seq) {
+            return Err(format!("there is no such run: {told:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_folding(state: &State, run: tidegate_core::id::Seq) -> bool {
+    state
+        .gates()
+        .filter_map(folds::of)
+        .any(|fold| fold.run.seq == run || fold.full.iter().any(|part| part.run.seq == run))
+}
+
+/// Whether so many in `per / limit` steps are more than a meter allows, counted back from now.
+fn exceeds(times: &[Timestamp], more: u64, pace: &Pace, now: Timestamp, slack: i64) -> bool {
+    let count = times.len() as u64;
+    times.iter().enumerate().any(|(n, since)| {
+        let passed = u64::try_from(now.micros() - since.micros() + slack).unwrap_or(0);
+        let refilled = passed * pace.limit / (pace.per_ms * 1000);
+        count - n as u64 + more > pace.burst + refilled
+    })
+}
+
+/// First starts on a throttled key are spaced.
+pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
+    for (gate, starts) in &history.starts {
+        if starts.last() != Some(&look.at) {
+            continue;
+        }
+        let scope = gate.scope().expect("a gate's key");
+        let Some(controls) = look.controls(&scope.ws, &scope.name) else { continue };
+        let Some(pace) = &controls.throttle else { continue };
+        // Starts are rounded up to the clock's unit.
+        if exceeds(starts, 0, pace, look.at, 1) {
+            return Err(format!("starts at {starts:?} under {pace:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A rate limit admits exactly what its bound allows.
+pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
+    let mut spent = history.tokens.clone();
+    for told in history.told.iter().filter(|told| told.arrives) {
+        let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
+        let Some(pace) = controls.rate.as_ref().filter(|_| is_direct(controls)) else { continue };
+        let place = told.place(pace.key);
+        let times = spent.entry(place.clone()).or_default();
+        let over = exceeds(times, 1, pace, look.at, 0);
+        if told.made().is_some() {
+            if over {
+                return Err(format!("{told:?} is one too many at {}: {times:?}", look.at));
+            }
+            times.push(look.at);
+        }
+        let dropped = told.word == "dropped";
+        if dropped && !over && history.is_whole(&place) {
+            return Err(format!("{told:?} is dropped at {} after {times:?}", look.at));
+        }
+    }
+    Ok(())
+}
+
+/// A singleton has one live run; whoever is skipped was skipped for one.
+pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
+    let mut live: BTreeMap<_, &Run> = BTreeMap::new();
+    for run in look.state.runs().filter(|run| run.phase != Phase::Stopping) {
+        for need in &run.needs {
+            if need.gate.class() == Some(Class::Singleton)
+                && let Some(other) = live.insert(&need.gate, run)
+            {
+                return Err(format!("two are alive: {other:?} and {run:?}"));
+            }
+        }
+    }
+    for told in &history.told {
+        let Some(holder) = told.holder else { continue };
+        let alive = |run: Option<&Run>| run.is_some_and(|run| run.phase != Phase::Stopping);
+        if !alive(look.before(holder.seq)) && !alive(look.state.run(holder.seq)) {
+            return Err(format!("skipped for one that is gone: {told:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Of the events with one idempotency key one makes a run in a period, unless it is taken back.
+pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
+    let mut claims = history.claims.clone();
+    for told in history.told.iter().filter(|told| told.arrives) {
+        let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
+        let Some((key, period)) = controls.idempotency.filter(|_| is_direct(controls)) else {
+            continue;
+        };
+        let place = told.place(key);
+        let claim = claims.get(&place).filter(|claim| {
+            claim.until > look.at && !given_back(look.state, history, claim.run.seq)
+        });
+        if let Some(run) = told.made() {
+            if let Some(claim) = claim {
+                return Err(format!("{told:?} is the second after {claim:?}"));
+            }
+            let until = look.at.plus_ms(period);
+            claims.insert(place, super::history::Claimed { until, run });
+        } else if told.word == "deduped" && claim.is_none() && history.is_whole(&place) {
+            return Err(format!("{told:?} repeats nothing"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run was replaced before its first step.
+fn given_back(state: &State, history: &History, run: tidegate_core::id::Seq) -> bool {
+    let replaced = state
+        .ended(run)
+        .is_some_and(|ended| matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. }));
+    replaced && !history.begun.contains(&run)
+}
+
+/// A repeated `dedupeId` is told so, and leaves no trace.
+pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
+    let mut known = history.dedupe.clone();
+    for (command, answer) in look.answered() {
+        let (Command::Post { ws, events }, Ok(Answer::Posted(posted))) = (command, answer) else {
+            continue;
+        };
+        for (event, posted) in events.iter().zip(posted) {
+            let Some(id) = &event.dedupe_id else { continue };
+            let first = known.get(&(ws.clone(), id.clone()));
+            if posted.deduped != first.is_some() || first.is_some_and(|id| *id != posted.id) {
+                return Err(format!("`{id}` was told {posted:?}, the first was {first:?}"));
+            }
+            known.insert((ws.clone(), id.clone()), posted.id);
+        }
+        let all = posted.iter().all(|posted| posted.deduped);
+        if all && look.commands.len() == 1 && !look.deltas.is_empty() {
+            return Err(format!("a repeat left a trace: {:?}", look.deltas));
+        }
+    }
+    Ok(())
+}
+
+impl History {
+    /// Takes note of what was admitted, once the checks have seen it.
+    pub(super) fn count(&mut self, look: &Look<'_>) {
+        for told in self.told.clone().iter().filter(|told| told.arrives) {
+            let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
+            let Some(run) = told.made().filter(|_| is_direct(controls)) else { continue };
+            if let Some(pace) = &controls.rate {
+                self.tokens.entry(told.place(pace.key)).or_default().push(look.at);
+            }
+            if let Some((key, period)) = controls.idempotency {
+                let until = look.at.plus_ms(period);
+                self.claims.insert(told.place(key), super::history::Claimed { until, run });
+            }
+        }
+        for (command, answer) in look.answered() {
+            if let (Command::Post { ws, events }, Ok(Answer::Posted(posted))) = (command, answer) {
+                for (event, posted) in events.iter().zip(posted) {
+                    if let Some(id) = event.dedupe_id.clone() {
+                        self.dedupe.insert((ws.clone(), id), posted.id);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every run that somebody was told of has ended; what was folded into one that was then refused
+/// has a receipt that says so.
+pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
+    let direct: BTreeSet<_> = history
+        .promised
+        .iter()
+        .filter(|(_, word)| matches!(word.as_str(), "started" | "queued" | "replaced"))
+        .map(|(run, _)| run)
+        .collect();
+    match direct.into_iter().find(|run| state.ended(**run).is_none()) {
+        Some(run) => Err(("I1", format!("run {run} was promised and never ended"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,54 @@
+//! Effects: what runs in which process, against what the store says at that moment.
+
+use tidegate_core::row::{Phase, RowKey};
+
+use super::{Checked, history::History};
+use crate::sim::{state::State, trace::Effect};
+
+type OnStart = (&'static str, fn(&State, &History, &Effect) -> Checked);
+
+/// What is checked when a step's closure begins.
+pub(super) const ON_START: &[OnStart] = &[("I24", i24), ("I26", i26), ("I29", i29)];
+
+/// A step starts once in a lease, and not at all where it is recorded.
+fn i24(state: &State, history: &History, effect: &Effect) -> Checked {
+    if history.started.contains(effect) {
+        return Err("it was started under this very lease before".to_owned());
+    }
+    let current = state.run(effect.run.seq).is_some_and(|run| run.fence == effect.fence);
+    let recorded = state.row(&RowKey::Step(effect.run.seq, effect.step.clone()));
+    match recorded {
+        Some(record) if current => Err(format!("it is recorded: {record:?}")),
+        _ => Ok(()),
+    }
+}
+
+/// Two processes are inside of one run only if the first has lost its lease.
+fn i26(state: &State, history: &History, effect: &Effect) -> Checked {
+    let others = history.running.iter().filter(|other| other.run == effect.run);
+    for other in others.filter(|other| other.engine != effect.engine) {
+        if state.engine(other.engine).is_some_and(|row| !row.dead) {
+            return Err(format!("{other:?} is still inside, and its engine is alive"));
+        }
+    }
+    let run = state.run(effect.run.seq);
+    let leased =
+        run.is_some_and(|run| run.owner == Some(effect.engine) && run.fence == effect.fence);
+    if leased || state.engine(effect.engine).is_none_or(|row| row.dead) {
+        return Ok(());
+    }
+    Err(format!("its engine is alive and has not the lease: {run:?}"))
+}
+
+/// Nothing of a replaced run starts after its successor's first step.
+fn i29(state: &State, history: &History, effect: &Effect) -> Checked {
+    let stopping = |run: &tidegate_core::row::Run| run.phase == Phase::Stopping;
+    let over = state.run(effect.run.seq).is_none_or(stopping);
+    let successor = history.successors.get(&effect.run.seq);
+    match successor {
+        Some(next) if over && history.driven.contains(next) => {
+            Err(format!("run {next} has taken its place and has started"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,121 @@
+//! Folds: windows and buffers, from their first event to their run.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::{
+    id::Seq,
+    row::{Class, Fold, Gate, GateState, Item, Row, RowKey, Source},
+};
+
+use super::{Checked, Look, history::History};
+use crate::sim::state::State;
+
+/// The fold in a gate.
+pub(super) fn of(gate: &Gate) -> Option<&Fold> {
+    if let GateState::Fold(fold) = &gate.state { Some(fold) } else { None }
+}
+
+fn items(state: &State, run: Seq) -> Vec<&Item> {
+    let mut items = Vec::new();
+    for n in 0.. {
+        let Some(Row::Item(item)) = state.row(&RowKey::Item(run, n)) else { return items };
+        items.push(item);
+    }
+    items
+}
+
+/// An open fold will be looked at: it is due, or somebody keeps it from flushing.
+pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
+    for gate in look.state.gates() {
+        let Some(fold) = of(gate) else { continue };
+        let kept = |other: &Gate| matches!(&other.state, GateState::Slots(slots) if slots.folds.contains(&gate.key));
+        if gate.due.is_none() && !(fold.held && look.state.gates().any(kept)) {
+            return Err(format!("nobody will ever look at {gate:?}"));
+        }
+        if !fold.fired && look.state.run(fold.run.seq).is_some() {
+            return Err(format!("it is open, and its run is there: {gate:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A window's run is made once, not before its last event plus the period; it is due by the
+/// longest wait.
+pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
+    for gate in look.state.gates() {
+        let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.fired) else { continue };
+        let by = history.windows.get(&fold.run.seq).map(|window| window.by);
+        let late = gate.due.is_none_or(|due| due > fold.deadline);
+        if late || by.is_some_and(|by| fold.deadline > by) {
+            return Err(format!("it is due too late, by {by:?}: {gate:?}"));
+        }
+    }
+    for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
+    {
+        let Some(window) = history.windows.get(&run.id.seq) else { continue };
+        if matches!(run.source, Source::Event(_)) && look.at < window.not_before {
+            return Err(format!("it fired at {} and not at {}", look.at, window.not_before));
+        }
+    }
+    Ok(())
+}
+
+/// A window's run carries the last event that was accepted for it.
+pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
+    for (_, after) in look.runs() {
+        let Some(run) = after.filter(|run| !run.started) else { continue };
+        let Some(window) = history.windows.get(&run.id.seq) else { continue };
+        if let Source::Event(event) = run.source
+            && window.last != event
+        {
+            return Err(format!("{} carries {event}, the last was {}", run.id, window.last));
+        }
+    }
+    Ok(())
+}
+
+/// A batch has its events in order, within its size, and each event is in one batch of a workflow.
+pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
+    for delta in look.deltas {
+        if let (RowKey::Item(run, _), Some(_)) = (&delta.key, &delta.after) {
+            let carried = items(look.state, *run);
+            let sorted = carried.windows(2).all(|two| two[0].event.seq < two[1].event.seq);
+            if !sorted || delta.before.is_some() {
+                return Err(format!("the batch of run {run} is out of order: {carried:?}"));
+            }
+        }
+    }
+    let mut fold_of: BTreeMap<Seq, &Fold> = BTreeMap::new();
+    for delta in look.deltas {
+        if let Some(Row::Gate(gate)) = &delta.after
+            && let Some(fold) = of(gate)
+            && gate.key.class() == Some(Class::Batch)
+        {
+            fold_of.insert(fold.run.seq, fold);
+            let count = items(look.state, fold.run.seq).len();
+            if count != fold.count as usize {
+                return Err(format!("{count} events are kept for {fold:?}"));
+            }
+            let scope = gate.key.scope().expect("a gate's key");
+            let size = look.controls(&scope.ws, &scope.name).and_then(|controls| controls.batch);
+            let grown = delta.before.as_ref().and_then(Row::as_gate).and_then(of);
+            let grew = grown.is_none_or(|old| old.run != fold.run || old.count < fold.count);
+            if size.is_some_and(|(size, ..)| u64::from(fold.count) > size) && grew {
+                return Err(format!("more than its size: {fold:?}"));
+            }
+        }
+    }
+    for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
+    {
+        let Source::Batch(first) = run.source else { continue };
+        let carried = items(look.state, run.id.seq);
+        if carried.first().is_none_or(|item| item.event != first) {
+            return Err(format!("{} begins with {first}: {carried:?}", run.id));
+        }
+        let bound = history.largest.get(&(run.ws.clone(), run.workflow.clone()));
+        if bound.is_some_and(|bound| carried.len() as u64 > *bound) {
+            return Err(format!("{} events in one batch of at most {bound:?}", carried.len()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! What the judge remembers besides rows: when things happened, and what callers were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tidegate_core::{
+    command::{Answer, Command},
+    event::Outcome,
+    flow::Verdict,
+    id::{EventId, RunId, Seq},
+    json::Payload,
+    row::{Ending, EngineId, GateKey, Row, RowKey, Span, StepKind, Workspace},
+    run::record::NewSend,
+    time::Timestamp,
+};
+
+use super::Look;
+use crate::sim::{
+    controls::{Controls, Policy},
+    trace::Effect,
+};
+
+/// A window as its callers know it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// When it opened.
+    pub opened: Timestamp,
+    /// It fires no sooner.
+    pub not_before: Timestamp,
+    /// It is due at the latest.
+    pub by: Timestamp,
+    /// The last event accepted.
+    pub last: EventId,
+}
+
+/// What became of one event for one workflow, as its sender was told.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub ws: Workspace,
+    pub workflow: String,
+    pub word: String,
+    pub run: Option<RunId>,
+    pub holder: Option<RunId>,
+    /// The event, where the sender was told of it.
+    pub event: Option<EventId>,
+    pub data: Value,
+    /// Whether arrival's controls apply to it.
+    pub arrives: bool,
+}
+
+impl Told {
+    /// The run that was made for it at once.
+    pub(super) fn made(&self) -> Option<RunId> {
+        self.run.filter(|_| matches!(self.word.as_str(), "started" | "queued" | "replaced"))
+    }
+
+    /// What a control remembers it under: the path and the value there.
+    pub(super) fn place(&self, path: Option<&str>) -> Place {
+        let mut value = path.map_or(Some(&self.data), |_| None);
+        if let Some(path) = path {
+            value = path.split('.').try_fold(&self.data, |data, name| data.get(name));
+        }
+        let key =
+            path.map(|path| format!("{path}={}", value.map(Value::to_string).unwrap_or_default()));
+        (self.ws.clone(), self.workflow.clone(), key.unwrap_or_default())
+    }
+}
+
+/// A workspace, a workflow and a key.
+pub(super) type Place = (Workspace, String, String);
+
+/// A claim as its takers know it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimed {
+    pub until: Timestamp,
+    pub run: RunId,
+}
+
+/// What the judge remembers.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// When each engine's last beat was written.
+    pub beats: BTreeMap<EngineId, u64>,
+    /// First starts by throttle.
+    pub starts: BTreeMap<GateKey, Vec<Timestamp>>,
+    /// Tokens spent of a rate limit.
+    pub tokens: BTreeMap<Place, Vec<Timestamp>>,
+    /// Idempotency keys.
+    pub claims: BTreeMap<Place, Claimed>,
+    /// Windows by their runs.
+    pub windows: BTreeMap<Seq, Window>,
+    /// The largest batch that any released version allowed, by workflow.
+    pub largest: BTreeMap<(Workspace, String), u64>,
+    /// Accepted events by `dedupeId`.
+    pub dedupe: BTreeMap<(Workspace, String), EventId>,
+    /// Signals that were accepted, by run.
+    pub signals: BTreeMap<Seq, usize>,
+    /// What this commit's callers were told.
+    pub told: Vec<Told>,
+    /// The runs that callers were told of, by the word that they were told.
+    pub promised: Vec<(Seq, String)>,
+    /// Runs that were ever leased.
+    pub begun: BTreeSet<Seq>,
+    /// Closures that are running.
+    pub running: Vec<Effect>,
+    /// Closures that were ever started.
+    pub started: BTreeSet<Effect>,
+    /// Runs of which a closure was ever started.
+    pub driven: BTreeSet<Seq>,
+    /// Who took whose place.
+    pub successors: BTreeMap<Seq, Seq>,
+    /// Workflows whose numbers have changed, so that not all that counts is known.
+    pub redefined: BTreeSet<(Workspace, String)>,
+    /// Whether the clock has stepped.
+    pub stepped: bool,
+}
+
+impl History {
+    /// Whether everything that was counted for a place is known.
+    pub(super) fn is_whole(&self, place: &Place) -> bool {
+        !self.stepped && !self.redefined.contains(&(place.0.clone(), place.1.clone()))
+    }
+
+    pub(super) fn clock_stepped(&mut self) {
+        self.stepped = true;
+        self.starts.clear();
+        self.tokens.clear();
+        self.claims.clear();
+        self.windows.clear();
+    }
+
+    pub(super) fn start(&mut self, effect: &Effect) {
+        self.running.push(effect.clone());
+        self.started.insert(effect.clone());
+        self.driven.insert(effect.run.seq);
+    }
+
+    pub(super) fn end(&mut self, effect: &Effect) {
+        self.running.retain(|other| other != effect);
+    }
+
+    /// Takes note of a commit.
+    pub(super) fn learn(&mut self, look: &Look<'_>) {
+        self.told = told(look);
+        self.learn_definitions(look);
+        for (before, after) in look.runs() {
+            let Some(run) = after.filter(|run| run.started) else { continue };
+            if before.is_some_and(|run| run.started) {
+                continue;
+            }
+            self.begun.insert(run.id.seq);
+            for need in run.needs.iter().filter(|need| need.span == Span::Start) {
+                self.starts.entry(need.gate.clone()).or_default().push(look.at);
+            }
+        }
+        for delta in look.deltas {
+            if let Some(Row::Ended(ended)) = &delta.after
+                && let Ending::Cancelled { by: Some(by), .. } = &ended.ending
+            {
+                self.successors.insert(ended.id.seq, by.seq);
+            }
+        }
+        for (command, answer) in look.answered() {
+            if let (Command::Signal { run, .. }, Ok(Answer::Done)) = (command, answer) {
+                *self.signals.entry(run.seq).or_default() += 1;
+            }
+        }
+        for told in self.told.clone() {
+            self.promised.extend(told.run.map(|run| (run.seq, told.word.clone())));
+            if told.word == "coalesced" {
+                self.learn_window(look, &told);
+            }
+        }
+    }
+
+    fn learn_definitions(&mut self, look: &Look<'_>) {
+        for delta in look.deltas {
+            let Some(Row::Def(def)) = &delta.after else { continue };
+            let name = (def.ws.clone(), def.name.clone());
+            if delta.before.is_some() || def.version > 1 {
+                self.redefined.insert(name.clone());
+                let of = |place: &Place| (place.0.clone(), place.1.clone()) == name;
+                self.tokens.retain(|place, _| !of(place));
+                self.starts.retain(|gate, _| gate.scope().is_none_or(|scope| scope.name != name.1));
+            }
+            let spec = look.plan.spec(&def.name);
+            let batch = spec.and_then(|spec| spec.version(def.version).0.batch);
+            // Without a batch whatever was collected is flushed as it is.
+            let size = batch.map_or(0, |(size, ..)| size);
+            let largest = self.largest.entry(name).or_default();
+            *largest = size.max(*largest);
+        }
+    }
+
+    fn learn_window(&mut self, look: &Look<'_>, told: &Told) {
+        let (Some(run), Some(event)) = (told.run, told.event) else { return };
+        let Some(controls) = look.controls(&told.ws, &told.workflow) else { return };
+        let (period, longest) = match (controls.debounce, &controls.policy) {
+            (Some((period, longest, _)), _) => (period, longest),
+            (None, Some(Policy::Debounce(period))) => (*period, None),
+            _ => return,
+        };
+        let known = self.windows.get(&run.seq).copied();
+        // Its run is there: it takes the event with it, and its time has come already.
+        let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
+        let opened = known.map_or(look.at, |window| window.opened);
+        let quiet = look.at.plus_ms(period);
+        let end = longest.map_or(quiet, |longest| quiet.min(opened.plus_ms(longest)));
+        let window = match known {
+            Some(window) if fired => Window { last: event, ..window },
+            None if fired => return,
+            _ => Window { opened, not_before: end, by: end, last: event },
+        };
+        self.windows.insert(run.seq, window);
+    }
+}
+
+/// Whether a run is made at once, without a window or a buffer before it.
+pub(super) fn is_direct(controls: &Controls) -> bool {
+    controls.debounce.is_none()
+        && controls.batch.is_none()
+        && !matches!(controls.policy, Some(Policy::Debounce(_)))
+}
+
+/// What the callers of a commit were told.
+fn told(look: &Look<'_>) -> Vec<Told> {
+    let mut all = Vec::new();
+    for (command, answer) in look.answered() {
+        match (command, answer) {
+            (Command::Post { ws, events }, Ok(Answer::Posted(posted))) => {
+                for (event, posted) in events.iter().zip(posted) {
+                    let data = json(&event.data);
+                    let one = |outcome| of(ws, outcome, Some(posted.id), data.clone(), true);
+                    all.extend(posted.runs.iter().map(one));
+                }
+            }
+            (Command::Dispatch { ws, request }, Ok(Answer::Admitted(outcome))) => {
+                let data = serde_json::json!({
+                    "session": request.session, "input": json(&request.input),
+                });
+                all.push(of(ws, outcome, input(look), data, true));
+            }
+            (Command::Occur { ws, .. }, Ok(Answer::Admitted(outcome))) => {
+                all.push(of(ws, outcome, input(look), Value::Null, false));
+            }
+            (Command::Record { known, report }, Ok(_)) => {
+                for send in &report.sends {
+                    all.extend(sent(look, &known.ws, report.run, send));
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn of(
+    ws: &Workspace,
+    outcome: &Outcome,
+    event: Option<EventId>,
+    data: Value,
+    arrives: bool,
+) -> Told {
+    let holder = match &outcome.verdict {
+        Verdict::Skipped { holder, .. } => Some(*holder),
+        _ => None,
+    };
+    Told {
+        ws: ws.clone(),
+        workflow: outcome.workflow.clone(),
+        word: outcome.verdict.outcome().to_owned(),
+        run: outcome.verdict.run(),
+        holder,
+        event,
+        data,
+        arrives,
+    }
+}
+
+/// The input that a commit of one call wrote.
+fn input(look: &Look<'_>) -> Option<EventId> {
+    look.deltas.iter().find_map(|delta| match &delta.after {
+        Some(Row::Event(event)) if delta.before.is_none() => Some(event.id),
+        _ => None,
+    })
+}
+
+/// What a step was told of the event that it sent: its record says.
+fn sent(look: &Look<'_>, ws: &Workspace, run: Seq, send: &NewSend) -> Vec<Told> {
+    let key = RowKey::Step(run, send.step.clone());
+    let new = look.deltas.iter().any(|delta| delta.key == key && delta.before.is_none());
+    let Some(Row::Step(step)) = look.state.row(&key).filter(|_| new) else { return Vec::new() };
+    let Ok(result) = &step.result else { return Vec::new() };
+    if step.kind != StepKind::Send {
+        return Vec::new();
+    }
+    let answer = json(result);
+    let id = |value: &Value| value.as_str().map(str::to_owned);
+    let told = answer["runs"].as_array().into_iter().flatten().map(|one| Told {
+        ws: ws.clone(),
+        workflow: id(&one["workflow"]).unwrap_or_default(),
+        word: id(&one["outcome"]).unwrap_or_default(),
+        run: id(&one["runId"]).and_then(|run| run.parse().ok()),
+        holder: id(&one["holder"]).and_then(|run| run.parse().ok()),
+        event: id(&answer["id"]).and_then(|event| event.parse().ok()),
+        data: json(&send.event.data),
+        arrives: true,
+    });
+    told.collect()
+}
+
+fn json(data: &Payload) -> Value {
+    serde_json::from_str(data.as_str()).expect("data is JSON")
+}

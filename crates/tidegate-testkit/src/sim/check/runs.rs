@@ -1,0 +1,255 @@
+//! Runs: leases, steps, waits and ends.
+
+use tidegate_core::{
+    command::{Answer, Command},
+    row::{Ended, Phase, Row, RowKey, Run, Step, StepKind, Wait, WaitOn},
+    run::{sweep::MAX_LOSSES, wait::encoded},
+};
+
+use super::{Checked, Look, history::History};
+use crate::sim::state::State;
+
+fn wait_row(run: &Run, wait: &Wait) -> Option<RowKey> {
+    let WaitOn::Event { name, matches } = &wait.on else { return None };
+    let (path, value) = matches.first().cloned().unwrap_or_default();
+    Some(RowKey::Wait(run.ws.clone(), name.clone(), path, value, run.id.seq, wait.step.clone()))
+}
+
+/// Every filed wait is one of its run's, and every wait for an event is filed.
+pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
+    for (before, after) in look.runs() {
+        for wait in after.iter().flat_map(|run| &run.waits) {
+            let key = after.and_then(|run| wait_row(run, wait));
+            if key.is_some_and(|key| look.state.row(&key).is_none()) {
+                return Err(format!("it is not filed: {wait:?}"));
+            }
+        }
+        for wait in before.iter().flat_map(|run| &run.waits) {
+            let kept = after.is_some_and(|run| run.waits.contains(wait));
+            let key = before.and_then(|run| wait_row(run, wait));
+            if !kept && key.is_some_and(|key| look.state.row(&key).is_some()) {
+                return Err(format!("it is filed for nobody: {wait:?}"));
+            }
+        }
+    }
+    for delta in look.deltas {
+        if let Some(Row::Wait(row)) = &delta.after {
+            let run = look.state.run(row.run);
+            if run.is_none_or(|run| run.waits.iter().all(|wait| wait.step != row.step)) {
+                return Err(format!("a wait of nobody: {row:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What has ended stays as it ended, and nothing of it is committed any more.
+pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
+    for delta in look.deltas {
+        match &delta.key {
+            RowKey::Ended(seq) => {
+                if delta.before.is_some() || delta.after.is_none() {
+                    return Err(format!("the end of run {seq} changed: {delta:?}"));
+                }
+                if look.state.run(*seq).is_some_and(|run| run.phase != Phase::Stopping) {
+                    return Err(format!("run {seq} has ended and goes on"));
+                }
+            }
+            RowKey::Run(seq) => {
+                let ended = look.state.ended(*seq).is_some();
+                let lives =
+                    matches!(&delta.after, Some(Row::Run(run)) if run.phase != Phase::Stopping);
+                if ended && lives {
+                    return Err(format!("run {seq} lives after its end"));
+                }
+                if !ended && delta.after.is_none() {
+                    return Err(format!("run {seq} is gone without an end"));
+                }
+            }
+            RowKey::Step(seq, id) => {
+                let ends_now = look.deltas.iter().any(|other| other.key == RowKey::Ended(*seq));
+                if look.state.ended(*seq).is_some() && !ends_now {
+                    return Err(format!("step {id} was recorded after the end of run {seq}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A step is recorded once, and its record never changes.
+pub(super) fn i23(look: &Look<'_>, _: &History) -> Checked {
+    let steps = look.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Step(..)));
+    match steps.into_iter().find(|delta| delta.before.is_some() || delta.after.is_none()) {
+        Some(delta) => Err(format!("a record changed: {delta:?}")),
+        None => Ok(()),
+    }
+}
+
+/// A report is accepted only under the fence that the store holds; fences only grow.
+pub(super) fn i25(look: &Look<'_>, _: &History) -> Checked {
+    for (before, after) in look.runs() {
+        let (Some(old), Some(new)) = (before, after) else { continue };
+        let leased = old.phase != Phase::Driven && new.phase == Phase::Driven;
+        if new.fence < old.fence || (leased && new.fence == old.fence) {
+            return Err(format!("the fence goes from {} to {}", old.fence, new.fence));
+        }
+    }
+    for (command, answer) in look.answered() {
+        let (Command::Record { report, .. }, Ok(Answer::Recorded(_))) = (command, answer) else {
+            continue;
+        };
+        let good = |run: &Run| {
+            run.phase == Phase::Driven
+                && run.owner == Some(report.engine)
+                && run.fence == report.fence
+        };
+        if !look.before(report.run).is_some_and(good) {
+            let run = look.before(report.run);
+            return Err(format!("{report:?} was accepted, and the run was {run:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// An engine's runs are taken from it only once it is dead, and it is dead only once its beat has
+/// been the same for a whole lease.
+pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
+    for (command, answer) in look.answered() {
+        if let (Command::MarkDead { engine, .. }, Ok(Answer::Changed(true))) = (command, answer) {
+            let last = history.beats.get(engine).copied().unwrap_or(0);
+            if look.now - last < look.plan.ttl_ms * 1000 {
+                return Err(format!("{engine} is dead {} µs after its beat", look.now - last));
+            }
+        }
+    }
+    for (before, after) in look.runs() {
+        let Some(Run { owner: Some(owner), id, .. }) = before else { continue };
+        if after.is_some_and(|run| run.owner == Some(*owner)) {
+            continue;
+        }
+        let by_its_worker = look.commands.iter().any(|(command, _)| match command {
+            Command::Record { report, .. } => report.run == id.seq && report.engine == *owner,
+            Command::Stopped { known } => known.id == *id && known.owner == Some(*owner),
+            _ => false,
+        });
+        if !by_its_worker && look.state.engine(*owner).is_some_and(|row| !row.dead) {
+            return Err(format!("{id} was taken from {owner}, which is not dead"));
+        }
+    }
+    Ok(())
+}
+
+/// Lost leases are counted one by one, up to their bound.
+pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
+    for (before, after) in look.runs() {
+        let (Some(old), Some(new)) = (before, after) else { continue };
+        let reaped = old.phase == Phase::Driven
+            && look.commands.iter().any(|(command, _)| {
+                matches!(command, Command::Reap { known, engine }
+                    if known.id == new.id && Some(*engine) == old.owner)
+            });
+        if new.losses >= MAX_LOSSES || new.losses > old.losses + u32::from(reaped) {
+            return Err(format!("its losses go from {} to {}", old.losses, new.losses));
+        }
+    }
+    Ok(())
+}
+
+/// A waiting run waits for a time, or for something that another party can bring.
+pub(super) fn i32(look: &Look<'_>, _: &History) -> Checked {
+    for run in look.state.runs() {
+        for wait in &run.waits {
+            if let WaitOn::Child { run: child } = &wait.on
+                && look.state.ended(child.seq).is_some()
+            {
+                return Err(format!("{} waits for {child}, which has ended", run.id));
+            }
+        }
+        if run.phase == Phase::Waiting {
+            let due = run.waits.iter().filter_map(|wait| wait.until).min();
+            let timed = run.waits.iter().all(|wait| {
+                wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
+            });
+            if run.waits.is_empty() || run.due() != due || !timed {
+                return Err(format!("it waits for nothing: {run:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An event after a wait began is not missed, and what answers a wait came after it began.
+pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
+    let new = |delta: &'_ &crate::sim::state::Delta| delta.before.is_none();
+    let added = look.deltas.iter().filter(new).filter_map(|delta| delta.after.as_ref());
+    let events: Vec<_> = added
+        .clone()
+        .filter_map(|row| if let Row::Event(event) = row { Some(event) } else { None })
+        .collect();
+    for event in &events {
+        if event.kind != tidegate_core::row::Kind::Event {
+            continue;
+        }
+        for run in look.state.runs().filter(|run| run.ws == event.ws) {
+            let Some(old) = look.before(run.id.seq) else { continue };
+            for wait in run.waits.iter().filter(|wait| old.waits.contains(wait)) {
+                let WaitOn::Event { name, matches } = &wait.on else { continue };
+                let all = matches
+                    .iter()
+                    .all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
+                if *name == event.name && all {
+                    return Err(format!("{event:?} does not wake {run:?}"));
+                }
+            }
+        }
+    }
+    for row in added {
+        let Row::Step(step) = row else { continue };
+        if step.kind == StepKind::Event {
+            brought(
+                look,
+                step,
+                events.iter().any(|event| step.result.as_ref() == Ok(&event.data)),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A wait for an event is answered by one that comes now, or by its time.
+fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
+    let wait = look.before(step.run).and_then(|run| run.waits.iter().find(|w| w.step == step.id));
+    let timed_out = wait.and_then(|wait| wait.until).is_some_and(|until| until <= look.at);
+    let null = step.result.as_ref().is_ok_and(|data| data.as_str() == "null");
+    if by_event || (null && timed_out) {
+        return Ok(());
+    }
+    Err(format!("nothing brought {step:?}, the wait was {wait:?}"))
+}
+
+/// Every signal that was accepted was taken or is kept, and no run is told twice of a child.
+pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
+    for (run, sent) in &history.signals {
+        let taken = state.rows().filter(|row| {
+            matches!(row, Row::Step(step)
+                if step.run == *run && step.kind == StepKind::Signal
+                    && step.result.as_ref().is_ok_and(|data| data.as_str() != "null"))
+        });
+        let kept = state.rows().filter(|row| matches!(row, Row::Signal(it) if it.run == *run));
+        let (taken, kept) = (taken.count(), kept.count());
+        if taken + kept != *sent {
+            return Err(("I33", format!("run {run}: {sent} signals, {taken} taken, {kept} kept")));
+        }
+    }
+    for row in state.rows() {
+        if let Row::Ended(Ended { id, parent: Some(parent), .. }) = row {
+            let told = state.run(*parent).is_none();
+            if !told {
+                return Err(("I32", format!("the parent of {id} has not ended")));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! The controls of one definition, as the simulator draws and remembers them: its own reading of
+//! what the core is told in JSON.
+
+use serde_json::{Map, Value, json};
+use tidegate_core::{row::Class, workflow::Workflow};
+
+use crate::workload::Chance;
+
+/// A path of a key; `None` is the whole workflow.
+pub type KeyPath = Option<&'static str>;
+
+/// A limit on holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// How many.
+    pub limit: u64,
+    /// Of what.
+    pub key: KeyPath,
+    /// Until the run ends, not only while it is driven.
+    pub run: bool,
+}
+
+/// A meter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pace {
+    /// So many.
+    pub limit: u64,
+    /// In this time.
+    pub per_ms: u64,
+    /// And so many at once.
+    pub burst: u64,
+    /// Of what.
+    pub key: KeyPath,
+}
+
+/// What an action does when its session is busy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Policy {
+    /// Beside each other.
+    Allow,
+    /// One after another.
+    Queue(Option<u64>),
+    /// Refused.
+    Reject,
+    /// Replaced.
+    Restart,
+    /// Coalesced.
+    Debounce(u64),
+}
+
+/// All controls of one definition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Controls {
+    /// Concurrency.
+    pub limits: Vec<Bound>,
+    /// Throttle.
+    pub throttle: Option<Pace>,
+    /// Rate limit.
+    pub rate: Option<Pace>,
+    /// Debounce: period, longest wait, key.
+    pub debounce: Option<(u64, Option<u64>, KeyPath)>,
+    /// Batch: size, timeout, key.
+    pub batch: Option<(u64, u64, KeyPath)>,
+    /// Priority.
+    pub shift_ms: Option<u64>,
+    /// Singleton: key, and whether it skips.
+    pub singleton: Option<(KeyPath, bool)>,
+    /// Idempotency: key and period.
+    pub idempotency: Option<(KeyPath, u64)>,
+    /// Handoff: key, and what happens to older runs.
+    pub handoff: Option<(KeyPath, &'static str)>,
+    /// An action's policy.
+    pub policy: Option<Policy>,
+}
+
+impl Controls {
+    /// A few controls with tight numbers, which the core accepts together.
+    pub fn draw(action: bool, chance: &mut Chance) -> Self {
+        loop {
+            let drawn = Self::draw_any(action, chance);
+            if drawn.is_accepted(action) {
+                return drawn;
+            }
+        }
+    }
+
+    /// The next version: other numbers, or other controls.
+    #[must_use]
+    pub fn changed(&self, action: bool, chance: &mut Chance) -> Self {
+        let mut next = self.clone();
+        for bound in &mut next.limits {
+            bound.limit = chance.between(1, 3);
+        }
+        for pace in [&mut next.throttle, &mut next.rate].into_iter().flatten() {
+            pace.limit = chance.between(1, 3);
+        }
+        if let Some((_, on)) = &mut next.handoff {
+            *on = chance.one(&["supersede", "drain", "coexist"]);
+        }
+        let other = if chance.percent(25) { Self::draw(action, chance) } else { next.clone() };
+        if other.is_accepted(action) { other } else { next }
+    }
+
+    fn is_accepted(&self, action: bool) -> bool {
+        let mut value = self.to_value();
+        value["name"] = json!("w");
+        if action {
+            value["flow"] = json!("f");
+        }
+        Workflow::parse(&value).is_ok()
+    }
+
+    fn draw_any(action: bool, chance: &mut Chance) -> Self {
+        // One key for most worlds, so that controls meet on it.
+        let path = chance.one(&["k", "k", "j"]);
+        let path = if action { "input.k" } else { path };
+        let on = chance.one(&[10, 25, 40]);
+        let mut controls = Self::default();
+        let key = |chance: &mut Chance| chance.percent(70).then_some(path);
+        if chance.percent(on + 15) {
+            controls.limits = bounds(path, chance);
+        }
+        if chance.percent(on) {
+            controls.throttle = Some(pace(key(chance), chance.one(&[1, 1, 2]), chance));
+        }
+        if chance.percent(on) {
+            let pace = pace(key(chance), 0, chance);
+            controls.rate = Some(Pace { burst: pace.limit, ..pace });
+        }
+        if chance.percent(on) {
+            controls.debounce = Some(window(key(chance), chance));
+        }
+        if chance.percent(on) && !action {
+            let size = chance.one(&[1, 2, 3, 5]);
+            controls.batch = Some((size, chance.one(&[1, 30, 100]), key(chance)));
+        }
+        controls.shift_ms = chance.percent(on).then(|| chance.one(&[1, 50, 5000]));
+        if chance.percent(on) {
+            controls.singleton = Some((key(chance), chance.percent(50)));
+        }
+        if chance.percent(on) {
+            controls.idempotency = Some((key(chance), chance.one(&[1, 50, 5000])));
+        }
+        if chance.percent(on) && !action {
+            let on = chance.one(&["supersede", "drain", "coexist"]);
+            controls.handoff = Some((key(chance), on));
+        }
+        if action {
+            controls.policy = Some(policy(chance));
+        }
+        controls
+    }
+
+    /// The definition's fields.
+    pub fn to_value(&self) -> Value {
+        let mut out = Map::new();
+        let mut limits: Vec<Value> = self.limits.iter().map(Bound::to_value).collect();
+        if let Some(policy) = &self.policy {
+            limits.push(policy.to_value());
+        }
+        let mut add = |name: &str, value: Option<Value>| {
+            out.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        add("concurrency", (!limits.is_empty()).then(|| json!(limits)));
+        add("throttle", self.throttle.as_ref().map(Pace::to_value));
+        add("rateLimit", self.rate.as_ref().map(Pace::to_value));
+        add(
+            "debounce",
+            self.debounce.map(|(period, max, key)| {
+                with(
+                    json!({ "periodMs": period }),
+                    &[("maxWaitMs", json!(max)), ("key", json!(key))],
+                )
+            }),
+        );
+        add(
+            "batch",
+            self.batch.map(|(size, timeout, key)| {
+                with(json!({ "maxSize": size, "timeoutMs": timeout }), &[("key", json!(key))])
+            }),
+        );
+        add("priority", self.shift_ms.map(|ms| json!({ "shiftMs": ms })));
+        add(
+            "singleton",
+            self.singleton.map(|(key, skip)| {
+                with(
+                    json!({ "mode": if skip { "skip" } else { "cancel" } }),
+                    &[("key", json!(key))],
+                )
+            }),
+        );
+        add(
+            "idempotency",
+            self.idempotency
+                .map(|(key, period)| with(json!({ "periodMs": period }), &[("key", json!(key))])),
+        );
+        add(
+            "handoff",
+            self.handoff.map(|(key, on)| {
+                let kind = if key.is_some() { "keyed" } else { "singleton" };
+                with(json!({ "type": kind, "onNewVersion": on }), &[("keyField", json!(key))])
+            }),
+        );
+        Value::Object(out)
+    }
+
+    /// How many a gate of this class and slot lets in; none for all.
+    pub fn limit(&self, class: Class, slot: &str) -> Option<u64> {
+        let alike =
+            |bound: &&Bound| bound.class() == class && bound.key.unwrap_or_default() == slot;
+        match class {
+            Class::RunLimit | Class::Keyed | Class::Whole => {
+                self.limits.iter().filter(alike).map(|bound| bound.limit).min()
+            }
+            Class::Throttle => {
+                let pace = self.throttle.as_ref();
+                pace.filter(|pace| pace.key.unwrap_or_default() == slot).map(|pace| pace.burst)
+            }
+            _ => Some(1),
+        }
+    }
+}
+
+impl Bound {
+    fn class(&self) -> Class {
+        match (self.run, self.key) {
+            (true, _) => Class::RunLimit,
+            (false, Some(_)) => Class::Keyed,
+            (false, None) => Class::Whole,
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let span = if self.run { "run" } else { "executing" };
+        with(json!({ "limit": self.limit, "span": span }), &[("key", json!(self.key))])
+    }
+}
+
+impl Pace {
+    fn to_value(&self) -> Value {
+        let value = json!({ "limit": self.limit, "perMs": self.per_ms, "burst": self.burst });
+        with(value, &[("key", json!(self.key))])
+    }
+}
+
+impl Policy {
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Allow => json!({ "policy": "allow" }),
+            Self::Queue(max) => with(json!({ "policy": "queue" }), &[("maxWaitMs", json!(max))]),
+            Self::Reject => json!({ "policy": "reject" }),
+            Self::Restart => json!({ "policy": "restart" }),
+            Self::Debounce(period) => json!({ "policy": "debounce", "periodMs": period }),
+        }
+    }
+}
+
+/// Adds the fields that are there.
+fn with(mut value: Value, fields: &[(&str, Value)]) -> Value {
+    for (name, field) in fields.iter().filter(|(_, field)| !field.is_null()) {
+        value[*name] = field.clone();
+    }
+    value
+}
+
+fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
+    let mut all = Vec::new();
+    for (key, run) in [(Some(path), false), (None, false), (None, true), (Some(path), true)] {
+        if chance.percent(40) {
+            all.push(Bound { limit: chance.one(&[1, 1, 2, 3]), key, run });
+        }
+    }
+    all
+}
+
+fn pace(key: KeyPath, burst: u64, chance: &mut Chance) -> Pace {
+    let (limit, per_ms) = (chance.one(&[1, 2, 3]), chance.one(&[1, 20, 100]));
+    Pace { limit, per_ms, burst, key }
+}
+
+fn window(key: KeyPath, chance: &mut Chance) -> (u64, Option<u64>, KeyPath) {
+    let period = chance.one(&[1, 20, 60]);
+    (period, chance.percent(50).then(|| period * chance.one(&[1, 2])), key)
+}
+
+fn policy(chance: &mut Chance) -> Policy {
+    match chance.below(8) {
+        0 => Policy::Allow,
+        1..4 => Policy::Queue(chance.percent(30).then(|| chance.one(&[10, 100]))),
+        4 => Policy::Reject,
+        5..7 => Policy::Restart,
+        _ => Policy::Debounce(chance.one(&[1, 30])),
+    }
+}

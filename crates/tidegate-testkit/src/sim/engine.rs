@@ -1,0 +1,402 @@
+//! An engine as a small state machine: it does what an engine does, one thing a turn, through the
+//! same commands. Between two turns anything may happen to it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    id::Seq,
+    reads::{ReadSet, Scan},
+    row::{EngineId, Phase, Row, Run, Workspace},
+    run::record::Recorded,
+};
+use tidegate_store::{Answered, Salted};
+
+use super::{
+    Actor,
+    faults::Trouble,
+    task::{Task, Todo},
+    world::World,
+};
+use crate::workload::Chance;
+
+/// How long an idle engine waits before it looks again, in microseconds.
+const POLL: u64 = 25_000;
+
+/// How many rows one look finds at the most.
+const SEEN_AT_ONCE: u32 = 8;
+
+/// Which versions an engine can drive.
+#[derive(Clone, Copy, Debug)]
+pub enum Serves {
+    /// Every one.
+    All,
+    /// The first only: it has not been deployed yet.
+    First,
+    /// All but the first.
+    Later,
+}
+
+/// A command to be committed, and the lease that it is for.
+#[derive(Clone, Debug)]
+struct Order {
+    command: Salted,
+    lease: Option<(Seq, i64)>,
+}
+
+/// What an engine may do next.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Beat,
+    Flush,
+    Drive(Seq),
+    Lease,
+    Due,
+    Watch,
+    Reconcile,
+}
+
+/// When each of an engine's chores is next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Agenda {
+    beat: u64,
+    flush: u64,
+    lease: u64,
+    due: u64,
+    watch: u64,
+    reconcile: u64,
+}
+
+/// One process. A crash or a lost lease makes it a new one, with a new id and no memory.
+#[derive(Debug)]
+pub struct CommandEngine {
+    number: u32,
+    lives: u32,
+    id: EngineId,
+    serves: Serves,
+    /// When the last renewal that is known to have worked was sent.
+    renewed: u64,
+    up: bool,
+    agenda: Agenda,
+    tasks: BTreeMap<Seq, Task>,
+    outbox: VecDeque<Order>,
+    /// The beats of others, and since when they have not changed.
+    seen: BTreeMap<EngineId, (i64, u64)>,
+    turn: usize,
+}
+
+impl CommandEngine {
+    /// A process that is not up yet.
+    pub fn new(number: u32, serves: Serves) -> Self {
+        Self {
+            number,
+            lives: 0,
+            id: 0,
+            serves,
+            renewed: 0,
+            up: false,
+            agenda: Agenda::default(),
+            tasks: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            seen: BTreeMap::new(),
+            turn: 0,
+        }
+    }
+
+    fn ttl(world: &World) -> u64 {
+        world.plan.ttl_ms * 1000
+    }
+
+    /// A new life begins: it is known to others before it takes any work.
+    fn boot(&mut self, world: &mut World) {
+        self.lives += 1;
+        self.id = EngineId::from(self.number * 1000 + self.lives);
+        let alive = world.beat(self.id);
+        world.trace.note(world.now, || format!("engine {} boots: {alive:?}", self.id), self.id);
+        (self.up, self.renewed) = (alive == Some(true), world.now);
+        let now = world.now;
+        self.agenda = Agenda { beat: now + Self::ttl(world) / 3, ..Agenda::default() };
+    }
+
+    /// All memory is gone.
+    fn forget(&mut self, world: &mut World) {
+        for (_, task) in std::mem::take(&mut self.tasks) {
+            task.drop_effect(world);
+        }
+        self.outbox.clear();
+        self.seen.clear();
+        self.up = false;
+    }
+
+    fn jobs(&self, world: &World) -> Vec<(u64, Job)> {
+        let agenda = &self.agenda;
+        let mut jobs = vec![
+            (agenda.beat, Job::Beat),
+            (agenda.due, Job::Due),
+            (agenda.watch, Job::Watch),
+            (agenda.reconcile, Job::Reconcile),
+        ];
+        if self.tasks.len() < world.plan.workers {
+            jobs.push((agenda.lease, Job::Lease));
+        }
+        if !self.outbox.is_empty() {
+            jobs.push((agenda.flush, Job::Flush));
+        }
+        jobs.extend(self.tasks.iter().map(|(seq, task)| (task.at, Job::Drive(*seq))));
+        jobs
+    }
+
+    fn order(&mut self, world: &mut World, command: Command) {
+        let lease = match &command {
+            Command::Record { report, .. } => Some((report.run, report.fence)),
+            _ => None,
+        };
+        self.outbox.push_back(Order { command: (command, world.salt()), lease });
+    }
+
+    fn renew(&mut self, world: &mut World) {
+        self.agenda.beat = world.now + Self::ttl(world) / 3;
+        match world.beat(self.id) {
+            Some(true) => self.renewed = world.now,
+            Some(false) => self.forget(world),
+            None => {}
+        }
+    }
+
+    /// Sends the next commands in one transaction.
+    fn flush(&mut self, world: &mut World, chance: &mut Chance) {
+        let most = chance.index(world.plan.together) + 1;
+        let orders: Vec<Order> = self.outbox.drain(..most.min(self.outbox.len())).collect();
+        let commands: Vec<Salted> = orders.iter().map(|order| order.command.clone()).collect();
+        match world.submit(&format!("engine {}", self.id), &commands) {
+            Ok(answers) => {
+                for (order, answer) in orders.into_iter().zip(answers) {
+                    self.told(world, &order, answer);
+                }
+            }
+            Err(Trouble::Crash) => self.forget(world),
+            // The same command with the same ids: what was done already is found done.
+            Err(Trouble::Unavailable | Trouble::Unknown) => {
+                orders.into_iter().rev().for_each(|order| self.outbox.push_front(order));
+                self.agenda.flush = world.now + chance.between(100, 4000);
+            }
+        }
+    }
+
+    fn told(&mut self, world: &mut World, order: &Order, answer: Answered) {
+        match (answer, order.lease) {
+            (Ok(Answer::Leased(runs)), _) => {
+                for run in runs {
+                    self.take(world, run);
+                }
+            }
+            (Ok(Answer::Recorded(Recorded::GoOn)), Some(lease)) => {
+                if let Some(task) = self.task(lease) {
+                    task.go_on();
+                }
+            }
+            (Ok(Answer::Recorded(Recorded::LetGo)), Some(lease)) => self.let_go(world, lease),
+            (Ok(Answer::Recorded(Recorded::Stop)) | Err(Refusal::Fenced { .. }), Some(lease)) => {
+                // Dropped first, confirmed then.
+                self.let_go(world, lease);
+                if let Command::Record { known, .. } = &order.command.0 {
+                    self.order(world, Command::Stopped { known: known.clone() });
+                }
+            }
+            (Err(Refusal::EngineDead(_) | Refusal::NoEngine(_)), _) => self.forget(world),
+            (Ok(_), _) => {}
+            (Err(refusal), _) => {
+                let text = format!("{:?} was refused: {refusal}", order.command.0);
+                world.judge.report("I5", text);
+            }
+        }
+    }
+
+    fn task(&mut self, (run, fence): (Seq, i64)) -> Option<&mut Task> {
+        self.tasks.get_mut(&run).filter(|task| task.run.fence == fence)
+    }
+
+    fn let_go(&mut self, world: &mut World, lease: (Seq, i64)) {
+        if self.task(lease).is_some()
+            && let Some(task) = self.tasks.remove(&lease.0)
+        {
+            task.drop_effect(world);
+        }
+    }
+
+    /// Begins to drive a run that it has the lease of.
+    fn take(&mut self, world: &mut World, run: Run) {
+        if let Some(old) = self.tasks.insert(run.id.seq, Task::new(run, world.now)) {
+            old.drop_effect(world);
+        }
+    }
+
+    fn lease(&mut self, world: &mut World, chance: &mut Chance) {
+        self.agenda.lease = world.now + POLL;
+        let (workspaces, serves) = (world.plan.workspaces.clone(), self.serves);
+        self.turn += 1;
+        let ws: Workspace = workspaces[self.turn % workspaces.len()].into();
+        let lanes = world.lanes(&ws, |version| match serves {
+            Serves::All => true,
+            Serves::First => version == 1,
+            Serves::Later => version > 1,
+        });
+        if lanes.is_empty() {
+            return;
+        }
+        let free = world.plan.workers - self.tasks.len();
+        let limit = u32::try_from(chance.index(free) + 1).expect("few workers");
+        self.order(world, Command::Lease { ws, engine: self.id, lanes, limit });
+    }
+
+    /// Looks for what is due, and for the time when something will be.
+    fn due(&mut self, world: &mut World) {
+        self.agenda.due = world.now + POLL;
+        let reads =
+            ReadSet::default().scan(Scan::DueGates, SEEN_AT_ONCE).scan(Scan::DueRuns, SEEN_AT_ONCE);
+        let Some(snapshot) = world.read(reads) else { return };
+        let rows =
+            snapshot.found(&Scan::DueGates).into_iter().chain(snapshot.found(&Scan::DueRuns));
+        for row in rows {
+            let (due, command) = match row {
+                Row::Gate(gate) => {
+                    let ws = gate.key.scope().expect("a gate's key").ws;
+                    (gate.due, Command::SweepGate { ws, gate: gate.key.clone() })
+                }
+                Row::Run(run) => {
+                    (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                }
+                _ => continue,
+            };
+            let Some(due) = due else { continue };
+            if due <= snapshot.now {
+                self.order(world, command);
+                self.agenda.due = world.now + 1000;
+            } else {
+                let wait = u64::try_from(due.micros() - snapshot.now.micros()).unwrap_or(POLL);
+                self.agenda.due = self.agenda.due.min(world.now + wait);
+            }
+        }
+    }
+
+    /// Looks at the other engines: marks those that are silent, reaps those that are dead.
+    fn watch(&mut self, world: &mut World) {
+        let ttl = Self::ttl(world);
+        self.agenda.watch = world.now + ttl / 4;
+        let reads = ReadSet::default().scan(Scan::Engines, 100).scan(Scan::Buriable, 2);
+        let Some(snapshot) = world.read(reads) else { return };
+        for row in snapshot.found(&Scan::Buriable) {
+            let Row::Engine(dead) = row else { continue };
+            self.order(world, Command::Bury { engine: dead.id });
+        }
+        for row in snapshot.found(&Scan::Engines) {
+            let Row::Engine(other) = row else { continue };
+            if other.id == self.id {
+                continue;
+            }
+            if other.dead {
+                self.reap(world, other.id);
+                continue;
+            }
+            let (beat, since) = *self.seen.entry(other.id).or_insert((other.beat, world.now));
+            if beat != other.beat {
+                self.seen.insert(other.id, (other.beat, world.now));
+            } else if world.now - since >= ttl {
+                self.order(world, Command::MarkDead { engine: other.id, beat });
+            }
+        }
+    }
+
+    fn reap(&mut self, world: &mut World, engine: EngineId) {
+        let owned = Scan::Owned(engine);
+        let reads = ReadSet::default().scan(owned.clone(), SEEN_AT_ONCE);
+        let Some(snapshot) = world.read(reads) else { return };
+        for row in snapshot.found(&owned) {
+            let Row::Run(known) = row else { continue };
+            self.order(world, Command::Reap { known: known.clone(), engine });
+        }
+    }
+
+    /// Compares what it drives with what it owns: an answer may have been lost, or a run cancelled.
+    fn reconcile(&mut self, world: &mut World) {
+        self.agenda.reconcile = world.now + Self::ttl(world) / 2;
+        let owned = Scan::Owned(self.id);
+        let reads = ReadSet::default().scan(owned.clone(), 100);
+        let Some(snapshot) = world.read(reads) else { return };
+        for row in snapshot.found(&owned) {
+            let Row::Run(run) = row else { continue };
+            let lease = (run.id.seq, run.fence);
+            if run.phase == Phase::Stopping {
+                self.let_go(world, lease);
+                self.order(world, Command::Stopped { known: run.clone() });
+            } else if self.task(lease).is_none() {
+                self.take(world, (**run).clone());
+            }
+        }
+    }
+
+    fn drive(&mut self, world: &mut World, chance: &mut Chance, run: Seq) {
+        let Some(task) = self.tasks.get_mut(&run) else { return };
+        match task.drive(world, chance, self.id) {
+            Todo::Later(at) => task.at = at,
+            Todo::Report(known, report) => {
+                task.at = u64::MAX;
+                self.order(world, Command::Record { known, report });
+            }
+        }
+    }
+}
+
+impl Actor for CommandEngine {
+    fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
+        if !self.up {
+            self.boot(world);
+            return chance.between(100, 3000);
+        }
+        if world.now >= self.renewed + Self::ttl(world) {
+            // A zombie: what it was about to send when it was frozen goes out first. Nothing of
+            // it may be kept.
+            if !self.outbox.is_empty() && chance.percent(60) {
+                self.flush(world, chance);
+                return chance.between(0, 200);
+            }
+            world.trace.note(world.now, || format!("engine {} fences itself", self.id), self.id);
+            self.forget(world);
+            return chance.between(100, 5000);
+        }
+        let ready: Vec<Job> = self
+            .jobs(world)
+            .into_iter()
+            .filter(|(at, _)| *at <= world.now)
+            .map(|(_, job)| job)
+            .collect();
+        if !ready.is_empty() {
+            match chance.one(&ready) {
+                Job::Beat => self.renew(world),
+                Job::Flush => self.flush(world, chance),
+                Job::Drive(run) => self.drive(world, chance, run),
+                Job::Lease => self.lease(world, chance),
+                Job::Due => self.due(world),
+                Job::Watch => self.watch(world),
+                Job::Reconcile => self.reconcile(world),
+            }
+        }
+        if !self.up {
+            return chance.between(100, 20_000);
+        }
+        let next = self.jobs(world).into_iter().map(|(at, _)| at).min().unwrap_or(u64::MAX);
+        next.saturating_sub(world.now).max(chance.between(10, 500))
+    }
+
+    fn poke(&mut self, world: &World) -> bool {
+        let idle = self.up && self.tasks.len() < world.plan.workers;
+        if idle {
+            self.agenda.lease = world.now;
+        }
+        idle
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}

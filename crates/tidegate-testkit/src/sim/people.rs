@@ -1,0 +1,216 @@
+//! Those outside: clients who send what the plan says, and people who meddle with runs.
+
+use std::collections::VecDeque;
+
+use serde_json::json;
+use tidegate_core::{
+    command::Command,
+    row::{Phase, Run, WaitOn, Workspace},
+    workflow::Workflow,
+};
+use tidegate_store::Salted;
+
+use super::{
+    Actor,
+    faults::Trouble,
+    task::SIGNAL,
+    workload::{Delivery, Plan, VERSIONS},
+    world::World,
+};
+use crate::{
+    workload::Chance,
+    world::{event, payload, request},
+};
+
+/// Sends the traffic. A delivery whose answer is lost is sent again where that is safe.
+#[derive(Debug)]
+pub struct Client {
+    left: VecDeque<(u64, usize, Delivery)>,
+    again: VecDeque<(u64, Salted, bool)>,
+}
+
+impl Client {
+    /// The client of a plan.
+    pub fn new(plan: &Plan) -> Self {
+        Self { left: plan.traffic.clone().into(), again: VecDeque::new() }
+    }
+
+    fn send(&mut self, world: &mut World, chance: &mut Chance, command: Salted, safe: bool) {
+        match world.submit("client", std::slice::from_ref(&command)) {
+            Err(Trouble::Unavailable) => {}
+            Err(Trouble::Unknown | Trouble::Crash) if safe => {}
+            Ok(_) | Err(Trouble::Unknown | Trouble::Crash) => return,
+        }
+        self.again.push_back((world.now + chance.between(500, 20_000), command, safe));
+    }
+}
+
+impl Actor for Client {
+    fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
+        if let Some(at) = self.again.iter().position(|(at, ..)| *at <= world.now) {
+            let (_, command, safe) = self.again.remove(at).expect("it was just found");
+            self.send(world, chance, command, safe);
+        } else if self.left.front().is_some_and(|(at, ..)| at * 1000 <= world.now) {
+            let (_, ws, delivery) = self.left.pop_front().expect("it was just found");
+            let safe = matches!(&delivery, Delivery::Post(events)
+                if events.iter().all(|(_, _, dedupe)| dedupe.is_some()));
+            let command = command(world, ws, delivery);
+            let salted = (command, world.salt());
+            self.send(world, chance, salted, safe);
+        }
+        let again = self.again.iter().map(|(at, ..)| *at);
+        let next = again.chain(self.left.front().map(|(at, ..)| at * 1000)).min();
+        next.map_or(u64::MAX, |next| next.saturating_sub(world.now).max(chance.between(0, 300)))
+    }
+
+    fn is_done(&self) -> bool {
+        self.left.is_empty() && self.again.is_empty()
+    }
+}
+
+fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
+    let ws: Workspace = world.plan.workspaces[ws].into();
+    match delivery {
+        Delivery::Post(events) => {
+            let events = events.into_iter().map(|(name, data, dedupe_id)| {
+                tidegate_core::event::NewEvent { dedupe_id, ..event(&name, &data) }
+            });
+            Command::Post { ws, events: events.collect() }
+        }
+        Delivery::Call { action, session, input } => {
+            let request = request("f", &action, session.as_deref(), None, &input);
+            Command::Dispatch { ws, request }
+        }
+        Delivery::Occur { workflow, skip } => Command::Occur {
+            ws,
+            app: "default".to_owned(),
+            workflow,
+            schedule: "nightly".to_owned(),
+            skip_overlap: skip,
+            planned_at: world.store_time(),
+        },
+    }
+}
+
+/// Cancels, pauses, resumes, signals and releases at random; at the end brings what runs wait for.
+#[derive(Debug, Default)]
+pub struct Meddler {
+    /// Only helps from now on.
+    pub helps: bool,
+}
+
+impl Meddler {
+    fn act(world: &mut World, command: Command) {
+        let salt = world.salt();
+        // What people are told is of no interest: they look again.
+        let _ = world.submit("people", &[(command, salt)]);
+    }
+
+    fn meddle(world: &mut World, chance: &mut Chance) {
+        let runs: Vec<&Run> = world.judge.state.runs().collect();
+        if runs.is_empty() {
+            return;
+        }
+        let run = runs[chance.index(runs.len())];
+        let (ws, id) = (run.ws.clone(), run.id);
+        let command = match chance.below(10) {
+            0..3 => Command::Cancel { ws, run: id, reason: "by hand".to_owned() },
+            3..5 => Command::Pause { ws, run: id },
+            5..7 => Command::Resume { ws, run: id },
+            _ => signal(run),
+        };
+        Self::act(world, command);
+    }
+
+    fn release(world: &mut World, chance: &mut Chance) {
+        let plan = world.plan.clone();
+        let spec = &plan.specs[chance.index(plan.specs.len())];
+        let ws: Workspace = plan.workspaces[chance.index(plan.workspaces.len())].into();
+        let version = chance.one(&[1, 2, 3]).min(VERSIONS);
+        let (app, name) = ("default".to_owned(), spec.full_name());
+        let known = world
+            .judge
+            .state
+            .defs()
+            .any(|def| def.ws == ws && def.name == name && def.version == version);
+        let command = if known {
+            Command::Release { ws, app, name, version }
+        } else {
+            register(ws, spec.definition(version))
+        };
+        Self::act(world, command);
+    }
+
+    /// Brings what live runs wait for from outside.
+    fn help(world: &mut World) {
+        let mut commands = Vec::new();
+        for run in world.judge.state.runs() {
+            let (ws, id) = (run.ws.clone(), run.id);
+            if run.phase == Phase::Paused || run.pausing {
+                commands.push(Command::Resume { ws: ws.clone(), run: id });
+            }
+            for wait in &run.waits {
+                match &wait.on {
+                    WaitOn::Signal { .. } if wait.until.is_none() => commands.push(signal(run)),
+                    WaitOn::Event { name, matches } if wait.until.is_none() => {
+                        let data = match matches.first() {
+                            Some((_, value)) => value_of(value),
+                            None => json!({ "d": 9 }),
+                        };
+                        let events = vec![event(name, &data)];
+                        commands.push(Command::Post { ws: ws.clone(), events });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for command in commands.into_iter().take(8) {
+            Self::act(world, command);
+        }
+    }
+}
+
+/// An event that matches a wait for this value of `k`.
+fn value_of(encoded: &[u8]) -> serde_json::Value {
+    let data = (0..8).map(|k| json!({ "k": k, "d": 9 }));
+    let fits = |data: &serde_json::Value| {
+        tidegate_core::run::wait::encoded(&payload(data), "k").as_deref() == Some(encoded)
+    };
+    data.into_iter().find(fits).expect("keys are small numbers")
+}
+
+fn signal(run: &Run) -> Command {
+    let data = payload(&json!("signal"));
+    Command::Signal { ws: run.ws.clone(), run: run.id, name: SIGNAL.to_owned(), data }
+}
+
+/// Registers a definition.
+pub fn register(ws: Workspace, definition: serde_json::Value) -> Command {
+    let workflow = Workflow::parse(&definition).expect("a plan has good definitions").value;
+    Command::Register { ws, workflow: Box::new(workflow), dev: false }
+}
+
+impl Actor for Meddler {
+    fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
+        if self.helps {
+            Self::help(world);
+            return 5000;
+        }
+        if chance.permille(world.plan.meddling) {
+            Self::meddle(world, chance);
+        }
+        if chance.permille(world.plan.releases) {
+            Self::release(world, chance);
+        }
+        if world.strikes(world.plan.mix.clock) {
+            let ms = i64::try_from(world.faults.one(&[1, 40, 5000])).expect("small");
+            let back = world.faults.percent(50);
+            world.step_clock(if back { -ms * 1000 } else { ms * 1000 });
+        }
+        chance.between(500, 8000)
+    }
+
+    fn settle(&mut self) {
+        self.helps = true;
+    }
+}

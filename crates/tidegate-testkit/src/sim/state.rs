@@ -1,0 +1,117 @@
+//! What the store must hold: every committed change applied to a map of our own.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::{
+    id::Seq,
+    reads::Change,
+    row::{Def, Ended, Engine, EngineId, Gate, GateKey, Row, RowKey, Run, Workspace},
+};
+
+/// A row's change: as it was, as it is.
+#[derive(Clone, Debug)]
+pub struct Delta {
+    /// The row.
+    pub key: RowKey,
+    /// Before.
+    pub before: Option<Row>,
+    /// After.
+    pub after: Option<Row>,
+}
+
+/// All rows as of the last commit.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    rows: BTreeMap<RowKey, Row>,
+}
+
+impl State {
+    /// Applies what one transaction changed.
+    pub fn apply(&mut self, changes: Vec<Change>) -> Vec<Delta> {
+        let mut deltas = Vec::with_capacity(changes.len());
+        for change in changes {
+            let key = change.key();
+            let (before, after) = match change {
+                Change::Insert(row) | Change::Update(row) => {
+                    (self.rows.insert(key.clone(), row.clone()), Some(row))
+                }
+                Change::Delete(_) => (self.rows.remove(&key), None),
+            };
+            deltas.push(Delta { key, before, after });
+        }
+        deltas
+    }
+
+    /// Notes an engine's beat, which is no transaction.
+    pub fn beat(&mut self, id: EngineId) {
+        match self.rows.get_mut(&RowKey::Engine(id)) {
+            Some(Row::Engine(engine)) => engine.beat += i64::from(!engine.dead),
+            _ => drop(self.rows.insert(RowKey::Engine(id), Engine::new(id).into())),
+        }
+    }
+
+    /// Every row, in key order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    /// One row.
+    pub fn row(&self, key: &RowKey) -> Option<&Row> {
+        self.rows.get(key)
+    }
+
+    /// The runs that have not ended, by number.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        let range = RowKey::Run(Seq(i64::MIN))..=RowKey::Run(Seq(i64::MAX));
+        self.rows.range(range).filter_map(|(_, row)| row.as_run())
+    }
+
+    /// All gates, by key.
+    pub fn gates(&self) -> impl Iterator<Item = &Gate> {
+        self.rows.range(..RowKey::Run(Seq(i64::MIN))).filter_map(|(_, row)| row.as_gate())
+    }
+
+    /// A run that has not ended.
+    pub fn run(&self, seq: Seq) -> Option<&Run> {
+        self.row(&RowKey::Run(seq)).and_then(Row::as_run)
+    }
+
+    /// A gate.
+    pub fn gate(&self, key: &GateKey) -> Option<&Gate> {
+        self.row(&RowKey::Gate(key.clone())).and_then(Row::as_gate)
+    }
+
+    /// A run that has ended.
+    pub fn ended(&self, seq: Seq) -> Option<&Ended> {
+        if let Some(Row::Ended(ended)) = self.row(&RowKey::Ended(seq)) { Some(ended) } else { None }
+    }
+
+    /// An engine.
+    pub fn engine(&self, id: EngineId) -> Option<&Engine> {
+        if let Some(Row::Engine(row)) = self.row(&RowKey::Engine(id)) { Some(row) } else { None }
+    }
+
+    /// All definitions.
+    pub fn defs(&self) -> impl Iterator<Item = &Def> {
+        let range = RowKey::Def(Seq(i64::MIN))..=RowKey::Def(Seq(i64::MAX));
+        self.rows.range(range).filter_map(
+            |(_, row)| {
+                if let Row::Def(def) = row { Some(def) } else { None }
+            },
+        )
+    }
+
+    /// The definition that rules: the one released last.
+    pub fn current(&self, ws: &Workspace, name: &str) -> Option<&Def> {
+        let released = self.defs().filter(|def| def.released.is_some());
+        released.filter(|def| def.ws == *ws && def.name == name).max_by_key(|def| def.released)
+    }
+
+    /// The release of a lane; 0 before its first.
+    pub fn release_of(&self, lane: Seq) -> i64 {
+        match self.row(&RowKey::Def(lane)) {
+            Some(Row::Def(def)) => def.released.unwrap_or(0),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! One run as the process that drives it sees it: its script, what is recorded, and what it does.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    json::Payload,
+    reads::{ReadSet, Scan},
+    row::{EngineId, Fault, Row, RowKey, Run, StepKind},
+    run::{
+        record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Then, Until},
+        wait,
+    },
+};
+
+use super::{
+    script::{Op, Script},
+    trace::Effect,
+    world::World,
+};
+use crate::{
+    workload::Chance,
+    world::{event, payload},
+};
+
+/// Calls and sends go no deeper than this.
+const DEEPEST: u64 = 2;
+
+/// The name of the signal that handlers wait for.
+pub const SIGNAL: &str = "go";
+
+#[derive(Clone, Debug)]
+enum Doing {
+    Load,
+    Next,
+    Busy(Effect, u64),
+    Reported,
+}
+
+/// What a task wants from its engine.
+#[derive(Debug)]
+pub enum Todo {
+    /// Another turn, then.
+    Later(u64),
+    /// A report to be committed.
+    Report(Box<Run>, Record),
+}
+
+/// A run that is driven.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// As it was leased.
+    pub run: Box<Run>,
+    /// When it wants to go on.
+    pub at: u64,
+    data: Value,
+    recorded: BTreeSet<String>,
+    reported: Vec<String>,
+    doing: Doing,
+}
+
+impl Task {
+    /// A run that was just leased.
+    pub fn new(run: Run, at: u64) -> Self {
+        let (data, recorded, reported) = (Value::Null, BTreeSet::new(), Vec::new());
+        Self { run: Box::new(run), at, data, recorded, reported, doing: Doing::Load }
+    }
+
+    /// Its report was kept, and it goes on.
+    pub fn go_on(&mut self) {
+        self.recorded.extend(self.reported.drain(..));
+        (self.doing, self.at) = (Doing::Next, 0);
+    }
+
+    /// It is not driven any more, whatever it was doing.
+    pub fn drop_effect(&self, world: &mut World) {
+        if let Doing::Busy(effect, _) = &self.doing {
+            world.end(effect);
+        }
+    }
+
+    /// Does the next thing.
+    pub fn drive(&mut self, world: &mut World, chance: &mut Chance, engine: EngineId) -> Todo {
+        match self.doing.clone() {
+            Doing::Load => {
+                let loaded = self.load(world);
+                self.doing = if loaded { Doing::Next } else { Doing::Load };
+                Todo::Later(world.now + chance.between(0, 1000))
+            }
+            Doing::Next if chance.permille(10) => self.report(Vec::new(), Vec::new(), Then::Yield),
+            Doing::Next => self.next(world, engine),
+            Doing::Busy(_, until) if until > world.now => Todo::Later(until),
+            Doing::Busy(effect, _) => {
+                world.end(&effect);
+                self.finish(world, chance, effect.step)
+            }
+            Doing::Reported => Todo::Later(u64::MAX),
+        }
+    }
+
+    fn load(&mut self, world: &mut World) -> bool {
+        let (steps, input) = (Scan::Steps(self.run.id.seq), self.run.source.first().seq);
+        let input = RowKey::Event(input);
+        let reads = ReadSet::default().scan(steps.clone(), 1000).row(input.clone());
+        let Some(snapshot) = world.read(reads) else { return false };
+        for row in snapshot.found(&steps) {
+            if let Row::Step(step) = row {
+                self.recorded.insert(step.id.clone());
+            }
+        }
+        if let Some(Some(Row::Event(event))) = snapshot.rows.get(&input) {
+            let data: Value = serde_json::from_str(event.data.as_str()).expect("data is JSON");
+            self.data = if data.get("input").is_some() { data["input"].clone() } else { data };
+        }
+        true
+    }
+
+    fn script<'a>(&self, world: &'a World) -> &'a Script {
+        let spec = world.plan.spec(&self.run.workflow).expect("a run of a known workflow");
+        &spec.version(self.run.version).1
+    }
+
+    /// Goes through the script to the first thing that is not recorded.
+    fn next(&mut self, world: &mut World, engine: EngineId) -> Todo {
+        let script = self.script(world).clone();
+        let deep = self.data["d"].as_u64().unwrap_or(0) >= DEEPEST;
+        for (n, op) in script.ops.iter().enumerate() {
+            let id = format!("s{n}");
+            let after = |ms: u64| Some(Until::In(ms));
+            let wait = |step: &str, on, until| NewWait { step: step.to_owned(), on, until };
+            let signal = || NewWaitOn::Signal { name: SIGNAL.to_owned() };
+            let waits = match op {
+                _ if self.recorded.contains(&id) => continue,
+                Op::Invoke(_) | Op::Send(_) if deep => continue,
+                Op::Step { ms, .. } => return self.begin(world, engine, id, *ms),
+                Op::Send(name) => {
+                    let event = event(name, &self.deeper());
+                    self.reported = vec![id.clone()];
+                    return self.report(vec![], vec![NewSend { step: id, event }], Then::Continue);
+                }
+                Op::Sleep(ms) => vec![wait(&id, NewWaitOn::Time, after(*ms))],
+                Op::Event { name, own, timeout } => {
+                    let (name, matches) = ((*name).to_owned(), self.matches(*own));
+                    vec![wait(&id, NewWaitOn::Event { name, matches }, timeout.and_then(after))]
+                }
+                Op::Signal(timeout) => vec![wait(&id, signal(), timeout.and_then(after))],
+                Op::Invoke(workflow) => {
+                    let data = payload(&self.deeper());
+                    let (app, workflow) = ("default".to_owned(), workflow.clone());
+                    vec![wait(&id, NewWaitOn::Invoke { app, workflow, data }, None)]
+                }
+                Op::Both(ms) => {
+                    let (a, b) = (format!("{id}a"), format!("{id}b"));
+                    let mut waits = Vec::new();
+                    if !self.recorded.contains(&a) {
+                        waits.push(wait(&a, NewWaitOn::Time, after(*ms)));
+                    }
+                    if !self.recorded.contains(&b) {
+                        waits.push(wait(&b, signal(), None));
+                    }
+                    if waits.is_empty() {
+                        continue;
+                    }
+                    waits
+                }
+            };
+            return self.report(Vec::new(), Vec::new(), Then::Suspend(waits));
+        }
+        let then = if script.fails {
+            Then::Fail(fault("Scripted"))
+        } else {
+            Then::Complete(payload(&json!("done")))
+        };
+        self.report(Vec::new(), Vec::new(), then)
+    }
+
+    fn begin(&mut self, world: &mut World, engine: EngineId, step: String, ms: u64) -> Todo {
+        let effect = Effect { engine, run: self.run.id, fence: self.run.fence, step };
+        world.start(&effect);
+        let until = world.now + ms * 1000;
+        self.doing = Doing::Busy(effect, until);
+        Todo::Later(until)
+    }
+
+    /// A step's closure has returned.
+    fn finish(&mut self, world: &World, chance: &mut Chance, id: String) -> Todo {
+        let script = self.script(world);
+        let n: usize = id[1..].parse().expect("a step's id is its place");
+        let fails = match script.ops.get(n) {
+            Some(Op::Step { fails, .. }) => *fails,
+            _ => 0,
+        };
+        let failures = self.run.failures.get(&id).copied().unwrap_or(0);
+        if failures < fails {
+            let then = if failures + 1 < script.attempts {
+                let until = Some(Until::In(script.backoff_ms));
+                Then::Suspend(vec![NewWait { step: id, on: NewWaitOn::Retry, until }])
+            } else {
+                Then::Fail(fault("Exhausted"))
+            };
+            return self.report(Vec::new(), Vec::new(), then);
+        }
+        self.reported = vec![id.clone()];
+        let result = Ok(payload(&json!({ "by": self.run.fence })));
+        let step = NewStep { id, kind: StepKind::Run, result };
+        // The last step's record and the end may go in one report.
+        let last = n + 1 == script.ops.len() && !script.fails && chance.percent(50);
+        let then = if last { Then::Complete(Payload::null()) } else { Then::Continue };
+        self.report(vec![step], Vec::new(), then)
+    }
+
+    fn report(&mut self, steps: Vec<NewStep>, sends: Vec<NewSend>, then: Then) -> Todo {
+        self.doing = Doing::Reported;
+        let (run, fence) = (self.run.id.seq, self.run.fence);
+        let engine = self.run.owner.expect("a leased run has an owner");
+        let session = Vec::new();
+        Todo::Report(self.run.clone(), Record { run, engine, fence, steps, sends, session, then })
+    }
+
+    fn deeper(&self) -> Value {
+        let mut data = self.data.clone();
+        data["d"] = json!(data["d"].as_u64().unwrap_or(0) + 1);
+        data
+    }
+
+    fn matches(&self, own: bool) -> Vec<(String, Vec<u8>)> {
+        let document = payload(&self.data);
+        let value = wait::encoded(&document, "k").filter(|_| own);
+        value.map(|value| ("k".to_owned(), value)).into_iter().collect()
+    }
+}
+
+fn fault(code: &str) -> Fault {
+    Fault { code: code.to_owned(), message: code.to_owned() }
+}

@@ -1,0 +1,242 @@
+//! The world of a seed: which controls are on, how tight, for whom, and what arrives when.
+//!
+//! Swarm: each seed draws a few controls with extreme numbers rather than all with likely ones.
+
+use serde_json::{Value, json};
+
+use super::{
+    controls::Controls,
+    schedule::Concern,
+    script::{Op, Script},
+};
+use crate::workload::Chance;
+
+/// How many versions a workflow can come to have.
+pub const VERSIONS: u32 = 3;
+
+/// A workflow or an action, with all the versions that may be released.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The workflow's name, or the action's.
+    pub name: String,
+    /// The flow of an action.
+    pub flow: Option<&'static str>,
+    /// What every version says, from 1.
+    pub versions: Vec<(Controls, Script)>,
+    /// Whether the event `all` triggers it too.
+    pub on_all: bool,
+}
+
+impl Spec {
+    /// The name that its runs carry.
+    pub fn full_name(&self) -> String {
+        self.flow.map_or(self.name.clone(), |flow| format!("{flow}/{}", self.name))
+    }
+
+    /// What a version says.
+    pub fn version(&self, version: u32) -> &(Controls, Script) {
+        &self.versions[version as usize - 1]
+    }
+
+    /// The definition of a version as its author writes it.
+    pub fn definition(&self, version: u32) -> Value {
+        let mut value = self.version(version).0.to_value();
+        value["name"] = json!(self.name);
+        value["version"] = json!(version);
+        match self.flow {
+            Some(flow) => value["flow"] = json!(flow),
+            None if self.on_all => value["triggers"] = json!(["all", self.name]),
+            None => {}
+        }
+        value
+    }
+
+    /// Whether an event of this name triggers it.
+    pub fn triggered(&self, event: &str) -> bool {
+        self.flow.is_none() && (event == self.name || (self.on_all && event == "all"))
+    }
+}
+
+/// Something that reaches the store from outside.
+#[derive(Clone, Debug)]
+pub enum Delivery {
+    /// Events in one request: name, data, `dedupeId`.
+    Post(Vec<(String, Value, Option<String>)>),
+    /// A call of an action.
+    Call {
+        /// Which.
+        action: String,
+        /// In which session.
+        session: Option<String>,
+        /// With what.
+        input: Value,
+    },
+    /// A schedule's occurrence.
+    Occur {
+        /// Of which workflow.
+        workflow: String,
+        /// Whether an overlapping one is skipped.
+        skip: bool,
+    },
+}
+
+/// How often what goes wrong, in a thousand.
+#[derive(Clone, Debug, Default)]
+pub struct Mix {
+    /// A transaction or a read finds no store.
+    pub unavailable: u64,
+    /// A commit's answer is lost, and it did not take place.
+    pub lost_before: u64,
+    /// A commit's answer is lost, and it took place.
+    pub lost_after: u64,
+    /// The process dies at a commit, before or after it.
+    pub crash: u64,
+    /// The process stands still for up to three leases.
+    pub pause: u64,
+    /// A renewal is lost.
+    pub lost_beat: u64,
+    /// The store's clock steps.
+    pub clock: u64,
+    /// Nobody tells idle engines that there is work.
+    pub lost_wake: u64,
+}
+
+/// All that a seed decides before the first turn.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The tenants: the same names and keys in each.
+    pub workspaces: Vec<&'static str>,
+    /// What is defined in each of them.
+    pub specs: Vec<Spec>,
+    /// How many processes drive runs.
+    pub engines: usize,
+    /// How many runs one of them drives at once.
+    pub workers: usize,
+    /// How many commands go into one transaction at the most.
+    pub together: usize,
+    /// How long a lease lasts, in milliseconds.
+    pub ttl_ms: u64,
+    /// What arrives: when in milliseconds, where, what.
+    pub traffic: Vec<(u64, usize, Delivery)>,
+    /// How often people act, in a thousand turns of theirs.
+    pub meddling: u64,
+    /// How often a release happens, in a thousand turns of theirs.
+    pub releases: u64,
+    /// What goes wrong.
+    pub mix: Mix,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut chance = Chance::stream(seed, Concern::Workload);
+        let chance = &mut chance;
+        let workspaces = if chance.percent(25) { vec!["left", "right"] } else { vec!["left"] };
+        let keys = chance.one(&[1, 1, 2, 3]);
+        let count = chance.one(&[1, 1, 2, 3]);
+        let specs: Vec<Spec> = (0..count).map(|n| spec(n, count, chance)).collect();
+        let traffic = traffic(&specs, &workspaces, keys, chance);
+        let mut faults = Chance::stream(seed, Concern::Mix);
+        Self {
+            workspaces,
+            engines: chance.index(5) + 2,
+            workers: chance.one(&[1, 2, 4, 8]),
+            together: chance.one(&[1, 1, 2, 4]),
+            ttl_ms: chance.one(&[30, 60, 200]),
+            traffic,
+            meddling: chance.one(&[0, 0, 100, 400]),
+            releases: chance.one(&[0, 0, 50, 150]),
+            mix: mix(&mut faults),
+            specs,
+        }
+    }
+
+    /// A definition by the name that its runs carry.
+    pub fn spec(&self, full_name: &str) -> Option<&Spec> {
+        self.specs.iter().find(|spec| spec.full_name() == full_name)
+    }
+}
+
+/// Each fault is on in some seeds only: a rare one is not buried under others.
+fn mix(chance: &mut Chance) -> Mix {
+    let mut rate = |on: u64, rates: &[u64]| if chance.percent(on) { chance.one(rates) } else { 0 };
+    Mix {
+        unavailable: rate(40, &[10, 60, 200]),
+        lost_before: rate(40, &[10, 60]),
+        lost_after: rate(50, &[10, 60, 150]),
+        crash: rate(40, &[3, 15]),
+        pause: rate(50, &[5, 20, 60]),
+        lost_beat: rate(30, &[100, 500]),
+        clock: rate(30, &[2, 10]),
+        lost_wake: rate(30, &[100, 1000]),
+    }
+}
+
+fn spec(n: usize, count: usize, chance: &mut Chance) -> Spec {
+    let action = chance.percent(25);
+    let first = Controls::draw(action, chance);
+    let script = Script::draw(n, count, chance);
+    let mut versions = vec![(first, script)];
+    for _ in 1..VERSIONS {
+        let (controls, script) = versions.last().expect("the first").clone();
+        let script = if chance.percent(30) { Script::draw(n, count, chance) } else { script };
+        versions.push((controls.changed(action, chance), script));
+    }
+    let on_all = chance.percent(40);
+    Spec { name: format!("w{n}"), flow: action.then_some("f"), versions, on_all }
+}
+
+/// Arrivals: bursts on few keys, some repeated, delayed and out of order.
+fn traffic(
+    specs: &[Spec],
+    workspaces: &[&str],
+    keys: u64,
+    chance: &mut Chance,
+) -> Vec<(u64, usize, Delivery)> {
+    let mut all = Vec::new();
+    let mut at = 5;
+    let gap = chance.one(&[1, 10, 60]);
+    for n in 0..chance.between(4, 24) {
+        at += chance.below(gap + 1);
+        let ws = chance.index(workspaces.len());
+        let spec = &specs[chance.index(specs.len())];
+        let delivery = delivery(n, spec, keys, chance);
+        let repeated = matches!(&delivery, Delivery::Post(events) if events[0].2.is_some());
+        for _ in 0..if repeated { chance.below(3) } else { 0 } {
+            all.push((at + chance.below(100), ws, delivery.clone()));
+        }
+        all.push((at, ws, delivery));
+    }
+    all.sort_by_key(|(at, ..)| *at);
+    all
+}
+
+fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
+    if spec.flow.is_some() {
+        let session = (!chance.percent(10)).then(|| format!("s{}", chance.below(keys)));
+        let input = data(n, keys, chance);
+        return Delivery::Call { action: spec.name.clone(), session, input };
+    }
+    if chance.percent(8) {
+        return Delivery::Occur { workflow: spec.name.clone(), skip: chance.percent(70) };
+    }
+    let events = (0..chance.one(&[1, 1, 1, 3])).map(|m| {
+        let name = match chance.below(10) {
+            0 => "all".to_owned(),
+            1 => chance.one(&Op::TOPICS).to_owned(),
+            _ => spec.name.clone(),
+        };
+        let dedupe = chance.percent(30).then(|| format!("d{n}.{m}"));
+        (name, data(n * 10 + m, keys, chance), dedupe)
+    });
+    Delivery::Post(events.collect())
+}
+
+/// What an event carries: a key that may be missing, another one, its number and its depth.
+fn data(n: u64, keys: u64, chance: &mut Chance) -> Value {
+    let mut data = json!({ "n": n, "d": 0, "j": chance.below(2) });
+    if !chance.percent(8) {
+        data["k"] = json!(chance.below(keys));
+    }
+    data
+}

@@ -1,0 +1,251 @@
+//! What all actors share: the store, the time, the faults, and the judge who watches.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use tidegate_core::{
+    command::Command,
+    id::Seq,
+    reads::{Change, ReadSet, Snapshot},
+    row::{EngineId, Phase, Workspace},
+    time::Timestamp,
+};
+use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
+
+use super::{
+    check::{Judge, Violation},
+    faults::{Fate, SimStore, Trouble},
+    trace::{Effect, Trace},
+    workload::Plan,
+};
+use crate::workload::Chance;
+
+/// When a simulation begins.
+const EPOCH_MS: i64 = 1_800_000_000_000;
+
+/// What all actors share.
+#[derive(Debug)]
+pub struct World {
+    /// What the seed decided.
+    pub plan: Arc<Plan>,
+    /// Microseconds since the beginning. Every process measures with it; only the store's clock
+    /// steps.
+    pub now: u64,
+    /// What happened.
+    pub trace: Trace,
+    /// Who watches.
+    pub judge: Judge,
+    /// What goes wrong.
+    pub faults: Chance,
+    /// Whether anything goes wrong at all.
+    pub calm: bool,
+    /// Whether a commit has made work since the last look.
+    pub woken: bool,
+    /// How many commits there have been.
+    pub commits: u64,
+    clock: Arc<ManualClock>,
+    offset: i64,
+    store: Arc<SimStore>,
+    salts: u64,
+}
+
+impl World {
+    /// A world on an empty store that asks this clock.
+    pub fn new(plan: Plan, faults: Chance, store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        let plan = Arc::new(plan);
+        let mut world = Self {
+            judge: Judge::new(plan.clone()),
+            plan,
+            now: 0,
+            trace: Trace::default(),
+            faults,
+            calm: true,
+            woken: false,
+            commits: 0,
+            clock,
+            offset: EPOCH_MS * 1000,
+            store: Arc::new(SimStore::new(store)),
+            salts: 0,
+        };
+        world.set_time(0);
+        world
+    }
+
+    /// Moves the time on.
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
+        self.clock.set(self.store_time());
+    }
+
+    /// What the store's clock says.
+    pub fn store_time(&self) -> Timestamp {
+        Timestamp::from_micros(self.offset + i64::try_from(self.now).unwrap_or(i64::MAX))
+    }
+
+    /// The store's clock steps, back or forth.
+    pub fn step_clock(&mut self, micros: i64) {
+        self.offset += micros;
+        self.clock.set(self.store_time());
+        self.judge.clock_stepped();
+        self.trace.note(self.now, || format!("the store's clock steps by {micros}"), micros);
+    }
+
+    /// A random number for a command's ids; a repeat of the command keeps it.
+    pub fn salt(&mut self) -> u64 {
+        self.salts += 1;
+        self.salts
+    }
+
+    /// Whether something goes wrong that happens so many times in a thousand.
+    pub fn strikes(&mut self, permille: u64) -> bool {
+        !self.calm && self.faults.permille(permille)
+    }
+
+    /// Commits commands in one transaction, unless something goes wrong.
+    pub fn submit(&mut self, who: &str, commands: &[Salted]) -> Result<Vec<Answered>, Trouble> {
+        let fate =
+            if self.calm { Fate::Told } else { Fate::draw(&self.plan.mix, &mut self.faults) };
+        let what = || format!("{who} {fate:?} {:?}", names(commands));
+        self.trace.note(self.now, what, (fate as u8, commands.len()));
+        if fate == Fate::Unavailable {
+            return Err(Trouble::Unavailable);
+        }
+        self.store.discard(!fate.is_kept());
+        let answers = block_on(commit(&*self.store, commands.to_vec()));
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.judge.report("I42", format!("{:?} met {error}", names(commands)));
+                return Err(Trouble::Unavailable);
+            }
+        };
+        self.see(commands, &answers);
+        match fate {
+            Fate::Told => Ok(answers),
+            Fate::LostBefore | Fate::LostAfter => Err(Trouble::Unknown),
+            Fate::Unavailable => Err(Trouble::Unavailable),
+            Fate::CrashBefore | Fate::CrashAfter => Err(Trouble::Crash),
+        }
+    }
+
+    /// Shows the judge what was kept.
+    fn see(&mut self, commands: &[Salted], answers: &[Answered]) {
+        for (at, changes) in self.store.take() {
+            self.commits += 1;
+            self.woken |= changes.iter().any(makes_work);
+            self.trace.commit(&changes);
+            if self.trace.all {
+                let answers: Vec<_> = answers.iter().map(|answer| format!("{answer:?}")).collect();
+                self.trace.note(self.now, || format!("  -> {answers:?}"), ());
+            } else {
+                self.trace.note(self.now, String::new, ());
+            }
+            self.judge.commit(self.now, at, commands, answers, changes);
+        }
+    }
+
+    /// Reads without locks.
+    pub fn read(&mut self, reads: ReadSet) -> Option<Snapshot> {
+        if self.strikes(self.plan.mix.unavailable) {
+            return None;
+        }
+        block_on(self.store.read(reads)).ok()
+    }
+
+    /// Renews an engine's lease; `None` when that did not get through, or the answer did not.
+    pub fn beat(&mut self, engine: EngineId) -> Option<bool> {
+        let lost = self.strikes(self.plan.mix.lost_beat);
+        if lost && self.faults.percent(50) {
+            return None;
+        }
+        let alive = block_on(self.store.beat(engine)).expect("a beat needs no row");
+        self.judge.beat(self.now, engine, alive);
+        (!lost).then_some(alive)
+    }
+
+    /// A step's closure begins.
+    pub fn start(&mut self, effect: &Effect) {
+        self.trace.note(self.now, || format!("starts {effect:?}"), effect);
+        self.judge.start(effect);
+    }
+
+    /// A step's closure ends, or its process is gone.
+    pub fn end(&mut self, effect: &Effect) {
+        self.trace.note(self.now, || format!("ends {effect:?}"), effect);
+        self.judge.end(effect);
+    }
+
+    /// The lanes of these versions, as the definitions stand.
+    pub fn lanes(&self, ws: &Workspace, serves: impl Fn(u32) -> bool) -> Vec<Seq> {
+        let defs = self.judge.state.defs();
+        defs.filter(|def| def.ws == *ws && serves(def.version)).map(|def| def.lane).collect()
+    }
+
+    /// What is wrong, if anything is.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.judge.violation.as_ref()
+    }
+
+    /// The store holds exactly what was committed.
+    pub fn compare(&mut self) {
+        let rows = block_on(self.store.dump()).expect("the store can be read");
+        let same = rows.iter().eq(self.judge.state.rows());
+        if !same {
+            let differs = rows.iter().zip(self.judge.state.rows()).find(|(a, b)| a != b);
+            self.judge.report("I42", format!("the store holds other rows: {differs:?}"));
+        }
+    }
+}
+
+/// Whether a change leaves a run that somebody can lease.
+fn makes_work(change: &Change) -> bool {
+    let (Change::Insert(row) | Change::Update(row)) = change else { return false };
+    row.as_run().is_some_and(|run| run.phase == Phase::Ready)
+}
+
+/// Commands by name.
+fn names(commands: &[Salted]) -> Vec<String> {
+    commands
+        .iter()
+        .map(|(command, _)| match command {
+            Command::Record { report, .. } => {
+                format!("Record({} fence {} {:?})", report.run, report.fence, report.then)
+            }
+            Command::Stopped { known } => format!("Stopped({})", known.id.seq),
+            Command::Reap { known, engine } => format!("Reap({} of {engine})", known.id.seq),
+            other => {
+                let mut text = format!("{other:?}");
+                text.truncate(text.char_indices().nth(300).map_or(text.len(), |(at, _)| at));
+                text
+            }
+        })
+        .collect()
+}
+
+/// Waits for a future on this thread: the memory store is ready at once, SQLite's thread answers.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        return output;
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Runs that come from runs.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    event::Outcome,
+    id::{RunId, Seq},
+    list::{Page, Which},
+    reads::{ReadSet, Scan},
+    row::{Purpose, Row, Run, Step, StepKind},
+    run::record::{NewStep, Recorded, Then},
+};
+use tidegate_store::list_runs;
+
+use super::{MANY, World, payload};
+
+impl World {
+    /// A leased run registers compensations.
+    pub async fn register(&self, run: &Run, steps: &[&str]) {
+        let step = |id: &&str| NewStep {
+            id: (*id).to_owned(),
+            kind: StepKind::Compensate,
+            result: Ok(payload(&json!(id))),
+        };
+        let steps = steps.iter().map(step).collect();
+        assert_eq!(self.report(run, steps, Then::Continue).await, Ok(Recorded::GoOn));
+    }
+
+    /// Posts an event of this name and drives its run until it has registered a compensation.
+    pub async fn drive_with_undo(&self, name: &str, data: Value) -> Run {
+        let run = self.send_for_run(name, data).await;
+        let leased = self.lease_all().await;
+        let leased = leased.into_iter().find(|leased| leased.id == run).expect("it is ready");
+        self.register(&leased, &["undo"]).await;
+        leased
+    }
+
+    /// The live runs that are there for this purpose.
+    pub async fn live_for(&self, purpose: Purpose) -> Vec<Run> {
+        let rows = self.dump().await.into_iter();
+        let run = |row| if let Row::Run(run) = row { Some(*run) } else { None };
+        rows.filter_map(run).filter(|run| run.purpose == purpose).collect()
+    }
+
+    /// The one live run that undoes what another did.
+    pub async fn undo_of(&self, run: RunId) -> Run {
+        let mut undo = self.live_for(Purpose::Compensates(run)).await;
+        assert_eq!(undo.len(), 1, "one run undoes what {run} did: {undo:?}");
+        undo.remove(0)
+    }
+
+    /// Makes a new run of one that has ended, which may be refused.
+    pub async fn try_replay(
+        &self,
+        run: RunId,
+        input: Option<Value>,
+        from_step: Option<&str>,
+    ) -> Result<Outcome, Refusal> {
+        let (ws, input) = (self.ws.clone(), input.map(|input| payload(&input)));
+        let from_step = from_step.map(str::to_owned);
+        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        match self.run(command).await? {
+            Answer::Admitted(outcome) => Ok(outcome),
+            other => panic!("a replay was answered {other:?}"),
+        }
+    }
+
+    /// Makes a new run of one that has ended.
+    pub async fn replay(&self, run: RunId) -> RunId {
+        let outcome = self.try_replay(run, None, None).await.expect("it has ended");
+        outcome.verdict.run().unwrap_or_else(|| panic!("no run: {outcome:?}"))
+    }
+
+    /// Makes a new run that goes on from a step of one that has ended.
+    pub async fn retry(&self, run: RunId, from_step: &str) -> RunId {
+        let outcome = self.try_replay(run, None, Some(from_step)).await;
+        let outcome = outcome.unwrap_or_else(|refusal| panic!("{refusal}"));
+        outcome.verdict.run().unwrap_or_else(|| panic!("no run: {outcome:?}"))
+    }
+
+    /// The ids of a run's steps, in the order in which they were recorded.
+    pub async fn steps_in_order(&self, run: RunId) -> Vec<String> {
+        let snapshot = self.read(ReadSet::default().scan(Scan::Steps(run.seq), MANY)).await;
+        let rows = snapshot.rows.into_values().flatten();
+        let step = |row| if let Row::Step(step) = row { Some(step) } else { None };
+        let mut steps: Vec<Step> = rows.filter_map(step).collect();
+        steps.sort_by_key(|step| step.seq);
+        steps.into_iter().map(|step| step.id).collect()
+    }
+
+    /// A part of the list of runs.
+    pub async fn list(&self, which: &Which, below: Option<Seq>, limit: u32) -> Page {
+        list_runs(&*self.store, &self.ws, which, below, limit).await.expect("the store works")
+    }
+}

@@ -1,0 +1,135 @@
+//! What is done with the state of sessions.
+
+use serde_json::Value;
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    json::Payload,
+    key::{Decimal, Path},
+    row::{Fault, Row, RowKey, Run, SessionOp, SessionRef},
+    run::record::{Record, Recorded, Then},
+    session::{self, NewSessionOp, Outcome},
+};
+
+use super::{World, payload};
+
+/// A session of the flow `chat` in the default app.
+pub fn session(id: &str) -> SessionRef {
+    SessionRef { app: "default".to_owned(), flow: "chat".to_owned(), id: id.to_owned() }
+}
+
+fn path(text: &str) -> Option<Path> {
+    session::path(text).expect("a good path")
+}
+
+/// Reads what stands at a path; the empty one is the whole document.
+pub fn get(at: &str) -> SessionOp {
+    SessionOp::Get { path: path(at) }
+}
+
+/// Puts a value somewhere.
+#[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
+pub fn set(at: &str, value: Value) -> SessionOp {
+    SessionOp::Set { path: path(at), value: payload(&value) }
+}
+
+/// Merges members into an object.
+#[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
+pub fn merge(at: &str, value: Value) -> SessionOp {
+    SessionOp::Merge { path: path(at), value: payload(&value) }
+}
+
+/// Adds a value to the end of a list.
+#[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
+pub fn append(at: &str, value: Value) -> SessionOp {
+    SessionOp::Append { path: path(at), value: payload(&value) }
+}
+
+/// Adds to a number.
+pub fn increment(at: &str, by: i64) -> SessionOp {
+    SessionOp::Increment { path: path(at), by: Decimal::from(by) }
+}
+
+impl World {
+    /// A run's report with operations on sessions.
+    pub fn reporting(&self, run: &Run, session: Vec<NewSessionOp>, then: Then) -> Command {
+        let engine = run.owner.expect("the run is leased");
+        let (run_seq, fence, steps, sends) = (run.id.seq, run.fence, Vec::new(), Vec::new());
+        let report = Record { run: run_seq, engine, fence, steps, sends, session, then };
+        Command::Record { known: Box::new(run.clone()), report }
+    }
+
+    /// A step of a leased run does something to a session of `chat`, and the run goes on.
+    pub async fn operate(
+        &self,
+        run: &Run,
+        step: &str,
+        id: &str,
+        op: SessionOp,
+    ) -> Result<Recorded, Refusal> {
+        let (step, session) = (step.to_owned(), session(id));
+        let asked = NewSessionOp { step, session, op, expected_version: None };
+        match self.run(self.reporting(run, vec![asked], Then::Continue)).await? {
+            Answer::Recorded(recorded) => Ok(recorded),
+            other => panic!("a report was answered {other:?}"),
+        }
+    }
+
+    /// As [`World::operate`], and what the step came to.
+    pub async fn state_step(
+        &self,
+        run: &Run,
+        step: &str,
+        id: &str,
+        op: SessionOp,
+    ) -> Result<Outcome, Fault> {
+        assert_eq!(self.operate(run, step, id, op).await, Ok(Recorded::GoOn));
+        let step = self.step_of(run.id, step).await.expect("the step is recorded");
+        step.result.map(|output| Outcome::from_payload(&output).expect("an outcome"))
+    }
+
+    /// As [`World::state_step`], for one that goes well: the value that the step is told.
+    pub async fn told(&self, run: &Run, step: &str, id: &str, op: SessionOp) -> Value {
+        let outcome = self.state_step(run, step, id, op).await.expect("it fits");
+        value(&outcome.value)
+    }
+
+    /// Somebody outside does something to a session of `chat`.
+    pub async fn patch(
+        &self,
+        id: &str,
+        op: SessionOp,
+        expected_version: Option<i64>,
+    ) -> Result<Outcome, Refusal> {
+        let (ws, session) = (self.ws.clone(), session(id));
+        match self.run(Command::Session { ws, session, op, expected_version }).await? {
+            Answer::Session(outcome) => Ok(outcome),
+            other => panic!("an operation was answered {other:?}"),
+        }
+    }
+
+    /// The document of a session of `chat`, as it is kept, with its version.
+    pub async fn document_text(&self, id: &str) -> Option<(i64, String)> {
+        let SessionRef { app, flow, id } = session(id);
+        match self.row(RowKey::Session(self.ws.clone(), app, flow, id)).await {
+            Some(Row::Session(row)) => Some((row.version, row.body.as_str().to_owned())),
+            _ => None,
+        }
+    }
+
+    /// The document of a session of `chat`; `null` where there is none.
+    pub async fn document(&self, id: &str) -> Value {
+        match self.document_text(id).await {
+            Some((_, text)) => serde_json::from_str(&text).expect("plain JSON"),
+            None => Value::Null,
+        }
+    }
+
+    /// How many operations are staged, by all runs.
+    pub async fn staged(&self) -> usize {
+        self.dump().await.iter().filter(|row| matches!(row, Row::Staged(_))).count()
+    }
+}
+
+fn value(payload: &Payload) -> Value {
+    serde_json::from_str(payload.as_str()).expect("plain JSON")
+}

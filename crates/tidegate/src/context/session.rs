@@ -1,0 +1,96 @@
+//! The state of a session, as the runs of its actions see it.
+
+use serde::{Serialize, de::DeserializeOwned};
+use tidegate_core::{
+    json::Payload,
+    key::Decimal,
+    row::{SessionOp, SessionRef, StepKind},
+    session::{NewSessionOp, Outcome, path},
+};
+
+use super::{Ctx, step::read};
+use crate::{
+    fault::{Fault, Result},
+    handler::write,
+};
+
+/// A session's document. Every operation is a step: done once, with its record, or not at all.
+///
+/// In a run whose policy is `restart`, writes are staged: the run sees its own, and all of them
+/// are applied when it completes, or none.
+#[derive(Clone, Debug)]
+pub struct Session {
+    ctx: Ctx,
+    session: SessionRef,
+}
+
+impl Session {
+    pub(super) fn new(ctx: &Ctx, session: SessionRef) -> Self {
+        Self { ctx: ctx.clone(), session }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.session.id
+    }
+
+    /// What stands at a path; `None` where nothing does. An empty path is the whole document.
+    pub async fn get<T: DeserializeOwned>(&self, step: &str, at: &str) -> Result<Option<T>> {
+        let value = self.perform(step, at, |path| SessionOp::Get { path }).await?;
+        read(step, value)
+    }
+
+    /// Puts a value at a path.
+    pub async fn set(&self, step: &str, at: &str, value: impl Serialize) -> Result<()> {
+        let value = write(&value)?;
+        self.perform(step, at, |path| SessionOp::Set { path, value }).await.map(drop)
+    }
+
+    /// Merges an object into the one at a path; `null` removes a member.
+    pub async fn merge(&self, step: &str, at: &str, value: impl Serialize) -> Result<()> {
+        let value = write(&value)?;
+        self.perform(step, at, |path| SessionOp::Merge { path, value }).await.map(drop)
+    }
+
+    /// Adds a value to the end of the list at a path; how long the list is now.
+    pub async fn append(&self, step: &str, at: &str, value: impl Serialize) -> Result<u64> {
+        let value = write(&value)?;
+        let length = self.perform(step, at, |path| SessionOp::Append { path, value }).await?;
+        read(step, length)
+    }
+
+    /// Adds to the number at a path; what it is now.
+    pub async fn increment<T: DeserializeOwned>(
+        &self,
+        step: &str,
+        at: &str,
+        by: impl Serialize,
+    ) -> Result<T> {
+        let by = write(&by)?;
+        let by = Decimal::parse(by.as_str()).map_err(|error| Fault::from(error).fatal())?;
+        read(step, self.perform(step, at, |path| SessionOp::Increment { path, by }).await?)
+    }
+
+    async fn perform(
+        &self,
+        step: &str,
+        at: &str,
+        op: impl FnOnce(Option<tidegate_core::key::Path>) -> SessionOp,
+    ) -> Result<Payload> {
+        let op = op(path(at).map_err(|error| Fault::from(error).fatal())?);
+        let known = self.ctx.state().ask(step, StepKind::State)?;
+        let outcome = match known {
+            Some(outcome) => outcome,
+            None => {
+                let (step, session) = (step.to_owned(), self.session.clone());
+                let op = NewSessionOp { step: step.clone(), session, op, expected_version: None };
+                self.ctx.state().change_session(op);
+                self.ctx.recorded(&step).await?
+            }
+        };
+        let payload = outcome.map_err(|fault| Fault::recorded(&fault))?;
+        Outcome::from_payload(&payload).map(|outcome| outcome.value).ok_or_else(|| {
+            Fault::coded("BadRecord", format!("the record of step `{step}` cannot be read")).fatal()
+        })
+    }
+}

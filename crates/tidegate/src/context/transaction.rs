@@ -1,0 +1,142 @@
+//! Transactional steps: effect and record in one transaction of the store's own database.
+
+use std::{
+    future::{Future, pending, poll_fn},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tidegate_core::{
+    command::Command,
+    json::Payload,
+    row::StepKind,
+    run::record::{NewStep, Record},
+};
+use tidegate_store::{Database, Salted, TransactionError};
+
+use super::{
+    Ctx,
+    step::{Executing, read},
+};
+use crate::{
+    fault::{Fault, Result},
+    handler::write,
+};
+
+/// How long a step's part of a transaction may take. On SQLite everybody waits for it.
+const LIMIT: Duration = Duration::from_secs(5);
+
+impl Ctx {
+    /// A step in a transaction of the store's own SQLite file: what it writes and its record are
+    /// kept together or not at all, so it happens exactly once.
+    #[cfg(feature = "sqlite")]
+    pub async fn sqlite_step<T, F>(&self, id: impl Into<String>, run: F) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce(&tidegate_store::SqliteTransaction<'_>) -> Result<T> + Send + 'static,
+    {
+        let id = id.into();
+        let Some(recorder) = self.begin_transaction(&id).await? else { return self.known(&id) };
+        let _executing = Executing::begin(self);
+        let Database::Sqlite(store) = self.store().database() else {
+            return Err(self.no_database("SQLite file"));
+        };
+        let work = move |tx: &tidegate_store::SqliteTransaction<'_>| write(&run(tx)?);
+        let done = store.transact_with(LIMIT, work, move |value| recorder.record(value)).await;
+        self.end_transaction(&id, done.map(|kept| kept.value)).await
+    }
+
+    /// A step in a transaction of the store's own PostgreSQL database: what it writes and its
+    /// record are kept together or not at all, so it happens exactly once.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres_step<T, F, Fut>(&self, id: impl Into<String>, run: F) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned + Send,
+        F: FnOnce(tidegate_store::PostgresTransaction) -> Fut + Send,
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let id = id.into();
+        let Some(recorder) = self.begin_transaction(&id).await? else { return self.known(&id) };
+        let _executing = Executing::begin(self);
+        let Database::Postgres(store) = self.store().database() else {
+            return Err(self.no_database("PostgreSQL database"));
+        };
+        let work = |tx| async { write(&run(tx).await?) };
+        let done = store.transact_with(LIMIT, work, |value| recorder.record(value)).await;
+        self.end_transaction(&id, done.map(|kept| kept.value)).await
+    }
+
+    /// Comes to the step; `None` if it is recorded already.
+    async fn begin_transaction(&self, id: &str) -> Result<Option<Recorder>> {
+        if self.state().ask(id, StepKind::Run)?.is_some() {
+            return Ok(None);
+        }
+        if let Some(wait) = self.backs_off(id) {
+            self.state().wait(wait);
+            return pending().await;
+        }
+        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let salt = self.0.shared.entropy.number();
+        Ok(Some(Recorder { ctx: self.clone(), id: id.to_owned(), salt }))
+    }
+
+    /// What is recorded of a step that was asked for.
+    fn known<T: DeserializeOwned>(&self, id: &str) -> Result<T> {
+        let outcome = self.state().outcome(id).unwrap_or_else(|| Ok(Payload::null()));
+        read(id, outcome.map_err(|fault| Fault::recorded(&fault))?)
+    }
+
+    async fn end_transaction<T: DeserializeOwned>(
+        &self,
+        id: &str,
+        done: std::result::Result<Payload, TransactionError<Fault>>,
+    ) -> Result<T> {
+        let fault = match done {
+            Ok(value) => return read(id, value),
+            Err(TransactionError::Step(fault)) => fault,
+            // Somebody else drives the run: nothing of this activation counts any more.
+            Err(TransactionError::Refused(_)) => return pending().await,
+            // An earlier try was kept after all.
+            Err(TransactionError::Recorded) => {
+                let outcome = self.recorded(id).await?;
+                return read(id, outcome.map_err(|fault| Fault::recorded(&fault))?);
+            }
+            Err(other) => Fault::coded("TransactionFailed", other.to_string()),
+        };
+        match self.next_attempt(id, None, &fault) {
+            Some(wait) => {
+                self.state().wait(wait);
+                pending().await
+            }
+            None => {
+                let (kind, result) = (StepKind::Run, Err(fault.to_row()));
+                self.state().finish(NewStep { id: id.to_owned(), kind, result });
+                Err(fault.fatal())
+            }
+        }
+    }
+
+    fn no_database(&self, wanted: &str) -> Fault {
+        let store = self.store();
+        let message = format!("this step needs a store that is a {wanted}, not {store:?}");
+        Fault::coded("NoDatabase", message).fatal()
+    }
+}
+
+/// Makes the record of a step, once its part is done.
+struct Recorder {
+    ctx: Ctx,
+    id: String,
+    salt: u64,
+}
+
+impl Recorder {
+    fn record(self, value: &Payload) -> Vec<Salted> {
+        let known = Box::new(self.ctx.activation().run.clone());
+        let steps = vec![NewStep { id: self.id, kind: StepKind::Run, result: Ok(value.clone()) }];
+        let engine = known.owner.unwrap_or_default();
+        let (run, fence) = (known.id.seq, known.fence);
+        let report = Record { run, engine, fence, steps, ..Record::default() };
+        vec![(Command::Record { known, report }, self.salt)]
+    }
+}

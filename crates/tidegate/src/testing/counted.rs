@@ -1,0 +1,59 @@
+//! A store whose calls count as something to do: a lab must not move its clock meanwhile.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Snapshot},
+    row::{EngineId, Row, Workspace},
+};
+use tidegate_store::{Database, Decide, Store, StoreError};
+use tokio::sync::watch;
+
+use crate::tasks::Busy;
+
+/// Counts calls that are under way.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) busy: Arc<Busy>,
+}
+
+#[async_trait]
+impl Store for Counted {
+    async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
+        let _call = self.busy.begin();
+        self.store.transact(reads, decide).await
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        let _call = self.busy.begin();
+        self.store.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        let _call = self.busy.begin();
+        self.store.beat(engine).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.store.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.store.wakes()
+    }
+
+    fn wake(&self) {
+        self.store.wake();
+    }
+
+    fn database(&self) -> Database<'_> {
+        self.store.database()
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.store.dump().await
+    }
+}

@@ -157,8 +157,7 @@ impl Load {
 
 fn finish(run: Run) -> Command {
     let then = Then::Complete(Payload::from_value(&json!("done")));
-    let report =
-        Record { run: run.id.seq, engine: ENGINE, fence: run.fence, then, ..Record::default() };
+    let report = Record::new(run.id.seq, ENGINE, run.fence, then);
     Command::Record { known: Box::new(run), report }
 }
 

@@ -25,9 +25,11 @@ use crate::{
     run::{
         again::{self, Go},
         chore, control, lease,
+        output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
         record::{self, NewWaitOn, Record, Recorded, Then},
         sweep,
     },
+    schedule::{self, Occurrence},
     session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
@@ -52,20 +54,12 @@ pub enum Command {
         /// The call.
         request: Request,
     },
-    /// Starts a planned occurrence of a schedule.
+    /// Starts a planned occurrence of a schedule, once over all engines.
     Occur {
-        /// The workspace.
-        ws: Workspace,
-        /// The workflow's app.
-        app: String,
-        /// The workflow.
-        workflow: String,
-        /// The schedule.
-        schedule: String,
+        /// The occurrence, and the one after it.
+        occurrence: Occurrence,
         /// Whether it is skipped while the last one runs.
         skip_overlap: bool,
-        /// When it was planned for.
-        planned_at: Timestamp,
     },
     /// Leases ready runs.
     Lease {
@@ -224,6 +218,24 @@ pub enum Command {
         /// The lanes of those versions, in all workspaces.
         lanes: Vec<Seq>,
     },
+    /// Plans the first occurrence of a schedule of the current release, if it has no row yet.
+    Plan {
+        /// The workspace.
+        ws: Workspace,
+        /// The workflow's app.
+        app: String,
+        /// The workflow.
+        workflow: String,
+        /// The schedule.
+        schedule: String,
+        /// When its first occurrence is.
+        next: Timestamp,
+    },
+    /// Passes over an occurrence, and all before the one after it, that came too late.
+    Miss {
+        /// The occurrence, and the first that is not missed.
+        occurrence: Occurrence,
+    },
     /// Deletes a dead engine that owns nothing any more.
     Bury {
         /// The engine.
@@ -242,7 +254,9 @@ pub enum Answer {
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`], [`Command::Reap`] and [`Command::Bury`]: whether it took place.
+    /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`] and
+    /// [`Command::Miss`]: whether it took place. To [`Command::Occur`], always `false`: it was
+    /// somebody else's, or the schedule is gone.
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
@@ -349,6 +363,23 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
+    /// A chunk of output is too large.
+    #[error(
+        "chunk {n} of step `{step}` has {bytes} bytes, over the limit of {MAX_CHUNK_BYTES}; split it"
+    )]
+    ChunkTooLarge {
+        /// The step; empty for the handler itself.
+        step: String,
+        /// The chunk's place in it.
+        n: u32,
+        /// How large it is.
+        bytes: usize,
+    },
+    /// The run has emitted all that it may.
+    #[error(
+        "run `{0}` has emitted {MAX_CHUNKS} chunks, which is the limit; emit fewer and larger ones"
+    )]
+    TooManyChunks(RunId),
     /// No such reaction.
     #[error("there is no reaction `{0}`")]
     NoReaction(String),
@@ -383,6 +414,8 @@ impl Refusal {
             Self::NoWorkflow { .. } => "no_workflow",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
+            Self::ChunkTooLarge { .. } => "chunk_too_large",
+            Self::TooManyChunks(_) => "too_many_chunks",
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
@@ -421,17 +454,20 @@ impl Command {
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
             Self::Dispatch { ws, .. }
-            | Self::Occur { ws, .. }
             | Self::Lease { ws, .. }
             | Self::Cancel { ws, .. }
             | Self::Pause { ws, .. }
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
+            | Self::Plan { ws, .. }
             | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
             Self::SweepChore { known } => none.catalog(&known.ws),
+            Self::Occur { occurrence, .. } | Self::Miss { occurrence } => {
+                none.catalog(&occurrence.ws)
+            }
             Self::MarkDead { .. }
             | Self::Serve { .. }
             | Self::Bury { .. }
@@ -468,10 +504,9 @@ impl Command {
             Self::Dispatch { ws, request } => {
                 request::dispatch(draft, ws, request).map(Answer::Admitted)
             }
-            Self::Occur { ws, app, workflow, schedule, skip_overlap, planned_at } => {
-                let skip = *skip_overlap;
-                request::occur(draft, ws, app, workflow, schedule, skip, *planned_at)
-                    .map(Answer::Admitted)
+            Self::Occur { occurrence, skip_overlap } => {
+                let outcome = schedule::occur(draft, occurrence, *skip_overlap)?;
+                Ok(outcome.map_or(Answer::Changed(false), Answer::Admitted))
             }
             Self::Lease { engine, lanes, limit, .. } => {
                 lease::lease(draft, *engine, lanes, *limit).map(Answer::Leased)
@@ -514,6 +549,10 @@ impl Command {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
             }
             Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
+            Self::Plan { ws, app, workflow, schedule, next } => {
+                schedule::plan(draft, ws, app, workflow, schedule, *next).map(Answer::Changed)
+            }
+            Self::Miss { occurrence } => schedule::miss(draft, occurrence).map(Answer::Changed),
             Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }

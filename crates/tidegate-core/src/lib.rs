@@ -16,11 +16,13 @@ pub mod id;
 pub mod json;
 pub mod key;
 pub mod list;
+pub mod planted;
 pub mod reaction;
 pub mod reads;
 pub mod request;
 pub mod row;
 pub mod run;
+pub mod schedule;
 pub mod session;
 pub mod stream;
 #[cfg(test)]

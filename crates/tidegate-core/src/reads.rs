@@ -82,6 +82,13 @@ pub enum Scan {
     Work(Workspace, String),
     /// All places of reactions in a workspace, by reaction and stream. A hint.
     Subs(Workspace),
+    /// Schedules that have an occurrence planned, the earliest first: those that are due, then the
+    /// next to be. A hint.
+    Schedules,
+    /// All schedules of a workflow, by workspace, app and name. A hint.
+    SchedulesOf(Workspace, String, String),
+    /// What a run has emitted after a place, in order.
+    Chunks(Seq, u32),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
 }

@@ -2,7 +2,7 @@
 //!
 //! An operation is decided under the lock of its document, so that none is ever lost and none has
 //! to be tried again. A run's operation is one of its steps: it takes effect with the step's
-//! record, once. Under the policy `restart` it is staged until the run completes ([`staged`]).
+//! record, once. Under the policy `restart` it is staged until the run completes.
 
 mod op;
 mod staged;

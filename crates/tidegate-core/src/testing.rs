@@ -199,6 +199,15 @@ impl World {
                 let wanted = wanted && sub.is_claimable(self.now);
                 wanted.then(|| Order { at: sub.since.micros(), ..Order::default() })
             }
+            (Scan::Schedules, Row::Schedule(it)) => {
+                it.next.map(|next| Order { at: next.micros(), ..Order::default() })
+            }
+            (Scan::SchedulesOf(ws, app, name), Row::Schedule(it)) => {
+                let same = it.ws == *ws && it.app == *app && it.workflow == *name;
+                same.then(Order::default)
+            }
+            (Scan::Chunks(run, after), Row::Chunk(it)) => (it.run == *run && it.seq > *after)
+                .then(|| Order { at: it.seq.into(), ..Order::default() }),
             (Scan::Buriable, Row::Engine(engine)) => {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)

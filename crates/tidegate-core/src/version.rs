@@ -22,6 +22,7 @@ use crate::{
         Slots, Span, Turns, Workspace,
     },
     run::lease::served,
+    schedule,
     workflow::Workflow,
 };
 
@@ -167,11 +168,15 @@ fn release_def(
         for run in live(draft, other.lane, adopts)? {
             older += 1;
             stranded += u32::from(!served.contains(&other.lane));
+            if crate::planted!(DrainIgnoresSleeping) && run.phase == Phase::Waiting {
+                continue;
+            }
             if adopts && !adopt(draft, &ws, &current, run.clone())? {
                 lacking.push(run.id);
             }
         }
     }
+    schedule::prune(draft, &ws, workflow)?;
     renumber(draft, &ws, workflow)?;
     bump(draft, &ws)?;
     Ok(Released { release, older, lacking, stranded })

@@ -160,6 +160,11 @@ impl Workflow {
         Workflow::parse(&self.to_value()).map(|parsed| parsed.warnings)
     }
 
+    /// Whether one of its triggers is the schedule of this id.
+    pub fn has_schedule(&self, id: &str) -> bool {
+        self.triggers.iter().any(|trigger| trigger.schedule().is_some_and(|it| it == id))
+    }
+
     /// Whether an event of this name starts it. Actions are started by requests only.
     pub fn is_triggered_by(&self, event: &str) -> bool {
         if self.triggers.is_empty() {

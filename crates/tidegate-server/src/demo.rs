@@ -206,15 +206,7 @@ impl Demo<'_> {
 
     async fn complete(&self, run: Run) -> anyhow::Result<()> {
         let then = Then::Complete(Payload::null());
-        let report = Record {
-            run: run.id.seq,
-            engine: 1,
-            fence: run.fence,
-            steps: Vec::new(),
-            sends: Vec::new(),
-            session: Vec::new(),
-            then,
-        };
+        let report = Record::new(run.id.seq, 1, run.fence, then);
         self.ask(Command::Record { known: Box::new(run), report }).await?;
         Ok(())
     }

@@ -20,6 +20,8 @@ use crate::StoreError;
 pub enum Table {
     /// Rows of [`Row::Chore`].
     Chore,
+    /// Rows of [`Row::Schedule`].
+    Schedule,
     /// Rows of [`Row::Gate`].
     Gate,
     /// Rows of [`Row::Run`].
@@ -56,6 +58,8 @@ pub enum Table {
     Receipt,
     /// Rows of [`Row::Logged`].
     Log,
+    /// Rows of [`Row::Chunk`].
+    Chunk,
     /// Rows of [`Row::Staged`].
     Staged,
 }
@@ -87,8 +91,9 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Chore,
+        Self::Schedule,
         Self::Gate,
         Self::Run,
         Self::Session,
@@ -107,6 +112,7 @@ impl Table {
         Self::Signal,
         Self::Receipt,
         Self::Log,
+        Self::Chunk,
         Self::Staged,
     ];
 
@@ -114,6 +120,7 @@ impl Table {
     pub fn of(key: &RowKey) -> Self {
         match key {
             RowKey::Chore(_) => Self::Chore,
+            RowKey::Schedule(..) => Self::Schedule,
             RowKey::Gate(_) => Self::Gate,
             RowKey::Run(_) => Self::Run,
             RowKey::Session(..) => Self::Session,
@@ -132,6 +139,7 @@ impl Table {
             RowKey::Signal(..) => Self::Signal,
             RowKey::Receipt(_) => Self::Receipt,
             RowKey::Logged(..) => Self::Log,
+            RowKey::Chunk(..) => Self::Chunk,
             RowKey::Staged(..) => Self::Staged,
         }
     }
@@ -140,6 +148,7 @@ impl Table {
     pub fn of_row(row: &Row) -> Self {
         match row {
             Row::Chore(_) => Self::Chore,
+            Row::Schedule(_) => Self::Schedule,
             Row::Gate(_) => Self::Gate,
             Row::Run(_) => Self::Run,
             Row::Session(_) => Self::Session,
@@ -158,6 +167,7 @@ impl Table {
             Row::Signal(_) => Self::Signal,
             Row::Receipt(_) => Self::Receipt,
             Row::Logged(_) => Self::Log,
+            Row::Chunk(_) => Self::Chunk,
             Row::Staged(_) => Self::Staged,
         }
     }
@@ -166,6 +176,7 @@ impl Table {
     pub fn name(self) -> &'static str {
         match self {
             Self::Chore => "chore",
+            Self::Schedule => "schedule",
             Self::Gate => "gate",
             Self::Run => "run",
             Self::Session => "session",
@@ -184,6 +195,7 @@ impl Table {
             Self::Signal => "signal",
             Self::Receipt => "receipt",
             Self::Log => "log",
+            Self::Chunk => "chunk",
             Self::Staged => "staged",
         }
     }
@@ -192,6 +204,7 @@ impl Table {
     pub fn columns(self) -> &'static [Column] {
         match self {
             Self::Chore => columns::CHORE,
+            Self::Schedule => columns::SCHEDULE,
             Self::Gate => columns::GATE,
             Self::Run => columns::RUN,
             Self::Session => columns::SESSION,
@@ -210,6 +223,7 @@ impl Table {
             Self::Signal => columns::SIGNAL,
             Self::Receipt => columns::RECEIPT,
             Self::Log => columns::LOG,
+            Self::Chunk => columns::CHUNK,
             Self::Staged => columns::STAGED,
         }
     }
@@ -229,7 +243,7 @@ impl Table {
             | Self::Receipt => 1,
             Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
-            Self::Session => 4,
+            Self::Schedule | Self::Session | Self::Chunk => 4,
             Self::Wait => 6,
         }
     }
@@ -243,6 +257,14 @@ mod columns {
 
     pub(super) const CHORE: &[Column] =
         &[("seq", Int), ("salt", Int), ("ws", Text), ("topic", Text), ("due", Int), ("work", Text)];
+    pub(super) const SCHEDULE: &[Column] = &[
+        ("ws", Text),
+        ("app", Text),
+        ("workflow", Text),
+        ("id", Text),
+        ("next", Int),
+        ("last", Int),
+    ];
     pub(super) const GATE: &[Column] =
         &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text)];
     /// All but `body` is there for the indexes: a run is read from its body.
@@ -371,6 +393,8 @@ mod columns {
         ("data", Text),
         ("meta", Text),
     ];
+    pub(super) const CHUNK: &[Column] =
+        &[("run", Int), ("step", Text), ("attempt", Int), ("n", Int), ("seq", Int), ("data", Text)];
     pub(super) const STAGED: &[Column] = &[
         ("run", Int),
         ("n", Int),

@@ -99,7 +99,7 @@ impl Store for MemoryStore {
             return Ok(false);
         };
         engine.beat += i64::from(!engine.dead);
-        Ok(!engine.dead)
+        Ok(!engine.dead || tidegate_core::planted!(BeatAfterDeath))
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -226,6 +226,8 @@ impl View<'_> {
                 | Scan::Buriable,
                 _,
             ) => None,
+            (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
+            (Scan::Chunks(run, after), _) => place_of_chunk(row, *run, *after),
         }
     }
 
@@ -242,6 +244,33 @@ impl View<'_> {
     }
 }
 
+/// A schedule's place in the scans that find schedules.
+fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
+    let Row::Schedule(it) = row else { return None };
+    if let Scan::SchedulesOf(ws, app, workflow) = scan {
+        return ((&it.ws, &it.app, &it.workflow) == (ws, app, workflow)).then_some(BY_KEY);
+    }
+    it.next.map(|next| (next.micros(), 0, 0))
+}
+
+/// A chunk's place among those of a run after another.
+fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
+    let Row::Chunk(it) = row else { return None };
+    (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
+}
+
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
+}
+
 /// Whether a row is filed under an event's name as the scan says.
 fn is_filed(scan: &Scan, row: &Row) -> bool {
     match (scan, row) {
@@ -255,18 +284,6 @@ fn is_filed(scan: &Scan, row: &Row) -> bool {
         }
         _ => false,
     }
-}
-
-/// A run's place in a list, newest first.
-fn listed(scan: &Scan, row: &Row) -> Option<Order> {
-    let (lanes, below, run, lane) = match (scan, row) {
-        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
-        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
-            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
-        }
-        _ => return None,
-    };
-    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

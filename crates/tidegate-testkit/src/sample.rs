@@ -6,11 +6,12 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Claim, Class, Def, Ended, Ending, Engine,
-        Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState, LogHead,
-        Logged, Meter, Need, Parent, Part, Phase, Place, Purpose, Rank, Receipt, Row, Run, Scope,
-        Session, SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind,
-        Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
+        Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class, Def, Ended, Ending,
+        Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState,
+        LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose, Rank, Receipt,
+        Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span,
+        Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow,
+        Work,
     },
     time::Timestamp,
 };
@@ -96,6 +97,8 @@ pub fn run(seq: i64) -> Run {
         replaced: None,
         replay_of: None,
         claim: None,
+        chunks: 0,
+        progress: None,
         staged: 0,
         purpose: Purpose::Ordinary,
         compensations: 0,
@@ -113,7 +116,7 @@ pub fn chore(seq: i64) -> Chore {
         ws: "main".into(),
         topic: None,
         due: None,
-        work: Work::Orphans { reason: String::new(), runs: Vec::new() },
+        work: Work::Orphans { parent: run_id(1), runs: Vec::new() },
     }
 }
 
@@ -164,6 +167,23 @@ pub fn logged(stream: i64, version: i64, pos: i64) -> Logged {
         data: payload("{}"),
         meta: payload("{}"),
     }
+}
+
+/// A schedule that plans a moment long ago.
+pub fn schedule(id: &str) -> Schedule {
+    Schedule {
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        id: id.to_owned(),
+        next: Some(Timestamp::from_ms(1)),
+        last: None,
+    }
+}
+
+/// Something that a run emitted.
+pub fn chunk(run: i64, step: &str, n: u32, seq: u32) -> Chunk {
+    Chunk { run: Seq(run), step: step.to_owned(), attempt: 0, n, seq, data: payload("1") }
 }
 
 /// A definition.
@@ -286,7 +306,7 @@ fn chores() -> Vec<Row> {
     let work = [
         Work::Wake { event: Seq(i64::MAX), after },
         Work::Wake { event: Seq(0), after: WaitPlace::first(String::new()) },
-        Work::Orphans { reason: FREE_TEXT.to_owned(), runs: vec![Seq(1), Seq(i64::MAX)] },
+        Work::Orphans { parent: run_id(i64::MAX), runs: vec![Seq(1), Seq(i64::MAX)] },
         Work::Bulk(bulk(BulkWhat::Cancel { reason: FREE_TEXT.to_owned() })),
         Work::Bulk(Bulk { ended_at: None, filter: BulkFilter::default(), ..bulk(BulkWhat::Pause) }),
         Work::Bulk(bulk(BulkWhat::Resume)),
@@ -380,6 +400,8 @@ fn runs() -> Vec<Row> {
         replaced: Some(run_id(5)),
         replay_of: Some(run_id(6)),
         claim: Some(gate_key("every", "claim")),
+        chunks: u32::MAX,
+        progress: Some(Progress { permille: 1000, text: FREE_TEXT.to_owned() }),
         staged: u32::MAX,
         purpose: Purpose::Compensates(run_id(i64::MAX)),
         compensations: u32::MAX,
@@ -547,6 +569,10 @@ fn small() -> Vec<Row> {
     let text = || NAME.to_owned();
     let salted = EventId { seq: Seq(i64::MAX), salt: u64::MAX };
     vec![
+        chunk(1, "", 0, 1).into(),
+        Chunk { attempt: u32::MAX, n: u32::MAX, ..chunk(i64::MIN, NAME, 0, u32::MAX) }.into(),
+        Schedule { next: None, last: None, ..schedule("") }.into(),
+        Schedule { next: Some(PAST), last: Some(FUTURE), ..schedule(NAME) }.into(),
         Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
         Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
             .into(),

@@ -62,16 +62,8 @@ impl World {
     pub async fn tell(&self, run: &Run, step: &str, event: NewEvent) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
         let sends = vec![NewSend { step: step.to_owned(), event }];
-        let (steps, then) = (Vec::new(), Then::Continue);
-        let report = Record {
-            run: run.id.seq,
-            engine,
-            fence: run.fence,
-            steps,
-            sends,
-            session: Vec::new(),
-            then,
-        };
+        let report = Record::new(run.id.seq, engine, run.fence, Then::Continue);
+        let report = Record { sends, ..report };
         let known = Box::new(run.clone());
         let answer = self.run(Command::Record { known, report }).await?;
         let Answer::Recorded(recorded) = answer else { panic!("it was answered {answer:?}") };

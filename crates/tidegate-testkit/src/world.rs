@@ -6,6 +6,7 @@
 
 mod again;
 mod inputs;
+mod schedules;
 mod seen;
 mod sessions;
 mod streams;
@@ -172,17 +173,10 @@ impl World {
         }
     }
 
-    /// A planned occurrence of a schedule.
+    /// A schedule's occurrence, planned for this moment whether the workflow has it or not.
     pub async fn occur(&self, workflow: &str, schedule: &str, skip_overlap: bool) -> Verdict {
-        let command = Command::Occur {
-            ws: self.ws.clone(),
-            app: "default".to_owned(),
-            workflow: workflow.to_owned(),
-            schedule: schedule.to_owned(),
-            skip_overlap,
-            planned_at: self.now(),
-        };
-        match self.run(command).await {
+        let occurrence = self.set_schedule(workflow, schedule, self.now()).await;
+        match self.run(Command::Occur { occurrence, skip_overlap }).await {
             Ok(Answer::Admitted(outcome)) => outcome.verdict,
             other => panic!("an occurrence was answered {other:?}"),
         }
@@ -231,9 +225,7 @@ impl World {
         then: Then,
     ) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
-        let (run_seq, fence, sends) = (run.id.seq, run.fence, Vec::new());
-        let report =
-            Record { run: run_seq, engine, fence, steps, sends, session: Vec::new(), then };
+        let report = Record { steps, ..Record::new(run.id.seq, engine, run.fence, then) };
         let known = Box::new(run.clone());
         match self.run(Command::Record { known, report }).await? {
             Answer::Recorded(recorded) => Ok(recorded),

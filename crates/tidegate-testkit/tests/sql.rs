@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 29] = [
+const HOT: [&str; 32] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -48,6 +48,9 @@ const HOT: [&str; 29] = [
     "sub_work",
     "sub_of_workspace",
     "def_of_workspace",
+    "schedule_next",
+    "schedule_of_workflow",
+    "chunk_of_run",
 ];
 
 fn folder(dialect: &str) -> PathBuf {

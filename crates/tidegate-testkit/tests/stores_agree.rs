@@ -13,7 +13,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
         Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
-        RowKey, Run, Session, Signal, Sub, WaitPath, WaitRow,
+        RowKey, Run, Schedule, Session, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -221,14 +221,16 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(8) {
-            7 => Chore {
+        match self.below(10) {
+            8 => sample::chunk(self.below(2), "", version, version).into(),
+            7 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
+            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
+            6 => Chore {
                 topic: (self.below(2) == 0).then(|| self.name()),
                 due: self.maybe_time(),
                 ..sample::chore(self.below(4))
             }
             .into(),
-            5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
             0 => sample::def(self.below(4), &self.name(), version).into(),
             1 => Epoch { ws: self.name().into(), n: self.below(3) }.into(),
             2 => WaitPath { ws: "main".into(), name: self.name(), path: self.name() }.into(),
@@ -269,8 +271,9 @@ impl Chance {
     }
 
     fn scan(&mut self) -> Scan {
+        let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(23) {
+        match self.below(26) {
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,
@@ -286,8 +289,8 @@ impl Chance {
                 let (run, step) = (Seq(self.below(3) - 1), self.name());
                 Scan::Waits("main".into(), name, path, value, run, step)
             }
-            21 => Scan::DueChores,
-            22 => Scan::Chores("main".into(), self.name()),
+            20 => Scan::DueChores,
+            21 => Scan::Chores("main".into(), self.name()),
             11 => Scan::Inbox(Seq(self.below(2)), self.name()),
             12 => Scan::Receipts(Seq(1)),
             13 => {
@@ -299,6 +302,9 @@ impl Chance {
             15 => Scan::Feed("main".into(), self.below(20)),
             16 => Scan::Work("main".into(), self.name()),
             17 => Scan::Buriable,
+            23 => Scan::Chunks(Seq(self.below(2)), version),
+            24 => Scan::Schedules,
+            22 => Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned()),
             18 => Scan::Live(lanes, Seq(self.below(12))),
             19 => {
                 let states = ["completed", "failed", "cancelled"];

@@ -15,7 +15,10 @@ use tidegate_core::{
 };
 use tidegate_store::{Store, why};
 
-use crate::{builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault};
+use crate::{
+    builder::EngineBuilder, committer::Reply, drive::Stop, engine::Shared, error::Error,
+    fault::Fault,
+};
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -38,6 +41,14 @@ impl Engine {
     #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { shared: self.shared.clone(), ws: ws.into() }
+    }
+
+    pub(crate) fn ws(&self) -> Workspace {
+        self.ws.clone()
+    }
+
+    pub(crate) fn ask(&self, command: Command) -> Reply {
+        self.shared.ask(command)
     }
 
     /// The workspace that it acts in.
@@ -278,6 +289,6 @@ pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
 }
 
-fn unexpected(answer: &Answer) -> Error {
+pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::Value(format!("the store answered something else: {answer:?}"))
 }

@@ -77,6 +77,9 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
         if let Err(error) = look_around(shared, &mut seen).await {
             tracing::warn!(%error, "the other engines could not be watched");
         }
+        if let Err(error) = bury(shared).await {
+            tracing::warn!(%error, "dead engines could not be cleared away");
+        }
         match look_at_own(shared, &strays).await {
             Ok(found) => strays = found,
             Err(error) => tracing::warn!(%error, "own runs could not be looked through"),
@@ -141,6 +144,17 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
             answer.await?;
         }
     }
+}
+
+/// Clears away dead engines that have nothing left.
+async fn bury(shared: &Arc<Shared>) -> Result<(), Error> {
+    let snapshot = shared.store.read(ReadSet::default().scan(Scan::Buriable, ENGINES)).await?;
+    for row in snapshot.found(&Scan::Buriable) {
+        if let Row::Engine(engine) = row {
+            shared.ask(Command::Bury { engine: engine.id }).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Stops runs that others have cancelled, and gives back those that nobody here drives: a lease

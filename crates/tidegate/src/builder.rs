@@ -5,22 +5,23 @@ use std::{sync::Arc, time::Duration};
 use tidegate_core::{
     action::Flow as FlowDefinition,
     command::{Answer, Command},
-    definition::{DefinitionErrors, Problem},
+    definition::{Code, DefinitionErrors, Problem},
     row::Workspace,
-    workflow::Workflow as Definition,
+    workflow::{Trigger, Workflow as Definition},
 };
 use tidegate_store::{Clock, Store, SystemClock, commit};
 
 use crate::{
     api::Engine,
     beat,
+    cron::Cron,
     engine::{Options, Shared},
     entropy::Entropy,
     error::Error,
     flow::Flow,
     handler::Served,
     registry::{Registry, Version},
-    sweep,
+    schedule, sweep,
     tasks::Busy,
     timer::{SystemTimer, Timer},
 };
@@ -69,9 +70,10 @@ impl EngineBuilder {
     pub fn workflow(mut self, workflow: impl Into<Served>) -> Self {
         let served = workflow.into();
         let read = Definition::parse(&served.definition).map_err(|errors| errors.0);
-        self.served.push(read.map(|parsed| {
+        self.served.push(read.and_then(|parsed| {
             warn(&parsed.warnings);
-            (parsed.value, served)
+            check_schedules(&parsed.value)?;
+            Ok((parsed.value, served))
         }));
         self
     }
@@ -175,6 +177,18 @@ impl EngineBuilder {
     }
 }
 
+/// What the definition cannot know: calendars and time zones.
+fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
+    let bad = workflow.triggers.iter().enumerate().filter_map(|(n, trigger)| {
+        let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
+        let message = Cron::parse(cron, time_zone).err()?.to_string();
+        let subject = format!("workflow `{}`", workflow.name);
+        Some(Problem { code: Code::BadName, subject, field: format!("triggers[{n}]"), message })
+    });
+    let problems: Vec<Problem> = bad.collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
 fn warn(warnings: &[Problem]) {
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -233,6 +247,7 @@ fn spawn(shared: &Arc<Shared>) {
     task!(shared => shared.committer.run(&shared));
     task!(shared => shared.loader.run(&shared));
     task!(shared => sweep::run(&shared));
+    task!(shared => schedule::run(&shared));
     task!(shared => beat::renew(&shared));
     task!(shared => beat::watch(&shared));
     task!(shared => beat::listen(&shared));

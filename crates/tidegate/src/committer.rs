@@ -20,7 +20,7 @@ use tidegate_core::{
 use tidegate_store::{Answered, Salted, Seen, StoreError, commit_once};
 use tokio::sync::{Notify, oneshot};
 
-use crate::{engine::Shared, error::Error};
+use crate::{engine::Shared, error::Error, telemetry};
 
 /// The most commands in one transaction: more make it long, and gain nothing.
 const MAX_BATCH: usize = 512;
@@ -28,7 +28,7 @@ const MAX_BATCH: usize = 512;
 /// A command that waits for its transaction.
 struct Pending {
     salted: Salted,
-    /// Its worker is free once it is decided.
+    /// Its worker is free once it is done.
     ends: bool,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
@@ -148,7 +148,7 @@ impl Committer {
                 .collect();
             let started = shared.timer.elapsed();
             let outcome = commit_once(&*shared.store, commands).await;
-            shared.telemetry.committed(part.len(), shared.timer.elapsed() - started);
+            telemetry::committed(part.len(), shared.timer.elapsed() - started, outcome.is_ok());
             match outcome {
                 Ok((answers, seen)) => self.answer(shared, part, with, answers, seen),
                 // A row that the store refuses must not take its neighbours down.
@@ -186,7 +186,10 @@ impl Committer {
         for (pending, answer) in part.into_iter().zip(answers.by_ref()) {
             match answer {
                 Some(answer) => {
-                    ended += i64::from(pending.ends);
+                    if let Ok(answer) = &answer {
+                        telemetry::answered(answer);
+                    }
+                    ended += i64::from(pending.ends && answer.is_ok());
                     let _ = pending.reply.send(answer.map_err(Error::from));
                 }
                 None => left.push(pending),
@@ -213,6 +216,9 @@ impl Committer {
             }
         }
         let events = std::mem::take(&mut seen.events);
+        for run in &leased {
+            telemetry::leased(run, seen.now);
+        }
         shared.hand_over(leased, &events);
         shared.saw(seen);
     }

@@ -3,6 +3,7 @@
 //! Steps are remembered by id, not by place. A handler may be started any number of times, on any
 //! engine; what is recorded is returned, what is not is done.
 
+mod output;
 mod session;
 mod state;
 mod step;

@@ -6,11 +6,12 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use tidegate_core::{
-    command::{Answer, Command},
+    command::{Answer, Command, Refusal},
     json::Payload,
     row::{EngineId, Purpose, Run},
     run::record::{Record, Recorded, Then},
 };
+use tidegate_store::StoreError;
 use tokio::sync::watch;
 
 use crate::{
@@ -125,10 +126,7 @@ impl Driver {
                     match answer {
                         Ok(Answer::Recorded(Recorded::GoOn)) => self.ctx.state().reported(),
                         Ok(Answer::Recorded(Recorded::LetGo)) => return false,
-                        _ => {
-                            self.confirm_stop().await;
-                            return false;
-                        }
+                        answer => return self.refused(answer).await,
                     }
                 }
                 Turn::Asked(Next::Report) => {
@@ -215,27 +213,45 @@ impl Driver {
         let ops = self.ctx.state().take();
         match self.report(ops, then).await {
             Ok(Answer::Recorded(Recorded::LetGo)) => true,
-            Ok(_) | Err(Error::Refused(_)) => {
+            Ok(_) => {
                 self.confirm_stop().await;
                 true
             }
-            Err(_) => false,
+            answer => self.refused(answer).await,
         }
+    }
+
+    /// A report was not taken: somebody else has the run, or something in it cannot be kept, which
+    /// fails the run. `true` if a report freed the worker.
+    async fn refused(&mut self, answer: std::result::Result<Answer, Error>) -> bool {
+        self.drop_handler();
+        let error = match answer {
+            Err(error @ Error::Store(_)) => error,
+            Err(Error::Refused(refusal)) if !matches!(refusal, Refusal::Fenced { .. }) => {
+                refusal.into()
+            }
+            _ => {
+                self.confirm_stop().await;
+                return false;
+            }
+        };
+        let fault = Fault::coded("NotRecorded", format!("the store refused a report: {error}"));
+        self.report(Ops::default(), Then::Fail(fault.to_row())).await.is_ok()
     }
 
     /// Reports until the store answers: a repeat of a report changes nothing.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
-        let Ops { steps, sends, session } = ops;
+        let Ops { steps, sends, session, chunks, progress } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let report = Record { run, engine, fence, steps, sends, session, then };
+        let report = Record { run, engine, fence, steps, sends, session, chunks, progress, then };
         let command = Command::Record { known: Box::new(known), report };
         let salted = (command, shared.entropy.number());
         Box::pin(async move {
             let mut pause = FIRST_PAUSE;
             loop {
                 match shared.committer.send(salted.clone()).await {
-                    Err(Error::Store(error)) => {
+                    Err(Error::Store(error)) if !matches!(*error, StoreError::Data(_)) => {
                         tracing::warn!(%error, "a report is tried again");
                         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);

@@ -21,8 +21,9 @@ use crate::{
     entropy::Entropy,
     load::{Loaded, Loader, at_hand},
     registry::Registry,
+    schedule::{self, ScheduleKey},
     tasks::{Busy, Tasks},
-    telemetry::Telemetry,
+    telemetry,
     timer::Timer,
 };
 
@@ -50,7 +51,6 @@ pub(crate) struct Shared {
     pub(crate) registry: Mutex<Registry>,
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
-    pub(crate) telemetry: Telemetry,
     pub(crate) tasks: Tasks,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
@@ -114,7 +114,6 @@ impl Shared {
             loader: Loader::default(),
             registry: Mutex::default(),
             alarm: Alarm::default(),
-            telemetry: Telemetry::default(),
             tasks: Tasks::tracked(busy),
             own: Notify::new(),
             idle: Notify::new(),
@@ -135,6 +134,8 @@ impl Shared {
         if identity.id == engine && !identity.known {
             identity.known = true;
             drop(identity);
+            // For `why` and for whoever releases a version. Nobody waits for it.
+            drop(self.ask(Command::Serve { engine, lanes: lock(&self.registry).lanes() }));
             self.committer.look();
         }
     }
@@ -142,6 +143,11 @@ impl Shared {
     /// Has a command decided, together with others. It is on its way at once.
     pub(crate) fn ask(&self, command: Command) -> Reply {
         self.committer.send((command, self.entropy.number()))
+    }
+
+    /// The schedules of what is served here.
+    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, schedule::Served> {
+        lock(&self.registry).schedules()
     }
 
     /// The leases that go with the next transaction.
@@ -184,9 +190,11 @@ impl Shared {
         });
         driven.insert(seq, Driven { fence, stop, mutex: mutex.clone() });
         drop(driven);
-        let shared = self.clone();
+        telemetry::driven(self.driven());
+        let (shared, leased) = (self.clone(), self.timer.elapsed());
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
+            telemetry::handed_over(shared.timer.elapsed() - leased);
             let freed = shared.drive(run, loaded, stopped).await;
             let mut driven = lock(&shared.driven);
             if driven.get(&seq).is_some_and(|driven| driven.fence == fence) {
@@ -213,7 +221,7 @@ impl Shared {
             tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
             return false;
         };
-        let span = self.telemetry.span(&run);
+        let span = telemetry::span(&run);
         let driver = Driver::new(self.clone(), &version, run, loaded, stop);
         tracing::Instrument::instrument(driver.drive(), span).await
     }
@@ -282,7 +290,7 @@ impl Shared {
             *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
         tracing::error!("the lease of this engine was lost; its runs are stopped here");
-        self.telemetry.lease_lost();
+        telemetry::lease_lost();
         self.stop_all(Stop::Lost);
     }
 

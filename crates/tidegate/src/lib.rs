@@ -6,7 +6,9 @@
 mod api;
 mod builder;
 mod controls;
+pub mod cron;
 mod flow;
+mod operate;
 pub mod testing;
 mod workflow;
 
@@ -23,6 +25,7 @@ mod engine;
 mod entropy;
 mod load;
 mod registry;
+mod schedule;
 mod sweep;
 mod tasks;
 mod telemetry;
@@ -40,6 +43,7 @@ pub use fault::{Fault, OrFault, Result};
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
+pub use operate::BulkProgress;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

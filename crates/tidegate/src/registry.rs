@@ -9,7 +9,10 @@ use tidegate_core::{
     workflow::Workflow,
 };
 
-use crate::handler::{Handler, KeyFunction};
+use crate::{
+    handler::{Handler, KeyFunction},
+    schedule::{self, ScheduleKey},
+};
 
 /// One version of a workflow that this engine can drive.
 pub(crate) struct Version {
@@ -22,6 +25,7 @@ pub(crate) struct Version {
 #[derive(Default)]
 pub(crate) struct Registry {
     versions: BTreeMap<Seq, Arc<Version>>,
+    schedules: BTreeMap<ScheduleKey, schedule::Served>,
     lanes: Vec<(Workspace, Vec<Seq>)>,
     key_functions: BTreeMap<(String, String), KeyFunction>,
     /// Whose turn it is among the workspaces.
@@ -40,6 +44,10 @@ const MAX_TURNS: usize = 8;
 impl Registry {
     /// Runs of this lane can be driven from now on.
     pub(crate) fn serve(&mut self, ws: &Workspace, lane: Seq, version: Version) {
+        let Workflow { app, name, triggers, .. } = &*version.definition;
+        for (id, served) in schedule::of(triggers) {
+            self.schedules.insert((ws.clone(), app.clone(), name.clone(), id), served);
+        }
         self.versions.insert(lane, Arc::new(version));
         match self.lanes.iter_mut().find(|(known, _)| known == ws) {
             Some((_, lanes)) if lanes.contains(&lane) => {}
@@ -60,6 +68,11 @@ impl Registry {
 
     pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
         self.key_functions.get(&(app.to_owned(), action.to_owned())).cloned()
+    }
+
+    /// The schedules of what it serves.
+    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, schedule::Served> {
+        self.schedules.clone()
     }
 
     /// All lanes, of all workspaces.

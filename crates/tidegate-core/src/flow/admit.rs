@@ -69,6 +69,9 @@ pub fn create(
         };
         if let Some(holder) = holder {
             let by = By::from(&passage);
+            if passage.when_full == WhenFull::Refuse && crate::planted!(RefusedKeepsAll) {
+                return Ok(Verdict::Skipped { by, holder });
+            }
             if passage.when_full == WhenFull::Refuse {
                 return Err(Stop::Refused(Verdict::Skipped { by, holder }));
             }
@@ -127,6 +130,9 @@ fn refuse_ancestors(
     passages: &[Passage],
 ) -> Decided<(), Verdict> {
     let Some(parent) = &candidate.parent else { return Ok(()) };
+    if crate::planted!(AncestorsForgotten) {
+        return Ok(());
+    }
     for passage in passages.iter().filter(|passage| passage.need.span == Span::Run) {
         let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&passage.need.gate)?
         else {

@@ -84,7 +84,7 @@ fn join_one(
     if fold.fired {
         return join_fired(draft, candidate, scope, gate, fold);
     }
-    let overdue = fold.deadline <= draft.now();
+    let overdue = fold.deadline <= draft.now() && !crate::planted!(AppendsAfterTheDeadline);
     if (overdue || !fits(candidate, kind, &fold)) && !fold.held {
         flush(draft, &key)?;
         return match load(draft, &key)? {
@@ -149,7 +149,8 @@ fn open_one(
         fired: false,
     };
     let (key, id) = (GateKey::new(scope), draft.next_seq()?);
-    let gate = Gate { key, id, at: now, due: Some(deadline), state: GateState::Fold(fold.clone()) };
+    let due = Some(deadline).filter(|_| !crate::planted!(WindowWithoutTimer));
+    let gate = Gate { key, id, at: now, due, state: GateState::Fold(fold.clone()) };
     add(draft, candidate, scope, kind, gate, fold)
 }
 
@@ -164,7 +165,9 @@ fn add(
 ) -> Decided<Verdict, Verdict> {
     let by = By::scope(scope);
     gate.at = gate.at.max(draft.now());
-    fold.last = candidate.event;
+    if !crate::planted!(FirstPayloadWins) {
+        fold.last = candidate.event;
+    }
     match kind {
         Kind::Last { period_ms, max_wait_ms } => {
             fold.count += 1;
@@ -192,6 +195,7 @@ fn add(
             fold.count += 1;
             fold.bytes += size(candidate);
             let (pending, flush_at) = (fold.count, fold.deadline);
+            let max_size = max_size + u32::from(crate::planted!(BatchTooLarge));
             let full = fold.count >= max_size || fold.bytes >= max_bytes;
             let held = fold.held;
             gate.state = GateState::Fold(fold);
@@ -380,6 +384,7 @@ fn fits(candidate: &Candidate<'_>, kind: Kind, fold: &Fold) -> bool {
         Kind::Last { .. } => true,
         Kind::All { max_size, max_bytes, .. } => {
             let bytes = fold.bytes + size(candidate);
+            let max_size = max_size + u32::from(crate::planted!(BatchTooLarge));
             fold.count == 0 || (fold.count < max_size && bytes <= max_bytes)
         }
     }

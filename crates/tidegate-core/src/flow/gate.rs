@@ -61,7 +61,10 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 
 /// Where a run stands in a line: by its rank, in a session's by arrival alone (SPEC 6).
 fn place(need: &Need, rank: Rank) -> Place {
-    let by_arrival = Rank { at: Timestamp::default(), ..rank };
+    let mut by_arrival = Rank { at: Timestamp::default(), ..rank };
+    if crate::planted!(QueueFromTheEnd) {
+        by_arrival.seq = Seq(-rank.seq.0);
+    }
     let policy = need.gate.class() == Some(Class::Policy);
     Place { tier: need.tier, rank: if policy { by_arrival } else { rank } }
 }
@@ -83,6 +86,9 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let freed = vacate(draft, &mut run, keep)?;
     let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
     let mut gate = gate_or_new(draft, &need.gate)?;
+    if crate::planted!(RetryOvertakes) {
+        run.rank.at = Timestamp::default();
+    }
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
@@ -113,6 +119,9 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
 /// Lets in whoever is next at each of the gates.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort();
+    if crate::planted!(LineStuck) {
+        gates.clear();
+    }
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
@@ -185,7 +194,9 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
             turns.pending.retain(|pending| *pending != run.id.seq);
-            if let Limit::Rate(rate) = limit {
+            if let Limit::Rate(rate) = limit
+                && !crate::planted!(TurnNotSpent)
+            {
                 turns.meter = Some(meter::stamp_turn(turns.meter, rate, now));
             }
         }
@@ -217,7 +228,7 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     if let Some(hold) = slots.holders.iter().find(|hold| !hold.draining) {
         return Ok(Some(hold.run));
     }
-    if slots.head.is_none() {
+    if slots.head.is_none() || crate::planted!(SingletonIgnoresWaiting) {
         return Ok(None);
     }
     let Some((_, seq)) = draft.head_of_line(gate)? else { return Ok(None) };
@@ -246,8 +257,13 @@ fn offer(
 
 /// Whether one more can be let in; otherwise when, where time alone decides.
 fn room(state: &GateState, limit: Limit, now: Timestamp) -> Result<(), Option<Timestamp>> {
+    let inside = |slots: &Slots| {
+        let all = slots.holders.len().saturating_sub(usize::from(crate::planted!(LimitOffByOne)));
+        let gone = slots.holders.iter().filter(|hold| hold.draining).count();
+        if crate::planted!(CountsWithoutDraining) { all.saturating_sub(gone) } else { all }
+    };
     match (state, limit) {
-        (GateState::Slots(slots), Limit::Slots(limit)) if slots.holders.len() >= limit as usize => {
+        (GateState::Slots(slots), Limit::Slots(limit)) if inside(slots) >= limit as usize => {
             Err(None)
         }
         (GateState::Turns(turns), Limit::Rate(rate)) => {
@@ -322,7 +338,8 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     };
     let catalog = draft.catalog(&run.ws)?;
     let own = catalog.lane(run.lane).and_then(|version| version.release).unwrap_or(0);
-    if run.keeps_version() || own >= *release {
+    let kept = run.keeps_version() && !crate::planted!(MovesTheStarted);
+    if kept || own >= *release {
         return Ok(());
     }
     let Some(entry) = catalog.entry(&run.app, &run.workflow) else { return Ok(()) };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Workspace;
 use crate::{
-    id::{ChoreId, Seq},
+    id::{ChoreId, RunId, Seq},
     time::Timestamp,
 };
 
@@ -36,8 +36,8 @@ pub enum Work {
     },
     /// Cancels the children of a run that was cancelled.
     Orphans {
-        /// Why.
-        reason: String,
+        /// The run.
+        parent: RunId,
         /// Those that are left.
         runs: Vec<Seq>,
     },

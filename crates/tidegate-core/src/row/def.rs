@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EngineId, Workspace};
-use crate::{id::Seq, json::Payload};
+use crate::{id::Seq, json::Payload, time::Timestamp};
 
 /// A process that drives runs, alive as long as its beat changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,23 @@ impl Engine {
     pub fn new(id: EngineId) -> Self {
         Self { id, beat: 1, dead: false, serves: Vec::new() }
     }
+}
+
+/// A schedule of a workflow, with what it plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The workspace.
+    pub ws: Workspace,
+    /// The workflow's app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// Its expression, and its time zone where that is not UTC.
+    pub id: String,
+    /// When the next occurrence is planned for; none after the last.
+    pub next: Option<Timestamp>,
+    /// When the last one that took place or was passed over had been planned for.
+    pub last: Option<Timestamp>,
 }
 
 /// The last global position that a workspace's streams have used.

@@ -14,14 +14,14 @@ mod stream;
 use std::sync::Arc;
 
 pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
-pub use def::{Def, Engine, Epoch, LogHead};
+pub use def::{Def, Engine, Epoch, LogHead, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
 pub use run::{
-    Ended, Ending, Fault, Need, Parent, Phase, Place, Purpose, Rank, Run, Source, Span, Step,
-    StepKind, Wait, WaitOn,
+    Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Purpose, Rank, Run, Source,
+    Span, Step, StepKind, Wait, WaitOn,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Logged, Stream, Sub};
@@ -39,6 +39,8 @@ pub type EngineId = u128;
 pub enum Row {
     /// What is left to do, in chunks.
     Chore(Chore),
+    /// A schedule, with its next planned occurrence.
+    Schedule(Schedule),
     /// What a control remembers for one key.
     Gate(Gate),
     /// A run that has not ended.
@@ -75,6 +77,8 @@ pub enum Row {
     Receipt(Receipt),
     /// An event of a stream.
     Logged(Logged),
+    /// Something that a run has emitted.
+    Chunk(Chunk),
     /// What a run has staged for a session.
     Staged(Box<Staged>),
 }
@@ -84,6 +88,8 @@ pub enum Row {
 pub enum RowKey {
     /// By number; locked. First, because what it touches is found out on the way.
     Chore(Seq),
+    /// By workspace, app, workflow and id; locked.
+    Schedule(Workspace, String, String, String),
     /// By its key; locked.
     Gate(GateKey),
     /// By its run's number; locked.
@@ -121,6 +127,8 @@ pub enum RowKey {
     Receipt(Seq),
     /// By the stream's number and the version.
     Logged(Seq, i64),
+    /// By run, step, attempt and place there.
+    Chunk(Seq, String, u32, u32),
     /// By run and place.
     Staged(Seq, u32),
 }
@@ -132,6 +140,7 @@ impl RowKey {
     pub fn is_locked(&self) -> bool {
         match self {
             Self::Chore(_)
+            | Self::Schedule(..)
             | Self::Gate(_)
             | Self::Run(_)
             | Self::Session(..)
@@ -150,6 +159,7 @@ impl RowKey {
             | Self::Signal(..)
             | Self::Receipt(_)
             | Self::Logged(..)
+            | Self::Chunk(..)
             | Self::Staged(..) => false,
         }
     }
@@ -160,6 +170,12 @@ impl Row {
     pub fn key(&self) -> RowKey {
         match self {
             Self::Chore(row) => RowKey::Chore(row.id.seq),
+            Self::Schedule(row) => RowKey::Schedule(
+                row.ws.clone(),
+                row.app.clone(),
+                row.workflow.clone(),
+                row.id.clone(),
+            ),
             Self::Gate(row) => RowKey::Gate(row.key.clone()),
             Self::Run(row) => RowKey::Run(row.id.seq),
             Self::Session(row) => {
@@ -189,6 +205,7 @@ impl Row {
             Self::Signal(row) => RowKey::Signal(row.run, row.name.clone(), row.seq),
             Self::Receipt(row) => RowKey::Receipt(row.seq),
             Self::Logged(row) => RowKey::Logged(row.stream, row.version),
+            Self::Chunk(row) => RowKey::Chunk(row.run, row.step.clone(), row.attempt, row.n),
             Self::Staged(row) => RowKey::Staged(row.run, row.n),
         }
     }
@@ -220,5 +237,5 @@ into_row!(
     Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
-    Session => Session, Staged => Staged
+    Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged
 );

@@ -232,6 +232,12 @@ pub struct Run {
     /// The idempotency claim it gives back if it is replaced before its first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<GateKey>,
+    /// The place of the last chunk that it has emitted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub chunks: u32,
+    /// How far it says that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// How many operations on sessions it has staged, under `restart`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub staged: u32,
@@ -255,6 +261,15 @@ pub struct Run {
     /// The run that the items of its batch are filed under, where that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_of: Option<RunId>,
+}
+
+/// How far a run says that it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The part that is done, in thousandths.
+    pub permille: u32,
+    /// What it is at.
+    pub text: String,
 }
 
 impl Run {
@@ -300,6 +315,8 @@ impl Run {
             gives_up_at: None,
             effect_run: None,
             batch_of: None,
+            chunks: 0,
+            progress: None,
         }
     }
 
@@ -485,4 +502,21 @@ pub struct Step {
     pub result: Result<Payload, Fault>,
     /// Its order: grows with every step of the run.
     pub seq: Seq,
+}
+
+/// Something that a run has emitted: written once, never changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The run.
+    pub run: Seq,
+    /// The step that emitted it; empty for the handler itself.
+    pub step: String,
+    /// The step's attempt.
+    pub attempt: u32,
+    /// Its place in that attempt, from 0.
+    pub n: u32,
+    /// Its place among all that the run has emitted, from 1.
+    pub seq: u32,
+    /// What it is.
+    pub data: Payload,
 }

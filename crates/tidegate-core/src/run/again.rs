@@ -99,8 +99,13 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
         return Err(Stop::Refused(Refusal::NoStep { run, step, hint }));
     };
     steps.truncate(at);
-    let undo = steps.iter().find(|step| step.kind == StepKind::Compensate);
-    if let Some(undo) = undo.filter(|_| !matches!(old.ending, Ending::Completed { .. })) {
+    if matches!(old.ending, Ending::Completed { .. }) {
+        return Ok(steps);
+    }
+    // What it had staged for sessions went with it: these steps are taken again.
+    let staged = draft.catalog(&old.ws)?.restarts(old.lane);
+    steps.retain(|step| !staged || step.kind != StepKind::State);
+    if let Some(undo) = steps.iter().find(|step| step.kind == StepKind::Compensate) {
         let (run, step, first) = (old.id, from.to_owned(), undo.id.clone());
         return Err(Stop::Refused(Refusal::Undone { run, step, first }));
     }

@@ -23,9 +23,10 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
+    let kept = crate::planted!(HoldKeptOnCancel) && matches!(ending, Ending::Cancelled { .. });
     let ended = ended(draft, &run, ending);
     follow::follow(draft, &mut run, &ended)?;
-    let freed = gate::vacate(draft, &mut run, 0)?;
+    let freed = if kept { Vec::new() } else { gate::vacate(draft, &mut run, 0)? };
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ended)?;
     Ok(freed)
@@ -56,20 +57,18 @@ fn call_off<E>(
     ending: Ending,
     generations: usize,
 ) -> Decided<Vec<GateKey>, E> {
-    let (ws, children) = (run.ws.clone(), wait::children(&run));
-    let reason = match ending {
-        Ending::Failed { .. } => format!("parent {} took too long", run.id),
-        Ending::Cancelled { .. } | Ending::Completed { .. } => {
-            format!("parent {} was cancelled", run.id)
-        }
-    };
+    let ws = run.ws.clone();
+    let (parent, children) = (run.id, wait::children(&run));
     let mut freed = match run.phase {
         Phase::Stopping => return Ok(Vec::new()),
+        Phase::Driven if crate::planted!(LetGoTooSoon) => leave(draft, run, ending)?,
         Phase::Driven => {
             wait::forget(draft, &mut run);
             session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
-            run.phase = Phase::Stopping;
+            if !crate::planted!(ReplacedGoesOn) {
+                run.phase = Phase::Stopping;
+            }
             draft.put(run.clone());
             let ended = ended(draft, &run, ending);
             record(draft, &run, ended)?;
@@ -84,14 +83,19 @@ fn call_off<E>(
         if generations == 0 || draft.is_crowded() {
             left.push(child.seq);
         } else if let Some(child) = draft.run(child.seq)?.cloned() {
-            let ending = Ending::Cancelled { reason: reason.clone(), by: None };
+            let ending = Ending::Cancelled { reason: orphaned(parent), by: None };
             freed.extend(call_off(draft, child, ending, generations - 1)?);
         }
     }
     if !left.is_empty() {
-        chore::leave(draft, &ws, None, Work::Orphans { reason, runs: left })?;
+        chore::leave(draft, &ws, None, Work::Orphans { parent, runs: left })?;
     }
     Ok(freed)
+}
+
+/// Why a child is cancelled with its parent.
+pub fn orphaned(parent: RunId) -> String {
+    format!("parent {parent} was cancelled")
 }
 
 /// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.
@@ -172,7 +176,7 @@ fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
         }
     };
     draft.put(ended);
-    if let Some(parent) = &run.parent
+    if let Some(parent) = run.parent.as_ref().filter(|_| !crate::planted!(ChildEndUntold))
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {
         wait::answer(draft, waiting, &parent.step, result)?;

@@ -9,6 +9,7 @@ pub mod control;
 pub mod end;
 pub mod follow;
 pub mod lease;
+pub mod output;
 pub mod record;
 pub mod retry;
 pub mod sweep;

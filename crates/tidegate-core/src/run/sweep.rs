@@ -98,7 +98,9 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
 /// Declares an engine dead, if its beat is still the one that was seen a lease ago.
 pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<bool, E> {
     match draft.row(&RowKey::Engine(engine))? {
-        Some(Row::Engine(row)) if row.beat == beat && !row.dead => {
+        Some(Row::Engine(row))
+            if (row.beat == beat || crate::planted!(DeadAtAnyBeat)) && !row.dead =>
+        {
             let row = Engine { dead: true, ..row.clone() };
             draft.put(row);
             Ok(true)
@@ -114,6 +116,7 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
         _ => true,
     };
     let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(false) };
+    let dead = dead || crate::planted!(ReapsTheLiving);
     if !dead || run.owner != Some(engine) {
         return Ok(false);
     }
@@ -122,7 +125,7 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
         end::stopped(draft, run)?;
         return Ok(true);
     }
-    run.losses += 1;
+    run.losses += u32::from(!crate::planted!(LossNotCounted));
     if run.losses >= MAX_LOSSES {
         let message = format!("its worker was lost {MAX_LOSSES} times in a row without progress");
         let error = Fault { code: "WorkerLost".to_owned(), message };

@@ -95,7 +95,7 @@ struct Settling {
     row: Session,
     /// With what the run has done so far.
     body: Payload,
-    /// What the run has read and not read again since: the path, and what stood there.
+    /// What the run has read and not read again as a whole since: the path, and what stood there.
     reads: Vec<(Vec<String>, Payload)>,
     /// What was read, by path and version.
     seen: BTreeMap<(Vec<String>, i64), Payload>,
@@ -116,8 +116,7 @@ impl Settling {
                     self.seen.insert(at.clone(), seen.clone());
                 }
                 let seen = self.seen.get(&at).cloned().unwrap_or_else(Payload::null);
-                self.reads.retain(|(read, _)| !read.starts_with(&path));
-                self.reads.push((path, seen));
+                self.read(path, seen);
                 return Ok(self);
             }
             SessionOp::Set { .. } => self.check(&path, &Write::Replace)?,
@@ -126,6 +125,21 @@ impl Settling {
         }
         self.body = after(self.body, &staged.op)?;
         Ok(self)
+    }
+
+    /// What the run knows of a place is what it has read there last, be it alone or as a part of
+    /// something wider.
+    fn read(&mut self, path: Vec<String>, value: Payload) {
+        self.reads.retain(|(read, _)| !read.starts_with(&path));
+        for (read, seen) in &mut self.reads {
+            if let Some(below) = path.strip_prefix(read.as_slice())
+                && seen.at(below).unwrap_or_else(Payload::null) != value
+                && let Ok(known) = seen.with(below, &value)
+            {
+                *seen = known;
+            }
+        }
+        self.reads.push((path, value));
     }
 
     /// Whether what is to be replaced is still what the run has read there.

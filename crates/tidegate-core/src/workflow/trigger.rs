@@ -64,6 +64,18 @@ impl Trigger {
         }
     }
 
+    /// The id of a schedule: its expression, and its time zone where that is not UTC. Another
+    /// expression is another schedule.
+    pub fn schedule(&self) -> Option<String> {
+        match self {
+            Trigger::Cron { cron, time_zone, .. } if time_zone == DEFAULT_ZONE => {
+                Some(cron.clone())
+            }
+            Trigger::Cron { cron, time_zone, .. } => Some(format!("{cron} {time_zone}")),
+            Trigger::Event { .. } | Trigger::Stream { .. } => None,
+        }
+    }
+
     /// Reads a trigger: an event's name, or an object that says of which kind it is.
     pub(crate) fn read(
         value: &Value,

@@ -10,9 +10,9 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::Payload,
     row::{
-        Chore, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
-        Logged, Purpose, Receipt, Row, Run, Session, SessionRef, Signal, Source, Staged, Step,
-        Stream, Sub, WaitPath, WaitRow, Workspace,
+        Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item,
+        LogHead, Logged, Purpose, Receipt, Row, Run, Schedule, Session, SessionRef, Signal, Source,
+        Staged, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -56,6 +56,14 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             topic: from.maybe_text()?,
             due: from.maybe_time()?,
             work: from.json()?,
+        }),
+        Table::Schedule => Row::Schedule(Schedule {
+            ws: from.workspace()?,
+            app: from.text()?,
+            workflow: from.text()?,
+            id: from.text()?,
+            next: from.maybe_time()?,
+            last: from.maybe_time()?,
         }),
         Table::Gate => Row::Gate(Gate {
             key: GateKey::from_bytes(&from.bytes()?),
@@ -117,6 +125,14 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
         }),
         Table::Receipt => receipt(from)?,
         Table::Log => logged(from)?,
+        Table::Chunk => Row::Chunk(Chunk {
+            run: from.seq()?,
+            step: from.text()?,
+            attempt: from.small()?,
+            n: from.small()?,
+            seq: from.small()?,
+            data: from.payload()?,
+        }),
         Table::Staged => Row::from(Staged {
             run: from.seq()?,
             n: from.small()?,

@@ -23,6 +23,14 @@ pub fn cells(row: &Row) -> Vec<Cell> {
             maybe_at(row.due),
             json(&row.work),
         ],
+        Row::Schedule(row) => vec![
+            text(&*row.ws),
+            text(&*row.app),
+            text(&*row.workflow),
+            text(&*row.id),
+            maybe_at(row.next),
+            maybe_at(row.last),
+        ],
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),
         Row::Session(row) => session(row),
@@ -63,6 +71,14 @@ pub fn cells(row: &Row) -> Vec<Cell> {
         }
         Row::Receipt(row) => receipt(row),
         Row::Logged(row) => logged(row),
+        Row::Chunk(row) => vec![
+            seq(row.run),
+            text(&*row.step),
+            int(row.attempt.into()),
+            int(row.n.into()),
+            int(row.seq.into()),
+            text(row.data.as_str()),
+        ],
         Row::Staged(row) => staged(row),
     }
 }
@@ -70,6 +86,9 @@ pub fn cells(row: &Row) -> Vec<Cell> {
 /// The cells of a row's primary key, in the order of its table's columns.
 pub fn key_cells(key: &RowKey) -> Vec<Cell> {
     match key {
+        RowKey::Schedule(ws, app, workflow, id) => {
+            vec![text(&**ws), text(&**app), text(&**workflow), text(&**id)]
+        }
         RowKey::Gate(key) => vec![Cell::Bytes(Some(key.as_bytes().to_vec()))],
         RowKey::Chore(number)
         | RowKey::Run(number)
@@ -99,6 +118,9 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         RowKey::WaitPath(ws, name, path) => vec![text(&**ws), text(&**name), text(&**path)],
         RowKey::Signal(run, name, number) => vec![seq(*run), text(&**name), seq(*number)],
         RowKey::Logged(stream, version) => vec![seq(*stream), int(*version)],
+        RowKey::Chunk(run, step, attempt, n) => {
+            vec![seq(*run), text(&**step), int((*attempt).into()), int((*n).into())]
+        }
     }
 }
 

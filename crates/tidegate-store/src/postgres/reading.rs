@@ -70,8 +70,9 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 8] = [
+const LOCKED: [Table; 9] = [
     Table::Chore,
+    Table::Schedule,
     Table::Gate,
     Table::Run,
     Table::Session,

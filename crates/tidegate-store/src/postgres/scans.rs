@@ -82,7 +82,6 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         }
         (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
         (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
-        (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Live(of, below), _) => {
             let params = [lanes(of), vec![Param::Int(below.0)]].concat();
             Shape::Alone(sql::RUN_NEWEST, Table::Run, params)
@@ -92,7 +91,9 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
             let params = [lanes(of), vec![Param::texts(states), Param::Int(below.0)]].concat();
             Shape::Alone(sql::ENDED_NEWEST, Table::Ended, params)
         }
+        (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
+        (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
@@ -123,17 +124,25 @@ fn hint(scan: &Scan) -> Shape {
             (sql::LOG_OF_STREAM, Table::Log, vec![int(stream.0), int(*from)])
         }
         Scan::Feed(ws, after) => (sql::LOG_FEED, Table::Log, vec![text(ws), int(*after)]),
+        Scan::SchedulesOf(ws, app, workflow) => {
+            let cells = vec![text(ws), text(app), text(workflow)];
+            (sql::SCHEDULE_OF_WORKFLOW, Table::Schedule, cells)
+        }
+        Scan::Chunks(run, after) => {
+            (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
+        }
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)
         | Scan::DueGates
         | Scan::DueRuns
-        | Scan::DueChores
         | Scan::Live(..)
         | Scan::Ended(..)
+        | Scan::DueChores
         | Scan::Engines
-        | Scan::Buriable => unreachable!("`shape` has dealt with it"),
+        | Scan::Buriable
+        | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
 }

@@ -34,6 +34,16 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "serve",
         sql: include_str!("../../sql/postgres/migrations/0006_serve.sql"),
     },
+    Migration {
+        version: 7,
+        name: "schedule",
+        sql: include_str!("../../sql/postgres/migrations/0007_schedule.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "chunk",
+        sql: include_str!("../../sql/postgres/migrations/0008_chunk.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -94,6 +104,9 @@ statements!(
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
+    SCHEDULE_NEXT = "schedule_next",
+    SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",
+    CHUNK_OF_RUN = "chunk_of_run",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",
@@ -132,6 +145,7 @@ macro_rules! by_table {
             }
             match table {
                 Table::Chore => file!("chore"),
+                Table::Schedule => file!("schedule"),
                 Table::Gate => file!("gate"),
                 Table::Run => file!("run"),
                 Table::Session => file!("session"),
@@ -150,6 +164,7 @@ macro_rules! by_table {
                 Table::Signal => file!("signal"),
                 Table::Receipt => file!("receipt"),
                 Table::Log => file!("log"),
+                Table::Chunk => file!("chunk"),
                 Table::Staged => file!("staged"),
             }
         }
@@ -188,6 +203,7 @@ by_table!(
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
         Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
+        Table::Schedule => Some(include_str!("../../sql/postgres/only/schedule_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),
         Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
@@ -206,6 +222,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::Signal
         | Table::Receipt
         | Table::Log
+        | Table::Chunk
         | Table::Staged => None,
     }
 }

@@ -16,6 +16,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "runs", sql: sql!("migrations/0004_runs") },
     Migration { version: 5, name: "chore", sql: sql!("migrations/0005_chore") },
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
+    Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
+    Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
 ];
 
 /// What is done with single rows of a table.
@@ -44,6 +46,7 @@ macro_rules! statements {
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
         Table::Chore => statements!("chore"),
+        Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
         Table::Run => statements!("run"),
         Table::Session => statements!("session"),
@@ -62,6 +65,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Signal => statements!("signal"),
         Table::Receipt => statements!("receipt"),
         Table::Log => statements!("log"),
+        Table::Chunk => statements!("chunk"),
         Table::Staged => statements!("staged"),
     }
 }
@@ -89,6 +93,9 @@ pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
+pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
+pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
+pub(super) const CHUNK_OF_RUN: &str = sql!("chunk_of_run");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 pub(super) const LEASE_READ: &str = sql!("lease_read");

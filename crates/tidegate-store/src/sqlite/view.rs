@@ -83,6 +83,14 @@ impl Source for View<'_> {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
             Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Schedules => (Table::Schedule, sql::SCHEDULE_NEXT, Vec::new()),
+            Scan::SchedulesOf(ws, app, workflow) => {
+                let cells = vec![text(ws), text(app), text(workflow)];
+                (Table::Schedule, sql::SCHEDULE_OF_WORKFLOW, cells)
+            }
+            Scan::Chunks(run, after) => {
+                (Table::Chunk, sql::CHUNK_OF_RUN, vec![seq(*run), int((*after).into())])
+            }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));

@@ -33,10 +33,8 @@ async fn crowd(world: &World, workflow: &str, count: usize, wait: &NewWait) -> V
             run: run.id.seq,
             engine: world.engine,
             fence: run.fence,
-            steps: Vec::new(),
-            sends: Vec::new(),
-            session: Vec::new(),
             then: Then::Suspend(vec![wait.clone()]),
+            ..Record::default()
         },
     };
     for answer in world.batch(runs.iter().map(suspend).collect()).await {

@@ -278,15 +278,12 @@ pub async fn many_that_end_together_name_their_successors(world: &World) {
         assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), wave);
         let done = |run: &Run| Command::Record {
             known: Box::new(run.clone()),
-            report: Record {
-                run: run.id.seq,
-                engine: run.owner.unwrap(),
-                fence: run.fence,
-                steps: Vec::new(),
-                sends: Vec::new(),
-                session: Vec::new(),
-                then: Then::Complete(payload(&Value::Null)),
-            },
+            report: Record::new(
+                run.id.seq,
+                run.owner.unwrap(),
+                run.fence,
+                Then::Complete(payload(&Value::Null)),
+            ),
         };
         let answers = world.batch(runs.iter().map(done).collect()).await;
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");

@@ -220,15 +220,12 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
     world.tick(1000).await;
     assert_eq!((first.id, second.id), (runs[0], runs[1]));
     // Two hand-overs in one transaction.
-    let done = Record {
-        run: second.id.seq,
-        engine: world.engine,
-        fence: second.fence,
-        steps: Vec::new(),
-        sends: Vec::new(),
-        session: Vec::new(),
-        then: Then::Complete(payload(&json!(null))),
-    };
+    let done = Record::new(
+        second.id.seq,
+        world.engine,
+        second.fence,
+        Then::Complete(payload(&json!(null))),
+    );
     let cancel = Command::Cancel { ws: world.ws.clone(), run: first.id, reason: "enough".into() };
     let record = Command::Record { known: Box::new(second), report: done };
     assert!(world.batch(vec![record, cancel]).await.iter().all(Result::is_ok));

@@ -122,6 +122,18 @@ macro_rules! behaviours {
                 the_own_order_is_unchanged,
                 priority_does_not_break_a_limit,
             }
+            output {
+                what_a_run_emits_is_kept_once_and_in_order,
+                output_has_bounds,
+                the_last_progress_stays,
+            }
+            schedules {
+                an_occurrence_gives_one_run_over_all_engines,
+                an_occurrence_is_no_event,
+                a_schedule_is_planned_once,
+                a_release_ends_the_schedules_that_it_lacks,
+                a_missed_occurrence_is_recorded,
+            }
             serving {
                 a_run_that_nobody_serves_is_stranded,
                 a_release_says_how_many_runs_it_strands,
@@ -283,7 +295,6 @@ macro_rules! behaviours {
             children {
                 a_cancelled_parent_takes_its_children_along,
                 whoever_replaces_a_parent_ends_its_children_too,
-                a_parent_that_took_too_long_takes_its_children_along,
                 a_child_that_nobody_waits_for_goes_on,
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,
@@ -391,6 +402,7 @@ macro_rules! behaviours {
                 a_parent_is_told_of_a_time_out,
                 what_follows_a_run_is_not_timed,
                 a_queued_request_gives_up_at_its_own_time,
+                who_has_its_session_does_not_give_up,
             }
             lists {
                 a_list_is_complete_whatever_its_pages,
@@ -415,6 +427,8 @@ macro_rules! behaviours {
                 every_end_but_completion_drops_what_was_staged,
                 a_set_on_what_changed_since_it_was_read_fails_the_run,
                 a_run_that_reads_again_knows_what_changed,
+                a_later_read_excuses_no_set,
+                a_retry_stages_again_what_was_dropped,
                 what_a_run_stages_has_bounds,
                 as_many_operations_as_allowed_are_settled,
                 whether_a_run_stages_is_said_by_its_own_version,

@@ -52,15 +52,7 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
     let young = world.send_for_run("plain", json!({})).await;
     let done = Then::Complete(payload(&json!(null)));
     let (run, engine, fence) = (driven.id.seq, world.engine, driven.fence);
-    let report = Record {
-        run,
-        engine,
-        fence,
-        steps: Vec::new(),
-        sends: Vec::new(),
-        session: Vec::new(),
-        then: done,
-    };
+    let report = Record::new(run, engine, fence, done);
     let (ws, lanes) = (world.ws.clone(), world.lanes().await);
     let lease = Command::Lease { ws, engine, lanes, limit: 1 };
     let commands =

@@ -87,15 +87,12 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     assert_eq!(world.post("payment", json!({ "n": 0 })).await.woke, 0, "nobody waits yet");
     let wait = |run: &Run| Command::Record {
         known: Box::new(run.clone()),
-        report: Record {
-            run: run.id.seq,
-            engine: world.engine,
-            fence: run.fence,
-            steps: Vec::new(),
-            sends: Vec::new(),
-            session: Vec::new(),
-            then: Then::Suspend(vec![for_event("paid", "payment")]),
-        },
+        report: Record::new(
+            run.id.seq,
+            world.engine,
+            run.fence,
+            Then::Suspend(vec![for_event("paid", "payment")]),
+        ),
     };
     let post =
         Command::Post { ws: world.ws.clone(), events: vec![event("payment", &json!({ "n": 1 }))] };

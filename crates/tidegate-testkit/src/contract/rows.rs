@@ -153,6 +153,8 @@ fn touch(row: &mut Row) {
     let later = Timestamp::from_micros(42);
     match row {
         Row::Chore(row) => row.due = Some(later),
+        Row::Chunk(row) => row.data = sample::payload("42"),
+        Row::Schedule(row) => row.next = Some(later),
         Row::Gate(row) => *row = Gate { due: Some(later), ..row.clone() },
         Row::Run(row) => row.fence = 42,
         Row::Engine(row) => row.beat = 42,

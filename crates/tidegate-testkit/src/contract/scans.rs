@@ -7,7 +7,7 @@ use tidegate_core::{
     reads::{Found, ReadSet, Scan},
     row::{
         Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt,
-        Row, RowKey, Run, Signal, Sub, WaitPath, WaitRow,
+        Row, RowKey, Run, Schedule, Signal, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -398,6 +398,41 @@ pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     check(store, Scan::Subs("main".into()), rows(subs)).await;
 }
 
+/// By the moment that they plan; one that plans nothing is none of them.
+pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dyn Store>) {
+    let planned = |id: &str, at| Schedule { next: Some(at), ..sample::schedule(id) };
+    let later = now(store).await.plus_ms(3_600_000);
+    let [long_ago, soon] = [-5, 3].map(Timestamp::from_micros);
+    let done = Schedule { next: None, ..sample::schedule("done") };
+    let found =
+        [planned("z", long_ago), planned("B", soon), planned("a", soon), planned("c", later)];
+    insert(store, found.iter().rev().cloned().chain([done.clone()])).await;
+    check(store, Scan::Schedules, rows(found.clone())).await;
+    let others = [
+        Schedule { workflow: "other".to_owned(), next: None, ..sample::schedule("a") },
+        Schedule { app: "other".to_owned(), next: None, ..sample::schedule("a") },
+        Schedule { ws: "other".into(), next: None, ..sample::schedule("a") },
+    ];
+    insert(store, others).await;
+    let [z, b, a, c] = found;
+    let of = Scan::SchedulesOf("main".into(), "shop".to_owned(), "order".to_owned());
+    check(store, of, rows([b, a, c, done, z])).await;
+}
+
+/// In the order in which they were emitted, whoever did it.
+pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
+    let chunks = [
+        sample::chunk(1, "z", 0, 1),
+        sample::chunk(1, "a", 0, 2),
+        sample::chunk(1, "a", 1, 9),
+        sample::chunk(1, "", 0, 10),
+    ];
+    insert(store, chunks.iter().rev().cloned().chain([sample::chunk(2, "a", 0, 3)])).await;
+    check(store, Scan::Chunks(Seq(1), 0), rows(chunks.clone())).await;
+    check(store, Scan::Chunks(Seq(1), 2), rows(chunks[2..].to_vec())).await;
+    check(store, Scan::Chunks(Seq(1), 10), Vec::new()).await;
+}
+
 /// An empty answer is an answer.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
@@ -435,7 +470,10 @@ fn every_scan() -> Vec<Scan> {
         Scan::Log(Seq(1), 0),
         Scan::Feed(ws.clone(), 0),
         Scan::Work(ws.clone(), name),
+        Scan::SchedulesOf(ws.clone(), String::new(), String::new()),
         Scan::Subs(ws),
+        Scan::Chunks(Seq(1), 0),
+        Scan::Schedules,
         Scan::Buriable,
     ]
 }

@@ -209,7 +209,7 @@ impl Judge {
         if alive {
             self.history.beats.insert(engine, now);
         }
-        let dead = self.state.engine(engine).is_some_and(|row| row.dead);
+        let dead = self.state.engine(engine).is_none_or(|row| row.dead);
         if dead == alive {
             self.report("I27", format!("engine {engine} was told {alive}, and dead is {dead}"));
         }

@@ -235,6 +235,7 @@ impl Sim {
     fn is_at_rest(&self) -> bool {
         let state = &self.world.judge.state;
         state.runs().next().is_none()
-            && !state.gates().any(|gate| matches!(gate.state, GateState::Fold(_)))
+            // A window that has fired is forgotten at the sweep's leisure.
+            && !state.gates().any(|gate| matches!(&gate.state, GateState::Fold(it) if !it.fired))
     }
 }

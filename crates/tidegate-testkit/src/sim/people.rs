@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use serde_json::json;
 use tidegate_core::{
     command::Command,
-    row::{Phase, Run, WaitOn, Workspace},
+    row::{Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
+    schedule::Occurrence,
     workflow::Workflow,
 };
 use tidegate_store::Salted;
@@ -14,7 +15,7 @@ use super::{
     Actor,
     faults::Trouble,
     task::SIGNAL,
-    workload::{Delivery, Plan, VERSIONS},
+    workload::{Delivery, Plan, SCHEDULE, VERSIONS},
     world::World,
 };
 use crate::{
@@ -81,14 +82,21 @@ fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
             let request = request("f", &action, session.as_deref(), None, &input);
             Command::Dispatch { ws, request }
         }
-        Delivery::Occur { workflow, skip } => Command::Occur {
-            ws,
-            app: "default".to_owned(),
-            workflow,
-            schedule: "nightly".to_owned(),
-            skip_overlap: skip,
-            planned_at: world.store_time(),
-        },
+        Delivery::Occur { workflow, skip } => occur(world, ws, workflow, skip),
+    }
+}
+
+/// Starts what a workflow's schedule plans, or lets it plan something.
+fn occur(world: &World, ws: Workspace, workflow: String, skip_overlap: bool) -> Command {
+    let (app, schedule) = ("default".to_owned(), SCHEDULE.to_owned());
+    let key = RowKey::Schedule(ws.clone(), app.clone(), workflow.clone(), schedule.clone());
+    match world.judge.state.row(&key) {
+        Some(Row::Schedule(Schedule { next: Some(planned_at), .. })) => {
+            let (planned_at, next) = (*planned_at, Some(planned_at.plus_ms(1)));
+            let occurrence = Occurrence { ws, app, workflow, schedule, planned_at, next };
+            Command::Occur { occurrence, skip_overlap }
+        }
+        _ => Command::Plan { ws, app, workflow, schedule, next: world.store_time() },
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the store must hold: every committed change applied to a map of our own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::{
     id::Seq,
@@ -23,6 +23,8 @@ pub struct Delta {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     rows: BTreeMap<RowKey, Row>,
+    /// Engines that have ever beaten.
+    known: BTreeSet<EngineId>,
 }
 
 impl State {
@@ -44,9 +46,11 @@ impl State {
 
     /// Notes an engine's beat, which is no transaction.
     pub fn beat(&mut self, id: EngineId) {
-        match self.rows.get_mut(&RowKey::Engine(id)) {
-            Some(Row::Engine(engine)) => engine.beat += i64::from(!engine.dead),
-            _ => drop(self.rows.insert(RowKey::Engine(id), Engine::new(id).into())),
+        // One that was buried stays so.
+        if self.known.insert(id) {
+            self.rows.insert(RowKey::Engine(id), Engine::new(id).into());
+        } else if let Some(Row::Engine(engine)) = self.rows.get_mut(&RowKey::Engine(id)) {
+            engine.beat += i64::from(!engine.dead);
         }
     }
 

@@ -214,7 +214,10 @@ impl Task {
         let (run, fence) = (self.run.id.seq, self.run.fence);
         let engine = self.run.owner.expect("a leased run has an owner");
         let session = Vec::new();
-        Todo::Report(self.run.clone(), Record { run, engine, fence, steps, sends, session, then })
+        Todo::Report(
+            self.run.clone(),
+            Record { steps, sends, session, ..Record::new(run, engine, fence, then) },
+        )
     }
 
     fn deeper(&self) -> Value {

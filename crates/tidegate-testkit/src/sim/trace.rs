@@ -2,14 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    fmt::Write as _,
     hash::{Hash, Hasher},
 };
 
 use tidegate_core::{
     id::RunId,
     reads::Change,
-    row::{EngineId, Row},
+    row::{EngineId, Phase, Row, RowKey},
 };
 
 /// How many of the last events a failure shows.
@@ -59,6 +58,9 @@ impl Trace {
                 let line = match change {
                     Change::Insert(row) => format!("          + {}", short(row)),
                     Change::Update(row) => format!("          = {}", short(row)),
+                    Change::Delete(RowKey::Gate(key)) => {
+                        format!("          - gate {:?}", key.scope())
+                    }
                     Change::Delete(key) => format!("          - {key:?}"),
                 };
                 self.last.push_back(line);
@@ -92,10 +94,56 @@ impl Trace {
     }
 }
 
+/// A row as people read it: what matters of a run and of a gate, all of the others.
 fn short(row: &Row) -> String {
-    let mut text = String::new();
-    write!(text, "{row:?}").expect("text takes text");
-    text
+    match row {
+        Row::Run(run) => {
+            let mut text = format!(
+                "run {} {}@{} {} has {}/{} fence {}",
+                run.id.seq,
+                run.workflow,
+                run.version,
+                phase(run.phase),
+                run.has,
+                run.needs.len(),
+                run.fence,
+            );
+            let mut add = |name: &str, value: Option<String>| {
+                text.extend(value.map(|value| format!(" {name} {value}")));
+            };
+            add("owner", run.owner.map(|owner| owner.to_string()));
+            add("due", run.due().map(|due| due.to_string()));
+            add("started", run.started.then(String::new));
+            add("pausing", run.pausing.then(String::new));
+            add("losses", (run.losses > 0).then(|| run.losses.to_string()));
+            add("replaced", run.replaced.map(|old| old.seq.to_string()));
+            add("parent", run.parent.as_ref().map(|parent| parent.run.to_string()));
+            add("source", Some(run.source.first().seq.to_string()));
+            add("waits", (!run.waits.is_empty()).then(|| format!("{:?}", run.waits)));
+            text
+        }
+        Row::Gate(gate) => {
+            let scope = gate.key.scope().map(|scope| {
+                format!(
+                    "{} {:?} {} {}={}",
+                    scope.ws, scope.class, scope.name, scope.slot, scope.key
+                )
+            });
+            let due = gate.due.map(|due| format!(" due {due}")).unwrap_or_default();
+            let scope = scope.unwrap_or_default();
+            format!("gate {} {scope} at {}{due} {:?}", gate.id, gate.at, gate.state)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn phase(phase: Phase) -> String {
+    match phase {
+        Phase::Line { gate, place } => {
+            format!("Line({gate}, {} {} {})", place.tier, place.rank.at, place.rank.seq)
+        }
+        other => format!("{other:?}"),
+    }
 }
 
 /// FNV-1a: the same on every machine and in every build.

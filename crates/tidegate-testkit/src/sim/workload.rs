@@ -14,6 +14,9 @@ use crate::workload::Chance;
 /// How many versions a workflow can come to have.
 pub const VERSIONS: u32 = 3;
 
+/// The schedule of every workflow that can have one.
+pub const SCHEDULE: &str = "@daily";
+
 /// A workflow or an action, with all the versions that may be released.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -45,8 +48,15 @@ impl Spec {
         value["version"] = json!(version);
         match self.flow {
             Some(flow) => value["flow"] = json!(flow),
-            None if self.on_all => value["triggers"] = json!(["all", self.name]),
-            None => {}
+            None => {
+                let mut triggers = vec![json!(self.name)];
+                triggers.extend(self.on_all.then(|| json!("all")));
+                // A keyed handoff has no key in what a schedule sends.
+                if value["handoff"]["type"] != "keyed" {
+                    triggers.push(json!({ "cron": SCHEDULE }));
+                }
+                value["triggers"] = json!(triggers);
+            }
         }
         value
     }

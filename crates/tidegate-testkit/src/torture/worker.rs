@@ -316,13 +316,8 @@ impl Worker {
             self.note_end(run);
         }
         let report = Record {
-            run: run.id.seq,
-            engine: self.engine,
-            fence: run.fence,
             steps: act.steps(),
-            sends: Vec::new(),
-            session: Vec::new(),
-            then: act.then.clone(),
+            ..Record::new(run.id.seq, self.engine, run.fence, act.then.clone())
         };
         Command::Record { known: Box::new(run.clone()), report }
     }

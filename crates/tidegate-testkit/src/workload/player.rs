@@ -11,6 +11,7 @@ use tidegate_core::{
     run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
     session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
+    time::Timestamp,
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
@@ -20,6 +21,9 @@ use crate::{
     worker::again,
     world::{World, append, event, get, increment, merge, payload, request, session, set, step},
 };
+
+/// The one schedule of each workflow that has one.
+const SCHEDULE: &str = "nightly";
 
 /// How long a reaction's lease lasts.
 const LEASE_MS: u64 = 80;
@@ -35,6 +39,8 @@ pub struct Player {
     leases: Vec<(Lease, i64)>,
     moves: u64,
     names: BTreeMap<String, usize>,
+    /// What the schedules of these workflows plan.
+    planned: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Player {
@@ -58,6 +64,7 @@ impl Player {
             leases: Vec::new(),
             moves: 0,
             names: BTreeMap::new(),
+            planned: BTreeMap::new(),
         }
     }
 
@@ -82,9 +89,17 @@ impl Player {
         let lanes = self.world.lanes().await;
         self.world.enlist().await;
         self.reported.clear();
+        self.planned.clear();
         let mut commands = Vec::new();
         for it in moves {
             self.moves += 1;
+            if let Move::Occur { workflow, .. } = it
+                && !self.planned.contains_key(workflow)
+            {
+                let at = self.world.now().minus_ms(1);
+                self.world.set_schedule(workflow, SCHEDULE, at).await;
+                self.planned.insert(workflow, at);
+            }
             let mut command = self.command(it);
             if let Some(Command::Lease { lanes: served, .. }) = &mut command {
                 served.clone_from(&lanes);
@@ -198,14 +213,13 @@ impl Player {
                 let request = request("chat", action, *session, None, &data(*key));
                 Command::Dispatch { ws, request }
             }
-            Move::Occur { workflow, skip } => Command::Occur {
-                ws,
-                app: "default".to_owned(),
-                workflow: (*workflow).to_owned(),
-                schedule: "nightly".to_owned(),
-                skip_overlap: *skip,
-                planned_at: self.world.now(),
-            },
+            Move::Occur { workflow, skip } => {
+                let planned = self.planned.get_mut(workflow)?;
+                let next = Timestamp::from_micros(planned.micros() + 1);
+                let at = std::mem::replace(planned, next);
+                let occurrence = self.world.occurrence(workflow, SCHEDULE, at, Some(next));
+                Command::Occur { occurrence, skip_overlap: *skip }
+            }
             Move::Lease { limit } => {
                 let engine = self.world.engine;
                 Command::Lease { ws, engine, lanes: Vec::new(), limit: *limit }
@@ -277,15 +291,8 @@ impl Player {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
-        let report = Record {
-            run: run.id.seq,
-            engine,
-            fence: run.fence,
-            steps,
-            sends,
-            session: self.operations(),
-            then,
-        };
+        let report = Record::new(run.id.seq, engine, run.fence, then);
+        let report = Record { steps, sends, session: self.operations(), ..report };
         Command::Record { known: Box::new(run), report }
     }
 
@@ -301,7 +308,7 @@ impl Player {
             4 => increment("n", 1),
             _ => return Vec::new(),
         };
-        let expected_version = (n % 11 == 0).then_some(3);
+        let expected_version = n.is_multiple_of(11).then_some(3);
         let session = session(["s", "t"][usize::try_from(n / 3 % 2).expect("small")]);
         let first = NewSessionOp { step: format!("state {n}"), session, op, expected_version };
         let read = NewSessionOp { step: format!("read {n}"), op: get(""), ..first.clone() };

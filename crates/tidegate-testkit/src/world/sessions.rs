@@ -54,7 +54,7 @@ impl World {
     pub fn reporting(&self, run: &Run, session: Vec<NewSessionOp>, then: Then) -> Command {
         let engine = run.owner.expect("the run is leased");
         let (run_seq, fence, steps, sends) = (run.id.seq, run.fence, Vec::new(), Vec::new());
-        let report = Record { run: run_seq, engine, fence, steps, sends, session, then };
+        let report = Record { steps, sends, session, ..Record::new(run_seq, engine, fence, then) };
         Command::Record { known: Box::new(run.clone()), report }
     }
 

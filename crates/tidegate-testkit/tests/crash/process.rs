@@ -340,7 +340,8 @@ impl Process {
             _ => {}
         }
         let (engine, fence) = (self.world.engine, run.fence);
-        let report = Record { run: run.id.seq, engine, fence, steps, sends, session, then };
+        let report = Record::new(run.id.seq, engine, fence, then);
+        let report = Record { steps, sends, session, ..report };
         let known = Box::new(run.clone());
         self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
         Ok(())

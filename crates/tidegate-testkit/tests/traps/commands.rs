@@ -10,7 +10,7 @@ use tidegate_core::{
     run::record::Then,
 };
 use tidegate_store::{ManualClock, PostgresStore};
-use tidegate_testkit::world::{World, event};
+use tidegate_testkit::world::{World, append, event, increment};
 
 use crate::{commits::behind_proxy, proxy::Fault, rig::Rig};
 
@@ -150,4 +150,25 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     let late = a.report(&run, Vec::new(), Then::Continue).await;
     assert_eq!(late.unwrap_err().code(), "fenced");
     assert_eq!(b.lease_one().await.id, run.id);
+}
+
+/// B3, N44: also the first write of a session, which has no row to lock yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn processes_that_write_one_session_lose_nothing() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = two_processes(&rig).await;
+    for round in 0..5 {
+        let id = format!("session {round}");
+        let write = async |world: &World, name: &str| {
+            for n in 0..8 {
+                world.patch(&id, increment("count", 1), None).await.expect("it counts");
+                world.patch(&id, append(name, json!(n)), None).await.expect("it is a list");
+            }
+        };
+        tokio::join!(write(&a, "a"), write(&b, "b"), write(&a, "c"), write(&b, "d"));
+        let list = json!([0, 1, 2, 3, 4, 5, 6, 7]);
+        let expected = json!({ "count": 32, "a": list, "b": list, "c": list, "d": list });
+        assert_eq!(a.document(&id).await, expected);
+        assert_eq!(a.document_text(&id).await.map(|(version, _)| version), Some(64));
+    }
 }

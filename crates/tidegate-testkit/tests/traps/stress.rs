@@ -28,10 +28,11 @@ impl Dice {
 
 fn key(dice: &mut Dice) -> RowKey {
     let n = dice.below(8);
-    match dice.below(5) {
+    match dice.below(6) {
         0 | 1 => RowKey::Gate(sample::gate_key("main", &n.to_string())),
         2 => RowKey::Run(Seq(i64::try_from(n).unwrap())),
         3 => RowKey::Stream("main".into(), n.to_string()),
+        4 => Row::from(sample::session(&n.to_string())).key(),
         _ => RowKey::LogHead(n.to_string().into()),
     }
 }
@@ -39,6 +40,9 @@ fn key(dice: &mut Dice) -> RowKey {
 fn row(key: &RowKey) -> Row {
     if let RowKey::Gate(key) = key {
         return Gate { key: key.clone(), ..sample::gate("main", "", 1) }.into();
+    }
+    if let RowKey::Session(_, _, _, id) = key {
+        return sample::session(id).into();
     }
     if let RowKey::Stream(ws, name) = key {
         let (ws, name) = (ws.clone(), name.clone());

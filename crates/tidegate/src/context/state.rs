@@ -8,8 +8,11 @@ use std::{
 use tidegate_core::{
     definition::MAX_NAME_CHARS,
     json::Payload,
-    row::{self, StepKind},
-    run::record::{NewSend, NewStep, NewWait},
+    row::{self, Progress, StepKind},
+    run::{
+        output::NewChunk,
+        record::{NewSend, NewStep, NewWait},
+    },
     session::NewSessionOp,
 };
 
@@ -28,11 +31,15 @@ pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
     pub(crate) sends: Vec<NewSend>,
     pub(crate) session: Vec<NewSessionOp>,
+    pub(crate) chunks: Vec<NewChunk>,
+    pub(crate) progress: Option<Progress>,
 }
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.sends.is_empty() && self.session.is_empty()
+        let Self { steps, sends, session, chunks, progress } = self;
+        let quiet = chunks.is_empty() && progress.is_none();
+        steps.is_empty() && sends.is_empty() && session.is_empty() && quiet
     }
 }
 
@@ -51,6 +58,10 @@ pub(crate) struct State {
     waits: BTreeMap<String, NewWait>,
     /// How many closures run.
     executing: usize,
+    /// The step whose closure is being polled.
+    scope: Option<String>,
+    /// How many chunks each step has emitted; the handler itself under the empty name.
+    emitted: BTreeMap<String, u32>,
     /// What undoes the effects so far, oldest first.
     undo: Vec<Undo>,
     /// Something that no handler may swallow.
@@ -157,6 +168,34 @@ impl State {
     /// A step works on a session's state.
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
         self.ops.session.push(op);
+        self.wake_driver();
+    }
+
+    /// Whose output comes now: a step's, or the handler's own. Gives back whose it was before.
+    pub(crate) fn enter(&mut self, scope: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.scope, scope)
+    }
+
+    pub(crate) fn scope(&self) -> Option<String> {
+        self.scope.clone()
+    }
+
+    /// The place of the next chunk of a step.
+    pub(crate) fn next_chunk(&mut self, step: &str) -> u32 {
+        let count = self.emitted.entry(step.to_owned()).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    /// Something is emitted.
+    pub(crate) fn emit(&mut self, chunk: NewChunk) {
+        self.ops.chunks.push(chunk);
+        self.wake_driver();
+    }
+
+    /// The run is so far by now.
+    pub(crate) fn set_progress(&mut self, progress: Progress) {
+        self.ops.progress = Some(progress);
         self.wake_driver();
     }
 

@@ -133,7 +133,9 @@ impl Ctx {
         let timer = self.timer();
         let mut deadline = timeout.map(|timeout| timer.sleep_until(timer.elapsed() + timeout));
         poll_fn(|cx| {
+            let before = self.state().enter(Some(id.to_owned()));
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+            self.state().enter(before);
             match polled {
                 Err(payload) => return Poll::Ready(Err(Fault::panicked(payload.as_ref()))),
                 Ok(Poll::Ready(outcome)) => return Poll::Ready(outcome),

@@ -240,8 +240,8 @@ fn told(look: &Look<'_>) -> Vec<Told> {
                 });
                 all.push(of(ws, outcome, input(look), data, true));
             }
-            (Command::Occur { ws, .. }, Ok(Answer::Admitted(outcome))) => {
-                all.push(of(ws, outcome, input(look), Value::Null, false));
+            (Command::Occur { occurrence, .. }, Ok(Answer::Admitted(outcome))) => {
+                all.push(of(&occurrence.ws, outcome, input(look), Value::Null, false));
             }
             (Command::Record { known, report }, Ok(_)) => {
                 for send in &report.sends {

@@ -1,0 +1,17 @@
+-- Reads what runs have emitted after a place.
+--
+-- $1 run   $2 after   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: chunk_run.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.run, found.step, found.attempt, found.n, found.seq, found.data
+  from unnest($1::bigint[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(run, after, most, n)
+ cross join lateral (
+        select chunk.run, chunk.step, chunk.attempt, chunk.n, chunk.seq, chunk.data
+          from chunk
+         where chunk.run = wanted.run
+           and chunk.seq > wanted.after
+         order by chunk.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

@@ -1,0 +1,20 @@
+-- Gives chunks of output new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are written under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update chunk
+       set seq  = new.seq,
+           data = new.data
+      from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[],
+                  $6::text[])
+           as new(run, step, attempt, n, seq, data)
+     where chunk.run = new.run
+       and chunk.step = new.step
+       and chunk.attempt = new.attempt
+       and chunk.n = new.n
+    returning 1
+)
+select expect_rows('chunk', count(*), cardinality($1))
+  from changed

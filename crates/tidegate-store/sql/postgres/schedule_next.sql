@@ -1,0 +1,9 @@
+-- Reads the schedules that have an occurrence planned, the earliest first.
+--
+-- $1 how many
+-- Locks nothing: a hint. Index: schedule_next.
+select ws, app, workflow, id, next, last
+  from schedule
+ where next is not null
+ order by next, ws, app, workflow, id
+ limit $1::bigint

@@ -1,0 +1,11 @@
+-- Reads what a run has emitted after a place.
+--
+-- ?1 run   ?2 after   ?3 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: chunk_run.
+select run, step, attempt, n, seq, data
+  from chunk
+ where run = ?1
+   and seq > ?2
+ order by seq
+ limit ?3

@@ -1,0 +1,13 @@
+-- Updates a chunk of output.
+--
+-- ?1 run   ?2 step   ?3 attempt   ?4 n   ?5 seq   ?6 data
+-- Locks nothing: SQLite has one writer, and this runs inside its transaction.
+-- Index: the primary key.
+-- The caller checks that one row was changed.
+update chunk
+   set seq  = ?5,
+       data = ?6
+ where run = ?1
+   and step = ?2
+   and attempt = ?3
+   and n = ?4

@@ -1,0 +1,11 @@
+-- Deletes a schedule.
+--
+-- ?1 ws   ?2 app   ?3 workflow   ?4 id
+-- Locks nothing: SQLite has one writer, and this runs inside its transaction.
+-- Index: the primary key.
+-- The caller checks that one row was deleted.
+delete from schedule
+ where ws = ?1
+   and app = ?2
+   and workflow = ?3
+   and id = ?4

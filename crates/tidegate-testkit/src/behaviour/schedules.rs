@@ -1,0 +1,158 @@
+//! Schedules: each planned occurrence gives one run over all engines, or is recorded as missed.
+
+use serde_json::json;
+use tidegate_core::{
+    command::{Answer, Command},
+    flow::Verdict,
+    id::RunId,
+    reads::{ReadSet, Scan},
+    row::{Kind, Row, RowKey},
+    schedule::Occurrence,
+    time::Timestamp,
+};
+
+use crate::world::World;
+
+const DAILY: &str = "@daily";
+const DAY_MS: u64 = 86_400_000;
+
+/// A workflow with this schedule, whose first occurrence is planned for this moment.
+async fn planned_now(world: &World) -> Timestamp {
+    world.define(json!({ "name": "report", "triggers": [{ "cron": DAILY }] })).await;
+    let now = world.now();
+    assert!(world.plan("report", DAILY, now).await);
+    now
+}
+
+/// Starts an occurrence; `None` if it is somebody else's.
+async fn occur(world: &World, occurrence: &Occurrence) -> Option<Verdict> {
+    let occurrence = occurrence.clone();
+    match world.run(Command::Occur { occurrence, skip_overlap: false }).await {
+        Ok(Answer::Admitted(outcome)) => Some(outcome.verdict),
+        Ok(Answer::Changed(false)) => None,
+        other => panic!("an occurrence was answered {other:?}"),
+    }
+}
+
+async fn runs(world: &World) -> Vec<RunId> {
+    let rows = world.dump().await.into_iter();
+    rows.filter_map(|row| row.as_run().map(|run| run.id)).collect()
+}
+
+/// I34, N41: of many engines that start one occurrence, one does, and the next is planned with it.
+pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
+    let at = planned_now(world).await;
+    let tomorrow = at.plus_ms(DAY_MS);
+    let today = world.occurrence("report", DAILY, at, Some(tomorrow));
+    let engines = [world.engine(2), world.engine(3), world.engine(4)];
+    let [a, b, c] = &engines;
+    let (first, second, third) = tokio::join!(occur(a, &today), occur(b, &today), occur(c, &today));
+    let started = [first, second, third].into_iter().flatten().count();
+    assert_eq!((started, runs(world).await.len()), (1, 1));
+    assert_eq!(occur(world, &today).await, None, "nor later");
+    assert_eq!(world.planned("report", DAILY).await, Some(Some(tomorrow)));
+    let next = world.occurrence("report", DAILY, tomorrow, Some(tomorrow.plus_ms(DAY_MS)));
+    assert_eq!(occur(world, &next).await, None, "it is not due");
+    world.pass(DAY_MS);
+    assert!(occur(world, &next).await.is_some());
+    assert_eq!(runs(world).await.len(), 2);
+    // In one transaction it is the same.
+    world.pass(DAY_MS);
+    let at = world.now();
+    let occurrence = world.occurrence("report", DAILY, at, Some(at.plus_ms(DAY_MS)));
+    let twice = Command::Occur { occurrence, skip_overlap: false };
+    let answers = world.batch(vec![twice.clone(), twice]).await;
+    assert!(matches!(answers[0], Ok(Answer::Admitted(_))), "{answers:?}");
+    assert_eq!(answers[1], Ok(Answer::Changed(false)));
+}
+
+/// N6, A5: an occurrence is data for its run; it is no event that others see.
+pub async fn an_occurrence_is_no_event(world: &World) {
+    let at = planned_now(world).await;
+    world.define(json!({ "name": "all", "triggers": ["*"] })).await;
+    let occurrence = world.occurrence("report", DAILY, at, None);
+    let verdict = occur(world, &occurrence).await.expect("it is due");
+    let run = world.lease_one().await;
+    assert_eq!(verdict, Verdict::Started { run: run.id });
+    let source = world.row(RowKey::Event(run.source.first().seq)).await;
+    let Some(Row::Event(input)) = source else { panic!("its input is kept: {source:?}") };
+    let data = json!({ "schedule": DAILY, "plannedAt": at });
+    assert_eq!((input.kind, input.data.as_str()), (Kind::Cron, &*data.to_string()));
+    assert_eq!(world.planned("report", DAILY).await, Some(None), "it was the last");
+    assert!(world.schedules().await.is_empty(), "nobody looks at it again");
+}
+
+/// Static schedules are rows: planned once, by whoever comes first, and kept over restarts.
+pub async fn a_schedule_is_planned_once(world: &World) {
+    let at = planned_now(world).await;
+    let later = at.plus_ms(5);
+    assert!(!world.engine(2).plan("report", DAILY, later).await, "what it plans must not be lost");
+    assert_eq!(world.planned("report", DAILY).await, Some(Some(at)));
+    assert!(!world.plan("report", "@hourly", later).await, "the release has no such schedule");
+    assert!(!world.plan("nobody", DAILY, later).await);
+    let engines = [world.engine(2), world.engine(3)];
+    let cron = json!({ "cron": "0 3 * * *", "timeZone": "Europe/Berlin" });
+    world.define(json!({ "name": "clean", "triggers": [cron] })).await;
+    let id = "0 3 * * * Europe/Berlin";
+    let (first, second) =
+        tokio::join!(engines[0].plan("clean", id, later), engines[1].plan("clean", id, later));
+    assert!(first != second, "one of them: {first} {second}");
+    let planned: Vec<_> = world.schedules().await.into_iter().map(|it| it.workflow).collect();
+    assert_eq!(planned, ["report", "clean"], "the earliest first, due or not");
+}
+
+/// SPEC 8: a release takes the schedules with it that it no longer has, and plans no others anew.
+pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
+    let defined = |version: u32, crons: &[&str]| {
+        let triggers: Vec<_> = crons.iter().map(|cron| json!({ "cron": cron })).collect();
+        json!({ "name": "report", "version": version, "triggers": triggers })
+    };
+    world.define(defined(1, &["@daily", "@hourly"])).await;
+    let at = world.now();
+    assert!(world.plan("report", "@daily", at).await);
+    assert!(world.plan("report", "@hourly", at).await);
+    let other = world.in_workspace("b");
+    other.define(defined(1, &["@daily"])).await;
+    assert!(other.plan("report", "@daily", at).await);
+    world.define(defined(2, &["@hourly", "@weekly"])).await;
+    assert_eq!(world.planned("report", "@daily").await, None);
+    assert_eq!(world.planned("report", "@hourly").await, Some(Some(at)), "it goes on");
+    assert_eq!(other.planned("report", "@daily").await, Some(Some(at)), "another tenant's");
+    let gone = world.occurrence("report", "@daily", at, Some(at.plus_ms(DAY_MS)));
+    assert_eq!(occur(world, &gone).await, None);
+    assert!(runs(world).await.is_empty());
+    // The old version's engine plans what it knows: it is not the current release's.
+    assert!(!world.plan("report", "@daily", at).await);
+    world.release("report", 1).await;
+    assert!(world.plan("report", "@daily", at).await, "rolled back");
+    world.define(json!({ "name": "report", "version": 3 })).await;
+    let left: Vec<_> = world.schedules().await.into_iter().map(|row| row.ws).collect();
+    assert!(left == std::slice::from_ref(&other.ws), "{left:?}");
+}
+
+/// N41: what comes too late is passed over once, with a receipt that says what.
+pub async fn a_missed_occurrence_is_recorded(world: &World) {
+    let at = planned_now(world).await;
+    world.pass(3 * DAY_MS);
+    let next = world.now().plus_ms(1);
+    let occurrence = world.occurrence("report", DAILY, at, Some(next));
+    let miss = || world.run(Command::Miss { occurrence: occurrence.clone() });
+    assert_eq!(miss().await, Ok(Answer::Changed(true)));
+    assert_eq!(miss().await, Ok(Answer::Changed(false)), "once");
+    assert_eq!(occur(world, &occurrence).await, None);
+    assert!(runs(world).await.is_empty());
+    assert_eq!(world.planned("report", DAILY).await, Some(Some(next)));
+    let rows = world.dump().await;
+    let inputs: Vec<_> = rows.iter().filter(|row| matches!(row, Row::Event(_))).collect();
+    let [Row::Event(input)] = inputs[..] else { panic!("one input: {inputs:?}") };
+    assert_eq!(input.kind, Kind::Cron);
+    let scan = Scan::Receipts(input.id.seq);
+    let snapshot = world.read(ReadSet::default().scan(scan.clone(), 9)).await;
+    let found = snapshot.found(&scan);
+    let [Row::Receipt(receipt)] = found[..] else { panic!("one receipt: {found:?}") };
+    assert_eq!((&*receipt.workflow, &*receipt.key), ("report", DAILY));
+    assert_eq!(receipt.verdict["outcome"], "skipped");
+    assert_eq!(receipt.verdict["control"], "catchUp");
+    assert_eq!(receipt.verdict["plannedAt"], json!(at));
+    assert_eq!(receipt.verdict["next"], json!(next));
+}

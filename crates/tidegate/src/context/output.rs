@@ -1,0 +1,43 @@
+//! What a run shows before it is done: chunks of its output, and how far it is.
+
+use serde::Serialize;
+use tidegate_core::{
+    row::Progress,
+    run::output::{MAX_CHUNK_BYTES, NewChunk},
+};
+
+use super::Ctx;
+use crate::{
+    fault::{Fault, Result},
+    handler::write,
+};
+
+impl Ctx {
+    /// Emits a chunk of output for whoever follows the run: durable, in order, and once, however
+    /// often the handler is replayed. A step that is tried again emits anew, as another attempt.
+    pub fn emit(&self, chunk: impl Serialize) -> Result<()> {
+        let data = write(&chunk)?;
+        let size = data.as_str().len();
+        if size > MAX_CHUNK_BYTES {
+            let message = format!("a chunk has at most {MAX_CHUNK_BYTES} bytes, got {size}");
+            return Err(Fault::coded("ChunkTooLarge", message).fatal());
+        }
+        let mut state = self.state();
+        let step = state.scope().unwrap_or_default();
+        let attempt = if step.is_empty() { 0 } else { self.attempt(&step) };
+        let n = state.next_chunk(&step);
+        state.emit(NewChunk { step, attempt, n, data });
+        Ok(())
+    }
+
+    /// Says how far the run is, from 0 to 1, and what it is at. The last one counts.
+    pub fn progress(&self, fraction: f64, text: impl Into<String>) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a number from 0 to 1000"
+        )]
+        let permille = (fraction.clamp(0.0, 1.0) * 1000.0).round() as u32;
+        self.state().set_progress(Progress { permille, text: text.into() });
+    }
+}

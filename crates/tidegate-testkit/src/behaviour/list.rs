@@ -296,6 +296,7 @@ macro_rules! behaviours {
             children {
                 a_cancelled_parent_takes_its_children_along,
                 whoever_replaces_a_parent_ends_its_children_too,
+                a_parent_that_took_too_long_takes_its_children_along,
                 a_child_that_nobody_waits_for_goes_on,
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,

@@ -256,12 +256,11 @@ impl CommandEngine {
     /// Looks for what is due, and for the time when something will be.
     fn due(&mut self, world: &mut World) {
         self.agenda.due = world.now + POLL;
-        let reads =
-            ReadSet::default().scan(Scan::DueGates, SEEN_AT_ONCE).scan(Scan::DueRuns, SEEN_AT_ONCE);
+        let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+        let all = kinds.iter().cloned();
+        let reads = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, SEEN_AT_ONCE));
         let Some(snapshot) = world.read(reads) else { return };
-        let rows =
-            snapshot.found(&Scan::DueGates).into_iter().chain(snapshot.found(&Scan::DueRuns));
-        for row in rows {
+        for row in kinds.iter().flat_map(|scan| snapshot.found(scan)) {
             let (due, command) = match row {
                 Row::Gate(gate) => {
                     let ws = gate.key.scope().expect("a gate's key").ws;
@@ -269,6 +268,9 @@ impl CommandEngine {
                 }
                 Row::Run(run) => {
                     (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                }
+                Row::Chore(chore) => {
+                    (chore.due, Command::SweepChore { known: Box::new(chore.clone()) })
                 }
                 _ => continue,
             };

@@ -95,10 +95,12 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
         if let (RowKey::Item(run, _), Some(_)) = (&delta.key, &delta.after) {
             let carried = items(look.state, *run);
             // What a debounce fires is collected in the order in which it fires.
-            let debounced = look.plan.specs.iter().any(|spec| {
-                spec.versions.iter().any(|(controls, _)| controls.debounce.is_some())
-            });
-            let sorted = debounced || carried.windows(2).all(|two| two[0].event.seq < two[1].event.seq);
+            let debounced =
+                look.plan.specs.iter().any(|spec| {
+                    spec.versions.iter().any(|(controls, _)| controls.debounce.is_some())
+                });
+            let sorted =
+                debounced || carried.windows(2).all(|two| two[0].event.seq < two[1].event.seq);
             if !sorted || delta.before.is_some() {
                 return Err(format!("the batch of run {run} is out of order: {carried:?}"));
             }

@@ -154,7 +154,7 @@ fn given_back(state: &State, history: &History, run: tidegate_core::id::Seq) -> 
     let replaced = state
         .ended(run)
         .is_some_and(|ended| matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. }));
-    replaced && !history.begun.contains(&run)
+    replaced && !history.begun.contains_key(&run)
 }
 
 /// A repeated `dedupeId` is told so, and leaves no trace.

@@ -101,8 +101,12 @@ pub(super) struct History {
     pub told: Vec<Told>,
     /// The runs that callers were told of, by the word that they were told.
     pub promised: Vec<(Seq, String)>,
-    /// Runs that were ever leased.
-    pub begun: BTreeSet<Seq>,
+    /// How many commits there have been.
+    commits: u64,
+    /// At which commit a run was first leased.
+    pub begun: BTreeMap<Seq, u64>,
+    /// At which commit a release took place.
+    pub released: BTreeMap<(Workspace, i64), u64>,
     /// Closures that are running.
     pub running: Vec<Effect>,
     /// Closures that were ever started.
@@ -149,6 +153,7 @@ impl History {
 
     /// Takes note of a commit.
     pub(super) fn learn(&mut self, look: &Look<'_>) {
+        self.commits += 1;
         self.told = told(look);
         self.learn_definitions(look);
         for (before, after) in look.runs() {
@@ -160,7 +165,7 @@ impl History {
             if before.is_some_and(|run| run.started) {
                 continue;
             }
-            self.begun.insert(run.id.seq);
+            self.begun.insert(run.id.seq, self.commits);
             if self.let_through.contains(&run.id.seq) {
                 continue;
             }
@@ -192,6 +197,8 @@ impl History {
         for delta in look.deltas {
             let Some(Row::Def(def)) = &delta.after else { continue };
             let name = (def.ws.clone(), def.name.clone());
+            let release = def.released.unwrap_or_default();
+            self.released.entry((def.ws.clone(), release)).or_insert(self.commits);
             if delta.before.is_some() || def.version > 1 {
                 self.redefined.insert(name.clone());
                 let of = |place: &Place| (place.0.clone(), place.1.clone()) == name;

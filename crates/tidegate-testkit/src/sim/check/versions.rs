@@ -53,28 +53,35 @@ pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Under `drain` and `supersede` no run starts while one of an older release with its key lives.
+/// Under `drain` and `supersede` no run starts while one of an older release with its key lives,
+/// and whoever supersedes has cancelled what had started.
 pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
-    for run in started(look) {
+    let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
+    let new = look.runs().filter_map(|(before, after)| after.filter(|_| before.is_none()));
+    for run in new.chain(started(look)) {
         let Some(spec) = look.plan.spec(&run.workflow) else { continue };
         let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
-        if on == "coexist" {
-            continue;
-        }
+        let gate = run.needs.iter().find(|need| need.gate.class() == Some(Class::Handoff));
+        let Some(gate) = gate.filter(|_| on != "coexist") else { continue };
         let key = |run: &Run| path.map(|path| field(look, run, path));
-        let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
-        for other in look.state.runs() {
-            let same = other.ws == run.ws && other.workflow == run.workflow;
-            // `supersede` takes along those that have not started, and has cancelled the others.
-            let over = other.phase == Phase::Stopping || !other.started;
-            if over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
+        for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
+            let older = other.lane != run.lane && release(other) < release(run);
+            if !older || key(other) != key(run) {
                 continue;
             }
-            let older = other.lane != run.lane && release(other) < release(run);
-            // It waits for another version's handoff, and was not let in past those who wait here.
-            let next = other.needs.get(other.has).and_then(|need| need.gate.class());
-            let elsewhere = !other.started && next == Some(Class::Handoff);
-            if same && older && !elsewhere && key(other) == key(run) {
+            let shares = other.needs.iter().any(|it| it.gate == gate.gate);
+            let over = other.phase == Phase::Stopping || !other.started;
+            if on == "supersede" && shares && !over {
+                return Err(format!("{} leaves the older {other:?} alone", run.id));
+            }
+            // `supersede` takes along those that have not started, and has cancelled the others.
+            if !run.started || over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
+                continue;
+            }
+            // Whoever had started got its hold at the release; one who waited elsewhere may not.
+            let released = history.released.get(&(run.ws.clone(), release(run)));
+            let began = history.begun.get(&other.id.seq);
+            if shares || began.zip(released).is_some_and(|(began, at)| began < at) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }
         }

@@ -15,7 +15,7 @@ use tidegate_core::{
 };
 use tidegate_store::{Store, why};
 
-use crate::{builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault};
+use crate::{builder::EngineBuilder, engine::Shared, error::Error, fault::Fault};
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -232,9 +232,9 @@ impl Engine {
     /// Takes no more runs and hands over those that are driven: another engine goes on with them.
     pub async fn shut_down(&self) {
         self.shared.committer.close();
-        self.shared.stop_all(Stop::Yield);
+        self.shared.hand_back();
         self.idle(HAND_OVER).await;
-        self.shared.tasks.abort();
+        self.kill();
     }
 
     /// Waits until nothing is driven, or the time is up.
@@ -242,8 +242,9 @@ impl Engine {
         let timer = &*self.shared.timer;
         let mut deadline = timer.sleep_until(timer.elapsed() + deadline);
         loop {
-            let idle = self.shared.idle.notified();
-            if self.shared.driven() == 0 {
+            let mut idle = std::pin::pin!(self.shared.idle.notified());
+            idle.as_mut().enable();
+            if self.shared.is_idle() {
                 return;
             }
             tokio::select! {
@@ -257,6 +258,7 @@ impl Engine {
     /// Stops as a crash would: nothing is handed over.
     pub(crate) fn kill(&self) {
         self.shared.tasks.abort();
+        self.shared.committer.shut();
     }
 }
 

@@ -17,8 +17,8 @@ use tidegate_core::{
 use tidegate_store::{Store, why};
 
 use crate::{
-    builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault,
-    handler::KeyFunction,
+    builder::EngineBuilder, committer::Reply, drive::Stop, engine::Shared, error::Error,
+    fault::Fault, handler::KeyFunction,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -42,6 +42,14 @@ impl Engine {
     #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { shared: self.shared.clone(), ws: ws.into() }
+    }
+
+    pub(crate) fn ws(&self) -> Workspace {
+        self.ws.clone()
+    }
+
+    pub(crate) fn ask(&self, command: Command) -> Reply {
+        self.shared.ask(command)
     }
 
     /// The workspace that it acts in.
@@ -71,7 +79,7 @@ impl Engine {
 
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
-        request.function_key = self.function_key(&request)?;
+        request.function_key = self.function_key(&request);
         match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -217,15 +225,10 @@ impl Engine {
         }
     }
 
-    /// The code of a key function, if it is served here.
-    pub(crate) fn known_key_function(
-        &self,
-        app: &str,
-        flow: &str,
-        name: &str,
-    ) -> Option<KeyFunction> {
+    /// The key function of an action, if it is served here.
+    pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
         let registry = self.shared.registry.lock().expect("nothing panics under this lock");
-        registry.key_function(app, flow, name)
+        registry.key_function(app, action)
     }
 
     /// How many runs are driven here right now.
@@ -304,6 +307,6 @@ pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Re
     })
 }
 
-fn unexpected(answer: &Answer) -> Error {
+pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::Value(format!("the store answered something else: {answer:?}"))
 }

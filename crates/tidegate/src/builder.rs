@@ -1,6 +1,6 @@
 //! Building an engine: everything that is wrong is said here, at once.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tidegate_core::{
     action::Flow as FlowDefinition,
@@ -68,8 +68,11 @@ impl EngineBuilder {
 
     /// Serves a workflow. Several versions of one can be served side by side.
     pub fn workflow(mut self, workflow: impl Into<Served>) -> Self {
-        let served = workflow.into();
-        let read = Definition::parse(&served.definition).map_err(|errors| errors.0);
+        let mut served = workflow.into();
+        let read = match served.unreadable.take() {
+            Some(unreadable) => Err(vec![unreadable]),
+            None => Definition::parse(&served.definition).map_err(|errors| errors.0),
+        };
         self.served.push(read.and_then(|parsed| {
             warn(&parsed.warnings);
             check_schedules(&parsed.value)?;
@@ -80,15 +83,22 @@ impl EngineBuilder {
 
     /// Serves the actions of a flow.
     pub fn flow(mut self, flow: Flow) -> Self {
-        let (definition, actions) = flow.into_parts();
+        let (definition, actions, mut problems) = flow.into_parts();
+        if definition.is_null() {
+            self.served.push(Err(problems));
+            return self;
+        }
         match FlowDefinition::parse(&definition) {
-            Ok(parsed) => {
+            Ok(parsed) if problems.is_empty() => {
                 warn(&parsed.warnings);
                 let pairs = parsed.value.actions.into_iter().zip(actions);
                 self.served.extend(pairs.map(Ok));
+                return self;
             }
-            Err(DefinitionErrors(problems)) => self.served.push(Err(problems)),
+            Ok(_) => {}
+            Err(DefinitionErrors(more)) => problems.extend(more),
         }
+        self.served.push(Err(problems));
         self
     }
 
@@ -156,6 +166,10 @@ impl EngineBuilder {
                 Err(found) => problems.extend(found),
             }
         }
+        problems.extend(served_twice(&served));
+        for ws in &self.workspaces {
+            problems.extend(changed(&*self.store, ws, &served).filter(|_| !self.dev));
+        }
         if !problems.is_empty() {
             return Err(Error::Definition(problems));
         }
@@ -189,6 +203,44 @@ fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
+/// The same version given twice: only one of them could run.
+fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
+    let mut known = BTreeSet::new();
+    let again = served.iter().filter(|(definition, _)| {
+        !known.insert((&definition.app, &definition.name, definition.version))
+    });
+    again
+        .map(|(definition, _)| conflict(definition, "is served twice: give each its own"))
+        .collect()
+}
+
+/// Numbers that are known with another definition. Found before anything is registered, or what
+/// stands beside them would be released without an engine.
+fn changed<'a>(
+    store: &dyn Store,
+    ws: &Workspace,
+    served: &'a [(Definition, Served)],
+) -> impl Iterator<Item = Problem> + use<'a> {
+    let catalog = store.catalogs().get(ws).cloned();
+    served.iter().filter_map(move |(definition, _)| {
+        let entry = catalog.as_ref()?.entry(&definition.app, &definition.name)?;
+        let known = entry.versions.get(&definition.version?)?.workflow()?;
+        (**known != *definition).then(|| conflict(definition, CHANGED))
+    })
+}
+
+const CHANGED: &str = "is registered with another definition: give the new one a higher number";
+
+fn conflict(definition: &Definition, message: &str) -> Problem {
+    let kind = if definition.flow.is_some() { "action" } else { "workflow" };
+    Problem {
+        code: Code::Conflict,
+        subject: format!("{kind} `{}`", definition.name),
+        field: "version".to_owned(),
+        message: message.to_owned(),
+    }
+}
+
 fn warn(warnings: &[Problem]) {
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -215,26 +267,29 @@ async fn register(
             let (workflow, older) = (&definition.name, released.older);
             tracing::info!(workflow, older, "released; older runs go on as the handoff says");
         }
-        let version = |definition: Definition| Version {
-            definition: Arc::new(definition),
-            handler: served.handler.clone(),
-            on_failure: served.on_failure.clone(),
-        };
-        registry.serve(ws, registered.lane, version(definition.clone()));
-        if let (Some(flow), Some(named)) = (&definition.flow, &served.key_function) {
-            registry.set_key_function(&definition.app, flow, named);
+        registry.serve(ws, registered.lane, version(Arc::new(definition.clone()), served));
+        if let Some(function) = &served.key_function {
+            registry.set_key_function(&definition.app, &definition.name, function.clone());
         }
+    }
+    for (definition, served) in served {
         let Some(older) = &served.also_serves else { continue };
         let catalogs = shared.store.catalogs();
         let entry = catalogs.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
         let versions = entry.into_iter().flat_map(|entry| entry.versions.values());
         for other in versions.filter(|other| older.contains(&other.number)) {
-            let stored: Result<Definition, _> = serde_json::from_str(other.def.body.as_str());
-            let stored = stored.map_err(|error| Error::Value(error.to_string()))?;
-            registry.serve(ws, other.lane, version(stored));
+            // Code of its own is better than somebody else's.
+            let own = registry.version(other.lane).is_some();
+            let Some(stored) = other.workflow().filter(|_| !own) else { continue };
+            registry.serve(ws, other.lane, version(stored.clone(), served));
         }
     }
     Ok(())
+}
+
+fn version(definition: Arc<Definition>, served: &Served) -> Version {
+    let (handler, on_failure) = (served.handler.clone(), served.on_failure.clone());
+    Version { definition, handler, on_failure }
 }
 
 fn spawn(shared: &Arc<Shared>) {

@@ -23,15 +23,6 @@ pub enum Error {
     /// A value that cannot be written as JSON, or read in the caller's type.
     #[error("{0}")]
     Value(String),
-    /// The policy's key function lives in other engines.
-    #[error(
-        "the key function of `{action}` is not known to this engine: dispatch on one that serves \
-         the action"
-    )]
-    NoKeyFunction {
-        /// The action, as `flow/action`.
-        action: String,
-    },
     /// The engine has been shut down.
     #[error("the engine has been shut down")]
     ShutDown,

@@ -5,6 +5,7 @@ use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tidegate_core::{
+    definition::{Code, Problem},
     key::{Key, Scalar},
     request::Request,
     workflow::Retry,
@@ -16,7 +17,8 @@ use crate::{
         Concurrency, Debounce, Handoff, Idempotency, Policy, Priority, Rate, Singleton, millis,
     },
     fault::Result,
-    handler::{NamedFunction, Served, Typed},
+    handler::{KeyFunction, Served, Typed},
+    workflow::read_toml,
 };
 
 /// A named group of actions that share their sessions.
@@ -26,6 +28,7 @@ pub struct Flow {
     definition: Map<String, Value>,
     actions: Vec<Served>,
     key_function: Option<Function>,
+    unreadable: Option<Problem>,
 }
 
 /// The key function of a flow's own policy, as definitions call it.
@@ -34,8 +37,24 @@ const FLOWS_OWN: &str = "*";
 impl Flow {
     /// A flow of this name.
     pub fn new(name: &str) -> Self {
-        let definition = Map::from_iter([("name".to_owned(), json!(name))]);
-        Self { definition, actions: Vec::new(), key_function: None }
+        Self::from_definition(json!({ "name": name }))
+    }
+
+    /// A flow whose definition is written as data. Its actions get their code by name, from
+    /// [`Flow::action`].
+    pub fn from_definition(definition: Value) -> Self {
+        let definition = match definition {
+            Value::Object(fields) => fields,
+            // Refused when the engine is built, like everything else that is wrong.
+            other => Map::from_iter([("name".to_owned(), other)]),
+        };
+        Self { definition, actions: Vec::new(), key_function: None, unreadable: None }
+    }
+
+    /// A flow whose definition is written in TOML, with the same fields.
+    pub fn from_toml(definition: &str) -> Self {
+        let (definition, unreadable) = read_toml("flow", definition);
+        Self { unreadable, ..Self::from_definition(definition) }
     }
 
     /// The app that it belongs to.
@@ -57,7 +76,7 @@ impl Flow {
         policy: Policy,
         key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
-        self.key_function = Some(Function::new(FLOWS_OWN, key));
+        self.key_function = Some(Function::new(key));
         self.policy(policy.by_function(FLOWS_OWN))
     }
 
@@ -67,35 +86,78 @@ impl Flow {
         self
     }
 
-    /// The whole definition, and the code of each action in the same order.
-    pub(crate) fn into_parts(self) -> (Value, Vec<Served>) {
-        let Self { mut definition, mut actions, key_function } = self;
+    /// The whole definition, the code of each action in the same order, and what is wrong with
+    /// the two of them.
+    pub(crate) fn into_parts(self) -> (Value, Vec<Served>, Vec<Problem>) {
+        let Self { mut definition, mut actions, key_function, unreadable } = self;
+        if let Some(unreadable) = unreadable {
+            return (Value::Null, actions, vec![unreadable]);
+        }
         for action in &mut actions {
             let own = action.key_function.take();
-            action.key_function = own.or_else(|| key_function.clone().map(|it| it.0));
+            action.key_function = own.or_else(|| key_function.as_ref().map(|it| it.0.clone()));
         }
-        let listed = actions.iter().map(|action| action.definition.clone()).collect();
+        let mut written = written(definition.remove("actions").unwrap_or(json!([])));
+        let mut listed = Vec::new();
+        for action in &actions {
+            let name = &action.definition["name"];
+            let same = written.iter().position(|written| written["name"] == *name);
+            let mut whole = same.map_or_else(|| json!({}), |at| written.remove(at));
+            if let (Some(whole), Some(fields)) =
+                (whole.as_object_mut(), action.definition.as_object())
+            {
+                whole.extend(fields.clone());
+            }
+            listed.push(whole);
+        }
+        let without = written.iter().map(|action| without_code(&definition, action)).collect();
+        listed.extend(written);
         definition.insert("actions".to_owned(), Value::Array(listed));
-        (Value::Object(definition), actions)
+        (Value::Object(definition), actions, without)
     }
 }
 
-/// A key function with its name.
-#[derive(Clone)]
-struct Function(NamedFunction);
+/// The actions of a definition as a list, whichever way they are written.
+fn written(actions: Value) -> Vec<Value> {
+    let named = |(name, mut action): (String, Value)| {
+        if let Some(fields) = action.as_object_mut() {
+            fields.entry("name").or_insert(json!(name));
+        }
+        action
+    };
+    match actions {
+        Value::Array(list) => list,
+        Value::Object(map) => map.into_iter().map(named).collect(),
+        other => vec![other],
+    }
+}
+
+fn without_code(flow: &Map<String, Value>, action: &Value) -> Problem {
+    let name = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("?").to_owned();
+    let (flow, action) = (name(flow.get("name")), name(action.get("name")));
+    Problem {
+        code: Code::MissingField,
+        subject: format!("flow `{flow}`"),
+        field: format!("actions.{action}"),
+        message: format!("has no code: add it with `.action(Action::new(\"{action}\", …))`"),
+    }
+}
+
+/// A key function.
+struct Function(KeyFunction);
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Function").field(&self.0.0).finish()
+        f.debug_struct("Function").finish_non_exhaustive()
     }
 }
 
 impl Function {
     fn new<K: Into<ActionKey>>(
-        name: &str,
         key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
-        Self((name.to_owned(), Arc::new(move |request| key(request).map(|key| key.into().0))))
+        let said = move |request: &Request| key(request).map_or(Key::Missing, |key| key.into().0);
+        Self(Arc::new(said))
     }
 }
 
@@ -120,6 +182,7 @@ impl Action {
     {
         Self(Served {
             definition: json!({ "name": name }),
+            unreadable: None,
             handler: Arc::new(Typed::<F, I, O>::new(handler)),
             on_failure: None,
             also_serves: None,
@@ -155,7 +218,7 @@ impl Action {
     ) -> Self {
         let name = self.0.definition["name"].as_str().unwrap_or_default().to_owned();
         let mut action = self.policy(policy.by_function(&name));
-        action.0.key_function = Some(Function::new(&name, key).0);
+        action.0.key_function = Some(Function::new(key).0);
         action
     }
 

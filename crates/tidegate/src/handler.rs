@@ -7,7 +7,7 @@
 use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
-use tidegate_core::{json::Payload, key::Key, request::Request};
+use tidegate_core::{definition::Problem, json::Payload, key::Key, request::Request};
 
 use crate::{
     context::Ctx,
@@ -21,17 +21,16 @@ pub trait Handler: Send + Sync + 'static {
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 }
 
-/// A key that a program computes from a request.
-pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Option<Key> + Send + Sync>;
-
-/// A key function with the name that definitions call it by.
-pub(crate) type NamedFunction = (String, KeyFunction);
+/// A key that a program computes from a request; [`Key::Missing`] if there is none.
+pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Key + Send + Sync>;
 
 /// A definition in the author's form with the code that serves it.
 #[derive(Clone)]
 pub struct Served {
     /// The definition, as data.
     pub(crate) definition: serde_json::Value,
+    /// What kept the definition from being read at all.
+    pub(crate) unreadable: Option<Problem>,
     /// The code.
     pub(crate) handler: Arc<dyn Handler>,
     /// What runs after a failure.
@@ -39,7 +38,7 @@ pub struct Served {
     /// Older versions that the same code continues.
     pub(crate) also_serves: Option<RangeInclusive<u32>>,
     /// The key function of its policy, by name.
-    pub(crate) key_function: Option<NamedFunction>,
+    pub(crate) key_function: Option<KeyFunction>,
 }
 
 impl fmt::Debug for Served {

@@ -1,10 +1,10 @@
-//! Keys that a program computes: what its functions say of a request, where the policy has one.
+//! Keys that a program computes: what its functions say of a request.
 //!
-//! The definition names the function; the code lives in the engines that serve the flow. A request
-//! whose function is not known here is refused: without its key it would pass its policy by.
+//! The definition names the function; its code lives in the engines that serve the action. An
+//! engine that does not know it says nothing, and the policy refuses the request: without its key
+//! it would pass the policy by.
 
 use tidegate_core::{
-    flow::policy::PolicyKey,
     id::RunId,
     json::Payload,
     key::Key,
@@ -13,17 +13,17 @@ use tidegate_core::{
     row::{Event, Row, RowKey},
 };
 
-use crate::{api::Engine, error::Error, handler::KeyFunction};
+use crate::{api::Engine, error::Error};
 
 impl Engine {
     /// What the key function of the action says of a request.
-    pub(crate) fn function_key(&self, request: &Request) -> Result<Option<Key>, Error> {
+    pub(crate) fn function_key(&self, request: &Request) -> Option<Key> {
         let action = format!("{}/{}", request.flow, request.action);
         let function = self.key_function(&request.app, &action)?;
-        Ok(function.and_then(|function| function(request)))
+        Some(function(request))
     }
 
-    /// What the key function says of the request of a run that has ended, or of it with another
+    /// What the key function says of the request of a run that has ended, or of that with another
     /// input.
     pub(crate) async fn function_key_again(
         &self,
@@ -32,7 +32,7 @@ impl Engine {
     ) -> Result<Option<Key>, Error> {
         let (_, Some(ended)) = self.look_up(run).await? else { return Ok(None) };
         let Some((flow, action)) = ended.workflow.split_once('/') else { return Ok(None) };
-        let Some(function) = self.key_function(&ended.app, &ended.workflow)? else {
+        let Some(function) = self.key_function(&ended.app, &ended.workflow) else {
             return Ok(None);
         };
         let key = RowKey::Event(ended.source.first().seq);
@@ -49,22 +49,7 @@ impl Engine {
             metadata: part("metadata"),
             function_key: None,
         };
-        Ok(function(&request))
-    }
-
-    /// The key function of an action's policy, if it has one.
-    fn key_function(&self, app: &str, action: &str) -> Result<Option<KeyFunction>, Error> {
-        let catalogs = self.store().catalogs();
-        let entry = catalogs.get(self.workspace()).and_then(|it| it.entry(app, action));
-        let current = entry.and_then(|entry| entry.current.as_ref());
-        let policy = current.and_then(|current| current.workflow.policy.as_ref());
-        let Some(PolicyKey::Function(name)) = policy.map(|policy| &policy.key) else {
-            return Ok(None);
-        };
-        let flow = current.and_then(|current| current.workflow.flow.as_deref()).unwrap_or_default();
-        let known = self.known_key_function(app, flow, name);
-        let unknown = || Error::NoKeyFunction { action: action.to_owned() };
-        known.map(Some).ok_or_else(unknown)
+        Ok(Some(function(&request)))
     }
 }
 

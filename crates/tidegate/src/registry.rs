@@ -10,7 +10,7 @@ use tidegate_core::{
 };
 
 use crate::{
-    handler::{Handler, KeyFunction, NamedFunction},
+    handler::{Handler, KeyFunction},
     schedule::{self, ScheduleKey},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Registry {
     versions: BTreeMap<Seq, Arc<Version>>,
     schedules: BTreeMap<ScheduleKey, schedule::Served>,
     lanes: Vec<(Workspace, Vec<Seq>)>,
-    key_functions: BTreeMap<(String, String, String), KeyFunction>,
+    key_functions: BTreeMap<(String, String), KeyFunction>,
     /// Whose turn it is among the workspaces.
     turn: usize,
 }
@@ -61,14 +61,13 @@ impl Registry {
         self.versions.get(&lane).cloned()
     }
 
-    /// A program's function for the keys of a flow's requests, by the name in the definition.
-    pub(crate) fn set_key_function(&mut self, app: &str, flow: &str, named: &NamedFunction) {
-        let (name, function) = named.clone();
-        self.key_functions.insert((app.to_owned(), flow.to_owned(), name), function);
+    /// A program's function for the key of an action.
+    pub(crate) fn set_key_function(&mut self, app: &str, action: &str, function: KeyFunction) {
+        self.key_functions.insert((app.to_owned(), action.to_owned()), function);
     }
 
-    pub(crate) fn key_function(&self, app: &str, flow: &str, name: &str) -> Option<KeyFunction> {
-        self.key_functions.get(&(app.to_owned(), flow.to_owned(), name.to_owned())).cloned()
+    pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
+        self.key_functions.get(&(app.to_owned(), action.to_owned())).cloned()
     }
 
     /// The schedules of what it serves.

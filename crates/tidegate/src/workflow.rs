@@ -6,7 +6,10 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use tidegate_core::workflow::Retry;
+use tidegate_core::{
+    definition::{Code, Problem},
+    workflow::Retry,
+};
 
 use crate::{
     context::Ctx,
@@ -26,6 +29,7 @@ pub struct Workflow<I, O> {
     handler: Arc<dyn Handler>,
     on_failure: Option<Arc<dyn Handler>>,
     also_serves: Option<RangeInclusive<u32>>,
+    unreadable: Option<Problem>,
     types: PhantomData<fn(I) -> O>,
 }
 
@@ -65,8 +69,19 @@ where
             handler: Arc::new(Typed::new(handler)),
             on_failure: None,
             also_serves: None,
+            unreadable: None,
             types: PhantomData,
         }
+    }
+
+    /// A workflow whose definition is written in TOML, with the same fields.
+    pub fn from_toml<F, Fut>(definition: &str, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let (definition, unreadable) = read_toml("workflow", definition);
+        Self { unreadable, ..Self::from_definition(definition, handler) }
     }
 
     /// What runs, once, after a run has failed for good. It has steps of its own.
@@ -193,9 +208,22 @@ impl<I, O> From<Workflow<I, O>> for Served {
         Self {
             definition: Value::Object(workflow.definition),
             handler: workflow.handler,
+            unreadable: workflow.unreadable,
             on_failure: workflow.on_failure,
             also_serves: workflow.also_serves,
             key_function: None,
+        }
+    }
+}
+
+/// A definition in TOML as data, or what keeps it from being read.
+pub(crate) fn read_toml(what: &str, text: &str) -> (Value, Option<Problem>) {
+    match toml::from_str(text) {
+        Ok(definition) => (definition, None),
+        Err(error) => {
+            let (code, subject) = (Code::WrongType, format!("a {what} in TOML"));
+            let (field, message) = ("definition".to_owned(), format!("cannot be read: {error}"));
+            (Value::Null, Some(Problem { code, subject, field, message }))
         }
     }
 }

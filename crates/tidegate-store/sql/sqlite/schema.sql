@@ -9,6 +9,16 @@ CREATE TABLE chore (
   work  text    not null
 ) strict;
 
+CREATE TABLE chunk (
+  run     integer not null,
+  step    text    not null,
+  attempt integer not null,
+  n       integer not null,
+  seq     integer not null,
+  data    text    not null,
+  primary key (run, step, attempt, n)
+) strict, without rowid;
+
 CREATE TABLE def (
   lane     integer not null primary key,
   ws       text    not null,
@@ -139,6 +149,16 @@ CREATE TABLE run (
   body      text    not null
 ) strict;
 
+CREATE TABLE schedule (
+  ws       text    not null,
+  app      text    not null,
+  workflow text    not null,
+  id       text    not null,
+  next     integer,
+  last     integer,
+  primary key (ws, app, workflow, id)
+) strict, without rowid;
+
 CREATE TABLE session (
   ws      text    not null,
   app     text    not null,
@@ -230,6 +250,8 @@ CREATE INDEX chore_due on chore (due, seq) where due is not null;
 
 CREATE INDEX chore_topic on chore (ws, topic, seq) where topic is not null;
 
+CREATE INDEX chunk_run on chunk (run, seq);
+
 CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
@@ -245,5 +267,7 @@ CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line i
 CREATE INDEX run_owner on run (owner, seq) where owner is not null;
 
 CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
+
+CREATE INDEX schedule_next on schedule (next, ws, app, workflow, id) where next is not null;
 
 CREATE INDEX sub_work on sub (ws, reaction, work, stream) where work is not null;

@@ -247,6 +247,7 @@ macro_rules! behaviours {
                 a_number_with_another_definition_is_refused,
                 assigned_versions_count_up,
                 rolling_back_is_a_release,
+                releases_in_turn_make_no_deadlock,
                 a_new_handoff_adopts_live_runs,
                 a_coexisting_version_is_adopted_by_the_next,
                 a_singleton_beside_a_handoff_is_within_its_version,
@@ -295,6 +296,7 @@ macro_rules! behaviours {
             children {
                 a_cancelled_parent_takes_its_children_along,
                 whoever_replaces_a_parent_ends_its_children_too,
+                a_parent_that_took_too_long_takes_its_children_along,
                 a_child_that_nobody_waits_for_goes_on,
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,
@@ -312,6 +314,7 @@ macro_rules! behaviours {
                 a_run_of_another_workspace_is_not_found,
                 pause_and_resume_work_wherever_a_run_is,
                 what_comes_during_a_pause_is_kept,
+                a_run_paused_in_line_keeps_its_place,
                 a_run_paused_on_its_way_goes_on,
                 controls_in_one_transaction_see_each_other,
             }

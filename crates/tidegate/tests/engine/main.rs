@@ -9,6 +9,7 @@
 mod batch;
 mod concurrency;
 mod debounce;
+mod definitions;
 mod idempotency;
 mod priority;
 mod rate_limit;
@@ -18,6 +19,7 @@ mod singleton;
 mod steps;
 mod stores;
 mod throttle;
+mod versions;
 mod words;
 
 macro_rules! stories {
@@ -128,8 +130,26 @@ stories! {
         requests_meet_by_the_key_of_their_policy,
         a_key_function_gives_the_key,
         a_flows_key_function_is_shared_by_its_actions,
-        an_unknown_key_function_is_an_error,
+        without_its_key_function_a_request_is_refused,
         a_replay_meets_the_policy_by_the_same_key,
         appends_land_while_a_respond_runs,
+    }
+    versions {
+        a_run_keeps_its_version,
+        newer_code_can_continue_older_runs,
+        rolling_back_is_a_release,
+        within_one_version_a_second_run_waits,
+        supersede_cancels_older_runs,
+        drain_lets_older_runs_finish,
+        coexisting_versions_are_counted_apart,
+        a_keyed_handover_is_per_key,
+        every_way_in_meets_the_handoff,
+    }
+    definitions {
+        everything_that_is_wrong_is_said_at_once,
+        a_changed_definition_needs_a_new_number,
+        calls_json_and_toml_are_the_same,
+        a_batch_is_the_same_in_every_form,
+        a_flow_is_the_same_in_every_form,
     }
 }

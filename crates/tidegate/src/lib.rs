@@ -25,6 +25,7 @@ mod engine;
 mod entropy;
 mod keys;
 mod load;
+mod open;
 mod registry;
 mod schedule;
 mod sweep;

@@ -17,8 +17,8 @@ use tidegate_core::{
 use tidegate_store::{Store, why};
 
 use crate::{
-    builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault,
-    handler::KeyFunction,
+    beat, builder::EngineBuilder, committer::Reply, drive::Stop, engine::Shared, error::Error,
+    fault::Fault, handler::KeyFunction,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -42,6 +42,14 @@ impl Engine {
     #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { shared: self.shared.clone(), ws: ws.into() }
+    }
+
+    pub(crate) fn ws(&self) -> Workspace {
+        self.ws.clone()
+    }
+
+    pub(crate) fn ask(&self, command: Command) -> Reply {
+        self.shared.ask(command)
     }
 
     /// The workspace that it acts in.
@@ -242,6 +250,9 @@ impl Engine {
         self.shared.stop_all(Stop::Yield);
         self.idle(HAND_OVER).await;
         self.shared.tasks.abort();
+        if self.shared.driven() == 0 {
+            beat::leave(&self.shared).await;
+        }
     }
 
     /// Waits until nothing is driven, or the time is up.
@@ -299,6 +310,6 @@ pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Re
     })
 }
 
-fn unexpected(answer: &Answer) -> Error {
+pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::Value(format!("the store answered something else: {answer:?}"))
 }

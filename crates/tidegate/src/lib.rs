@@ -8,6 +8,7 @@ mod builder;
 mod controls;
 pub mod cron;
 mod flow;
+mod operate;
 pub mod testing;
 mod workflow;
 
@@ -43,6 +44,7 @@ pub use fault::{Fault, OrFault, Result};
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
+pub use operate::BulkProgress;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

@@ -36,6 +36,16 @@ create table chore (
   primary key (seq)
 ) with (fillfactor=80);
 
+create table chunk (
+  run bigint not null,
+  step text collate "C" not null,
+  attempt bigint not null,
+  n bigint not null,
+  seq bigint not null,
+  data text collate "C" not null,
+  primary key (run, step, attempt, n)
+);
+
 create table def (
   lane bigint not null,
   ws text collate "C" not null,
@@ -173,6 +183,16 @@ create table run (
   primary key (seq)
 ) with (fillfactor=80);
 
+create table schedule (
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  workflow text collate "C" not null,
+  id text collate "C" not null,
+  next bigint,
+  last bigint,
+  primary key (ws, app, workflow, id)
+) with (fillfactor=80);
+
 create table session (
   ws text collate "C" not null,
   app text collate "C" not null,
@@ -265,6 +285,8 @@ CREATE INDEX chore_due ON chore USING btree (due, seq) WHERE due IS NOT NULL;
 
 CREATE INDEX chore_topic ON chore USING btree (ws, topic, seq) WHERE topic IS NOT NULL;
 
+CREATE INDEX chunk_run ON chunk USING btree (run, seq);
+
 CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
@@ -280,5 +302,7 @@ CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) 
 CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
 
 CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
+
+CREATE INDEX schedule_next ON schedule USING btree (next, ws, app, workflow, id) WHERE next IS NOT NULL;
 
 CREATE INDEX sub_work ON sub USING btree (ws, reaction, work, stream) WHERE work IS NOT NULL;

@@ -17,7 +17,7 @@ use tidegate_core::{
 use tidegate_store::{Store, why};
 
 use crate::{
-    builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
+    beat, builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
     handler::KeyFunction,
 };
 
@@ -250,6 +250,9 @@ impl Engine {
         self.shared.hand_back();
         self.idle(HAND_OVER).await;
         self.kill();
+        if self.shared.driven() == 0 {
+            beat::leave(&self.shared).await;
+        }
     }
 
     /// Waits until nothing is driven, or the time is up.

@@ -17,8 +17,8 @@ use tidegate_core::{
 use tidegate_store::{Store, why};
 
 use crate::{
-    builder::EngineBuilder, committer::Reply, drive::Stop, engine::Shared, error::Error,
-    fault::Fault, handler::KeyFunction,
+    builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
+    handler::KeyFunction,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -247,8 +247,18 @@ impl Engine {
     /// Takes no more runs and hands over those that are driven: another engine goes on with them.
     pub async fn shut_down(&self) {
         self.shared.committer.close();
-        self.shared.stop_all(Stop::Yield);
-        self.idle(HAND_OVER).await;
+        self.shared.leave();
+        // Decided after whatever is being decided now: runs that it leases are known by then.
+        let engine = self.shared.id();
+        let served = self.shared.ask(Command::Serve { engine, lanes: Vec::new() });
+        let timer = &*self.shared.timer;
+        let deadline = timer.elapsed() + HAND_OVER;
+        tokio::select! {
+            biased;
+            _ = served => {}
+            () = timer.sleep_until(deadline) => {}
+        }
+        self.idle(deadline.saturating_sub(timer.elapsed())).await;
         self.shared.tasks.abort();
     }
 

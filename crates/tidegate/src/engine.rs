@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -56,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) own: Notify,
     /// Rings when the last driven run has been let go.
     pub(crate) idle: Notify,
+    /// Whatever is leased from now on is only given back.
+    leaving: AtomicBool,
     identity: Mutex<Identity>,
     driven: Mutex<BTreeMap<Seq, Driven>>,
     endings: Mutex<Endings>,
@@ -117,6 +122,7 @@ impl Shared {
             tasks: Tasks::tracked(busy),
             own: Notify::new(),
             idle: Notify::new(),
+            leaving: AtomicBool::new(false),
             identity: Mutex::new(Identity { id, known: false }),
             driven: Mutex::default(),
             endings: Mutex::default(),
@@ -180,8 +186,10 @@ impl Shared {
             self.committer.release();
             return;
         }
-        let (stop, stopped) = watch::channel(None);
         let mut driven = lock(&self.driven);
+        // Looked at under the lock, so that nothing begins behind the back of `leave`.
+        let leaving = self.leaving.load(Ordering::SeqCst);
+        let (stop, stopped) = watch::channel(leaving.then_some(Stop::Yield));
         let before = driven.remove(&seq);
         let mutex = before.map_or_else(Arc::default, |before| {
             // It was taken from the old task, which may not know yet.
@@ -270,9 +278,17 @@ impl Shared {
         }
     }
 
-    /// How many runs are driven here.
+    /// Hands over all runs that are driven here, and those whose lease is on its way.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.stop_all(Stop::Yield);
+    }
+
+    /// How many runs are driven here, or are loaded to be.
     pub(crate) fn driven(&self) -> usize {
-        lock(&self.driven).len()
+        // In the order in which a run goes, so that none is missed on its way.
+        let loading = self.loader.count();
+        loading + lock(&self.driven).len()
     }
 
     /// Whether this run is driven here under this fence.

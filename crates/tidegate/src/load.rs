@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tidegate_core::{
@@ -27,11 +30,18 @@ const MAX_ITEMS: u32 = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Loader {
     queue: Mutex<Vec<Run>>,
+    /// How many have come and not been started: those in the queue, and those being loaded.
+    count: AtomicUsize,
     bell: Notify,
 }
 
 impl Loader {
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn push(&self, run: Run) {
+        self.count.fetch_add(1, Ordering::SeqCst);
         self.queue.lock().expect("nothing panics under this lock").push(run);
         self.bell.notify_one();
     }
@@ -53,6 +63,7 @@ impl Loader {
                     for run in runs {
                         let loaded = loaded.remove(&run.id.seq).unwrap_or_default();
                         shared.start(run, loaded);
+                        self.count.fetch_sub(1, Ordering::SeqCst);
                     }
                 }
                 Err(error) => {

@@ -17,8 +17,8 @@ use tidegate_core::{
 use tidegate_store::{Store, why};
 
 use crate::{
-    builder::EngineBuilder, committer::Reply, drive::Stop, engine::Shared, error::Error,
-    fault::Fault, handler::KeyFunction,
+    beat, builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
+    handler::KeyFunction,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -247,9 +247,12 @@ impl Engine {
     /// Takes no more runs and hands over those that are driven: another engine goes on with them.
     pub async fn shut_down(&self) {
         self.shared.committer.close();
-        self.shared.stop_all(Stop::Yield);
+        self.shared.hand_back();
         self.idle(HAND_OVER).await;
-        self.shared.tasks.abort();
+        self.kill();
+        if self.shared.driven() == 0 {
+            beat::leave(&self.shared).await;
+        }
     }
 
     /// Waits until nothing is driven, or the time is up.
@@ -257,8 +260,9 @@ impl Engine {
         let timer = &*self.shared.timer;
         let mut deadline = timer.sleep_until(timer.elapsed() + deadline);
         loop {
-            let idle = self.shared.idle.notified();
-            if self.shared.driven() == 0 {
+            let mut idle = std::pin::pin!(self.shared.idle.notified());
+            idle.as_mut().enable();
+            if self.shared.is_idle() {
                 return;
             }
             tokio::select! {
@@ -272,6 +276,7 @@ impl Engine {
     /// Stops as a crash would: nothing is handed over.
     pub(crate) fn kill(&self) {
         self.shared.tasks.abort();
+        self.shared.committer.shut();
     }
 }
 

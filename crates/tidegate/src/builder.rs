@@ -1,11 +1,17 @@
 //! Building an engine: everything that is wrong is said here, at once.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tidegate_core::{
     action::Flow as FlowDefinition,
+    catalog::Catalog,
     command::{Answer, Command},
     definition::{Code, DefinitionErrors, Problem},
+    reads::ReadSet,
     row::Workspace,
     workflow::{Trigger, Workflow as Definition},
 };
@@ -167,8 +173,9 @@ impl EngineBuilder {
             }
         }
         problems.extend(served_twice(&served));
-        for ws in &self.workspaces {
-            problems.extend(changed(&*self.store, ws, &served).filter(|_| !self.dev));
+        let known = known(&*self.store, &self.workspaces).await?;
+        if !self.dev {
+            problems.extend(known.values().flat_map(|catalog| changed(catalog, &served)));
         }
         if !problems.is_empty() {
             return Err(Error::Definition(problems));
@@ -203,6 +210,15 @@ fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
+/// What is registered in the workspaces.
+async fn known(
+    store: &dyn Store,
+    workspaces: &[Workspace],
+) -> Result<BTreeMap<Workspace, Arc<Catalog>>, Error> {
+    let reads = workspaces.iter().fold(ReadSet::default(), |reads, ws| reads.catalog(ws));
+    Ok(store.read(reads).await?.catalogs)
+}
+
 /// The same version given twice: only one of them could run.
 fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
@@ -217,13 +233,11 @@ fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
 /// Numbers that are known with another definition. Found before anything is registered, or what
 /// stands beside them would be released without an engine.
 fn changed<'a>(
-    store: &dyn Store,
-    ws: &Workspace,
+    catalog: &'a Catalog,
     served: &'a [(Definition, Served)],
 ) -> impl Iterator<Item = Problem> + use<'a> {
-    let catalog = store.catalogs().get(ws).cloned();
     served.iter().filter_map(move |(definition, _)| {
-        let entry = catalog.as_ref()?.entry(&definition.app, &definition.name)?;
+        let entry = catalog.entry(&definition.app, &definition.name)?;
         let known = entry.versions.get(&definition.version?)?.workflow()?;
         (**known != *definition).then(|| conflict(definition, CHANGED))
     })
@@ -272,15 +286,27 @@ async fn register(
             registry.set_key_function(&definition.app, &definition.name, function.clone());
         }
     }
+    also_serve(shared, registry, ws, served).await
+}
+
+/// Older versions get newer code, unless they have code of their own here.
+async fn also_serve(
+    shared: &Arc<Shared>,
+    registry: &mut Registry,
+    ws: &Workspace,
+    served: &[(Definition, Served)],
+) -> Result<(), Error> {
+    let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
     for (definition, served) in served {
         let Some(older) = &served.also_serves else { continue };
-        let catalogs = shared.store.catalogs();
-        let entry = catalogs.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
+        let entry = known.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
         let versions = entry.into_iter().flat_map(|entry| entry.versions.values());
         for other in versions.filter(|other| older.contains(&other.number)) {
-            // Code of its own is better than somebody else's.
-            let own = registry.version(other.lane).is_some();
-            let Some(stored) = other.workflow().filter(|_| !own) else { continue };
+            if registry.version(other.lane).is_some() {
+                continue;
+            }
+            let unreadable = || Error::Value(format!("{} cannot be read", other.def.name));
+            let stored = other.workflow().ok_or_else(unreadable)?;
             registry.serve(ws, other.lane, version(stored.clone(), served));
         }
     }

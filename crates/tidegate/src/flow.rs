@@ -18,7 +18,7 @@ use crate::{
     },
     fault::Result,
     handler::{KeyFunction, Served, Typed},
-    workflow::read_toml,
+    workflow::{read_fields, read_toml},
 };
 
 /// A named group of actions that share their sessions.
@@ -43,18 +43,14 @@ impl Flow {
     /// A flow whose definition is written as data. Its actions get their code by name, from
     /// [`Flow::action`].
     pub fn from_definition(definition: Value) -> Self {
-        let definition = match definition {
-            Value::Object(fields) => fields,
-            // Refused when the engine is built, like everything else that is wrong.
-            other => Map::from_iter([("name".to_owned(), other)]),
-        };
-        Self { definition, actions: Vec::new(), key_function: None, unreadable: None }
+        let (definition, unreadable) = read_fields("flow", definition);
+        Self { definition, actions: Vec::new(), key_function: None, unreadable }
     }
 
     /// A flow whose definition is written in TOML, with the same fields.
     pub fn from_toml(definition: &str) -> Self {
         let (definition, unreadable) = read_toml("flow", definition);
-        Self { unreadable, ..Self::from_definition(definition) }
+        Self { unreadable, ..Self::from_definition(Value::Object(definition)) }
     }
 
     /// The app that it belongs to.

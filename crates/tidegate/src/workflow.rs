@@ -59,17 +59,13 @@ where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        let definition = match definition {
-            Value::Object(fields) => fields,
-            // Refused when the engine is built, like everything else that is wrong.
-            other => Map::from_iter([("name".to_owned(), other)]),
-        };
+        let (definition, unreadable) = read_fields("workflow", definition);
         Self {
             definition,
             handler: Arc::new(Typed::new(handler)),
             on_failure: None,
             also_serves: None,
-            unreadable: None,
+            unreadable,
             types: PhantomData,
         }
     }
@@ -81,7 +77,8 @@ where
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
         let (definition, unreadable) = read_toml("workflow", definition);
-        Self { unreadable, ..Self::from_definition(definition, handler) }
+        let workflow = Self::from_definition(Value::Object(definition), handler);
+        Self { unreadable, ..workflow }
     }
 
     /// What runs, once, after a run has failed for good. It has steps of its own.
@@ -216,14 +213,24 @@ impl<I, O> From<Workflow<I, O>> for Served {
     }
 }
 
-/// A definition in TOML as data, or what keeps it from being read.
-pub(crate) fn read_toml(what: &str, text: &str) -> (Value, Option<Problem>) {
-    match toml::from_str(text) {
-        Ok(definition) => (definition, None),
-        Err(error) => {
-            let (code, subject) = (Code::WrongType, format!("a {what} in TOML"));
-            let (field, message) = ("definition".to_owned(), format!("cannot be read: {error}"));
-            (Value::Null, Some(Problem { code, subject, field, message }))
-        }
+/// The fields of a definition, or what keeps them from being read: that is said when the engine
+/// is built, like everything else that is wrong.
+pub(crate) fn read_fields(what: &str, data: Value) -> (Map<String, Value>, Option<Problem>) {
+    match data {
+        Value::Object(fields) => (fields, None),
+        other => (Map::new(), Some(unreadable(what, format!("must be an object, got {other}")))),
     }
+}
+
+/// As [`read_fields`], of a definition in TOML.
+pub(crate) fn read_toml(what: &str, text: &str) -> (Map<String, Value>, Option<Problem>) {
+    match toml::from_str(text) {
+        Ok(fields) => (fields, None),
+        Err(error) => (Map::new(), Some(unreadable(what, format!("cannot be read: {error}")))),
+    }
+}
+
+fn unreadable(what: &str, message: String) -> Problem {
+    let (subject, field) = (format!("a {what}"), "definition".to_owned());
+    Problem { code: Code::WrongType, subject, field, message }
 }

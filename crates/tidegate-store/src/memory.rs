@@ -131,7 +131,11 @@ impl Source for View<'_> {
     }
 
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
-        let place = |row: &Row| self.place(scan, row, now);
+        let loose = loose(scan, self.rows.values());
+        let place = |row: &Row| match &loose {
+            Some(relied_on) => place_of_loose(scan, row, relied_on),
+            None => self.place(scan, row, now),
+        };
         let mut found: Vec<_> =
             self.rows.values().filter_map(|row| Some((place(row)?, row.key(), row))).collect();
         found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
@@ -227,7 +231,16 @@ impl View<'_> {
                 _,
             ) => None,
             (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
-            (Scan::Chunks(run, after), _) => place_of_chunk(row, *run, *after),
+            (
+                Scan::Chunks(..)
+                | Scan::Signals(_)
+                | Scan::EventsAfter(_)
+                | Scan::EndedAfter(_)
+                | Scan::ReceiptsAfter(_)
+                | Scan::LooseEvents(..)
+                | Scan::LooseEnded(..),
+                _,
+            ) => place_in_the_past(scan, row),
         }
     }
 
@@ -253,37 +266,49 @@ fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
     it.next.map(|next| (next.micros(), 0, 0))
 }
 
-/// A chunk's place among those of a run after another.
-fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
-    let Row::Chunk(it) = row else { return None };
-    (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
+/// A row's place in scans of what runs leave behind, by number.
+fn place_in_the_past(scan: &Scan, row: &Row) -> Option<Order> {
+    match (scan, row) {
+        (Scan::Chunks(run, after), Row::Chunk(it)) => {
+            (it.run == *run && it.seq > *after).then_some((it.seq.into(), 0, 0))
+        }
+        (Scan::Signals(run), Row::Signal(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::EventsAfter(after), Row::Event(it)) => (it.id.seq > *after).then_some(BY_KEY),
+        (Scan::EndedAfter(after), Row::Ended(it)) => (it.id.seq > *after).then_some(BY_KEY),
+        (Scan::ReceiptsAfter(after), Row::Receipt(it)) => (it.seq > *after).then_some(BY_KEY),
+        _ => None,
+    }
 }
 
-/// A run's place in a list, newest first.
-fn listed(scan: &Scan, row: &Row) -> Option<Order> {
-    let (lanes, below, run, lane) = match (scan, row) {
-        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
-        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
-            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+/// For a scan of what nothing relies on: what is relied on.
+fn loose<'a>(scan: &Scan, rows: impl Iterator<Item = &'a Row>) -> Option<BTreeSet<Seq>> {
+    match scan {
+        Scan::LooseEvents(..) => {
+            let event = |row: &Row| match row {
+                Row::Run(run) => Some(run.source.first().seq),
+                Row::Ended(run) => Some(run.source.first().seq),
+                Row::Item(item) => Some(item.event.seq),
+                Row::Gate(gate) => gate.event(),
+                _ => None,
+            };
+            Some(rows.filter_map(event).collect())
         }
+        Scan::LooseEnded(..) => {
+            let runs = rows.filter_map(Row::as_run);
+            Some(runs.flat_map(|run| [Some(run.id.seq), run.past()]).flatten().collect())
+        }
+        _ => None,
+    }
+}
+
+/// The place of a row that nothing relies on, by number.
+fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<Order> {
+    let (seq, after, until) = match (scan, row) {
+        (Scan::LooseEvents(after, until), Row::Event(event)) => (event.id.seq, after, until),
+        (Scan::LooseEnded(after, until), Row::Ended(run)) => (run.id.seq, after, until),
         _ => return None,
     };
-    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
-}
-
-/// Whether a row is filed under an event's name as the scan says.
-fn is_filed(scan: &Scan, row: &Row) -> bool {
-    match (scan, row) {
-        (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
-        (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
-            let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
-            filed && (&it.run, &it.step) > (run, step)
-        }
-        (Scan::Chores(ws, topic), Row::Chore(it)) => {
-            it.ws == *ws && it.topic.as_ref() == Some(topic)
-        }
-        _ => false,
-    }
+    (seq > *after && seq <= *until && !relied_on.contains(&seq)).then_some(BY_KEY)
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

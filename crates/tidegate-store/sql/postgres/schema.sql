@@ -36,6 +36,16 @@ create table chore (
   primary key (seq)
 ) with (fillfactor=80);
 
+create table chunk (
+  run bigint not null,
+  step text collate "C" not null,
+  attempt bigint not null,
+  n bigint not null,
+  seq bigint not null,
+  data text collate "C" not null,
+  primary key (run, step, attempt, n)
+);
+
 create table def (
   lane bigint not null,
   ws text collate "C" not null,
@@ -96,6 +106,7 @@ create table gate (
   at bigint not null,
   due bigint,
   state text collate "C" not null,
+  event bigint,
   primary key (key)
 ) with (fillfactor=80);
 
@@ -170,7 +181,19 @@ create table run (
   owner text collate "C",
   fence bigint not null,
   body text collate "C" not null,
+  event_seq bigint,
+  past bigint,
   primary key (seq)
+) with (fillfactor=80);
+
+create table schedule (
+  ws text collate "C" not null,
+  app text collate "C" not null,
+  workflow text collate "C" not null,
+  id text collate "C" not null,
+  next bigint,
+  last bigint,
+  primary key (ws, app, workflow, id)
 ) with (fillfactor=80);
 
 create table session (
@@ -265,13 +288,23 @@ CREATE INDEX chore_due ON chore USING btree (due, seq) WHERE due IS NOT NULL;
 
 CREATE INDEX chore_topic ON chore USING btree (ws, topic, seq) WHERE topic IS NOT NULL;
 
+CREATE INDEX chunk_run ON chunk USING btree (run, seq);
+
+CREATE INDEX ended_far ON ended USING btree (event_seq) WHERE abs((event_seq >> 12) - (seq >> 12)) > 1;
+
 CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 
+CREATE INDEX gate_event ON gate USING btree (event) WHERE event IS NOT NULL;
+
+CREATE INDEX item_event ON item USING btree (event_seq);
+
 CREATE INDEX receipt_event ON receipt USING btree (event, seq);
 
 CREATE INDEX run_due ON run USING btree (due, seq) WHERE due IS NOT NULL;
+
+CREATE INDEX run_far ON run USING btree (event_seq) WHERE abs((event_seq >> 12) - (seq >> 12)) > 1;
 
 CREATE INDEX run_lane ON run USING btree (lane, seq);
 
@@ -279,6 +312,10 @@ CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) 
 
 CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
 
+CREATE INDEX run_past ON run USING btree (past) WHERE past IS NOT NULL;
+
 CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
+
+CREATE INDEX schedule_next ON schedule USING btree (next, ws, app, workflow, id) WHERE next IS NOT NULL;
 
 CREATE INDEX sub_work ON sub USING btree (ws, reaction, work, stream) WHERE work IS NOT NULL;

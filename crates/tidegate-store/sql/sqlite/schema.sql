@@ -9,6 +9,16 @@ CREATE TABLE chore (
   work  text    not null
 ) strict;
 
+CREATE TABLE chunk (
+  run     integer not null,
+  step    text    not null,
+  attempt integer not null,
+  n       integer not null,
+  seq     integer not null,
+  data    text    not null,
+  primary key (run, step, attempt, n)
+) strict, without rowid;
+
 CREATE TABLE def (
   lane     integer not null primary key,
   ws       text    not null,
@@ -62,7 +72,7 @@ CREATE TABLE gate (
   at    integer not null,
   due   integer,
   state text    not null
-) strict;
+, event integer) strict;
 
 CREATE TABLE item (
   run        integer not null,
@@ -137,7 +147,17 @@ CREATE TABLE run (
   owner     text,
   fence     integer not null,
   body      text    not null
-) strict;
+, event_seq integer, past integer) strict;
+
+CREATE TABLE schedule (
+  ws       text    not null,
+  app      text    not null,
+  workflow text    not null,
+  id       text    not null,
+  next     integer,
+  last     integer,
+  primary key (ws, app, workflow, id)
+) strict, without rowid;
 
 CREATE TABLE session (
   ws      text    not null,
@@ -230,13 +250,23 @@ CREATE INDEX chore_due on chore (due, seq) where due is not null;
 
 CREATE INDEX chore_topic on chore (ws, topic, seq) where topic is not null;
 
+CREATE INDEX chunk_run on chunk (run, seq);
+
+CREATE INDEX ended_far on ended (event_seq) where abs((event_seq >> 12) - (seq >> 12)) > 1;
+
 CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 
+CREATE INDEX gate_event on gate (event) where event is not null;
+
+CREATE INDEX item_event on item (event_seq);
+
 CREATE INDEX receipt_event on receipt (event, seq);
 
 CREATE INDEX run_due on run (due, seq) where due is not null;
+
+CREATE INDEX run_far on run (event_seq) where abs((event_seq >> 12) - (seq >> 12)) > 1;
 
 CREATE INDEX run_lane on run (lane, seq);
 
@@ -244,6 +274,10 @@ CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line i
 
 CREATE INDEX run_owner on run (owner, seq) where owner is not null;
 
+CREATE INDEX run_past on run (past) where past is not null;
+
 CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
+
+CREATE INDEX schedule_next on schedule (next, ws, app, workflow, id) where next is not null;
 
 CREATE INDEX sub_work on sub (ws, reaction, work, stream) where work is not null;

@@ -15,7 +15,7 @@ use tidegate_core::{
     catalog::Catalog,
     id::Seq,
     reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
-    row::{Def, Engine, EngineId, GateKey, Phase, Row, RowKey, Sub, Workspace},
+    row::{Def, Engine, EngineId, GateKey, Phase, Row, RowKey, Run, Sub, Workspace},
     time::Timestamp,
 };
 use tokio::sync::watch;
@@ -190,10 +190,6 @@ impl View<'_> {
             (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
             (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
-            (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
-            (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
-            (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
-            (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 by_key(gate.key.as_bytes().starts_with(prefix))
             }
@@ -218,10 +214,6 @@ impl View<'_> {
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
-                | Scan::Steps(_)
-                | Scan::Items(_)
-                | Scan::Inbox(..)
-                | Scan::Receipts(_)
                 | Scan::Gates(_)
                 | Scan::Log(..)
                 | Scan::Feed(..)
@@ -232,7 +224,11 @@ impl View<'_> {
             ) => None,
             (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
             (
-                Scan::Chunks(..)
+                Scan::Steps(_)
+                | Scan::Items(_)
+                | Scan::Inbox(..)
+                | Scan::Receipts(_)
+                | Scan::Chunks(..)
                 | Scan::Signals(_)
                 | Scan::EventsAfter(_)
                 | Scan::EndedAfter(_)
@@ -240,7 +236,7 @@ impl View<'_> {
                 | Scan::LooseEvents(..)
                 | Scan::LooseEnded(..),
                 _,
-            ) => place_in_the_past(scan, row),
+            ) => filed(scan, row),
         }
     }
 
@@ -266,9 +262,15 @@ fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
     it.next.map(|next| (next.micros(), 0, 0))
 }
 
-/// A row's place in scans of what runs leave behind, by number.
-fn place_in_the_past(scan: &Scan, row: &Row) -> Option<Order> {
+/// A row's place in scans of what is filed under runs and events, or by number.
+fn filed(scan: &Scan, row: &Row) -> Option<Order> {
     match (scan, row) {
+        (Scan::Steps(run), Row::Step(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::Items(run), Row::Item(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::Inbox(run, name), Row::Signal(it)) => {
+            ((&it.run, &it.name) == (run, name)).then_some(BY_KEY)
+        }
+        (Scan::Receipts(event), Row::Receipt(it)) => (it.event == *event).then_some(BY_KEY),
         (Scan::Chunks(run, after), Row::Chunk(it)) => {
             (it.run == *run && it.seq > *after).then_some((it.seq.into(), 0, 0))
         }
@@ -280,25 +282,53 @@ fn place_in_the_past(scan: &Scan, row: &Row) -> Option<Order> {
     }
 }
 
+/// A run's place in a list, newest first.
+fn listed(scan: &Scan, row: &Row) -> Option<Order> {
+    let (lanes, below, run, lane) = match (scan, row) {
+        (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
+        (Scan::Ended(lanes, states, below), Row::Ended(run)) => {
+            states.contains(&run.ending.state()).then_some((lanes, below, run.id, run.lane))?
+        }
+        _ => return None,
+    };
+    (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
+}
+
+/// Whether a row is filed under an event's name as the scan says.
+fn is_filed(scan: &Scan, row: &Row) -> bool {
+    match (scan, row) {
+        (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
+        (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
+            let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
+            filed && (&it.run, &it.step) > (run, step)
+        }
+        (Scan::Chores(ws, topic), Row::Chore(it)) => {
+            it.ws == *ws && it.topic.as_ref() == Some(topic)
+        }
+        _ => false,
+    }
+}
+
 /// For a scan of what nothing relies on: what is relied on.
 fn loose<'a>(scan: &Scan, rows: impl Iterator<Item = &'a Row>) -> Option<BTreeSet<Seq>> {
-    match scan {
-        Scan::LooseEvents(..) => {
-            let event = |row: &Row| match row {
-                Row::Run(run) => Some(run.source.first().seq),
-                Row::Ended(run) => Some(run.source.first().seq),
-                Row::Item(item) => Some(item.event.seq),
-                Row::Gate(gate) => gate.event(),
-                _ => None,
-            };
-            Some(rows.filter_map(event).collect())
-        }
-        Scan::LooseEnded(..) => {
-            let runs = rows.filter_map(Row::as_run);
-            Some(runs.flat_map(|run| [Some(run.id.seq), run.past()]).flatten().collect())
-        }
-        _ => None,
+    if matches!(scan, Scan::LooseEvents(..)) {
+        return Some(rows.filter_map(event_of).collect());
     }
+    let runs = rows.filter_map(Row::as_run);
+    let relied_on = |run: &Run| [Some(run.id.seq), run.past()];
+    matches!(scan, Scan::LooseEnded(..)).then(|| runs.flat_map(relied_on).flatten().collect())
+}
+
+/// The event that a row relies on.
+fn event_of(row: &Row) -> Option<Seq> {
+    if let Row::Ended(run) = row {
+        return Some(run.source.first().seq);
+    }
+    if let Row::Item(item) = row {
+        return Some(item.event.seq);
+    }
+    let run = row.as_run().map(|run| run.source.first().seq);
+    run.or_else(|| row.as_gate()?.event())
 }
 
 /// The place of a row that nothing relies on, by number.

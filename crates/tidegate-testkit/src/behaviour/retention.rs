@@ -20,7 +20,7 @@ const DAY_MS: u64 = 86_400_000;
 /// One part of a pass.
 async fn part(world: &World, past: Past, before: Timestamp, after: Seq, most: u32) -> Forgotten {
     match world.run(Command::Forget { past, before, after, most }).await {
-        Ok(Answer::Forgotten(part)) => part,
+        Ok(Answer::Forgotten(forgotten)) => forgotten,
         other => panic!("forgetting was answered {other:?}"),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         receipts,
         verdict::Verdict,
     },
-    id::{EventId, Seq},
+    id::{EventId, RunId, Seq},
     json::Payload,
     key::Key,
     reads::Scan,
@@ -58,6 +58,13 @@ pub struct Posted {
     pub runs: Vec<Outcome>,
     /// What became of the first with the same `dedupeId`, as its receipts say by now.
     pub first: Vec<Value>,
+}
+
+impl Posted {
+    /// The run that carries the event: the first, where it concerns several workflows.
+    pub fn run(&self) -> Option<RunId> {
+        self.runs.iter().find_map(|outcome| outcome.verdict.run())
+    }
 }
 
 /// A verdict, and whom it concerns.

@@ -106,7 +106,8 @@ pub fn runs<E>(
     let ended = State::ALL.into_iter().filter(|state| state.has_ended() && wanted(*state));
     let ended = Scan::Ended(lanes.clone(), ended.map(State::as_str).collect(), below);
     let live = Scan::Live(lanes, below);
-    // Below the lowest number that a full scan has seen, there may be more.
+    // Below the lowest number that a full scan has seen, there may be more. What it has seen fills
+    // the page, unless that was asked for in one state of those that live.
     let mut floor = None;
     let mut found: BTreeMap<Seq, &Row> = BTreeMap::new();
     let lives = which.state.is_none_or(|state| !state.has_ended());
@@ -121,10 +122,8 @@ pub fn runs<E>(
         let shown = rows.into_iter().filter(shown);
         found.extend(shown.filter_map(|row| Some((number(row)?, row))));
     }
-    let from = floor.unwrap_or(Seq(i64::MIN));
-    let mut runs: Vec<Row> = found.range(from..).rev().map(|(_, row)| (*row).clone()).collect();
-    let more = runs.len() > limit as usize;
-    runs.truncate(limit as usize);
+    let more = found.len() > limit as usize;
+    let runs: Vec<Row> = found.into_values().rev().take(limit as usize).cloned().collect();
     let next = if more { runs.last().and_then(number) } else { floor };
     Ok(Page { runs, next })
 }

@@ -33,7 +33,8 @@ pub struct Request {
     pub user: Option<String>,
     /// What the transport knows.
     pub metadata: Payload,
-    /// What the program's key function said, where the policy has one.
+    /// What the program's key function said ([`Key::Missing`] if nothing), where it was asked. A
+    /// policy that has one refuses a request without.
     pub function_key: Option<Key>,
 }
 

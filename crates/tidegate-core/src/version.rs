@@ -15,6 +15,7 @@ use crate::{
     },
     id::{RunId, Seq},
     json::Payload,
+    key::Key,
     reaction::Reaction,
     reads::Scan,
     row::{
@@ -214,7 +215,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         // Only its gates are asked for.
         origin: Origin::Invoke,
         parent: None,
-        function_key: None,
+        function_key: Some(Key::Missing),
         known: OnceCell::new(),
     };
     let Ok(passages) = candidate.passages() else { return Ok(false) };
@@ -224,6 +225,13 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     // What the hint found may have moved on: look again under the lock.
     let Some(mut run) = draft.run(run.id.seq)?.cloned() else { return Ok(true) };
     if run.needs.iter().any(|need| need.gate == key) {
+        return Ok(true);
+    }
+    // Whoever waits for another version's handoff gets in before nobody who waits for this one:
+    // each could come to hold what the other waits for.
+    let next = run.needs.get(run.has).and_then(|need| need.gate.class());
+    let lined = |gate: &Gate| matches!(&gate.state, GateState::Slots(it) if it.head.is_some());
+    if next == Some(Class::Handoff) && draft.gate(&key)?.is_some_and(lined) {
         return Ok(true);
     }
     let mut row = match draft.gate(&key)? {

@@ -63,6 +63,7 @@ pub struct Seen {
 }
 
 impl Seen {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "nobody waits for the other rows")]
     fn of(now: Timestamp, changes: &[Change]) -> Self {
         let mut seen = Self { now, ..Self::default() };
         for change in changes {
@@ -71,6 +72,7 @@ impl Seen {
                 Row::Ended(ended) => seen.ended.push(ended.clone()),
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
                 Row::Gate(gate) => seen.look_at(gate.due),
+                Row::Chore(chore) => seen.look_at(chore.due),
                 Row::Run(run) => {
                     seen.look_at(run.due());
                     match run.phase {

@@ -116,7 +116,7 @@ pub fn chore(seq: i64) -> Chore {
         ws: "main".into(),
         topic: None,
         due: None,
-        work: Work::Orphans { parent: run_id(1), runs: Vec::new() },
+        work: Work::Orphans { reason: String::new(), runs: Vec::new() },
     }
 }
 
@@ -338,7 +338,7 @@ fn chores() -> Vec<Row> {
     let work = [
         Work::Wake { event: Seq(i64::MAX), after },
         Work::Wake { event: Seq(0), after: WaitPlace::first(String::new()) },
-        Work::Orphans { parent: run_id(i64::MAX), runs: vec![Seq(1), Seq(i64::MAX)] },
+        Work::Orphans { reason: FREE_TEXT.to_owned(), runs: vec![Seq(1), Seq(i64::MAX)] },
         Work::Bulk(bulk(BulkWhat::Cancel { reason: FREE_TEXT.to_owned() })),
         Work::Bulk(Bulk { ended_at: None, filter: BulkFilter::default(), ..bulk(BulkWhat::Pause) }),
         Work::Bulk(bulk(BulkWhat::Resume)),

@@ -1,57 +1,125 @@
-//! The simulator on many seeds: nothing that must always hold is ever broken, and everything
-//! finishes once the faults stop.
+//! The simulator on many seeds: nothing that must always hold is ever broken, everything finishes
+//! once the faults stop, and every bug that is planted is found.
+
+use std::{env, panic, thread};
 
 use tidegate_testkit::sim::{Backend, simulate};
 
-/// One seed, with its trace: `TIDEGATE_SIM_SEED` names it.
+/// Seeds on the memory store, and how many a full run plays.
+const MEMORY: [u64; 2] = [3000, 100_000];
+
+/// Seeds on SQLite, and how many a full run plays.
+const SQLITE: [u64; 2] = [300, 10_000];
+
+/// Every seed that ever failed, whatever the reason was: each is one more world worth keeping.
+const FAILED: &[u64] = &[
+    3, 18, 70, 121, 455, 477, 554, 620, 717, 751, 795, 872, 898, 1096, 1176, 1230, 1258, 1286,
+    1389, 1458, 1470, 1560, 1772, 1795, 1902, 1927, 1705, 1714, 1857, 2175, 2252, 2902, 2977, 2988,
+    3067, 3358, 3404, 3600, 3753, 3961, 4137,
+];
+
+/// The seed that `TIDEGATE_SIM_SEED` names, with its whole trace if it fails.
 #[test]
 fn one_seed() {
-    let seed = std::env::var("TIDEGATE_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    check(seed.unwrap_or(1), Backend::Memory);
+    let seed = env::var("TIDEGATE_SIM_SEED").map(|seed| seed.parse().expect("a number"));
+    let sqlite = env::var("TIDEGATE_SIM_STORE").is_ok_and(|store| store == "sqlite");
+    check(seed.unwrap_or(1), if sqlite { Backend::Sqlite } else { Backend::Memory });
 }
 
 #[test]
-fn many_seeds_on_memory() {
-    let n: u64 = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
-    let from: u64 = std::env::var("FROM").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
-    for seed in from..from + n {
-        check(seed, Backend::Memory);
-    }
+fn nothing_is_broken_on_memory() {
+    on_all_cores(seeds(MEMORY), Backend::Memory);
 }
 
-fn check(seed: u64, backend: Backend) {
-    let outcome = simulate(seed, backend, false);
-    if let Some(violation) = outcome.violation {
-        let trace = simulate(seed, backend, true).trace;
-        let shown = trace.len().saturating_sub(60);
-        panic!(
-            "{} does not hold: {}\n{}\nTIDEGATE_SIM_SEED={seed} cargo test -p tidegate-testkit --test sim one_seed",
-            violation.number,
-            violation.text,
-            trace[shown..].join("\n"),
-        );
+#[test]
+fn nothing_is_broken_on_sqlite() {
+    on_all_cores(seeds(SQLITE), Backend::Sqlite);
+}
+
+#[test]
+fn seeds_that_failed_before_pass() {
+    for seed in FAILED {
+        check(*seed, Backend::Memory);
     }
 }
 
 #[test]
-#[ignore = "lists"]
-fn survey() {
-    let n: u64 = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
-    let from: u64 = std::env::var("FROM").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let (mut commits, mut turns) = (0, 0);
-    for seed in from..from + n {
-        let outcome = std::panic::catch_unwind(|| simulate(seed, Backend::Memory, false));
-        match outcome {
-            Ok(outcome) => {
-                commits += outcome.commits;
-                turns += outcome.turns;
-                if let Some(violation) = outcome.violation {
-                    let text: String = violation.text.chars().take(400).collect();
-                    println!("SEED {seed} {} {text}", violation.number);
-                }
-            }
-            Err(_) => println!("SEED {seed} PANIC"),
+fn a_seed_gives_the_same_trace_every_time_and_on_every_store() {
+    for seed in 0..40 {
+        let [first, second] = [Backend::Memory; 2].map(|store| simulate(seed, store, false).hash);
+        assert_eq!(first, second, "seed {seed} twice");
+    }
+    for seed in 0..10 {
+        let [memory, sqlite] =
+            [Backend::Memory, Backend::Sqlite].map(|store| simulate(seed, store, false).hash);
+        assert_eq!(memory, sqlite, "seed {seed} on memory and on SQLite");
+    }
+}
+
+/// Every planted bug is found within so many seeds.
+#[cfg(feature = "planted")]
+#[test]
+fn every_planted_bug_is_found() {
+    use tidegate_core::planted::{Bug, plant};
+
+    /// The rarest needs a release, a sleeper and a newcomer on one key.
+    const WITHIN: u64 = 2000;
+
+    let hunt = |bug: Bug| {
+        plant(Some(bug));
+        // A broken premise may also show itself as a panic in the core.
+        let caught = |seed| {
+            let outcome = panic::catch_unwind(|| simulate(seed, Backend::Memory, false));
+            outcome.map_or(true, |outcome| outcome.violation.is_some())
+        };
+        let found = (0..WITHIN).any(caught);
+        plant(None);
+        found
+    };
+    let missed: Vec<Bug> = thread::scope(|scope| {
+        let halves = Bug::ALL.chunks(Bug::ALL.len().div_ceil(2)).map(|bugs| {
+            scope.spawn(move || bugs.iter().copied().filter(|bug| !hunt(*bug)).collect::<Vec<_>>())
+        });
+        let halves: Vec<_> = halves.collect();
+        halves.into_iter().flat_map(|half| half.join().expect("the hunt ends")).collect()
+    });
+    assert!(Bug::ALL.len() >= 20);
+    assert!(missed.is_empty(), "not found within {WITHIN} seeds: {missed:?}");
+}
+
+/// How many seeds to play: `TIDEGATE_SIM_SEEDS`, else a few, else many in a full run.
+fn seeds([some, full]: [u64; 2]) -> u64 {
+    match env::var("TIDEGATE_SIM_SEEDS") {
+        Ok(seeds) => seeds.parse().expect("TIDEGATE_SIM_SEEDS is a number"),
+        Err(_) if env::var("TIDEGATE_TEST_FULL").is_ok() => full,
+        Err(_) => some,
+    }
+}
+
+fn on_all_cores(seeds: u64, backend: Backend) {
+    let cores = thread::available_parallelism().map_or(1, usize::from) as u64;
+    thread::scope(|scope| {
+        for core in 0..cores {
+            scope.spawn(move || {
+                (core..seeds).step_by(cores as usize).for_each(|s| check(s, backend))
+            });
         }
-    }
-    println!("{n} seeds {commits} commits {turns} turns");
+    });
+}
+
+/// Plays a seed; if something does not hold, shows what, the end of the trace, and how to see it
+/// again.
+fn check(seed: u64, backend: Backend) {
+    let played = panic::catch_unwind(|| simulate(seed, backend, false).violation);
+    let broken = match played {
+        Ok(None) => return,
+        Ok(Some(violation)) => format!("{} does not hold: {}", violation.number, violation.text),
+        Err(_) => "the core panicked".to_owned(),
+    };
+    let trace = panic::catch_unwind(|| simulate(seed, backend, true).trace).unwrap_or_default();
+    let store = if backend == Backend::Sqlite { "TIDEGATE_SIM_STORE=sqlite " } else { "" };
+    panic!(
+        "{broken}\n{}\n{store}TIDEGATE_SIM_SEED={seed} cargo test -p tidegate-testkit --test sim one_seed",
+        trace[trace.len().saturating_sub(60)..].join("\n"),
+    );
 }

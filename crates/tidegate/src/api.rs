@@ -12,10 +12,14 @@ use tidegate_core::{
     reads::ReadSet,
     request::Request,
     row::{Ended, Ending, Row, RowKey, Run, Workspace},
+    workflow::DEFAULT_APP,
 };
 use tidegate_store::{Store, why};
 
-use crate::{builder::EngineBuilder, drive::Stop, engine::Shared, error::Error, fault::Fault};
+use crate::{
+    beat, builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
+    handler::KeyFunction,
+};
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -38,6 +42,14 @@ impl Engine {
     #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { shared: self.shared.clone(), ws: ws.into() }
+    }
+
+    pub(crate) fn ws(&self) -> Workspace {
+        self.ws.clone()
+    }
+
+    pub(crate) fn ask(&self, command: Command) -> Reply {
+        self.shared.ask(command)
     }
 
     /// The workspace that it acts in.
@@ -67,11 +79,7 @@ impl Engine {
 
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
-        let name = format!("{}/{}", request.flow, request.action);
-        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
-        let function = registry.key_function(&request.app, &name);
-        drop(registry);
-        request.function_key = function.and_then(|function| function(&request));
+        request.function_key = self.function_key(&request);
         match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -189,7 +197,8 @@ impl Engine {
         from_step: Option<String>,
     ) -> Result<Outcome, Error> {
         let ws = self.ws.clone();
-        let command = Command::Replay { ws, run, input, from_step, function_key: None };
+        let function_key = self.function_key_again(run, input.as_ref()).await?;
+        let command = Command::Replay { ws, run, input, from_step, function_key };
         match self.shared.ask(command).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
@@ -216,6 +225,12 @@ impl Engine {
         }
     }
 
+    /// The key function of an action, if it is served here.
+    pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
+        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
+        registry.key_function(app, action)
+    }
+
     /// How many runs are driven here right now.
     pub fn driven(&self) -> usize {
         self.shared.driven()
@@ -232,9 +247,12 @@ impl Engine {
     /// Takes no more runs and hands over those that are driven: another engine goes on with them.
     pub async fn shut_down(&self) {
         self.shared.committer.close();
-        self.shared.stop_all(Stop::Yield);
+        self.shared.hand_back();
         self.idle(HAND_OVER).await;
-        self.shared.tasks.abort();
+        self.kill();
+        if self.shared.driven() == 0 {
+            beat::leave(&self.shared).await;
+        }
     }
 
     /// Waits until nothing is driven, or the time is up.
@@ -242,8 +260,9 @@ impl Engine {
         let timer = &*self.shared.timer;
         let mut deadline = timer.sleep_until(timer.elapsed() + deadline);
         loop {
-            let idle = self.shared.idle.notified();
-            if self.shared.driven() == 0 {
+            let mut idle = std::pin::pin!(self.shared.idle.notified());
+            idle.as_mut().enable();
+            if self.shared.is_idle() {
                 return;
             }
             tokio::select! {
@@ -257,6 +276,7 @@ impl Engine {
     /// Stops as a crash would: nothing is handed over.
     pub(crate) fn kill(&self) {
         self.shared.tasks.abort();
+        self.shared.committer.shut();
     }
 }
 
@@ -278,6 +298,20 @@ pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
 }
 
-fn unexpected(answer: &Answer) -> Error {
+/// A call of an action of the default app, without session and user.
+pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Request, Error> {
+    Ok(Request {
+        app: DEFAULT_APP.to_owned(),
+        flow: flow.to_owned(),
+        action: action.to_owned(),
+        input: payload(input)?,
+        session: None,
+        user: None,
+        metadata: Payload::null(),
+        function_key: None,
+    })
+}
+
+pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::Value(format!("the store answered something else: {answer:?}"))
 }

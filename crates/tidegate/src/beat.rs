@@ -9,9 +9,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tidegate_core::{
     command::{Answer, Command},
     reads::{ReadSet, Scan},
-    row::{EngineId, Phase, Row, Run},
+    row::{EngineId, Phase, Row, RowKey, Run},
     run::record::{Record, Then},
 };
+use tidegate_store::commit;
 
 use crate::{drive::Stop, engine::Shared, error::Error};
 
@@ -60,6 +61,23 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
             renewed = timer.elapsed();
         }
         timer.sleep_until(timer.elapsed() + wait).await;
+    }
+}
+
+/// Says goodbye: it holds nothing, and nobody has to wait for its lease to end.
+pub(crate) async fn leave(shared: &Shared) {
+    let engine = shared.id();
+    let key = RowKey::Engine(engine);
+    let left = async {
+        let snapshot = shared.store.read(ReadSet::default().row(key.clone())).await?;
+        let Some(Some(Row::Engine(row))) = snapshot.rows.get(&key) else { return Ok(()) };
+        let dead = Command::MarkDead { engine, beat: row.beat };
+        let commands = vec![(dead, 0), (Command::Bury { engine }, 0)];
+        commit(&*shared.store, commands).await.map(drop)
+    };
+    if let Err(error) = left.await {
+        // Its lease ends by itself.
+        tracing::debug!(%error, "the engine left without a word");
     }
 }
 

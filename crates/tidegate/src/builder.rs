@@ -1,11 +1,17 @@
 //! Building an engine: everything that is wrong is said here, at once.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tidegate_core::{
     action::Flow as FlowDefinition,
+    catalog::Catalog,
     command::{Answer, Command},
     definition::{Code, DefinitionErrors, Problem},
+    reads::ReadSet,
     row::Workspace,
     workflow::{Trigger, Workflow as Definition},
 };
@@ -68,8 +74,11 @@ impl EngineBuilder {
 
     /// Serves a workflow. Several versions of one can be served side by side.
     pub fn workflow(mut self, workflow: impl Into<Served>) -> Self {
-        let served = workflow.into();
-        let read = Definition::parse(&served.definition).map_err(|errors| errors.0);
+        let mut served = workflow.into();
+        let read = match served.unreadable.take() {
+            Some(unreadable) => Err(vec![unreadable]),
+            None => Definition::parse(&served.definition).map_err(|errors| errors.0),
+        };
         self.served.push(read.and_then(|parsed| {
             warn(&parsed.warnings);
             check_schedules(&parsed.value)?;
@@ -80,15 +89,22 @@ impl EngineBuilder {
 
     /// Serves the actions of a flow.
     pub fn flow(mut self, flow: Flow) -> Self {
-        let (definition, actions) = flow.into_parts();
+        let (definition, actions, mut problems) = flow.into_parts();
+        if definition.is_null() {
+            self.served.push(Err(problems));
+            return self;
+        }
         match FlowDefinition::parse(&definition) {
-            Ok(parsed) => {
+            Ok(parsed) if problems.is_empty() => {
                 warn(&parsed.warnings);
                 let pairs = parsed.value.actions.into_iter().zip(actions);
                 self.served.extend(pairs.map(Ok));
+                return self;
             }
-            Err(DefinitionErrors(problems)) => self.served.push(Err(problems)),
+            Ok(_) => {}
+            Err(DefinitionErrors(more)) => problems.extend(more),
         }
+        self.served.push(Err(problems));
         self
     }
 
@@ -156,6 +172,11 @@ impl EngineBuilder {
                 Err(found) => problems.extend(found),
             }
         }
+        problems.extend(served_twice(&served));
+        let known = known(&*self.store, &self.workspaces).await?;
+        if !self.dev {
+            problems.extend(known.values().flat_map(|catalog| changed(catalog, &served)));
+        }
         if !problems.is_empty() {
             return Err(Error::Definition(problems));
         }
@@ -189,6 +210,51 @@ fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
+/// What is registered in the workspaces.
+async fn known(
+    store: &dyn Store,
+    workspaces: &[Workspace],
+) -> Result<BTreeMap<Workspace, Arc<Catalog>>, Error> {
+    let reads = workspaces.iter().fold(ReadSet::default(), |reads, ws| reads.catalog(ws));
+    Ok(store.read(reads).await?.catalogs)
+}
+
+/// The same version given twice: only one of them could run.
+fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
+    let mut known = BTreeSet::new();
+    let again = served.iter().filter(|(definition, _)| {
+        !known.insert((&definition.app, &definition.name, definition.version))
+    });
+    again
+        .map(|(definition, _)| conflict(definition, "is served twice: give each its own"))
+        .collect()
+}
+
+/// Numbers that are known with another definition. Found before anything is registered, or what
+/// stands beside them would be released without an engine.
+fn changed<'a>(
+    catalog: &'a Catalog,
+    served: &'a [(Definition, Served)],
+) -> impl Iterator<Item = Problem> + use<'a> {
+    served.iter().filter_map(move |(definition, _)| {
+        let entry = catalog.entry(&definition.app, &definition.name)?;
+        let known = entry.versions.get(&definition.version?)?.workflow()?;
+        (**known != *definition).then(|| conflict(definition, CHANGED))
+    })
+}
+
+const CHANGED: &str = "is registered with another definition: give the new one a higher number";
+
+fn conflict(definition: &Definition, message: &str) -> Problem {
+    let kind = if definition.flow.is_some() { "action" } else { "workflow" };
+    Problem {
+        code: Code::Conflict,
+        subject: format!("{kind} `{}`", definition.name),
+        field: "version".to_owned(),
+        message: message.to_owned(),
+    }
+}
+
 fn warn(warnings: &[Problem]) {
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -215,26 +281,41 @@ async fn register(
             let (workflow, older) = (&definition.name, released.older);
             tracing::info!(workflow, older, "released; older runs go on as the handoff says");
         }
-        let version = |definition: Definition| Version {
-            definition: Arc::new(definition),
-            handler: served.handler.clone(),
-            on_failure: served.on_failure.clone(),
-        };
-        registry.serve(ws, registered.lane, version(definition.clone()));
+        registry.serve(ws, registered.lane, version(Arc::new(definition.clone()), served));
         if let Some(function) = &served.key_function {
             registry.set_key_function(&definition.app, &definition.name, function.clone());
         }
+    }
+    also_serve(shared, registry, ws, served).await
+}
+
+/// Older versions get newer code, unless they have code of their own here.
+async fn also_serve(
+    shared: &Arc<Shared>,
+    registry: &mut Registry,
+    ws: &Workspace,
+    served: &[(Definition, Served)],
+) -> Result<(), Error> {
+    let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
+    for (definition, served) in served {
         let Some(older) = &served.also_serves else { continue };
-        let catalogs = shared.store.catalogs();
-        let entry = catalogs.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
+        let entry = known.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
         let versions = entry.into_iter().flat_map(|entry| entry.versions.values());
         for other in versions.filter(|other| older.contains(&other.number)) {
-            let stored: Result<Definition, _> = serde_json::from_str(other.def.body.as_str());
-            let stored = stored.map_err(|error| Error::Value(error.to_string()))?;
-            registry.serve(ws, other.lane, version(stored));
+            if registry.version(other.lane).is_some() {
+                continue;
+            }
+            let unreadable = || Error::Value(format!("{} cannot be read", other.def.name));
+            let stored = other.workflow().ok_or_else(unreadable)?;
+            registry.serve(ws, other.lane, version(stored.clone(), served));
         }
     }
     Ok(())
+}
+
+fn version(definition: Arc<Definition>, served: &Served) -> Version {
+    let (handler, on_failure) = (served.handler.clone(), served.on_failure.clone());
+    Version { definition, handler, on_failure }
 }
 
 fn spawn(shared: &Arc<Shared>) {

@@ -20,7 +20,7 @@ use tidegate_core::{
 use tidegate_store::{Answered, Salted, Seen, StoreError, commit_once};
 use tokio::sync::{Notify, oneshot};
 
-use crate::{engine::Shared, error::Error};
+use crate::{engine::Shared, error::Error, telemetry};
 
 /// The most commands in one transaction: more make it long, and gain nothing.
 const MAX_BATCH: usize = 512;
@@ -63,6 +63,10 @@ struct Queue {
     look: bool,
     /// No more runs are leased.
     closed: bool,
+    /// A transaction that leases runs is on its way.
+    leasing: bool,
+    /// Nothing is decided any more.
+    shut: bool,
 }
 
 impl Committer {
@@ -82,8 +86,12 @@ impl Committer {
             Command::Record { report, .. } => report.then != Then::Continue,
             _ => false,
         };
-        self.queue().pending.push_back(Pending { salted, ends, reply });
-        self.bell.notify_one();
+        let mut queue = self.queue();
+        // Without its sender an answer is that the engine has been shut down.
+        if !queue.shut {
+            queue.pending.push_back(Pending { salted, ends, reply });
+            self.bell.notify_one();
+        }
         Reply(answer)
     }
 
@@ -102,6 +110,18 @@ impl Committer {
     /// Leases no more runs.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
+    }
+
+    /// Whether runs are being leased.
+    pub(crate) fn is_leasing(&self) -> bool {
+        self.queue().leasing
+    }
+
+    /// Decides nothing any more: whoever waits for an answer is told so.
+    pub(crate) fn shut(&self) {
+        let mut queue = self.queue();
+        queue.shut = true;
+        queue.pending.clear();
     }
 
     /// Decides what comes, for as long as the engine lives.
@@ -130,6 +150,7 @@ impl Committer {
         let wanted: i64 = leases.iter().map(|(_, limit)| i64::from(*limit)).sum();
         let reserved = wanted.min(queue.free).max(0);
         queue.free -= reserved;
+        queue.leasing = !leases.is_empty();
         Batch { pending, leases, reserved }
     }
 
@@ -148,7 +169,7 @@ impl Committer {
                 .collect();
             let started = shared.timer.elapsed();
             let outcome = commit_once(&*shared.store, commands).await;
-            shared.telemetry.committed(part.len(), shared.timer.elapsed() - started);
+            telemetry::committed(part.len(), shared.timer.elapsed() - started, outcome.is_ok());
             match outcome {
                 Ok((answers, seen)) => self.answer(shared, part, with, answers, seen),
                 // A row that the store refuses must not take its neighbours down.
@@ -168,7 +189,11 @@ impl Committer {
                 }
             }
         }
-        self.queue().free += reserved;
+        let mut queue = self.queue();
+        queue.free += reserved;
+        queue.leasing = false;
+        drop(queue);
+        shared.idle.notify_waiters();
     }
 
     /// Tells everyone what came of it, and hands leased runs over.
@@ -186,6 +211,9 @@ impl Committer {
         for (pending, answer) in part.into_iter().zip(answers.by_ref()) {
             match answer {
                 Some(answer) => {
+                    if let Ok(answer) = &answer {
+                        telemetry::answered(answer);
+                    }
                     ended += i64::from(pending.ends && answer.is_ok());
                     let _ = pending.reply.send(answer.map_err(Error::from));
                 }
@@ -213,6 +241,9 @@ impl Committer {
             }
         }
         let events = std::mem::take(&mut seen.events);
+        for run in &leased {
+            telemetry::leased(run, seen.now);
+        }
         shared.hand_over(leased, &events);
         shared.saw(seen);
     }
@@ -226,7 +257,6 @@ impl Future for Reply {
     type Output = Result<Answer, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // The sender is dropped only with the engine.
         Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or(Err(Error::ShutDown)))
     }
 }

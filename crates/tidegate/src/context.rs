@@ -22,6 +22,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 pub use session::Session;
 pub(crate) use state::{Next, Ops, Outcome, State};
+use step::Executing;
 pub use step::Step;
 use tidegate_core::{
     event::NewEvent,
@@ -47,7 +48,7 @@ use crate::{
     timer::Timer,
 };
 
-/// A leased run with all that its handler starts from.
+/// A leased run with all that its handler starts from. For a run that is undone: as it was.
 #[derive(Clone, Debug)]
 pub(crate) struct Activation {
     pub(crate) run: Run,
@@ -164,6 +165,7 @@ impl Ctx {
     /// The run that this one took the place of, with what it had done; `None` if there is none.
     pub async fn replaced(&self) -> Result<Option<Replaced>> {
         let Some(run) = self.activation().run.replaced else { return Ok(None) };
+        let _reading = Executing::begin(self);
         let scan = Scan::Steps(run.seq);
         let reads = ReadSet::default().scan(scan.clone(), MAX_STEPS);
         let snapshot = self.store().read(reads).await?;
@@ -181,6 +183,7 @@ impl Ctx {
     pub async fn failure(&self) -> Result<Option<(RunId, Fault)>> {
         let Purpose::OnFailure(run) = self.activation().run.purpose else { return Ok(None) };
         let key = RowKey::Ended(run.seq);
+        let _reading = Executing::begin(self);
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
         match snapshot.rows.get(&key) {
             Some(Some(Row::Ended(ended))) => match &ended.ending {
@@ -250,17 +253,17 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Signal, Ok(on), None)
     }
 
-    /// Starts another workflow of the same app and waits for what it returns.
-    pub async fn invoke<T: DeserializeOwned>(
+    /// Starts another workflow of the same app and waits for what it returns. With a time-out it
+    /// fails with `TimedOut`, and the other goes on.
+    pub fn invoke<T: DeserializeOwned>(
         &self,
         id: impl Into<String>,
         workflow: impl Into<String>,
         input: impl Serialize,
-    ) -> Result<T> {
+    ) -> Wait<Returned<T>> {
         let (app, workflow) = (self.activation().run.app.clone(), workflow.into());
         let on = write(&input).map(|data| NewWaitOn::Invoke { app, workflow, data });
-        let wait: Wait<Returned<T>> = Wait::new(self, id.into(), StepKind::Invoke, on, None);
-        Ok(wait.await?.0)
+        Wait::new(self, id.into(), StepKind::Invoke, on, None)
     }
 
     /// Posts an event, exactly once however often the handler is replayed.
@@ -301,7 +304,8 @@ impl Ctx {
         self.remember(id.into(), || self.0.shared.entropy.number())
     }
 
-    /// Writes a line to the log, unless an earlier activation has written it.
+    /// Writes a line to the log, unless an earlier activation has written it. After a crash, or
+    /// an error of the handler outside of its steps, what follows the last step is written again.
     pub fn log(&self, message: impl fmt::Display) {
         if !self.state().is_replaying() {
             tracing::info!(run = %self.run_id(), workflow = self.workflow(), "{message}");
@@ -321,6 +325,7 @@ impl Ctx {
     /// What came of a step that the store decides, once it is durable.
     async fn recorded(&self, step: &str) -> Result<Outcome> {
         poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let _reading = Executing::begin(self);
         let key = RowKey::Step(self.run_id().seq, step.to_owned());
         let reads = ReadSet::default().row(key.clone());
         let snapshot = self.store().read(reads).await?;

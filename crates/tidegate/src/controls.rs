@@ -259,6 +259,11 @@ impl Policy {
         self.with("maxWaitMs", millis(max_wait))
     }
 
+    /// Requests meet by what a function of the program says.
+    pub(crate) fn by_function(self, name: &str) -> Self {
+        self.with("key", json!({ "function": name }))
+    }
+
     /// What requests must have in common to meet: `session`, `user`, `none`, or a path such as
     /// `input.account`.
     pub fn key(self, path: &str) -> Self {

@@ -70,7 +70,10 @@ fn undo(
             match state.collected() {
                 Some(undo) => Poll::Ready(Ok(undo)),
                 None if returned || state.goes_on() => Poll::Ready(Err(state.broken())),
-                None => Poll::Pending,
+                None => {
+                    state.release_held();
+                    Poll::Pending
+                }
             }
         })
         .await;
@@ -97,15 +100,26 @@ impl Driver {
         let Loaded { events, steps, undoes } = loaded;
         let definition = version.definition.clone();
         let activation = Activation { run, events, definition };
-        let past = activation.clone();
-        let ctx = Ctx::new(activation, State::new(steps), shared.clone(), stop.clone());
-        let handler = match (purpose, &version.on_failure) {
-            (Purpose::Compensates(_), _) => {
-                let past = Ctx::new(past, State::new(undoes), shared.clone(), stop.clone());
-                undo(version.handler.call(past.clone()), past, ctx.clone())
+        let past = undoes.map(|(ended, steps)| {
+            let (id, purpose, effect_run) = (ended.id, ended.purpose, ended.effect_run);
+            let (waits, failures) = Default::default();
+            let run = activation.run.clone();
+            let run = Run { id, purpose, effect_run, waits, failures, ..run };
+            (Activation { run, ..activation.clone() }, steps)
+        });
+        let state = State::new(&activation.run, steps);
+        let ctx = Ctx::new(activation, state, shared.clone(), stop.clone());
+        let code = |purpose: Purpose| match (purpose, &version.on_failure) {
+            (Purpose::OnFailure(_), Some(handler)) => handler,
+            _ => &version.handler,
+        };
+        let handler = match past {
+            Some((past, steps)) => {
+                let (handler, state) = (code(past.run.purpose), State::past(&past.run, steps));
+                let past = Ctx::new(past, state, shared.clone(), stop.clone());
+                undo(handler.call(past.clone()), past, ctx.clone())
             }
-            (Purpose::OnFailure(_), Some(handler)) => handler.call(ctx.clone()),
-            (Purpose::Ordinary | Purpose::OnFailure(_), _) => version.handler.call(ctx.clone()),
+            None => code(purpose).call(ctx.clone()),
         };
         Self { shared, ctx, handler, stop, engine }
     }
@@ -130,7 +144,7 @@ impl Driver {
                     }
                 }
                 Turn::Asked(Next::Report) => {
-                    let ops = self.ctx.state().take();
+                    let (ops, _) = self.ctx.state().take();
                     report = Some(self.report(ops, Then::Continue));
                 }
                 Turn::Asked(Next::Suspend(waits)) => {
@@ -141,11 +155,13 @@ impl Driver {
                 Turn::Asked(Next::Wait) => {}
                 Turn::Returned(result) => {
                     // One report after another: the last one carries the end.
-                    if let Some(report) = report.take()
-                        && !matches!(report.await, Ok(Answer::Recorded(Recorded::GoOn)))
-                    {
-                        self.confirm_stop().await;
-                        return false;
+                    match report.take() {
+                        Some(report) => match report.await {
+                            Ok(Answer::Recorded(Recorded::GoOn)) => {}
+                            Ok(Answer::Recorded(Recorded::LetGo)) => return false,
+                            answer => return self.refused(answer).await,
+                        },
+                        None => {}
                     }
                     let then = self.ending(result);
                     return self.finish(then).await;
@@ -210,8 +226,18 @@ impl Driver {
     /// Reports the last of it and lets go. `true` if the report freed the worker.
     async fn finish(&mut self, then: Then) -> bool {
         self.drop_handler();
-        let ops = self.ctx.state().take();
-        match self.report(ops, then).await {
+        let last = loop {
+            let (ops, all) = self.ctx.state().take();
+            if all {
+                break ops;
+            }
+            match self.report(ops, Then::Continue).await {
+                Ok(Answer::Recorded(Recorded::GoOn)) => {}
+                Ok(Answer::Recorded(Recorded::LetGo)) => return false,
+                answer => return self.refused(answer).await,
+            }
+        };
+        match self.report(last, then).await {
             Ok(Answer::Recorded(Recorded::LetGo)) => true,
             Ok(_) => {
                 self.confirm_stop().await;

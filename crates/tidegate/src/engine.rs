@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,7 +26,7 @@ use crate::{
     registry::Registry,
     schedule::{self, ScheduleKey},
     tasks::{Busy, Tasks},
-    telemetry::Telemetry,
+    telemetry,
     timer::Timer,
 };
 
@@ -51,12 +54,13 @@ pub(crate) struct Shared {
     pub(crate) registry: Mutex<Registry>,
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
-    pub(crate) telemetry: Telemetry,
     pub(crate) tasks: Tasks,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
-    /// Rings when the last driven run has been let go.
+    /// Rings when a run has been let go, and when there was none to lease.
     pub(crate) idle: Notify,
+    /// Runs that are leased from now on are handed over at once.
+    leaving: AtomicBool,
     identity: Mutex<Identity>,
     driven: Mutex<BTreeMap<Seq, Driven>>,
     endings: Mutex<Endings>,
@@ -82,13 +86,44 @@ struct Endings {
 /// How many ends are remembered.
 const RECENT: usize = 1024;
 
-/// A run that is driven here.
+/// A run that is driven here, or is being loaded for it.
 #[derive(Debug)]
 struct Driven {
     fence: i64,
     stop: watch::Sender<Option<Stop>>,
     /// Held while it is driven: a run is driven by one task at a time, whatever the store says.
     mutex: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A leased run's place among those that are driven.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    stop: watch::Receiver<Option<Stop>>,
+    mutex: Arc<tokio::sync::Mutex<()>>,
+    leased: Duration,
+}
+
+/// Gives a run's place and its worker back, also where a destructor of its handler panics.
+struct Leave {
+    shared: Arc<Shared>,
+    seq: Seq,
+    fence: i64,
+    /// A report has freed the worker.
+    freed: bool,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let mut driven = lock(&self.shared.driven);
+        if driven.get(&self.seq).is_some_and(|driven| driven.fence == self.fence) {
+            driven.remove(&self.seq);
+        }
+        drop(driven);
+        if !self.freed {
+            self.shared.committer.release();
+        }
+        self.shared.idle.notify_waiters();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -115,10 +150,10 @@ impl Shared {
             loader: Loader::default(),
             registry: Mutex::default(),
             alarm: Alarm::default(),
-            telemetry: Telemetry::default(),
             tasks: Tasks::tracked(busy),
             own: Notify::new(),
             idle: Notify::new(),
+            leaving: AtomicBool::new(false),
             identity: Mutex::new(Identity { id, known: false }),
             driven: Mutex::default(),
             endings: Mutex::default(),
@@ -167,46 +202,41 @@ impl Shared {
     /// Leased runs begin.
     pub(crate) fn hand_over(self: &Arc<Self>, runs: Vec<Run>, events: &BTreeMap<Seq, Event>) {
         for run in runs {
+            let seat = self.seat(&run);
             match at_hand(&run, events) {
-                Some(loaded) => self.start(run, loaded),
-                None => self.loader.push(run),
+                Some(loaded) => self.start(run, seat, loaded),
+                None => self.loader.push(run, seat),
             }
         }
     }
 
-    /// Drives a loaded run in a task of its own.
-    pub(crate) fn start(self: &Arc<Self>, run: Run, loaded: Loaded) {
-        let (seq, fence) = (run.id.seq, run.fence);
-        if run.owner != Some(self.id()) {
-            // Leased under a name that is dead by now.
-            self.committer.release();
-            return;
-        }
-        let (stop, stopped) = watch::channel(None);
+    /// Counts a leased run as driven from now on, so that it can be stopped while it is loaded.
+    fn seat(&self, run: &Run) -> Seat {
         let mut driven = lock(&self.driven);
-        let before = driven.remove(&seq);
-        let mutex = before.map_or_else(Arc::default, |before| {
+        let mutex = driven.remove(&run.id.seq).map_or_else(Arc::default, |before| {
             // It was taken from the old task, which may not know yet.
             let _ = before.stop.send(Some(Stop::Lost));
             before.mutex
         });
-        driven.insert(seq, Driven { fence, stop, mutex: mutex.clone() });
+        let lost = run.owner != Some(self.id());
+        let leaves = self.leaving.load(Ordering::SeqCst);
+        let stop = if lost { Some(Stop::Lost) } else { leaves.then_some(Stop::Yield) };
+        let (stop, stopped) = watch::channel(stop);
+        driven.insert(run.id.seq, Driven { fence: run.fence, stop, mutex: mutex.clone() });
         drop(driven);
-        let shared = self.clone();
+        telemetry::driven(self.driven());
+        Seat { stop: stopped, mutex, leased: self.timer.elapsed() }
+    }
+
+    /// Drives a loaded run in a task of its own.
+    pub(crate) fn start(self: &Arc<Self>, run: Run, seat: Seat, loaded: Loaded) {
+        let (seq, fence) = (run.id.seq, run.fence);
+        let (shared, Seat { stop, mutex, leased }) = (self.clone(), seat);
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
-            let freed = shared.drive(run, loaded, stopped).await;
-            let mut driven = lock(&shared.driven);
-            if driven.get(&seq).is_some_and(|driven| driven.fence == fence) {
-                driven.remove(&seq);
-            }
-            if driven.is_empty() {
-                shared.idle.notify_waiters();
-            }
-            drop(driven);
-            if !freed {
-                shared.committer.release();
-            }
+            telemetry::handed_over(shared.timer.elapsed() - leased);
+            let mut leave = Leave { shared, seq, fence, freed: false };
+            leave.freed = leave.shared.drive(run, loaded, stop).await;
         });
     }
 
@@ -221,7 +251,7 @@ impl Shared {
             tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
             return false;
         };
-        let span = self.telemetry.span(&run);
+        let span = telemetry::span(&run);
         let driver = Driver::new(self.clone(), &version, run, loaded, stop);
         tracing::Instrument::instrument(driver.drive(), span).await
     }
@@ -270,6 +300,17 @@ impl Shared {
         }
     }
 
+    /// Hands over all runs that are driven here, and those that are just being leased.
+    pub(crate) fn hand_back(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.stop_all(Stop::Yield);
+    }
+
+    /// Whether no run is driven here, or is about to be.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.committer.is_leasing() && self.driven() == 0
+    }
+
     /// How many runs are driven here.
     pub(crate) fn driven(&self) -> usize {
         lock(&self.driven).len()
@@ -290,7 +331,7 @@ impl Shared {
             *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
         tracing::error!("the lease of this engine was lost; its runs are stopped here");
-        self.telemetry.lease_lost();
+        telemetry::lease_lost();
         self.stop_all(Stop::Lost);
     }
 

@@ -1,19 +1,24 @@
 //! Flows and actions as a program defines them.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tidegate_core::{
+    definition::{Code, Problem},
     key::{Key, Scalar},
     request::Request,
+    workflow::Retry,
 };
 
 use crate::{
     context::Ctx,
-    controls::{Concurrency, Debounce, Idempotency, Policy, Priority, Rate, Singleton},
+    controls::{
+        Concurrency, Debounce, Handoff, Idempotency, Policy, Priority, Rate, Singleton, millis,
+    },
     fault::Result,
     handler::{KeyFunction, Served, Typed},
+    workflow::{read_fields, read_toml},
 };
 
 /// A named group of actions that share their sessions.
@@ -22,13 +27,30 @@ use crate::{
 pub struct Flow {
     definition: Map<String, Value>,
     actions: Vec<Served>,
+    key_function: Option<Function>,
+    unreadable: Option<Problem>,
 }
+
+/// The key function of a flow's own policy, as definitions call it.
+const FLOWS_OWN: &str = "*";
 
 impl Flow {
     /// A flow of this name.
     pub fn new(name: &str) -> Self {
-        let definition = Map::from_iter([("name".to_owned(), json!(name))]);
-        Self { definition, actions: Vec::new() }
+        Self::from_definition(json!({ "name": name }))
+    }
+
+    /// A flow whose definition is written as data. Its actions get their code by name, from
+    /// [`Flow::action`].
+    pub fn from_definition(definition: Value) -> Self {
+        let (definition, unreadable) = read_fields("flow", definition);
+        Self { definition, actions: Vec::new(), key_function: None, unreadable }
+    }
+
+    /// A flow whose definition is written in TOML, with the same fields.
+    pub fn from_toml(definition: &str) -> Self {
+        let (definition, unreadable) = read_toml("flow", definition);
+        Self { unreadable, ..Self::from_definition(Value::Object(definition)) }
     }
 
     /// The app that it belongs to.
@@ -43,18 +65,95 @@ impl Flow {
         self
     }
 
+    /// As [`Flow::policy`], with the key that this function sees in a request; none means that
+    /// the request is not arbitrated. All actions without a policy of their own meet by it.
+    pub fn policy_by<K: Into<ActionKey>>(
+        mut self,
+        policy: Policy,
+        key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
+    ) -> Self {
+        self.key_function = Some(Function::new(key));
+        self.policy(policy.by_function(FLOWS_OWN))
+    }
+
     /// Adds an action.
     pub fn action(mut self, action: Action) -> Self {
         self.actions.push(action.0);
         self
     }
 
-    /// The whole definition, and the code of each action in the same order.
-    pub(crate) fn into_parts(self) -> (Value, Vec<Served>) {
-        let Self { mut definition, actions } = self;
-        let listed = actions.iter().map(|action| action.definition.clone()).collect();
+    /// The whole definition, the code of each action in the same order, and what is wrong with
+    /// the two of them.
+    pub(crate) fn into_parts(self) -> (Value, Vec<Served>, Vec<Problem>) {
+        let Self { mut definition, mut actions, key_function, unreadable } = self;
+        if let Some(unreadable) = unreadable {
+            return (Value::Null, actions, vec![unreadable]);
+        }
+        for action in &mut actions {
+            let own = action.key_function.take();
+            action.key_function = own.or_else(|| key_function.as_ref().map(|it| it.0.clone()));
+        }
+        let mut written = written(definition.remove("actions").unwrap_or(json!([])));
+        let mut listed = Vec::new();
+        for action in &actions {
+            let name = &action.definition["name"];
+            let same = written.iter().position(|written| written["name"] == *name);
+            let mut whole = same.map_or_else(|| json!({}), |at| written.remove(at));
+            if let (Some(whole), Some(fields)) =
+                (whole.as_object_mut(), action.definition.as_object())
+            {
+                whole.extend(fields.clone());
+            }
+            listed.push(whole);
+        }
+        let without = written.iter().map(|action| without_code(&definition, action)).collect();
+        listed.extend(written);
         definition.insert("actions".to_owned(), Value::Array(listed));
-        (Value::Object(definition), actions)
+        (Value::Object(definition), actions, without)
+    }
+}
+
+/// The actions of a definition as a list, whichever way they are written.
+fn written(actions: Value) -> Vec<Value> {
+    let named = |(name, mut action): (String, Value)| {
+        if let Some(fields) = action.as_object_mut() {
+            fields.entry("name").or_insert(json!(name));
+        }
+        action
+    };
+    match actions {
+        Value::Array(list) => list,
+        Value::Object(map) => map.into_iter().map(named).collect(),
+        other => vec![other],
+    }
+}
+
+fn without_code(flow: &Map<String, Value>, action: &Value) -> Problem {
+    let name = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("?").to_owned();
+    let (flow, action) = (name(flow.get("name")), name(action.get("name")));
+    Problem {
+        code: Code::MissingField,
+        subject: format!("flow `{flow}`"),
+        field: format!("actions.{action}"),
+        message: format!("has no code: add it with `.action(Action::new(\"{action}\", …))`"),
+    }
+}
+
+/// A key function.
+struct Function(KeyFunction);
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").finish_non_exhaustive()
+    }
+}
+
+impl Function {
+    fn new<K: Into<ActionKey>>(
+        key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
+    ) -> Self {
+        let said = move |request: &Request| key(request).map_or(Key::Missing, |key| key.into().0);
+        Self(Arc::new(said))
     }
 }
 
@@ -79,6 +178,7 @@ impl Action {
     {
         Self(Served {
             definition: json!({ "name": name }),
+            unreadable: None,
             handler: Arc::new(Typed::<F, I, O>::new(handler)),
             on_failure: None,
             also_serves: None,
@@ -113,11 +213,8 @@ impl Action {
         key: impl Fn(&Request) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
         let name = self.0.definition["name"].as_str().unwrap_or_default().to_owned();
-        let mut value = policy.into_value();
-        value["key"] = json!({ "function": name });
-        let mut action = self.and_concurrency(value);
-        let function: KeyFunction = Arc::new(move |request| key(request).map(|key| key.into().0));
-        action.0.key_function = Some(function);
+        let mut action = self.policy(policy.by_function(&name));
+        action.0.key_function = Some(Function::new(key).0);
         action
     }
 
@@ -154,6 +251,43 @@ impl Action {
     /// One run for the same key in a period.
     pub fn idempotency(self, idempotency: Idempotency) -> Self {
         self.with("idempotency", idempotency.into_value())
+    }
+
+    /// The passage from version to version.
+    pub fn handoff(self, handoff: Handoff) -> Self {
+        self.with("handoff", handoff.into_value())
+    }
+
+    /// Its version. The highest number that was ever registered is released by itself.
+    pub fn version(self, version: u32) -> Self {
+        self.with("version", json!(version))
+    }
+
+    /// The same code continues runs of these older versions.
+    pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
+        self.0.also_serves = Some(versions);
+        self
+    }
+
+    /// How failing steps are tried again.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.with("retry", serde_json::to_value(retry).unwrap_or_default())
+    }
+
+    /// How long a run may take in all, from its first start.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with("timeoutMs", millis(timeout))
+    }
+
+    /// What runs, once, after a run has failed for good. It has steps of its own.
+    pub fn on_failure<F, Fut, I>(mut self, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+    {
+        self.0.on_failure = Some(Arc::new(Typed::<_, I, ()>::new(handler)));
+        self.with("onFailure", json!(true))
     }
 }
 

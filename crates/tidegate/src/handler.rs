@@ -7,7 +7,12 @@
 use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
-use tidegate_core::{json::Payload, key::Key, request::Request};
+use tidegate_core::{
+    definition::{MAX_NAME_CHARS, Problem},
+    json::Payload,
+    key::Key,
+    request::Request,
+};
 
 use crate::{
     context::Ctx,
@@ -21,14 +26,16 @@ pub trait Handler: Send + Sync + 'static {
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 }
 
-/// A key that a program computes from a request.
-pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Option<Key> + Send + Sync>;
+/// A key that a program computes from a request; [`Key::Missing`] if there is none.
+pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Key + Send + Sync>;
 
 /// A definition in the author's form with the code that serves it.
 #[derive(Clone)]
 pub struct Served {
     /// The definition, as data.
     pub(crate) definition: serde_json::Value,
+    /// What kept the definition from being read at all.
+    pub(crate) unreadable: Option<Problem>,
     /// The code.
     pub(crate) handler: Arc<dyn Handler>,
     /// What runs after a failure.
@@ -87,6 +94,16 @@ fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
 /// The largest value that a step or a run returns. Larger data belongs into a file store, with its
 /// address in the value.
 pub const MAX_VALUE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Checks the name of a step, an event or a signal; says which rule it breaks.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let chars = name.chars().count();
+    match chars {
+        1..=MAX_NAME_CHARS if name.contains('\0') => Err("must not contain NUL".to_owned()),
+        1..=MAX_NAME_CHARS => Ok(()),
+        _ => Err(format!("must have 1 to {MAX_NAME_CHARS} characters, got {chars}")),
+    }
+}
 
 /// A value as it is recorded.
 pub(crate) fn write(value: &impl Serialize) -> Result<Payload> {

@@ -8,6 +8,7 @@ mod builder;
 mod controls;
 pub mod cron;
 mod flow;
+mod operate;
 pub mod testing;
 mod workflow;
 
@@ -22,7 +23,9 @@ mod committer;
 mod drive;
 mod engine;
 mod entropy;
+mod keys;
 mod load;
+mod open;
 mod registry;
 mod schedule;
 mod sweep;
@@ -30,7 +33,7 @@ mod tasks;
 mod telemetry;
 mod timer;
 
-pub use api::{Engine, new_event};
+pub use api::{Engine, new_event, new_request};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
 pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
 pub use controls::{
@@ -42,6 +45,7 @@ pub use fault::{Fault, OrFault, Result};
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
+pub use operate::BulkProgress;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

@@ -10,12 +10,12 @@ use std::{
 use tidegate_core::{
     id::Seq,
     reads::{ReadSet, Scan, Snapshot},
-    row::{Event, Purpose, Row, RowKey, Run, Source, Step},
+    row::{Ended, Event, Purpose, Row, RowKey, Run, Source, Step},
 };
 use tidegate_store::StoreError;
 use tokio::sync::Notify;
 
-use crate::engine::Shared;
+use crate::engine::{Seat, Shared};
 
 /// The most steps of one run. A run that needs more is several runs.
 pub const MAX_STEPS: u32 = 10_000;
@@ -26,17 +26,17 @@ const MAX_ITEMS: u32 = 100_000;
 /// Runs that have to be loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Loader {
-    queue: Mutex<Vec<Run>>,
+    queue: Mutex<Vec<(Run, Seat)>>,
     bell: Notify,
 }
 
 impl Loader {
-    pub(crate) fn push(&self, run: Run) {
-        self.queue.lock().expect("nothing panics under this lock").push(run);
+    pub(crate) fn push(&self, run: Run, seat: Seat) {
+        self.queue.lock().expect("nothing panics under this lock").push((run, seat));
         self.bell.notify_one();
     }
 
-    fn take(&self) -> Vec<Run> {
+    fn take(&self) -> Vec<(Run, Seat)> {
         std::mem::take(&mut *self.queue.lock().expect("nothing panics under this lock"))
     }
 
@@ -50,9 +50,9 @@ impl Loader {
             }
             match load(shared, &runs).await {
                 Ok(mut loaded) => {
-                    for run in runs {
+                    for (run, seat) in runs {
                         let loaded = loaded.remove(&run.id.seq).unwrap_or_default();
-                        shared.start(run, loaded);
+                        shared.start(run, seat, loaded);
                     }
                 }
                 Err(error) => {
@@ -72,17 +72,21 @@ pub(crate) struct Loaded {
     pub(crate) events: Vec<Event>,
     /// What it has recorded.
     pub(crate) steps: Vec<Step>,
-    /// What the run that it undoes has recorded.
-    pub(crate) undoes: Vec<Step>,
+    /// The run that it undoes, and what that has recorded.
+    pub(crate) undoes: Option<(Ended, Vec<Step>)>,
 }
 
-async fn load(shared: &Shared, runs: &[Run]) -> Result<BTreeMap<Seq, Loaded>, StoreError> {
+async fn load(
+    shared: &Shared,
+    seated: &[(Run, Seat)],
+) -> Result<BTreeMap<Seq, Loaded>, StoreError> {
     let mut reads = ReadSet::default();
-    for run in runs {
+    let runs = || seated.iter().map(|(run, _)| run);
+    for run in runs() {
         reads = reads.row(RowKey::Event(run.source.first().seq));
         reads = reads.scan(Scan::Steps(run.id.seq), MAX_STEPS);
         if let Purpose::Compensates(old) = run.purpose {
-            reads = reads.scan(Scan::Steps(old.seq), MAX_STEPS);
+            reads = reads.row(RowKey::Ended(old.seq)).scan(Scan::Steps(old.seq), MAX_STEPS);
         }
         if let Source::Batch(_) = run.source {
             reads = reads.scan(Scan::Items(run.batch().seq), MAX_ITEMS);
@@ -94,11 +98,8 @@ async fn load(shared: &Shared, runs: &[Run]) -> Result<BTreeMap<Seq, Loaded>, St
         rows.filter_map(|row| if let Row::Item(item) = row { Some(item.event.seq) } else { None })
             .collect()
     };
-    let batches: BTreeMap<Seq, Vec<Seq>> = runs
-        .iter()
-        .map(|run| (run.id.seq, items(run)))
-        .filter(|(_, items)| !items.is_empty())
-        .collect();
+    let batches: BTreeMap<Seq, Vec<Seq>> =
+        runs().map(|run| (run.id.seq, items(run))).filter(|(_, items)| !items.is_empty()).collect();
     let wanted = batches.values().flatten().map(|event| RowKey::Event(*event));
     let wanted = wanted.fold(ReadSet::default(), ReadSet::row);
     let more =
@@ -109,7 +110,7 @@ async fn load(shared: &Shared, runs: &[Run]) -> Result<BTreeMap<Seq, Loaded>, St
         if let Some(Row::Event(event)) = row { Some(event) } else { None }
     };
     let mut loaded = BTreeMap::new();
-    for run in runs {
+    for run in runs() {
         let events = match batches.get(&run.id.seq) {
             Some(items) => items.iter().filter_map(|item| event(*item)).collect(),
             None => event(run.source.first().seq).into_iter().collect(),
@@ -120,8 +121,11 @@ async fn load(shared: &Shared, runs: &[Run]) -> Result<BTreeMap<Seq, Loaded>, St
                 .collect()
         };
         let undoes = match run.purpose {
-            Purpose::Compensates(old) => steps(old.seq),
-            Purpose::Ordinary | Purpose::OnFailure(_) => Vec::new(),
+            Purpose::Compensates(old) => match snapshot.rows.get(&RowKey::Ended(old.seq)) {
+                Some(Some(Row::Ended(ended))) => Some((ended.clone(), steps(old.seq))),
+                _ => None,
+            },
+            Purpose::Ordinary | Purpose::OnFailure(_) => None,
         };
         loaded.insert(run.id.seq, Loaded { events, steps: steps(run.id.seq), undoes });
     }

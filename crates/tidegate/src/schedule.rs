@@ -70,7 +70,10 @@ async fn look(
     let reads = ReadSet::default().scan(Scan::Schedules, SCHEDULES);
     let snapshot = shared.store.read(reads).await?;
     let now = snapshot.now;
-    plan(shared, served, epochs, now).await?;
+    if plan(shared, served, epochs, now).await? {
+        // What was planned is not in this snapshot.
+        return Ok(Some(Duration::ZERO));
+    }
     let mut next: Option<Timestamp> = None;
     for row in snapshot.found(&Scan::Schedules) {
         let Row::Schedule(row) = row else { continue };
@@ -114,14 +117,16 @@ fn occurrence(row: &Schedule, planned_at: Timestamp, next: Option<Timestamp>) ->
     }
 }
 
-/// Plans what is not planned yet: at the start, and whenever definitions have changed.
+/// Plans what is not planned yet: at the start, and whenever definitions have changed. Says
+/// whether there was anything to plan.
 async fn plan(
     shared: &Arc<Shared>,
     served: &BTreeMap<ScheduleKey, Served>,
     epochs: &mut BTreeMap<Workspace, i64>,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let catalogs = shared.store.catalogs();
+    let mut planned = false;
     for ((ws, app, workflow, schedule), Served { cron, .. }) in served {
         let epoch = catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
         if epochs.get(ws) == Some(&epoch) {
@@ -131,9 +136,10 @@ async fn plan(
         let (ws, app, workflow) = (ws.clone(), app.clone(), workflow.clone());
         let schedule = schedule.clone();
         shared.ask(Command::Plan { ws, app, workflow, schedule, next }).await?;
+        planned = true;
     }
     for (ws, catalog) in catalogs {
         epochs.insert(ws, catalog.epoch);
     }
-    Ok(())
+    Ok(planned)
 }

@@ -120,11 +120,8 @@ impl Future for Tracked {
         // Up while it is polled: a wake in between is for another poll.
         let waker = Waker::from(self.flag.clone());
         let counted = self.flag.woken.swap(false, Ordering::SeqCst);
-        let polled = self.task.as_mut().poll(&mut Context::from_waker(&waker));
-        if counted {
-            self.flag.busy.0.fetch_sub(1, Ordering::SeqCst);
-        }
-        polled
+        let _underway = counted.then(|| Underway(self.flag.busy.clone()));
+        self.task.as_mut().poll(&mut Context::from_waker(&waker))
     }
 }
 

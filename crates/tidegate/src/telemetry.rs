@@ -1,24 +1,79 @@
 //! What an engine tells about itself: spans with run ids, and metrics.
+//!
+//! Spans go to `tracing`, metrics to the recorder that the program has installed for the `metrics`
+//! crate; without one they cost next to nothing. Names are in the book (operate/metrics).
 
 use std::time::Duration;
 
-use tidegate_core::row::Run;
+use metrics::{counter, gauge, histogram};
+use tidegate_core::{command::Answer, event::Outcome, flow::Verdict, row::Run, time::Timestamp};
 
-/// Counts and measures.
-#[derive(Debug, Default)]
-pub(crate) struct Telemetry {}
+/// The span in which a run is driven.
+pub(crate) fn span(run: &Run) -> tracing::Span {
+    tracing::info_span!(
+        "run",
+        run_id = %run.id,
+        workflow = run.workflow,
+        version = run.version,
+        workspace = %run.ws,
+        fence = run.fence
+    )
+}
 
-impl Telemetry {
-    /// The span in which a run is driven.
-    pub(crate) fn span(&self, run: &Run) -> tracing::Span {
-        tracing::debug_span!("run", id = %run.id, workflow = run.workflow, fence = run.fence)
+/// A transaction was made, or failed.
+pub(crate) fn committed(commands: usize, took: Duration, good: bool) {
+    let outcome = if good { "ok" } else { "error" };
+    histogram!("tidegate_store_seconds", "outcome" => outcome).record(took.as_secs_f64());
+    #[expect(clippy::cast_precision_loss, reason = "a batch has at most some hundred commands")]
+    histogram!("tidegate_batch_commands").record(commands as f64);
+}
+
+/// What came of a command.
+pub(crate) fn answered(answer: &Answer) {
+    match answer {
+        Answer::Posted(posted) => {
+            posted.iter().flat_map(|posted| &posted.runs).for_each(admitted);
+        }
+        Answer::Admitted(outcome) => admitted(outcome),
+        _ => {}
     }
+}
 
-    /// A transaction was made.
-    pub(crate) fn committed(&self, commands: usize, took: Duration) {
-        tracing::trace!(commands, ?took, "committed");
+/// A run was leased at a moment of the store's clock.
+pub(crate) fn leased(run: &Run, now: Timestamp) {
+    if run.fence == 1 {
+        let waited = now.micros().saturating_sub(run.queued_at.micros()).max(0).unsigned_abs();
+        let waited = Duration::from_micros(waited);
+        let workflow = run.workflow.clone();
+        counter!("tidegate_starts_total", "workflow" => workflow.clone()).increment(1);
+        histogram!("tidegate_start_delay_seconds", "workflow" => workflow)
+            .record(waited.as_secs_f64());
     }
+}
 
-    /// The engine's lease was lost.
-    pub(crate) fn lease_lost(&self) {}
+/// How many runs are driven.
+pub(crate) fn driven(runs: usize) {
+    #[expect(clippy::cast_precision_loss, reason = "as many as there are workers")]
+    gauge!("tidegate_driven_runs").set(runs as f64);
+}
+
+/// A leased run is in its handler's hands.
+pub(crate) fn handed_over(took: Duration) {
+    histogram!("tidegate_hand_off_seconds").record(took.as_secs_f64());
+}
+
+/// The engine's lease was lost.
+pub(crate) fn lease_lost() {
+    counter!("tidegate_lease_losses_total").increment(1);
+}
+
+/// One verdict, by workflow; and the control that it waits for, if it does.
+fn admitted(outcome: &Outcome) {
+    let (workflow, verdict) = (outcome.workflow.clone(), outcome.verdict.outcome());
+    counter!("tidegate_admissions_total", "workflow" => workflow.clone(), "verdict" => verdict)
+        .increment(1);
+    if let Verdict::Queued { by, .. } = &outcome.verdict {
+        counter!("tidegate_waits_total", "workflow" => workflow, "control" => by.control)
+            .increment(1);
+    }
 }

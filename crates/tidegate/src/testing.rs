@@ -200,6 +200,11 @@ impl Lab {
         &self.store
     }
 
+    /// The clock as something to wait for: a step that takes a minute waits for it here.
+    pub fn timer(&self) -> Arc<dyn Timer> {
+        Arc::new(VirtualTimer(self.clock.clone()))
+    }
+
     /// The time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()

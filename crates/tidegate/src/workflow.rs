@@ -6,7 +6,10 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use tidegate_core::workflow::Retry;
+use tidegate_core::{
+    definition::{Code, Problem},
+    workflow::Retry,
+};
 
 use crate::{
     context::Ctx,
@@ -26,6 +29,7 @@ pub struct Workflow<I, O> {
     handler: Arc<dyn Handler>,
     on_failure: Option<Arc<dyn Handler>>,
     also_serves: Option<RangeInclusive<u32>>,
+    unreadable: Option<Problem>,
     types: PhantomData<fn(I) -> O>,
 }
 
@@ -55,18 +59,26 @@ where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        let definition = match definition {
-            Value::Object(fields) => fields,
-            // Refused when the engine is built, like everything else that is wrong.
-            other => Map::from_iter([("name".to_owned(), other)]),
-        };
+        let (definition, unreadable) = read_fields("workflow", definition);
         Self {
             definition,
             handler: Arc::new(Typed::new(handler)),
             on_failure: None,
             also_serves: None,
+            unreadable,
             types: PhantomData,
         }
+    }
+
+    /// A workflow whose definition is written in TOML, with the same fields.
+    pub fn from_toml<F, Fut>(definition: &str, handler: F) -> Self
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let (definition, unreadable) = read_toml("workflow", definition);
+        let workflow = Self::from_definition(Value::Object(definition), handler);
+        Self { unreadable, ..workflow }
     }
 
     /// What runs, once, after a run has failed for good. It has steps of its own.
@@ -193,9 +205,32 @@ impl<I, O> From<Workflow<I, O>> for Served {
         Self {
             definition: Value::Object(workflow.definition),
             handler: workflow.handler,
+            unreadable: workflow.unreadable,
             on_failure: workflow.on_failure,
             also_serves: workflow.also_serves,
             key_function: None,
         }
     }
+}
+
+/// The fields of a definition, or what keeps them from being read: that is said when the engine
+/// is built, like everything else that is wrong.
+pub(crate) fn read_fields(what: &str, data: Value) -> (Map<String, Value>, Option<Problem>) {
+    match data {
+        Value::Object(fields) => (fields, None),
+        other => (Map::new(), Some(unreadable(what, format!("must be an object, got {other}")))),
+    }
+}
+
+/// As [`read_fields`], of a definition in TOML.
+pub(crate) fn read_toml(what: &str, text: &str) -> (Map<String, Value>, Option<Problem>) {
+    match toml::from_str(text) {
+        Ok(fields) => (fields, None),
+        Err(error) => (Map::new(), Some(unreadable(what, format!("cannot be read: {error}")))),
+    }
+}
+
+fn unreadable(what: &str, message: String) -> Problem {
+    let (subject, field) = (format!("a {what}"), "definition".to_owned());
+    Problem { code: Code::WrongType, subject, field, message }
 }

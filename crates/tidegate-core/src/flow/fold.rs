@@ -17,6 +17,7 @@ use crate::{
     catalog::Current,
     draft::{Decided, Draft, Stop},
     id::{EventId, RunId},
+    key::Key,
     row::{Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, RowKey, Run, Scope, Source},
     time::Timestamp,
 };
@@ -305,8 +306,8 @@ fn candidate<'a>(
     event: EventId,
     data: crate::json::Payload,
 ) -> Candidate<'a> {
-    let function_key = (scope.class == Class::Quiet && scope.slot.starts_with("function:"))
-        .then(|| scope.key.clone());
+    let by_function = scope.class == Class::Quiet && scope.slot.starts_with("function:");
+    let function_key = Some(if by_function { scope.key.clone() } else { Key::Missing });
     Candidate {
         ws: scope.ws.clone(),
         current,

@@ -139,7 +139,7 @@ pub fn meet(
         if crate::planted!(SupersedeSparesTheOld) {
             continue;
         }
-        if run.keeps_version() {
+        if run.keeps_version() && !crate::planted!(MovesTheStarted) {
             superseded = superseded.or_else(|| Some((By::from(passage), run.id)));
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;

@@ -65,7 +65,7 @@ pub struct Candidate<'a> {
     pub origin: Origin,
     /// Who called.
     pub parent: Option<Parent>,
-    /// What the program's key function said of the request, where the policy has one.
+    /// What the program's key function said of the request; none where nobody asked it.
     pub function_key: Option<Key>,
     /// The gates, once they have been worked out.
     pub known: OnceCell<Vec<Passage>>,
@@ -130,6 +130,10 @@ impl Candidate<'_> {
         let path = |name: &str| Path::parse(name).ok();
         let (slot, path) = match key {
             PolicyKey::None => return Ok(None),
+            PolicyKey::Function(name) if self.function_key.is_none() => {
+                let reason = format!("the key function `{name}` is not known to who asks");
+                return Err(Stop::Refused(Verdict::Rejected { control: "policy", reason }));
+            }
             PolicyKey::Session => ("session".to_owned(), path("session")),
             PolicyKey::User => ("user".to_owned(), path("user")),
             PolicyKey::Path(path) => (format!("path:{path}"), Some(path.clone())),

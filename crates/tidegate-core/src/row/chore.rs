@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Workspace;
 use crate::{
-    id::{ChoreId, RunId, Seq},
+    id::{ChoreId, Seq},
     time::Timestamp,
 };
 
@@ -36,8 +36,8 @@ pub enum Work {
     },
     /// Cancels the children of a run that was cancelled.
     Orphans {
-        /// The run.
-        parent: RunId,
+        /// Why.
+        reason: String,
         /// Those that are left.
         runs: Vec<Seq>,
     },

@@ -68,7 +68,7 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     }
     let left = match chore.work.clone() {
         Work::Wake { event, after } => wake::go_on(draft, &chore, event, after)?,
-        Work::Orphans { parent, runs } => orphans(draft, parent, runs)?,
+        Work::Orphans { reason, runs } => orphans(draft, reason, runs)?,
         Work::Bulk(bulk) => go_on(draft, &mut chore, bulk)?.map(Work::Bulk),
     };
     match left {
@@ -79,14 +79,14 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
 }
 
 /// Cancels children whose parent was cancelled, as far as they fit.
-fn orphans(draft: &mut Draft, parent: RunId, runs: Vec<Seq>) -> Decided<Option<Work>> {
+fn orphans(draft: &mut Draft, reason: String, runs: Vec<Seq>) -> Decided<Option<Work>> {
     let mut left = runs.into_iter();
     while let Some(&run) = left.as_slice().first() {
         if draft.is_crowded() {
-            return Ok(Some(Work::Orphans { parent, runs: left.collect() }));
+            return Ok(Some(Work::Orphans { reason, runs: left.collect() }));
         }
         if let Some(run) = draft.run(run)?.cloned() {
-            end::cancel(draft, run, end::orphaned(parent), None)?;
+            end::cancel(draft, run, reason.clone(), None)?;
         }
         left.next();
     }

@@ -40,6 +40,12 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             run.pausing = true;
             draft.put(run);
         }
+        // In the line of a gate that it keeps to its end it stays, because others look for it
+        // there: a second run of a singleton must find it. It is paused once it is inside.
+        Phase::Line { .. } if run.needs.get(run.has).is_some_and(|it| it.span == Span::Run) => {
+            run.pausing = true;
+            draft.put(run);
+        }
         Phase::Line { .. } | Phase::Ready => {
             let first = if run.started { Span::Executing } else { Span::Start };
             let at = run

@@ -57,8 +57,13 @@ fn call_off<E>(
     ending: Ending,
     generations: usize,
 ) -> Decided<Vec<GateKey>, E> {
-    let ws = run.ws.clone();
-    let (parent, children) = (run.id, wait::children(&run));
+    let (ws, children) = (run.ws.clone(), wait::children(&run));
+    let reason = match ending {
+        Ending::Failed { .. } => format!("parent {} took too long", run.id),
+        Ending::Cancelled { .. } | Ending::Completed { .. } => {
+            format!("parent {} was cancelled", run.id)
+        }
+    };
     let mut freed = match run.phase {
         Phase::Stopping => return Ok(Vec::new()),
         Phase::Driven if crate::planted!(LetGoTooSoon) => leave(draft, run, ending)?,
@@ -83,19 +88,14 @@ fn call_off<E>(
         if generations == 0 || draft.is_crowded() {
             left.push(child.seq);
         } else if let Some(child) = draft.run(child.seq)?.cloned() {
-            let ending = Ending::Cancelled { reason: orphaned(parent), by: None };
+            let ending = Ending::Cancelled { reason: reason.clone(), by: None };
             freed.extend(call_off(draft, child, ending, generations - 1)?);
         }
     }
     if !left.is_empty() {
-        chore::leave(draft, &ws, None, Work::Orphans { parent, runs: left })?;
+        chore::leave(draft, &ws, None, Work::Orphans { reason, runs: left })?;
     }
     Ok(freed)
-}
-
-/// Why a child is cancelled with its parent.
-pub fn orphaned(parent: RunId) -> String {
-    format!("parent {parent} was cancelled")
 }
 
 /// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.

@@ -175,6 +175,11 @@ fn check_policy(workflow: &Workflow, problems: &mut Problems) {
         let message = "stands beside the policy `debounce`: keep one of the two";
         problems.error(Code::Conflict, "debounce", message);
     }
+    if matches!(policy.key, PolicyKey::Function(_)) && workflow.debounce.is_some() {
+        let message = "stands beside a key function, which is asked when a request arrives and not \
+                       when the window fires: give the policy a path, or let it debounce itself";
+        problems.error(Code::Conflict, "debounce", message);
+    }
 }
 
 /// Actions are called; workflows need no trigger twice.

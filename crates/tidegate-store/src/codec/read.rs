@@ -50,31 +50,11 @@ pub(super) struct EndedBody {
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(match from.table {
-        Table::Chore => Row::Chore(Chore {
-            id: ChoreId { seq: from.seq()?, salt: from.salt()? },
-            ws: from.workspace()?,
-            topic: from.maybe_text()?,
-            due: from.maybe_time()?,
-            work: from.json()?,
-        }),
-        Table::Schedule => Row::Schedule(Schedule {
-            ws: from.workspace()?,
-            app: from.text()?,
-            workflow: from.text()?,
-            id: from.text()?,
-            next: from.maybe_time()?,
-            last: from.maybe_time()?,
-        }),
+        Table::Chore => chore(from)?,
+        Table::Schedule => schedule(from)?,
         Table::Gate => gate(from)?,
         Table::Run => run(from)?,
-        Table::Session => Row::Session(Session {
-            ws: from.workspace()?,
-            app: from.text()?,
-            flow: from.text()?,
-            id: from.text()?,
-            version: from.int()?,
-            body: from.payload()?,
-        }),
+        Table::Session => session(from)?,
         Table::Engine => Row::Engine(Engine {
             id: from.engine()?,
             beat: from.int()?,
@@ -127,14 +107,7 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             seq: from.small()?,
             data: from.payload()?,
         }),
-        Table::Staged => Row::from(Staged {
-            run: from.seq()?,
-            n: from.small()?,
-            session: SessionRef { app: from.text()?, flow: from.text()?, id: from.text()? },
-            op: from.json()?,
-            version: from.int()?,
-            seen: from.maybe_payload()?,
-        }),
+        Table::Staged => staged(from)?,
     })
 }
 
@@ -144,6 +117,49 @@ fn gate(from: &mut Cells) -> Result<Row, StoreError> {
     let state = from.json()?;
     let _event = from.maybe_int()?;
     Ok(Row::Gate(Gate { key, id, at, due, state }))
+}
+
+fn chore(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Chore(Chore {
+        id: ChoreId { seq: from.seq()?, salt: from.salt()? },
+        ws: from.workspace()?,
+        topic: from.maybe_text()?,
+        due: from.maybe_time()?,
+        work: from.json()?,
+    }))
+}
+
+fn schedule(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Schedule(Schedule {
+        ws: from.workspace()?,
+        app: from.text()?,
+        workflow: from.text()?,
+        id: from.text()?,
+        next: from.maybe_time()?,
+        last: from.maybe_time()?,
+    }))
+}
+
+fn session(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Session(Session {
+        ws: from.workspace()?,
+        app: from.text()?,
+        flow: from.text()?,
+        id: from.text()?,
+        version: from.int()?,
+        body: from.payload()?,
+    }))
+}
+
+fn staged(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::from(Staged {
+        run: from.seq()?,
+        n: from.small()?,
+        session: SessionRef { app: from.text()?, flow: from.text()?, id: from.text()? },
+        op: from.json()?,
+        version: from.int()?,
+        seen: from.maybe_payload()?,
+    }))
 }
 
 fn run(from: &mut Cells) -> Result<Row, StoreError> {

@@ -132,12 +132,13 @@ pub async fn kinds_of_keys_are_apart(world: &World) {
     world.check_holds().await;
 }
 
-/// B29, B30: what a key function says is the key; if it says nothing, the request runs.
+/// B29, B30, B48: what a key function says is the key; if it says nothing, the request runs; if
+/// nobody asked it, the request is refused.
 pub async fn a_key_function_gives_the_key(world: &World) {
     rejecting(world, "flow", &json!({ "function": "tenant_of" })).await;
     let call = async |key: Option<&str>| {
-        let function_key = key.map(|key| Key::Value(Scalar::text(key.to_owned())));
-        let request = Request { function_key, ..by("flow", "s", "u") };
+        let key = key.map_or(Key::Missing, |key| Key::Value(Scalar::text(key.to_owned())));
+        let request = Request { function_key: Some(key), ..by("flow", "s", "u") };
         world.dispatch(request).await.verdict.outcome()
     };
     assert_eq!(call(Some("a")).await, "started");
@@ -145,6 +146,8 @@ pub async fn a_key_function_gives_the_key(world: &World) {
     assert_eq!(call(Some("b")).await, "started");
     assert_eq!(call(None).await, "started");
     assert_eq!(call(None).await, "started");
+    let unasked = world.dispatch(by("flow", "s", "u")).await.verdict;
+    assert!(matches!(unasked, Verdict::Rejected { control: "policy", .. }), "{unasked:?}");
 }
 
 /// B43, B29: a window of a key function's value goes on to the gate of that value.

@@ -104,6 +104,20 @@ pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
     }
 }
 
+/// N19: a run that took too long is failed from outside, and nobody is left for its children.
+pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World) {
+    world.define(json!({ "name": "order", "timeoutMs": 1000 })).await;
+    world.define(json!({ "name": "part" })).await;
+    let parent = world.drive("order", json!({})).await;
+    world.suspend(&parent, vec![for_child("part", "part", &json!({}))]).await;
+    let child = child_of(world, &parent, "part").await;
+    world.tick(1000).await;
+    assert_eq!(world.state(parent.id).await, "failed");
+    let reason = format!("parent {} took too long", parent.id);
+    assert_eq!(world.cancelled(child.id).await, (reason, None));
+    world.check_quiet().await;
+}
+
 /// N19: a child goes on when its parent completes, fails or has stopped waiting for it; its end
 /// finds nobody and harms nothing.
 pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {

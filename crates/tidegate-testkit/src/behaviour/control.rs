@@ -280,3 +280,21 @@ pub async fn controls_in_one_transaction_see_each_other(world: &World) {
     assert_eq!(world.came_of(id, "paid").await, Some(Ok("1".to_owned())));
     world.check_quiet().await;
 }
+
+/// N10, S5: a run that is paused in the line of a singleton is still the one that the next finds,
+/// and it stands still once it is inside.
+pub async fn a_run_paused_in_line_keeps_its_place(world: &World) {
+    world.define(json!({ "name": "one", "singleton": { "key": "id" } })).await;
+    let first = world.drive("one", json!({ "id": 1 })).await;
+    let second = world.start("one", json!({ "id": 1 })).await;
+    assert_eq!(world.pause(second).await, DONE, "it waits for the first to be stopped");
+    let third = world.start("one", json!({ "id": 1 })).await;
+    assert_eq!(world.state(second).await, "cancelled", "it was found and replaced");
+    assert_eq!(world.pause(third).await, DONE);
+    world.stopped(&first).await;
+    assert_eq!(world.state(third).await, "paused");
+    assert!(world.lease_all().await.is_empty());
+    assert_eq!(world.resume(third).await, DONE);
+    assert_eq!(world.drain().await, [third]);
+    world.check_quiet().await;
+}

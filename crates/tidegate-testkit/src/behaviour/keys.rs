@@ -209,8 +209,8 @@ pub async fn a_value_that_cannot_be_a_key_is_said_so(world: &World) {
 
 /// One request, with what the program's key function says of it.
 fn call(session: Option<&str>, user: Option<&str>, function: Option<&str>) -> Request {
-    let key = function.map(|text| Key::Value(Scalar::text(text.to_owned())));
-    Request { function_key: key, ..request("chat", "respond", session, user, &json!({})) }
+    let key = function.map_or(Key::Missing, |text| Key::Value(Scalar::text(text.to_owned())));
+    Request { function_key: Some(key), ..request("chat", "respond", session, user, &json!({})) }
 }
 
 /// B22–B30, B32, B33: what two requests must have in common to meet, by the policy's key.

@@ -253,6 +253,7 @@ macro_rules! behaviours {
                 a_number_with_another_definition_is_refused,
                 assigned_versions_count_up,
                 rolling_back_is_a_release,
+                releases_in_turn_make_no_deadlock,
                 a_new_handoff_adopts_live_runs,
                 a_coexisting_version_is_adopted_by_the_next,
                 a_singleton_beside_a_handoff_is_within_its_version,
@@ -301,6 +302,7 @@ macro_rules! behaviours {
             children {
                 a_cancelled_parent_takes_its_children_along,
                 whoever_replaces_a_parent_ends_its_children_too,
+                a_parent_that_took_too_long_takes_its_children_along,
                 a_child_that_nobody_waits_for_goes_on,
                 what_a_cancelled_child_held_goes_to_the_next,
                 a_line_of_descendants_is_cancelled_together,
@@ -318,6 +320,7 @@ macro_rules! behaviours {
                 a_run_of_another_workspace_is_not_found,
                 pause_and_resume_work_wherever_a_run_is,
                 what_comes_during_a_pause_is_kept,
+                a_run_paused_in_line_keeps_its_place,
                 a_run_paused_on_its_way_goes_on,
                 controls_in_one_transaction_see_each_other,
             }
@@ -408,6 +411,7 @@ macro_rules! behaviours {
                 a_parent_is_told_of_a_time_out,
                 what_follows_a_run_is_not_timed,
                 a_queued_request_gives_up_at_its_own_time,
+                who_has_its_session_does_not_give_up,
             }
             lists {
                 a_list_is_complete_whatever_its_pages,

@@ -55,9 +55,11 @@ pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
         assert_eq!(all, newest_first(&sent), "{limit} a page");
         assert_eq!(listed(&other, &Which::default(), limit).await, newest_first(&[theirs]));
     }
-    let page = world.list(&Which::default(), None, 100).await;
-    let stopping = page.runs.iter().find(|row| row.key() == RowKey::Ended(driven.id.seq));
-    assert!(stopping.is_some(), "a run that is being stopped has ended");
+    for (state, shown) in [(State::Running, &[][..]), (State::Cancelled, &[driven.id])] {
+        let which = Which { state: Some(state), ..Which::default() };
+        let runs = listed(world, &which, 2).await;
+        assert_eq!(runs, newest_first(shown), "a run that is being stopped has ended");
+    }
 }
 
 /// N15: a page is where it was while runs are added and end.

@@ -367,3 +367,22 @@ pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     assert_eq!(world.lease_all().await.len(), 59);
     world.check_holds().await;
 }
+
+/// G9: versions that hand over by different keys and are released in turn never come to hold what
+/// the other waits for.
+pub async fn releases_in_turn_make_no_deadlock(world: &World) {
+    let handoff = |version: u32, scope: Value| {
+        let mut handoff = json!({ "onNewVersion": "drain" });
+        handoff.as_object_mut().unwrap().extend(scope.as_object().unwrap().clone());
+        json!({ "name": "sync", "version": version, "handoff": handoff })
+    };
+    world.define(handoff(1, json!({ "type": "singleton" }))).await;
+    let first = world.drive("sync", json!({ "id": 1 })).await;
+    let second = world.start("sync", json!({ "id": 1 })).await;
+    world.define(handoff(2, json!({ "type": "keyed", "keyField": "id" }))).await;
+    let third = world.start("sync", json!({ "id": 1 })).await;
+    world.release("sync", 1).await;
+    world.complete(&first).await;
+    assert_eq!(world.drain().await, [second, third]);
+    world.check_quiet().await;
+}

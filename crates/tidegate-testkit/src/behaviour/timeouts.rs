@@ -183,3 +183,18 @@ pub async fn a_queued_request_gives_up_at_its_own_time(world: &World) {
     assert!(matches!(world.resume(first).await, Err(Refusal::Ended { .. })));
     assert_ne!(world.pause(first).await, Ok(Answer::Done));
 }
+
+/// Section 6: `maxWaitMs` is for the session: who has it and waits for a slot does not give up.
+pub async fn who_has_its_session_does_not_give_up(world: &World) {
+    let limits = json!([{ "policy": "queue", "maxWaitMs": 300 }, { "limit": 1 }]);
+    let actions = json!({ "respond": { "concurrency": limits } });
+    world.define_flow(json!({ "name": "chat", "actions": actions })).await;
+    let first = world.call_for_run("chat", "respond", "a").await;
+    let second = world.call_for_run("chat", "respond", "b").await;
+    let run = world.lease_one().await;
+    assert_eq!(run.id, first);
+    world.tick(300).await;
+    assert_eq!(world.state(second).await, "queued");
+    world.complete(&run).await;
+    assert_eq!(world.lease_one().await.id, second);
+}

@@ -150,6 +150,8 @@ impl<'a> Look<'a> {
 pub struct Judge {
     /// All rows as of the last commit.
     pub state: State,
+    /// How many runs have ended.
+    pub ended: u64,
     /// The first thing that did not hold.
     pub violation: Option<Violation>,
     plan: Arc<Plan>,
@@ -159,7 +161,8 @@ pub struct Judge {
 impl Judge {
     /// A judge who has seen nothing yet.
     pub fn new(plan: Arc<Plan>) -> Self {
-        Self { state: State::default(), violation: None, plan, history: History::default() }
+        let (state, history) = (State::default(), History::default());
+        Self { state, ended: 0, violation: None, plan, history }
     }
 
     /// Reports what does not hold; the first counts.
@@ -177,6 +180,8 @@ impl Judge {
         changes: Vec<Change>,
     ) {
         let deltas = self.state.apply(changes);
+        let ends = deltas.iter().filter(|delta| matches!(delta.key, RowKey::Ended(_)));
+        self.ended += ends.count() as u64;
         let mut lines: BTreeMap<Seq, Vec<&Run>> = BTreeMap::new();
         for run in self.state.runs() {
             if let Phase::Line { gate, .. } = run.phase {

@@ -212,10 +212,8 @@ impl Controls {
             Class::RunLimit | Class::Keyed | Class::Whole => {
                 self.limits.iter().filter(alike).map(|bound| bound.limit).min()
             }
-            Class::Throttle => {
-                let pace = self.throttle.as_ref();
-                pace.filter(|pace| pace.key.unwrap_or_default() == slot).map(|pace| pace.burst)
-            }
+            // Those who stand in line by another key are let in at today's rate too.
+            Class::Throttle => self.throttle.as_ref().map(|pace| pace.burst),
             _ => Some(1),
         }
     }

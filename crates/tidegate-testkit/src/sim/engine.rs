@@ -7,7 +7,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     id::Seq,
     reads::{ReadSet, Scan},
-    row::{EngineId, Phase, Row, Run, Workspace},
+    row::{Engine, EngineId, Phase, Row, Run, Workspace},
     run::record::Recorded,
 };
 use tidegate_store::{Answered, Salted};
@@ -82,6 +82,8 @@ pub struct CommandEngine {
     outbox: VecDeque<Order>,
     /// The beats of others, and since when they have not changed.
     seen: BTreeMap<EngineId, (i64, u64)>,
+    /// The other engines as they were at the last look.
+    sighted: Option<Vec<Engine>>,
     turn: usize,
 }
 
@@ -99,6 +101,7 @@ impl CommandEngine {
             tasks: BTreeMap::new(),
             outbox: VecDeque::new(),
             seen: BTreeMap::new(),
+            sighted: None,
             turn: 0,
         }
     }
@@ -125,6 +128,7 @@ impl CommandEngine {
         }
         self.outbox.clear();
         self.seen.clear();
+        self.sighted = None;
         self.up = false;
     }
 
@@ -252,12 +256,11 @@ impl CommandEngine {
     /// Looks for what is due, and for the time when something will be.
     fn due(&mut self, world: &mut World) {
         self.agenda.due = world.now + POLL;
-        let reads =
-            ReadSet::default().scan(Scan::DueGates, SEEN_AT_ONCE).scan(Scan::DueRuns, SEEN_AT_ONCE);
+        let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+        let all = kinds.iter().cloned();
+        let reads = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, SEEN_AT_ONCE));
         let Some(snapshot) = world.read(reads) else { return };
-        let rows =
-            snapshot.found(&Scan::DueGates).into_iter().chain(snapshot.found(&Scan::DueRuns));
-        for row in rows {
+        for row in kinds.iter().flat_map(|scan| snapshot.found(scan)) {
             let (due, command) = match row {
                 Row::Gate(gate) => {
                     let ws = gate.key.scope().expect("a gate's key").ws;
@@ -265,6 +268,9 @@ impl CommandEngine {
                 }
                 Row::Run(run) => {
                     (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
+                }
+                Row::Chore(chore) => {
+                    (chore.due, Command::SweepChore { known: Box::new(chore.clone()) })
                 }
                 _ => continue,
             };
@@ -279,18 +285,30 @@ impl CommandEngine {
         }
     }
 
-    /// Looks at the other engines: marks those that are silent, reaps those that are dead.
+    /// Looks at the other engines. What it saw may be old by the time that it thinks about it.
     fn watch(&mut self, world: &mut World) {
-        let ttl = Self::ttl(world);
-        self.agenda.watch = world.now + ttl / 4;
+        if let Some(sighted) = self.sighted.take() {
+            self.agenda.watch = world.now + Self::ttl(world) / 4;
+            return self.judge(world, sighted);
+        }
         let reads = ReadSet::default().scan(Scan::Engines, 100).scan(Scan::Buriable, 2);
         let Some(snapshot) = world.read(reads) else { return };
         for row in snapshot.found(&Scan::Buriable) {
             let Row::Engine(dead) = row else { continue };
             self.order(world, Command::Bury { engine: dead.id });
         }
-        for row in snapshot.found(&Scan::Engines) {
-            let Row::Engine(other) = row else { continue };
+        let engines = snapshot.found(&Scan::Engines).into_iter();
+        self.sighted = Some(
+            engines
+                .filter_map(|row| if let Row::Engine(row) = row { Some(row.clone()) } else { None })
+                .collect(),
+        );
+    }
+
+    /// Marks those that are silent, reaps those that are dead or should be.
+    fn judge(&mut self, world: &mut World, sighted: Vec<Engine>) {
+        let ttl = Self::ttl(world);
+        for other in sighted {
             if other.id == self.id {
                 continue;
             }
@@ -303,6 +321,7 @@ impl CommandEngine {
                 self.seen.insert(other.id, (other.beat, world.now));
             } else if world.now - since >= ttl {
                 self.order(world, Command::MarkDead { engine: other.id, beat });
+                self.reap(world, other.id);
             }
         }
     }
@@ -358,6 +377,11 @@ impl Actor for CommandEngine {
             // it may be kept.
             if !self.outbox.is_empty() && chance.percent(60) {
                 self.flush(world, chance);
+                return chance.between(0, 200);
+            }
+            // So does its renewal; it may go on if nobody has declared it dead.
+            if chance.percent(50) {
+                self.renew(world);
                 return chance.between(0, 200);
             }
             world.trace.note(world.now, || format!("engine {} fences itself", self.id), self.id);

@@ -40,8 +40,11 @@ use crate::workload::Chance;
 /// For how long there are faults, at the least, in microseconds.
 const STORM: u64 = 300_000;
 
-/// How many turns a world may take to come to rest once the faults have stopped.
-const PATIENCE: u64 = 40_000;
+/// How many turns may pass without any run coming to its end, once the faults have stopped.
+const PATIENCE: u64 = 10_000;
+
+/// And how much time, in microseconds: the clock may have stepped back.
+const LONGEST: u64 = 60_000_000;
 
 /// Something that acts in turns.
 pub trait Actor: fmt::Debug {
@@ -176,10 +179,12 @@ impl Sim {
         }
         self.world.calm = true;
         self.actors.iter_mut().for_each(|actor| actor.settle());
-        let mut patience = PATIENCE;
+        let (mut ended, mut turn, mut time) = (0, self.turns, self.world.now);
         while !self.is_at_rest() {
-            patience -= 1;
-            if patience == 0 {
+            if self.world.judge.ended > ended {
+                (ended, turn, time) = (self.world.judge.ended, self.turns, self.world.now);
+            }
+            if self.turns - turn > PATIENCE && self.world.now - time > LONGEST {
                 self.world.judge.report_unsettled();
             }
             if !self.turn() {

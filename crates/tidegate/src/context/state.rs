@@ -1,14 +1,14 @@
 //! What one activation has asked for so far, shared between its handler and its driver.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     task::{Context, Poll, Waker},
 };
 
 use tidegate_core::{
-    definition::MAX_NAME_CHARS,
+    id::Seq,
     json::Payload,
-    row::{self, Progress, StepKind},
+    row::{self, Progress, Run, StepKind},
     run::{
         output::NewChunk,
         record::{NewSend, NewStep, NewWait},
@@ -19,6 +19,7 @@ use tidegate_core::{
 use super::undo::Undo;
 use crate::{
     fault::{Fault, Result},
+    handler::check_name,
     load::MAX_STEPS,
 };
 
@@ -41,15 +42,62 @@ impl Ops {
         let quiet = chunks.is_empty() && progress.is_none();
         steps.is_empty() && sends.is_empty() && session.is_empty() && quiet
     }
+
+    /// As much of it as fits into one transaction, whatever else goes into it.
+    fn split(&mut self) -> Self {
+        let mut room = MAX_OPS_BYTES;
+        let mut fits = |size: usize| {
+            let fits = room > 0;
+            room = room.saturating_sub(size + MAX_OPS_BYTES / MAX_OPS);
+            fits
+        };
+        let size = |step: &NewStep| step.result.as_ref().map_or(0, |value| value.as_str().len());
+        let steps = self.steps.iter().take_while(|step| fits(size(step))).count();
+        let session = self.session.iter().take_while(|_| fits(0)).count();
+        let sends = self.sends.iter().take_while(|it| fits(it.event.data.as_str().len())).count();
+        let chunks = self.chunks.iter().take_while(|it| fits(it.data.as_str().len())).count();
+        Self {
+            steps: first(&mut self.steps, steps),
+            session: first(&mut self.session, session),
+            sends: first(&mut self.sends, sends),
+            chunks: first(&mut self.chunks, chunks),
+            progress: self.progress.take(),
+        }
+    }
+}
+
+/// The most operations in one report: a transaction holds 4,000 rows, and each may change several.
+const MAX_OPS: usize = 500;
+
+/// The most bytes in one report, give or take one value.
+const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
+
+fn first<T>(from: &mut Vec<T>, count: usize) -> Vec<T> {
+    let rest = from.split_off(count.min(from.len()));
+    std::mem::replace(from, rest)
+}
+
+/// A step on record.
+#[derive(Debug)]
+struct Known {
+    kind: StepKind,
+    outcome: Outcome,
+    seq: Seq,
 }
 
 /// The handler's side and the driver's side meet here.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// What earlier activations, and this one, have done.
-    recorded: BTreeMap<String, (StepKind, Outcome)>,
+    recorded: BTreeMap<String, Known>,
     /// What this activation has asked for.
     asked: BTreeMap<String, StepKind>,
+    /// What an earlier activation has asked for, and this one has not yet.
+    unasked: BTreeSet<String>,
+    /// The answers among these, in the order in which they came.
+    unheard: BTreeSet<Seq>,
+    /// Waits whose answer came after one that is not asked for yet.
+    held: Vec<Waker>,
     /// What the driver has to report.
     ops: Ops,
     /// A report is on its way.
@@ -83,16 +131,29 @@ pub(crate) enum Next {
 }
 
 impl State {
-    pub(crate) fn new(steps: Vec<row::Step>) -> Self {
-        let recorded = steps.into_iter().map(|step| (step.id, (step.kind, step.result))).collect();
-        Self { recorded, ..Self::default() }
+    pub(crate) fn new(run: &Run, steps: Vec<row::Step>) -> Self {
+        let known = |step: row::Step| {
+            let row::Step { id, kind, result: outcome, seq, .. } = step;
+            (id, Known { kind, outcome, seq })
+        };
+        let recorded: BTreeMap<String, Known> = steps.into_iter().map(known).collect();
+        let failed = run.failures.keys().filter(|step| !step.is_empty());
+        let waits = run.waits.iter().map(|wait| &wait.step).filter(|step| !step.is_empty());
+        let unasked = recorded.keys().chain(failed).chain(waits).cloned().collect();
+        let answers = recorded.values().filter(|known| !EFFECTS.contains(&known.kind));
+        let unheard = answers.map(|known| known.seq).collect();
+        Self { recorded, unasked, unheard, ..Self::default() }
+    }
+
+    /// The state of a run that is over: what is not on record never begins.
+    pub(crate) fn past(run: &Run, steps: Vec<row::Step>) -> Self {
+        Self { reporting: true, ..Self::new(run, steps) }
     }
 
     /// The handler comes to a step: what is recorded of it, if anything.
     pub(crate) fn ask(&mut self, id: &str, kind: StepKind) -> Result<Option<Outcome>> {
-        if id.is_empty() || id.chars().count() > MAX_NAME_CHARS {
-            let message = format!("a step's id has 1 to {MAX_NAME_CHARS} characters, got `{id}`");
-            return Err(self.break_off("BadStep", message));
+        if let Err(rule) = check_name(id) {
+            return Err(self.break_off("BadStep", format!("a step's id {rule}")));
         }
         if self.asked.len() >= MAX_STEPS as usize {
             let message = format!("a run has at most {MAX_STEPS} steps: split the work over runs");
@@ -107,13 +168,18 @@ impl State {
             );
             return Err(self.break_off("DuplicateStep", message));
         }
+        self.unasked.remove(id);
+        if let Some(known) = self.recorded.get(id) {
+            self.unheard.remove(&known.seq);
+            self.held.drain(..).for_each(Waker::wake);
+        }
         match self.recorded.get(id) {
-            Some((recorded, outcome)) if *recorded == kind => Ok(Some(outcome.clone())),
-            Some((recorded, _)) => {
+            Some(known) if known.kind == kind => Ok(Some(known.outcome.clone())),
+            Some(known) => {
                 let message = format!(
                     "step `{id}` is recorded as {} and asked for as {}: the code has changed \
                      under the run; give changed code a new version",
-                    word(*recorded),
+                    word(known.kind),
                     word(kind)
                 );
                 Err(self.break_off("ChangedWorkflow", message))
@@ -128,20 +194,41 @@ impl State {
         fault
     }
 
-    /// Whether something recorded is still to be asked for.
+    /// Whether the code has been here before: it has not come to all that was asked for then.
     pub(crate) fn is_replaying(&self) -> bool {
-        self.recorded.keys().any(|id| !self.asked.contains_key(id))
+        !self.unasked.is_empty()
+    }
+
+    /// Ready when all answers that came before this one have been asked for: a race between waits
+    /// ends on every replay as it ended the first time.
+    pub(crate) fn poll_turn(&mut self, id: &str, cx: &Context<'_>) -> Poll<()> {
+        let Some(known) = self.recorded.get(id) else { return Poll::Ready(()) };
+        if self.unheard.first().is_none_or(|first| *first > known.seq) {
+            return Poll::Ready(());
+        }
+        self.held.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Lets answers go that wait for one that the code does not ask for any more; `false` if
+    /// there are none.
+    pub(crate) fn release_held(&mut self) -> bool {
+        let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
+            return false;
+        }
+        self.unheard.clear();
+        held.into_iter().for_each(Waker::wake);
+        true
     }
 
     /// What makes the run fail whatever its handler says: a wrong id, or an effect on record that
     /// the code does not know any more.
     pub(crate) fn broken(&self) -> Option<Fault> {
         let lost = || {
-            let effects = [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate];
-            let lost =
-                |id: &&String, kind| effects.contains(&kind) && !self.asked.contains_key(*id);
-            let mut recorded = self.recorded.iter();
-            let (id, _) = recorded.find(|(id, (kind, _))| lost(id, *kind))?;
+            let effect = |id: &str| self.recorded.get(id).map(|known| known.kind);
+            let effect = |id: &&String| effect(id).is_some_and(|kind| EFFECTS.contains(&kind));
+            let id = self.unasked.iter().find(effect)?;
             let asked: Vec<_> = self.asked.keys().map(|id| format!("`{id}`")).collect();
             let message = format!(
                 "step `{id}` is recorded and not asked for any more; asked for were {}: the code \
@@ -206,18 +293,20 @@ impl State {
 
     /// What has been registered, once all that is on record has been asked for again.
     pub(crate) fn collected(&mut self) -> Option<Vec<Undo>> {
-        let recorded = self.recorded.values().filter(|(kind, _)| *kind == StepKind::Compensate);
+        let recorded = self.recorded.values().filter(|it| it.kind == StepKind::Compensate);
         (self.undo.len() >= recorded.count()).then(|| std::mem::take(&mut self.undo))
     }
 
     /// Whether the handler has come to something that is not on record.
     pub(crate) fn goes_on(&self) -> bool {
-        !self.ops.is_empty() || !self.waits.is_empty() || self.executing > 0
+        let Ops { steps, sends, session, .. } = &self.ops;
+        let new = !steps.is_empty() || !sends.is_empty() || !session.is_empty();
+        new || !self.waits.is_empty() || !self.sleepers.is_empty()
     }
 
     /// What is recorded of a step.
     pub(crate) fn outcome(&self, id: &str) -> Option<Outcome> {
-        self.recorded.get(id).map(|(_, outcome)| outcome.clone())
+        self.recorded.get(id).map(|known| known.outcome.clone())
     }
 
     /// A closure begins.
@@ -257,7 +346,11 @@ impl State {
         if self.reporting {
             return Next::Wait;
         }
-        let idle = self.executing == 0 && !self.waits.is_empty();
+        if self.executing == 0 && self.ops.is_empty() && self.release_held() {
+            return Next::Wait;
+        }
+        // A step that waits for the report is about to begin.
+        let idle = self.executing == 0 && self.sleepers.is_empty() && !self.waits.is_empty();
         match (self.ops.is_empty(), idle) {
             (_, true) => Next::Suspend(self.waits.values().cloned().collect()),
             (false, false) => Next::Report,
@@ -265,10 +358,11 @@ impl State {
         }
     }
 
-    /// Takes what has to be reported.
-    pub(crate) fn take(&mut self) -> Ops {
+    /// Takes what has to be reported next; `true` if that is all.
+    pub(crate) fn take(&mut self) -> (Ops, bool) {
         self.reporting = true;
-        std::mem::take(&mut self.ops)
+        let ops = self.ops.split();
+        (ops, self.ops.is_empty())
     }
 
     /// What was taken is durable.
@@ -285,6 +379,10 @@ impl State {
         }
     }
 }
+
+/// What the code does, as opposed to what it waits for.
+const EFFECTS: [StepKind; 4] =
+    [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate];
 
 /// A step's kind as people read it.
 fn word(kind: StepKind) -> &'static str {

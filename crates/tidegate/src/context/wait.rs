@@ -8,7 +8,7 @@ use std::{
     future::Future,
     marker::PhantomData,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -37,8 +37,19 @@ pub struct Wait<T> {
     kind: StepKind,
     on: Result<NewWaitOn>,
     until: Option<Until>,
-    registered: bool,
+    stage: Stage,
     answer: PhantomData<fn() -> T>,
+}
+
+/// How far a wait has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has not been asked for.
+    New,
+    /// It is not answered: the run waits for it.
+    Registered,
+    /// Its answer is on record.
+    Answered,
 }
 
 impl<T> fmt::Debug for Wait<T> {
@@ -58,7 +69,8 @@ impl<T> Wait<T> {
         on: Result<NewWaitOn>,
         until: Option<Until>,
     ) -> Self {
-        Self { ctx: ctx.clone(), step, kind, on, until, registered: false, answer: PhantomData }
+        let (ctx, stage) = (ctx.clone(), Stage::New);
+        Self { ctx, step, kind, on, until, stage, answer: PhantomData }
     }
 
     /// How long to wait at the most. A wait for an event or a signal then gives `None`; a call
@@ -98,13 +110,18 @@ pub(super) fn in_time(duration: Duration) -> Until {
 }
 
 /// What a recorded answer is in the caller's type.
-pub trait FromAnswer: Sized {
+pub trait FromAnswer {
+    /// That type.
+    type Value;
+
     /// Reads the recorded answer of a step.
-    fn from_answer(step: &str, answer: Payload) -> Result<Self>;
+    fn from_answer(step: &str, answer: Payload) -> Result<Self::Value>;
 }
 
 /// A value, or none: the wait ran out.
 impl<T: DeserializeOwned> FromAnswer for Option<T> {
+    type Value = Self;
+
     fn from_answer(step: &str, answer: Payload) -> Result<Self> {
         read(step, answer)
     }
@@ -112,44 +129,54 @@ impl<T: DeserializeOwned> FromAnswer for Option<T> {
 
 /// A sleep is over.
 impl FromAnswer for () {
+    type Value = ();
+
     fn from_answer(_step: &str, _answer: Payload) -> Result<Self> {
         Ok(())
     }
 }
 
-/// What a called workflow returned.
+/// Stands for what a called workflow returns, which has no time-out's `None`.
 #[derive(Debug)]
-pub struct Returned<T>(pub(super) T);
+pub struct Returned<T>(PhantomData<fn() -> T>);
 
 impl<T: DeserializeOwned> FromAnswer for Returned<T> {
-    fn from_answer(step: &str, answer: Payload) -> Result<Self> {
-        read(step, answer).map(Returned)
+    type Value = T;
+
+    fn from_answer(step: &str, answer: Payload) -> Result<T> {
+        read(step, answer)
     }
 }
 
 impl<T: FromAnswer> Future for Wait<T> {
-    type Output = Result<T>;
+    type Output = Result<T::Value>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<T>> {
-        if self.registered {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut state = this.ctx.state();
+        if this.stage == Stage::New {
+            if state.ask(&this.step, this.kind)?.is_some() {
+                this.stage = Stage::Answered;
+            } else {
+                let on = this.on.clone()?;
+                this.stage = Stage::Registered;
+                state.wait(NewWait { step: this.step.clone(), on, until: this.until });
+            }
+        }
+        if this.stage == Stage::Registered {
             return Poll::Pending;
         }
-        let this = &mut *self;
-        let known = this.ctx.state().ask(&this.step, this.kind)?;
-        if let Some(outcome) = known {
-            let answer = outcome.map_err(|fault| Fault::recorded(&fault))?;
-            return Poll::Ready(T::from_answer(&this.step, answer));
-        }
-        let on = this.on.clone()?;
-        this.registered = true;
-        this.ctx.state().wait(NewWait { step: this.step.clone(), on, until: this.until });
-        Poll::Pending
+        ready!(state.poll_turn(&this.step, cx));
+        let outcome = state.outcome(&this.step).unwrap_or_else(|| Ok(Payload::null()));
+        drop(state);
+        let answer = outcome.map_err(|fault| Fault::recorded(&fault))?;
+        Poll::Ready(T::from_answer(&this.step, answer))
     }
 }
 
 impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
-        if self.registered {
+        if self.stage == Stage::Registered {
             self.ctx.state().forget(&self.step);
         }
     }

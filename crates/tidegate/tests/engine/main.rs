@@ -4,8 +4,24 @@
 //! for each store. The lines of the promise that a story keeps are named in its doc comment. Time
 //! is moved, not waited for.
 
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+
+mod batch;
+mod concurrency;
+mod control;
+mod debounce;
+mod definitions;
+mod idempotency;
+mod priority;
+mod rate_limit;
+mod request_keys;
+mod requests;
+mod singleton;
 mod steps;
 mod stores;
+mod throttle;
+mod versions;
+mod waits;
 mod words;
 
 macro_rules! stories {
@@ -31,5 +47,148 @@ stories! {
     steps {
         completed_steps_are_not_run_again,
         a_failing_step_is_tried_as_often_as_it_may,
+        a_failure_says_when_and_whether_to_try_again,
+        parallel_steps_are_recorded_as_each_finishes,
+        a_branch_that_waits_does_not_hold_up_another,
+        a_panic_is_a_failure_like_others,
+        a_handler_that_fails_is_tried_again,
+        a_duplicate_id_fails_the_run,
+        changed_code_is_noticed,
+        values_are_what_can_be_recorded,
+        many_steps_at_once_are_recorded,
+        time_chance_and_keys_are_stable,
+        a_line_is_logged_once,
+    }
+    waits {
+        a_sleep_ends_at_its_time,
+        an_event_wakes_all_who_wait_for_it,
+        a_signal_is_kept_until_it_is_asked_for,
+        a_child_answers_its_parent,
+        a_refused_child_fails_its_step,
+        a_waiting_run_holds_no_slot,
+        a_sent_event_is_sent_once,
+        waits_in_parallel_are_answered_each,
+        a_race_ends_on_every_replay_as_it_did_first,
+        a_wait_that_the_code_has_dropped_holds_nothing_up,
+    }
+    control {
+        a_run_is_cancelled_wherever_it_is,
+        a_driven_run_stops_at_its_next_await,
+        a_cancelled_parent_takes_its_children_along,
+        a_paused_run_stops_at_its_next_boundary,
+        a_new_go_is_made_of_a_run_that_has_ended,
+        a_failure_is_handled_once,
+        a_run_that_takes_too_long_fails,
+        what_was_done_is_undone_newest_first,
+        undoing_starts_nothing_of_the_old_run,
+        a_newcomer_waits_for_the_undoing_for_a_while,
+        an_undo_that_fails_keeps_no_other_from_being_done,
+        a_failure_handler_is_undone_by_its_own_code,
+    }
+    concurrency {
+        a_burst_of_fifty_is_driven_five_at_a_time,
+        a_full_key_delays_no_other,
+        what_lacks_the_key_shares_one_bucket,
+        whatever_a_run_waits_for_it_holds_no_slot,
+        a_run_that_wakes_queues_again_in_its_old_place,
+        however_a_run_ends_the_next_one_starts,
+        two_engines_share_the_limit,
+        a_dead_engines_slot_comes_back_with_its_lease,
+        several_limits_hold_at_once,
+        with_the_span_run_a_sleeping_run_counts,
+    }
+    throttle {
+        a_burst_is_spread_out,
+        as_many_as_the_burst_start_at_once,
+        every_key_has_its_own_rate,
+        after_an_outage_the_spacing_holds,
+        behind_a_full_gate_the_spacing_holds,
+        wakes_and_retries_need_no_turn,
+        what_is_cancelled_before_its_turn_never_starts,
+        several_engines_share_the_rate,
+    }
+    rate_limit {
+        the_overflow_is_dropped_and_is_still_an_event,
+        capacity_comes_back_evenly,
+        a_hot_key_does_not_affect_another,
+        both_meters_call_the_same_arrivals_overflow,
+        several_engines_count_together,
+    }
+    debounce {
+        a_burst_gives_one_run_with_the_last_event,
+        keys_debounce_apart,
+        a_steady_stream_fires_now_and_then,
+        a_window_survives_a_restart,
+        a_late_fire_takes_no_later_event,
+        one_run_however_many_engines_see_the_deadline,
+        a_held_window_keeps_folding,
+    }
+    batch {
+        a_buffer_flushes_at_its_size_or_its_time,
+        a_run_without_batch_has_no_list_of_events,
+        keys_are_collected_apart,
+        every_event_is_in_exactly_one_run,
+        a_buffer_survives_a_restart,
+        one_request_fills_several_buffers,
+        a_held_buffer_flushes_in_chunks,
+        what_debounce_fires_is_what_batch_collects,
+    }
+    priority {
+        a_shift_is_a_bounded_jump,
+        priority_breaks_no_limit,
+    }
+    singleton {
+        skip_keeps_the_live_run,
+        cancel_replaces_the_live_run,
+        a_newcomer_waits_for_the_old_worker,
+        keys_are_apart,
+        triggers_at_once_leave_one_run,
+    }
+    idempotency {
+        one_run_for_a_key,
+        the_window_is_fixed_and_outlives_the_run,
+        by_default_one_run_a_day,
+        of_repeats_at_once_one_runs,
+        a_repeated_dedupe_id_is_dropped_before_anything,
+        a_dedupe_id_is_one_per_workspace,
+    }
+    requests {
+        without_a_policy_everything_runs,
+        the_action_decides_else_the_flow,
+        a_queue_is_served_in_order,
+        reject_names_the_holder,
+        of_requests_at_once_one_is_admitted,
+        reject_sees_who_waits,
+        restart_replaces_the_holder,
+        debounce_coalesces_and_never_cancels,
+        reject_and_idempotency_are_apart,
+        who_gives_up_its_place_never_runs,
+        a_key_held_by_an_ancestor_is_refused,
+    }
+    request_keys {
+        requests_meet_by_the_key_of_their_policy,
+        a_key_function_gives_the_key,
+        a_flows_key_function_is_shared_by_its_actions,
+        without_its_key_function_a_request_is_refused,
+        a_replay_meets_the_policy_by_the_same_key,
+        appends_land_while_a_respond_runs,
+    }
+    versions {
+        a_run_keeps_its_version,
+        newer_code_can_continue_older_runs,
+        rolling_back_is_a_release,
+        within_one_version_a_second_run_waits,
+        supersede_cancels_older_runs,
+        drain_lets_older_runs_finish,
+        coexisting_versions_are_counted_apart,
+        a_keyed_handover_is_per_key,
+        every_way_in_meets_the_handoff,
+    }
+    definitions {
+        everything_that_is_wrong_is_said_at_once,
+        a_changed_definition_needs_a_new_number,
+        calls_json_and_toml_are_the_same,
+        a_batch_is_the_same_in_every_form,
+        a_flow_is_the_same_in_every_form,
     }
 }

@@ -1,26 +1,20 @@
 //! Steps: remembered, tried again, and never done twice once they are recorded.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::pending, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Fault, Retry, Workflow, testing::Lab};
+use tidegate::{Ctx, Fault, OrFault, Retry, Workflow, testing::Lab};
 
-use crate::words::start;
+use crate::words::{Door, Marks, failed, recorded_steps, start, state};
 
 /// SPEC 9, B162: a replay returns what is recorded and repeats no effect.
 pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
-    let ran = Arc::new(AtomicU32::new(0));
-    let effects = ran.clone();
+    let marks = Marks::default();
+    let effects = marks.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
         let effects = effects.clone();
         async move {
-            let effect = || async { Ok(effects.fetch_add(1, Ordering::SeqCst)) };
+            let effect = || async { Ok(effects.mark("effect")) };
             let first = ctx.step("first", effect).await?;
             ctx.sleep("nap", Duration::from_secs(60)).await?;
             let second = ctx.step("second", effect).await?;
@@ -32,8 +26,8 @@ pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
     lab.advance(Duration::from_secs(59)).await;
     assert_eq!(lab.runs("order").await[0].state, "waiting");
     lab.advance(Duration::from_secs(1)).await;
-    assert_eq!(lab.completed(&engine, run).await, json!([0, 1, 7]));
-    assert_eq!(ran.load(Ordering::SeqCst), 2);
+    assert_eq!(lab.completed(&engine, run).await, json!([1, 2, 7]));
+    assert_eq!(marks.count("effect"), 2);
 }
 
 /// N20, N21: attempts in total are as many as the retry says, each after its delay.
@@ -52,6 +46,402 @@ pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(lab: &Lab) {
     assert!(lab.runs("order").await.iter().all(|run| run.state == "waiting"));
     lab.advance(Duration::from_secs(1)).await;
     assert_eq!(lab.completed(&engine, third).await, json!(3));
-    let failed = engine.output::<Value>(never).await.unwrap().unwrap_err();
-    assert_eq!(failed.message(), "declined");
+    assert_eq!(failed(&engine, never).await.message(), "declined");
+}
+
+/// N20: the backoff doubles up to its bound, an error may say when to come back or that it is
+/// final, and an attempt that takes too long is a failed one.
+pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
+    let marks = Marks::default();
+    let tries = marks.clone();
+    let job = Workflow::new("job", move |ctx: Ctx, how: String| {
+        let (tries, again) = (tries.clone(), how.clone());
+        async move {
+            let step = ctx.step("step", || async move {
+                tries.mark(&*again);
+                match again.as_str() {
+                    "later" => Err(Fault::new("busy")).retry_after(Duration::from_secs(100)),
+                    "final" => Err(Fault::coded("NoMoney", "declined")).fatal(),
+                    "slow" => pending().await,
+                    _ => Err(Fault::new("flaky")),
+                }
+            });
+            let (second, four) = (Duration::from_secs(1), Duration::from_secs(4));
+            let step =
+                step.retry(Retry { jitter: false, ..Retry::attempts(5).exponential(second, four) });
+            let step = if how == "slow" { step.timeout(Duration::from_secs(10)) } else { step };
+            step.await.map(|()| Value::Null)
+        }
+    });
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let mut runs = Vec::new();
+    for how in ["grows", "later", "final", "slow"] {
+        runs.push(start(&engine, "job", json!(how)).await);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..12 {
+        seen.push(marks.count("grows"));
+        lab.advance(Duration::from_secs(1)).await;
+    }
+    // At 0, 1, 3, 7 and 11 seconds: 1, 2, 4 and again 4 apart.
+    assert_eq!(seen, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5]);
+    assert_eq!(failed(&engine, runs[0]).await.message(), "flaky");
+    assert_eq!(failed(&engine, runs[2]).await.code(), "NoMoney");
+    assert_eq!((marks.count("final"), marks.count("later")), (1, 1));
+    lab.advance(Duration::from_secs(88)).await;
+    assert_eq!(marks.count("later"), 2);
+    // Five attempts of ten seconds, with the pauses of the first one.
+    assert_eq!((marks.count("slow"), failed(&engine, runs[3]).await.code()), (5, "TimedOut"));
+}
+
+/// N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
+/// sibling nor what comes after that; after a crash only what is not on record is done again.
+pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(lab: &Lab) {
+    let (marks, door) = (Marks::default(), Door::closed());
+    let both = || {
+        let (marks, door) = (marks.clone(), door.clone());
+        Workflow::new("both", move |ctx: Ctx, _: Value| {
+            let (marks, door) = (marks.clone(), door.clone());
+            async move {
+                let slow = ctx.step("slow", || async {
+                    marks.mark("slow");
+                    door.pass().await;
+                    Ok(1)
+                });
+                let fast = async {
+                    let fast = ctx.step("fast", || async { Ok(marks.mark("fast")) }).await?;
+                    let next = ctx.step("next", || async { Ok(marks.mark("next")) }).await?;
+                    Ok::<_, Fault>(fast + next)
+                };
+                let (slow, fast) = tokio::try_join!(slow.into_future(), fast)?;
+                Ok(json!([slow, fast]))
+            }
+        })
+    };
+    let ttl = Duration::from_secs(30);
+    let engine = || lab.engine().lease_ttl(ttl).workflow(both());
+    let first = engine().start().await.unwrap();
+    let run = start(&first, "both", json!(null)).await;
+    lab.settle().await;
+    assert_eq!(recorded_steps(lab, run).await, ["fast", "next"]);
+    lab.crash(&first).await;
+    let second = engine().start().await.unwrap();
+    door.open();
+    lab.advance(ttl * 2).await;
+    assert_eq!(lab.completed(&second, run).await, json!([1, 2]));
+    assert_eq!(marks.all(), ["slow", "fast", "next", "slow"]);
+}
+
+/// SPEC 9, N20: while one branch sleeps or backs off, the steps of another go on.
+pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
+    let marks = Marks::default();
+    let done = marks.clone();
+    let both = Workflow::new("both", move |ctx: Ctx, _: Value| {
+        let done = done.clone();
+        async move {
+            let chain = async {
+                for n in 0..3 {
+                    ctx.step(format!("link {n}"), || async { Ok(done.mark("link")) }).await?;
+                    ctx.random(format!("number {n}")).await?;
+                }
+                Ok::<_, Fault>(())
+            };
+            let first = ctx.attempt("flaky") == 1;
+            let flaky = ctx.step("flaky", || async move {
+                if first { Err(Fault::new("not yet")) } else { Ok(()) }
+            });
+            let flaky = flaky.retry(Retry::attempts(2).fixed(Duration::from_secs(3600)));
+            let nap = ctx.sleep("nap", Duration::from_secs(7200));
+            tokio::try_join!(nap, flaky.into_future(), chain)?;
+            Ok(Value::Null)
+        }
+    });
+    let engine = lab.engine().workflow(both).start().await.unwrap();
+    let run = start(&engine, "both", json!(null)).await;
+    lab.settle().await;
+    assert_eq!(marks.count("link"), 3);
+    assert_eq!(state(lab, "both", run).await, "waiting");
+    lab.advance(Duration::from_secs(7200)).await;
+    lab.completed(&engine, run).await;
+    assert_eq!(marks.count("link"), 3);
+}
+
+/// SPEC 9, N20: a panic is a failure of its step or of its run, and of nothing else.
+pub(crate) async fn a_panic_is_a_failure_like_others(lab: &Lab) {
+    let job = Workflow::new("job", |ctx: Ctx, place: String| async move {
+        let in_step = ctx.attempt("step") == 1 && place == "step";
+        let step = ctx.step("step", || async move {
+            assert!(!in_step, "the step slipped");
+            Ok(())
+        });
+        step.await?;
+        let in_destructor = if place == "destructor" { Some(Slippery) } else { None };
+        if place == "destructor" {
+            ctx.sleep("nap", Duration::from_secs(1)).await?;
+        }
+        assert!(place != "handler", "the handler slipped");
+        drop(in_destructor);
+        Ok(place)
+    });
+    let job = job.retry(Retry::attempts(2).fixed(Duration::from_secs(1)));
+    let engine = lab.engine().workers(1).workflow(job).start().await.unwrap();
+    let dropped = start(&engine, "job", json!("destructor")).await;
+    let step = start(&engine, "job", json!("step")).await;
+    let handler = start(&engine, "job", json!("handler")).await;
+    lab.advance(Duration::from_secs(10)).await;
+    let fine = start(&engine, "job", json!("fine")).await;
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, step).await, json!("step"));
+    assert_eq!(lab.completed(&engine, fine).await, json!("fine"));
+    let fault = failed(&engine, handler).await;
+    assert_eq!((fault.code(), fault.message()), ("Panicked", "the handler slipped"));
+    assert_eq!(state(lab, "job", dropped).await, "running", "until it is seen to be nobody's");
+}
+
+/// Panics where it is dropped, once.
+struct Slippery;
+
+impl Drop for Slippery {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "the destructor slipped");
+    }
+}
+
+/// SPEC 9, N20: what fails outside of steps is tried again as the workflow's retry says, and
+/// repeats no step.
+pub(crate) async fn a_handler_that_fails_is_tried_again(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let job = Workflow::new("job", move |ctx: Ctx, last: bool| {
+        let seen = seen.clone();
+        async move {
+            ctx.step("step", || async { Ok(seen.mark("step")) }).await?;
+            match seen.mark("handler") {
+                _ if last => Err(Fault::new("no use").fatal()),
+                3 => Ok("at last"),
+                _ => Err(Fault::new("not yet")),
+            }
+        }
+    });
+    let job = job.retry(Retry::attempts(3).fixed(Duration::from_secs(10)));
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let run = start(&engine, "job", json!(false)).await;
+    lab.advance(Duration::from_secs(9)).await;
+    assert_eq!(marks.all(), ["step", "handler"]);
+    lab.advance(Duration::from_secs(30)).await;
+    assert_eq!(lab.completed(&engine, run).await, json!("at last"));
+    assert_eq!(marks.all(), ["step", "handler", "handler", "handler"]);
+    let last = start(&engine, "job", json!(true)).await;
+    lab.settle().await;
+    assert_eq!(failed(&engine, last).await.message(), "no use");
+    assert_eq!(marks.count("handler"), 4);
+}
+
+/// N54: an id that is asked for twice fails the run, also where the handler looks away.
+pub(crate) async fn a_duplicate_id_fails_the_run(lab: &Lab) {
+    let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
+        ctx.step("pay", || async { Ok(()) }).await?;
+        // Its error is thrown away.
+        drop(ctx.sleep("pay", Duration::from_secs(1)).await);
+        Ok(())
+    });
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let run = start(&engine, "job", json!(null)).await;
+    lab.settle().await;
+    let fault = failed(&engine, run).await;
+    assert_eq!(fault.code(), "DuplicateStep");
+    assert!(fault.message().contains("`pay` (a sleep)"), "{fault}");
+    assert!(fault.message().contains("a step"), "{fault}");
+}
+
+/// N54: code that has changed under a run is noticed: an id is of another kind, or a step that is
+/// on record is not asked for any more. Both the old and the new are named.
+pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
+    let code = |new: bool| {
+        Workflow::new("job", move |ctx: Ctx, kind: bool| async move {
+            match (new, kind) {
+                (false, _) => ctx.step("old", || async { Ok(()) }).await?,
+                (true, true) => ctx.sleep("old", Duration::from_secs(1)).await?,
+                (true, false) => ctx.step("new", || async { Ok(()) }).await?,
+            }
+            ctx.sleep("nap", Duration::from_secs(60)).await
+        })
+    };
+    let before = lab.engine().workflow(code(false)).start().await.unwrap();
+    let kind = start(&before, "job", json!(true)).await;
+    let gone = start(&before, "job", json!(false)).await;
+    lab.settle().await;
+    before.shut_down().await;
+    let after = lab.engine().workflow(code(true)).start().await.unwrap();
+    lab.advance(Duration::from_secs(60)).await;
+    let fault = failed(&after, kind).await;
+    assert_eq!(fault.code(), "ChangedWorkflow");
+    assert!(fault.message().contains("`old` is recorded as a step and asked for as a sleep"));
+    let fault = failed(&after, gone).await;
+    assert_eq!(fault.code(), "ChangedWorkflow");
+    assert!(fault.message().contains("`old` is recorded and not asked for"), "{fault}");
+    assert!(fault.message().contains("asked for were `nap`, `new`"), "{fault}");
+}
+
+/// A value that does not read as it was written.
+#[derive(serde::Serialize, serde::Deserialize, Debug, Default, PartialEq)]
+struct Lopsided {
+    kept: u32,
+    #[serde(skip)]
+    lost: u32,
+}
+
+/// N55: values are limited and checked, and the first time sees what every replay sees.
+pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
+    let job = Workflow::new("job", |ctx: Ctx, kind: String| async move {
+        match kind.as_str() {
+            "large" => drop(ctx.step("big", || async { Ok("x".repeat(5 << 20)) }).await?),
+            "keys" => {
+                let keys = || async { Ok(std::collections::BTreeMap::from([((1, 2), 3)])) };
+                ctx.step("keys", keys).await?;
+            }
+            "lopsided" => {
+                let value = || async { Ok(Lopsided { kept: 1, lost: 2 }) };
+                assert_eq!(ctx.step("half", value).await?, Lopsided { kept: 1, lost: 0 });
+            }
+            "many" => {
+                for n in 0..10_001 {
+                    ctx.random(format!("{n}")).await?;
+                }
+            }
+            "id" => drop(ctx.random("x".repeat(257)).await?),
+            "nul" => drop(ctx.random("a\0b").await?),
+            _ => return Ok("y".repeat(5 << 20)),
+        }
+        Ok(kind)
+    });
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    for (kind, code) in [
+        ("large", "ValueTooLarge"),
+        ("keys", "BadOutput"),
+        ("many", "TooManySteps"),
+        ("id", "BadStep"),
+        ("nul", "BadStep"),
+        ("output", "ValueTooLarge"),
+    ] {
+        let run = start(&engine, "job", json!(kind)).await;
+        lab.settle().await;
+        assert_eq!(failed(&engine, run).await.code(), code, "{kind}");
+    }
+    let half = start(&engine, "job", json!("lopsided")).await;
+    let wrong = start(&engine, "job", json!({ "not": "text" })).await;
+    lab.settle().await;
+    lab.completed(&engine, half).await;
+    let fault = failed(&engine, wrong).await;
+    assert_eq!(fault.code(), "BadInput");
+    assert!(fault.message().contains("`job` cannot be read as alloc::string::String"), "{fault}");
+}
+
+/// SPEC 9: thousands of steps that finish together are recorded, in as many reports as it takes.
+pub(crate) async fn many_steps_at_once_are_recorded(lab: &Lab) {
+    let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
+        let mut all = Vec::new();
+        for n in 0..5_000 {
+            all.push(ctx.random(format!("{n}")).await?);
+        }
+        ctx.sleep("nap", Duration::from_secs(1)).await?;
+        Ok(ctx.random("0 again").await? == all[0])
+    });
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let run = start(&engine, "job", json!(null)).await;
+    lab.settle().await;
+    assert_eq!(state(lab, "job", run).await, "waiting");
+    assert_eq!(recorded_steps(lab, run).await.len(), 5_000);
+    lab.advance(Duration::from_secs(1)).await;
+    assert_eq!(lab.completed(&engine, run).await, json!(false));
+}
+
+/// B180: a step's key, the time and chance are the same on every attempt, replay and engine.
+pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
+    let marks = Marks::default();
+    let job = || {
+        let marks = marks.clone();
+        Workflow::new("job", move |ctx: Ctx, _: Value| {
+            let marks = marks.clone();
+            async move {
+                let (now, chance) = (ctx.now("now").await?, ctx.random("chance").await?);
+                marks.mark(format!("{now} {chance}"));
+                let key = ctx.idempotency_key("pay");
+                let attempt = ctx.attempt("pay");
+                let pay = ctx.step("pay", || async {
+                    marks.mark(&key);
+                    if attempt < 3 { Err(Fault::new("declined")) } else { Ok(()) }
+                });
+                pay.await?;
+                ctx.sleep("nap", Duration::from_secs(3600)).await?;
+                Ok(key)
+            }
+        })
+    };
+    let first = lab.engine().workflow(job()).start().await.unwrap();
+    let run = start(&first, "job", json!(null)).await;
+    lab.advance(Duration::from_secs(2)).await;
+    first.shut_down().await;
+    let second = lab.engine().workflow(job()).start().await.unwrap();
+    lab.advance(Duration::from_secs(7200)).await;
+    let key = format!("{run}:pay");
+    assert_eq!(lab.completed(&second, run).await, json!(key));
+    let mut all = marks.all();
+    assert_eq!((all.len(), marks.count(&key)), (4 + 3, 3));
+    all.retain(|mark| *mark != key);
+    all.dedup();
+    assert_eq!(all.len(), 1, "every activation saw the same: {all:?}");
+}
+
+/// SPEC 9: what a handler logs is logged once, not on every replay.
+pub(crate) async fn a_line_is_logged_once(lab: &Lab) {
+    let lines = Marks::default();
+    let _logging = tracing::subscriber::set_default(Lines(lines.clone()));
+    let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
+        ctx.log("one");
+        let attempt = ctx.attempt("pay");
+        let pay = ctx.step("pay", || async move {
+            if attempt < 3 { Err(Fault::new("declined")) } else { Ok(()) }
+        });
+        pay.await?;
+        ctx.log("two");
+        ctx.sleep("nap", Duration::from_secs(3600)).await?;
+        ctx.log("three");
+        Ok(())
+    });
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let run = start(&engine, "job", json!(null)).await;
+    lab.advance(Duration::from_secs(7200)).await;
+    lab.completed(&engine, run).await;
+    assert_eq!(lines.all(), ["one", "two", "three"]);
+}
+
+/// Keeps the lines that handlers log.
+struct Lines(Marks);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target() == "tidegate::context"
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Message<'a>(&'a Marks);
+        impl tracing::field::Visit for Message<'_> {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "message" {
+                    self.0.mark(format!("{value:?}"));
+                }
+            }
+        }
+        event.record(&mut Message(&self.0));
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -138,7 +138,11 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
             }
             let until = look.at.plus_ms(period);
             claims.insert(place, super::history::Claimed { until, run });
-        } else if told.word == "deduped" && claim.is_none() && history.is_whole(&place) {
+            continue;
+        }
+        // It may have been taken back after this, in the same commit.
+        let held = claims.get(&place).is_some_and(|claim| claim.until > look.at);
+        if told.word == "deduped" && !held && history.is_whole(&place) {
             return Err(format!("{told:?} repeats nothing"));
         }
     }
@@ -150,7 +154,7 @@ fn given_back(state: &State, history: &History, run: tidegate_core::id::Seq) -> 
     let replaced = state
         .ended(run)
         .is_some_and(|ended| matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. }));
-    replaced && !history.begun.contains(&run)
+    replaced && !history.begun.contains_key(&run)
 }
 
 /// A repeated `dedupeId` is told so, and leaves no trace.

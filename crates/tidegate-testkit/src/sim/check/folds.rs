@@ -53,15 +53,30 @@ pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
     for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
     {
         let Some(window) = history.windows.get(&run.id.seq) else { continue };
-        if matches!(run.source, Source::Event(_)) && look.at < window.not_before {
+        // One that somebody was in the way of flushes at once when that one is gone.
+        if !was_held(look, run.id.seq) && look.at < window.not_before {
             return Err(format!("it fired at {} and not at {}", look.at, window.not_before));
         }
     }
     Ok(())
 }
 
-/// A window's run carries the last event that was accepted for it.
+fn was_held(look: &Look<'_>, run: Seq) -> bool {
+    look.deltas.iter().any(|delta| {
+        let fold = delta.before.as_ref().and_then(Row::as_gate).and_then(of);
+        fold.is_some_and(|fold| fold.run.seq == run && fold.held)
+    })
+}
+
+/// A window's run carries the last event that was accepted for it; one that comes after the
+/// window was due opens another.
 pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
+    for gate in look.state.gates() {
+        let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.fired) else { continue };
+        if history.windows.get(&fold.run.seq).is_some_and(|window| window.late) {
+            return Err(format!("it took an event after its time: {gate:?}"));
+        }
+    }
     for (_, after) in look.runs() {
         let Some(run) = after.filter(|run| !run.started) else { continue };
         let Some(window) = history.windows.get(&run.id.seq) else { continue };
@@ -79,7 +94,13 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
     for delta in look.deltas {
         if let (RowKey::Item(run, _), Some(_)) = (&delta.key, &delta.after) {
             let carried = items(look.state, *run);
-            let sorted = carried.windows(2).all(|two| two[0].event.seq < two[1].event.seq);
+            // What a debounce fires is collected in the order in which it fires.
+            let debounced =
+                look.plan.specs.iter().any(|spec| {
+                    spec.versions.iter().any(|(controls, _)| controls.debounce.is_some())
+                });
+            let sorted =
+                debounced || carried.windows(2).all(|two| two[0].event.seq < two[1].event.seq);
             if !sorted || delta.before.is_some() {
                 return Err(format!("the batch of run {run} is out of order: {carried:?}"));
             }

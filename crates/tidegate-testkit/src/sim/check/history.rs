@@ -9,7 +9,7 @@ use tidegate_core::{
     flow::Verdict,
     id::{EventId, RunId, Seq},
     json::Payload,
-    row::{Ending, EngineId, GateKey, Row, RowKey, Span, StepKind, Workspace},
+    row::{Ending, EngineId, GateKey, GateState, Row, RowKey, Span, StepKind, Workspace},
     run::record::NewSend,
     time::Timestamp,
 };
@@ -31,6 +31,8 @@ pub(super) struct Window {
     pub by: Timestamp,
     /// The last event accepted.
     pub last: EventId,
+    /// Whether that one came after it was due.
+    pub late: bool,
 }
 
 /// What became of one event for one workflow, as its sender was told.
@@ -99,8 +101,12 @@ pub(super) struct History {
     pub told: Vec<Told>,
     /// The runs that callers were told of, by the word that they were told.
     pub promised: Vec<(Seq, String)>,
-    /// Runs that were ever leased.
-    pub begun: BTreeSet<Seq>,
+    /// How many commits there have been.
+    commits: u64,
+    /// At which commit a run was first leased.
+    pub begun: BTreeMap<Seq, u64>,
+    /// At which commit a release took place.
+    pub released: BTreeMap<(Workspace, i64), u64>,
     /// Closures that are running.
     pub running: Vec<Effect>,
     /// Closures that were ever started.
@@ -111,6 +117,12 @@ pub(super) struct History {
     pub successors: BTreeMap<Seq, Seq>,
     /// Workflows whose numbers have changed, so that not all that counts is known.
     pub redefined: BTreeSet<(Workspace, String)>,
+    /// The release that a run was admitted or moved under.
+    pub releases: BTreeMap<Seq, i64>,
+    /// Runs that came along to a newer version.
+    pub moved: BTreeSet<Seq>,
+    /// Runs that a throttle had let through before its numbers changed.
+    pub let_through: BTreeSet<Seq>,
     /// Whether the clock has stepped.
     pub stepped: bool,
 }
@@ -141,14 +153,22 @@ impl History {
 
     /// Takes note of a commit.
     pub(super) fn learn(&mut self, look: &Look<'_>) {
+        self.commits += 1;
         self.told = told(look);
         self.learn_definitions(look);
         for (before, after) in look.runs() {
+            if let Some(run) = after.filter(|run| before.is_none_or(|old| old.lane != run.lane)) {
+                self.releases.insert(run.id.seq, look.state.release_of(run.lane));
+                self.moved.extend(before.map(|old| old.id.seq));
+            }
             let Some(run) = after.filter(|run| run.started) else { continue };
             if before.is_some_and(|run| run.started) {
                 continue;
             }
-            self.begun.insert(run.id.seq);
+            self.begun.insert(run.id.seq, self.commits);
+            if self.let_through.contains(&run.id.seq) {
+                continue;
+            }
             for need in run.needs.iter().filter(|need| need.span == Span::Start) {
                 self.starts.entry(need.gate.clone()).or_default().push(look.at);
             }
@@ -177,11 +197,18 @@ impl History {
         for delta in look.deltas {
             let Some(Row::Def(def)) = &delta.after else { continue };
             let name = (def.ws.clone(), def.name.clone());
+            let release = def.released.unwrap_or_default();
+            self.released.entry((def.ws.clone(), release)).or_insert(self.commits);
             if delta.before.is_some() || def.version > 1 {
                 self.redefined.insert(name.clone());
                 let of = |place: &Place| (place.0.clone(), place.1.clone()) == name;
                 self.tokens.retain(|place, _| !of(place));
                 self.starts.retain(|gate, _| gate.scope().is_none_or(|scope| scope.name != name.1));
+                for gate in look.state.gates() {
+                    if let GateState::Turns(turns) = &gate.state {
+                        self.let_through.extend(&turns.pending);
+                    }
+                }
             }
             let spec = look.plan.spec(&def.name);
             let batch = spec.and_then(|spec| spec.version(def.version).0.batch);
@@ -193,7 +220,7 @@ impl History {
     }
 
     fn learn_window(&mut self, look: &Look<'_>, told: &Told) {
-        let (Some(run), Some(event)) = (told.run, told.event) else { return };
+        let (Some(run), Some(event), false) = (told.run, told.event, self.stepped) else { return };
         let Some(controls) = look.controls(&told.ws, &told.workflow) else { return };
         let (period, longest) = match (controls.debounce, &controls.policy) {
             (Some((period, longest, _)), _) => (period, longest),
@@ -201,6 +228,7 @@ impl History {
             _ => return,
         };
         let known = self.windows.get(&run.seq).copied();
+        let late = known.is_some_and(|window| window.by <= look.at);
         // Its run is there: it takes the event with it, and its time has come already.
         let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
         let opened = known.map_or(look.at, |window| window.opened);
@@ -209,7 +237,7 @@ impl History {
         let window = match known {
             Some(window) if fired => Window { last: event, ..window },
             None if fired => return,
-            _ => Window { opened, not_before: end, by: end, last: event },
+            _ => Window { opened, not_before: end, by: end, last: event, late },
         };
         self.windows.insert(run.seq, window);
     }

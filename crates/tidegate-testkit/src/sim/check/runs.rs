@@ -150,7 +150,9 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
                 matches!(command, Command::Reap { known, engine }
                     if known.id == new.id && Some(*engine) == old.owner)
             });
-        if new.losses >= MAX_LOSSES || new.losses > old.losses + u32::from(reaped) {
+        let taken = reaped && new.owner != old.owner;
+        let grown = new.losses.saturating_sub(old.losses);
+        if new.losses >= MAX_LOSSES || grown != u32::from(taken) {
             return Err(format!("its losses go from {} to {}", old.losses, new.losses));
         }
     }

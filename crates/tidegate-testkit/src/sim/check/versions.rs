@@ -1,6 +1,9 @@
 //! Order between runs: sessions, replacements, releases.
 
-use tidegate_core::row::{Class, Phase, Run};
+use tidegate_core::{
+    row::{Class, Phase, Row, RowKey, Run},
+    run::wait::encoded,
+};
 
 use super::{Checked, Look, history::History};
 use crate::sim::controls::Policy;
@@ -25,8 +28,12 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         let Some(need) = session else { continue };
         let shares = |other: &&Run| other.needs.iter().any(|it| it.gate == need.gate);
         for other in look.state.runs().filter(shares).filter(|other| other.id != run.id) {
-            let earlier = other.id.seq < run.id.seq && queues(other);
-            if other.started || (earlier && other.phase != Phase::Paused) {
+            // A fold's id is as old as its window; its order is that of its flush.
+            let next = other.needs.get(other.has).is_some_and(|it| it.gate == need.gate);
+            let earlier = other.rank.seq < run.rank.seq && next && queues(other);
+            // A run that replaced another has that one's place.
+            let plain = run.replaced.is_none() && other.replaced.is_none();
+            if other.started || (earlier && plain) {
                 return Err(format!("{} starts before the end of {other:?}", run.id));
             }
         }
@@ -46,22 +53,48 @@ pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// No run starts on a handoff gate while a run of an older release is there.
-pub(super) fn i30(look: &Look<'_>, _: &History) -> Checked {
-    for run in started(look) {
+/// Under `drain` and `supersede` no run starts while one of an older release with its key lives,
+/// and whoever supersedes has cancelled what had started.
+pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
+    let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
+    let new = look.runs().filter_map(|(before, after)| after.filter(|_| before.is_none()));
+    for run in new.chain(started(look)) {
+        let Some(spec) = look.plan.spec(&run.workflow) else { continue };
+        let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
         let gate = run.needs.iter().find(|need| need.gate.class() == Some(Class::Handoff));
-        let Some(need) = gate else { continue };
-        let own = look.state.release_of(run.lane);
-        for other in look.state.runs().filter(|other| other.id != run.id) {
-            let shares = other.needs.iter().any(|it| it.gate == need.gate);
-            let older = look.state.release_of(other.lane) < own;
-            let superseded = !other.started && other.phase != Phase::Stopping;
-            if shares && older && !superseded {
+        let Some(gate) = gate.filter(|_| on != "coexist") else { continue };
+        let key = |run: &Run| path.map(|path| field(look, run, path));
+        for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
+            let older = other.lane != run.lane && release(other) < release(run);
+            if !older || key(other) != key(run) {
+                continue;
+            }
+            let shares = other.needs.iter().any(|it| it.gate == gate.gate);
+            let over = other.phase == Phase::Stopping || !other.started;
+            if on == "supersede" && shares && !over {
+                return Err(format!("{} leaves the older {other:?} alone", run.id));
+            }
+            // `supersede` takes along those that have not started, and has cancelled the others.
+            if !run.started || over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
+                continue;
+            }
+            // Whoever had started got its hold at the release; one who waited elsewhere may not.
+            let released = history.released.get(&(run.ws.clone(), release(run)));
+            let began = history.begun.get(&other.id.seq);
+            if shares || began.zip(released).is_some_and(|(began, at)| began < at) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }
         }
     }
     Ok(())
+}
+
+/// What a run's input has at a path.
+fn field(look: &Look<'_>, run: &Run, path: &str) -> Option<Vec<u8>> {
+    match look.state.row(&RowKey::Event(run.source.first().seq)) {
+        Some(Row::Event(event)) => encoded(&event.data, path),
+        _ => None,
+    }
 }
 
 /// A run keeps its version once it has started.

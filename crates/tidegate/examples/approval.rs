@@ -1,0 +1,54 @@
+//! Somebody has to agree, and has three days for it. A run that waits costs nothing but its row,
+//! and survives every restart in between.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tidegate::{Ctx, Result, Workflow, testing::Lab};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    by: String,
+    yes: bool,
+}
+
+async fn expense(ctx: Ctx, expense: Value) -> Result<String> {
+    let wait = ctx.wait_for_signal::<Answer>("answer", "approval").timeout(3 * DAY);
+    Ok(match wait.await? {
+        Some(Answer { by, yes: true }) => format!("{} paid, {by} agreed", expense["amount"]),
+        Some(Answer { by, yes: false }) => format!("{by} said no"),
+        None => "nobody answered in three days".to_owned(),
+    })
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let lab = Lab::new();
+    let serve = || lab.engine().workflow(Workflow::new("expense", expense));
+    let engine = serve().start().await?;
+    let lunch = engine.send("expense", json!({ "amount": 12 })).await?.run().expect("it runs");
+    let yacht = engine.send("expense", json!({ "amount": 9e6 })).await?.run().expect("it runs");
+
+    lab.advance(2 * DAY).await;
+    println!("{}", engine.why(lunch).await?.sentence);
+    assert_eq!(engine.driven(), 0, "waiting takes no worker");
+    // A deploy in between makes no difference.
+    engine.shut_down().await;
+    let engine = serve().start().await?;
+    engine.signal(lunch, "approval", Answer { by: "Grace".to_owned(), yes: true }).await?;
+    lab.advance(DAY).await;
+
+    for (run, expected) in
+        [(lunch, "12 paid, Grace agreed"), (yacht, "nobody answered in three days")]
+    {
+        let output: String = engine.output(run).await??;
+        println!("{output}");
+        assert_eq!(output, expected);
+    }
+    Ok(())
+}

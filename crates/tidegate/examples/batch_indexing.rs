@@ -1,0 +1,46 @@
+//! An index is written a hundred documents at a time, and no document waits longer than five
+//! seconds.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate::{Batch, Ctx, Result, Workflow, new_event, testing::Lab};
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    index: String,
+    number: u32,
+}
+
+/// The handler takes all documents of a batch, in the order of their arrival.
+async fn index(ctx: Ctx, documents: Vec<Document>) -> Result<String> {
+    let (first, last) = (&documents[0], &documents[documents.len() - 1]);
+    ctx.step("write", || async { Ok(()) }).await?;
+    Ok(format!("{}: {} to {}", first.index, first.number, last.number))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let index = Workflow::new("index", index)
+        .on_event("document/saved")
+        .batch(Batch::of(100).within(Duration::from_secs(5)).key("index"));
+    let lab = Lab::new();
+    let engine = lab.engine().workflow(index).start().await?;
+
+    let document = |number| Document { index: "books".to_owned(), number };
+    let saved = (1..=250).map(|number| new_event("document/saved", document(number)));
+    engine.send_all(saved.collect::<Result<_, _>>()?).await?;
+    lab.settle().await;
+    assert_eq!(lab.runs("index").await.len(), 2, "full batches run at once");
+    lab.advance(Duration::from_secs(5)).await;
+
+    let mut written = Vec::new();
+    for run in lab.runs("index").await {
+        written.push(engine.output::<String>(run.id).await??);
+    }
+    println!("{written:#?}");
+    assert_eq!(written, ["books: 1 to 100", "books: 101 to 200", "books: 201 to 250"]);
+    Ok(())
+}

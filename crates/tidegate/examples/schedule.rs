@@ -1,0 +1,46 @@
+//! A report at half past two, on the night when clocks in Berlin jump from two to three.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Deserialize;
+use tidegate::{
+    Ctx, Result, Workflow,
+    core::time::Timestamp,
+    store::MemoryStore,
+    testing::{Lab, VirtualClock},
+};
+
+/// 27 March 2027, midnight by UTC.
+const SATURDAY: Timestamp = Timestamp::from_ms(1_806_105_600_000);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Occurrence {
+    planned_at: Timestamp,
+}
+
+async fn report(_: Ctx, occurrence: Occurrence) -> Result<Timestamp> {
+    Ok(occurrence.planned_at)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let clock = Arc::new(VirtualClock::new(SATURDAY));
+    let lab = Lab::on(Arc::new(MemoryStore::new(clock.clone())), clock);
+    let report = Workflow::new("report", report).cron("30 2 * * *", "Europe/Berlin");
+    let engine = lab.engine().workflow(report).start().await?;
+    lab.advance(Duration::from_secs(3 * 24 * 60 * 60)).await;
+
+    let mut hours = Vec::new();
+    for run in lab.runs("report").await {
+        let planned: Timestamp = engine.output(run.id).await??;
+        let minutes = (planned.micros() - SATURDAY.micros()) / 60_000_000;
+        println!("planned {}:{:02} h after midnight by UTC", minutes / 60, minutes % 60);
+        hours.push((minutes / 60, minutes % 60));
+    }
+    // 02:30 in winter, the moment after the jump, and 02:30 in summer.
+    assert_eq!(hours, [(1, 30), (25, 0), (48, 30)]);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A payment in the store's own SQLite file: the effect and its record are one transaction, so it
+//! happens once, whatever breaks in between.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tidegate::{
+    Ctx, Fault, Result, Workflow,
+    store::{SqliteStore, SqliteTransaction, rusqlite},
+    testing::{Lab, VirtualClock},
+};
+
+/// How often the payment was begun, and the mail.
+static PAYMENTS: AtomicU32 = AtomicU32::new(0);
+static MAILS: AtomicU32 = AtomicU32::new(0);
+
+async fn pay(ctx: Ctx, _: Value) -> Result<i64> {
+    let left = ctx.sqlite_step("pay", |tx| {
+        tx.execute("update shop_account set balance = balance - 30", [])?;
+        if PAYMENTS.fetch_add(1, SeqCst) == 0 {
+            return Err(Fault::new("the first attempt breaks behind its update"));
+        }
+        Ok(tx.query_row("select balance from shop_account", [], |row| row.get(0))?)
+    });
+    let left: i64 = left.await?;
+    let mail = ctx.step("mail", || async {
+        match MAILS.fetch_add(1, SeqCst) {
+            0 => pending().await, // here the process dies
+            _ => Ok(()),
+        }
+    });
+    mail.await?;
+    Ok(left)
+}
+
+/// A table of one's own, beside those of the store.
+async fn make_account(store: &SqliteStore) -> Result<()> {
+    let make = |tx: &SqliteTransaction<'_>| -> rusqlite::Result<()> {
+        tx.execute_batch(
+            "create table shop_account (balance integer); insert into shop_account values (100)",
+        )
+    };
+    store.transact_with(Duration::from_secs(1), make, |()| Vec::new()).await?;
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let dir = std::env::temp_dir().join(format!("tidegate-transactional-{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    let clock = Arc::new(VirtualClock::default());
+    let store = SqliteStore::open(dir.join("shop.db"), clock.clone()).await?;
+    make_account(&store).await?;
+    let lab = Lab::on(Arc::new(store), clock);
+    let ttl = Duration::from_secs(30);
+    let serve = || lab.engine().lease_ttl(ttl).workflow(Workflow::new("pay", pay));
+    let engine = serve().start().await?;
+    let run = engine.send("pay", Value::Null).await?.run().expect("it runs");
+    lab.advance(Duration::from_secs(60)).await;
+    assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst)), (2, 1));
+    println!("before the crash: paid at the second attempt, and one mail begun");
+    lab.crash(&engine).await;
+
+    let engine = serve().start().await?;
+    lab.advance(3 * ttl).await;
+    let left: i64 = engine.output(run).await??;
+    println!("after it: the mail begun again, the payment not: {left} left of 100");
+    assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst), left), (2, 2, 70));
+    std::fs::remove_dir_all(&dir)?;
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! A long-lived agent for each customer gets a new version while it works.
+//!
+//! Both versions are served by one process. With `drain` the old agent finishes first; with
+//! `supersede` it is cancelled, and the new one begins.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::{Ctx, Engine, Handoff, OnNewVersion, Result, RunId, Workflow, testing::Lab};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+async fn agent(ctx: Ctx, _: Value) -> Result<String> {
+    ctx.sleep("shift", 8 * HOUR).await?;
+    Ok(format!("worked a shift as version {}", ctx.version()))
+}
+
+fn version(name: &str, version: u32, on_new: OnNewVersion) -> Workflow<Value, String> {
+    Workflow::new(name, agent).version(version).handoff(Handoff::keyed("customer", on_new))
+}
+
+async fn begin(engine: &Engine, name: &str) -> Result<(RunId, &'static str)> {
+    let sent = engine.send(name, json!({ "customer": "acme" })).await?;
+    Ok((sent.run().expect("it runs or waits"), sent.runs[0].verdict.outcome()))
+}
+
+async fn deploy(name: &str, on_new: OnNewVersion) -> Result<[String; 3]> {
+    let lab = Lab::new();
+    let engine = lab.engine().workflow(version(name, 1, on_new)).start().await?;
+    let (old, _) = begin(&engine, name).await?;
+    lab.advance(HOUR).await;
+    engine.shut_down().await;
+
+    // The new program knows both; the highest version gets the new runs.
+    let serving = lab.engine().workflow(version(name, 1, on_new));
+    let engine = serving.workflow(version(name, 2, on_new)).start().await?;
+    let (new, told) = begin(&engine, name).await?;
+    println!("{name}: the newcomer is {told}; {}", engine.why(new).await?.sentence);
+    lab.advance(24 * HOUR).await;
+    let mut ends = Vec::new();
+    for run in [old, new] {
+        let end = engine.output::<String>(run).await?;
+        println!("  {end:?}");
+        ends.push(end.unwrap_or_else(|fault| fault.code().to_owned()));
+    }
+    Ok([told.to_owned(), ends.remove(0), ends.remove(0)])
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let (one, two) = ("worked a shift as version 1", "worked a shift as version 2");
+    assert_eq!(deploy("agent.drained", OnNewVersion::Drain).await?, ["queued", one, two]);
+    let superseded = deploy("agent.superseded", OnNewVersion::Supersede).await?;
+    assert_eq!(superseded, ["replaced", "Cancelled", two]);
+    Ok(())
+}

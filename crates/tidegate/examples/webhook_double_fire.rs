@@ -1,0 +1,50 @@
+//! A payment provider fires its webhook twice, and another one for the same payment meanwhile.
+//!
+//! A repeat of a delivery is known by its id for a day, also when the first is long done. Two
+//! deliveries for one payment never work on it at the same time.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::{Action, Ctx, Engine, Flow, Idempotency, Policy, Result, new_request, testing::Lab};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+async fn book(ctx: Ctx, webhook: Value) -> Result<Value> {
+    // What is called outside gets a key of its own: a crash in the middle books once, too.
+    let key = ctx.idempotency_key("book");
+    let booked = ctx.step("book", || async { Ok(json!({ "key": key })) }).await?;
+    ctx.sleep("settle", Duration::from_secs(10)).await?;
+    Ok(json!({ "payment": webhook["payment"], "booked": booked }))
+}
+
+async fn deliver(engine: &Engine, delivery: &str, payment: &str) -> Result<&'static str> {
+    let input = json!({ "delivery": delivery, "payment": payment });
+    let verdict = engine.dispatch(new_request("payments", "book", input)?).await?.verdict;
+    println!("{}", verdict.to_value());
+    Ok(verdict.outcome())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let book = Action::new("book", book)
+        .policy(Policy::reject().key("input.payment"))
+        .idempotency(Idempotency::within(DAY).key("input.delivery"));
+    let lab = Lab::new();
+    let engine = lab.engine().flow(Flow::new("payments").action(book)).start().await?;
+
+    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "started");
+    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, at once");
+    assert_eq!(deliver(&engine, "d-2", "p-7").await?, "skipped", "another one for a busy payment");
+    assert_eq!(deliver(&engine, "d-3", "p-8").await?, "started", "another payment");
+    lab.advance(Duration::from_secs(60)).await;
+    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, later");
+    // It was refused, not lost: its sender tries again, and the payment is free by now.
+    assert_eq!(deliver(&engine, "d-2", "p-7").await?, "started");
+    lab.advance(Duration::from_secs(60)).await;
+    let runs = lab.runs("payments/book").await;
+    assert_eq!(runs.iter().filter(|run| run.state == "completed").count(), 3);
+    Ok(())
+}

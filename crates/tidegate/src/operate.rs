@@ -1,0 +1,148 @@
+//! Looking at runs, and doing things to many of them.
+
+use serde::Serialize;
+use tidegate_core::{
+    command::{Answer, Command},
+    event::{NewEvent, Posted},
+    id::{ChoreId, RunId, Seq},
+    json::Payload,
+    list::{Page, Which},
+    reads::{ReadSet, Scan},
+    row::{
+        BulkCounts, BulkFilter, BulkWhat, Chunk, Row, RowKey, SessionOp, SessionRef, Step, Work,
+    },
+    session::Outcome,
+};
+use tidegate_store::{dry_run, list_runs};
+
+use crate::{
+    api::{Engine, payload, unexpected},
+    error::Error,
+    load::MAX_STEPS,
+};
+
+/// How far a bulk operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkProgress {
+    /// What came of the runs that it has been at.
+    pub counts: BulkCounts,
+    /// Whether it has been at all of them.
+    pub done: bool,
+}
+
+/// Looking.
+impl Engine {
+    /// Runs of the workspace, newest first, a page at a time: the next one begins below the last
+    /// page's `next`.
+    pub async fn runs(&self, which: &Which, below: Option<Seq>, limit: u32) -> Result<Page, Error> {
+        Ok(list_runs(&**self.store(), &self.ws(), which, below, limit).await?)
+    }
+
+    /// What is recorded of a run's steps, in the order in which they were recorded.
+    pub async fn steps(&self, run: RunId) -> Result<Vec<Step>, Error> {
+        self.known(run).await?;
+        let scan = Scan::Steps(run.seq);
+        let reads = ReadSet::default().scan(scan.clone(), MAX_STEPS);
+        let snapshot = self.store().read(reads).await?;
+        let rows = snapshot.found(&scan).into_iter();
+        let steps = rows.filter_map(|row| if let Row::Step(it) = row { Some(it) } else { None });
+        let mut steps: Vec<Step> = steps.cloned().collect();
+        steps.sort_by_key(|step| step.seq);
+        Ok(steps)
+    }
+
+    /// What a run has emitted after a place, in order.
+    pub async fn chunks(&self, run: RunId, after: u32, limit: u32) -> Result<Vec<Chunk>, Error> {
+        self.known(run).await?;
+        let scan = Scan::Chunks(run.seq, after);
+        let snapshot = self.store().read(ReadSet::default().scan(scan.clone(), limit)).await?;
+        let rows = snapshot.found(&scan).into_iter();
+        Ok(rows
+            .filter_map(|row| if let Row::Chunk(it) = row { Some(it.clone()) } else { None })
+            .collect())
+    }
+
+    /// What would become of events, without any effect.
+    pub async fn dry_run(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
+        let command = Command::Post { ws: self.ws(), events };
+        match dry_run(&**self.store(), (command, 0)).await?? {
+            Answer::Posted(posted) => Ok(posted),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A session's document and its version; `None` before anybody has written it.
+    pub async fn session(&self, session: &SessionRef) -> Result<Option<(i64, Payload)>, Error> {
+        let SessionRef { app, flow, id } = session.clone();
+        let key = RowKey::Session(self.ws(), app, flow, id);
+        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
+        Ok(match snapshot.rows.get(&key) {
+            Some(Some(Row::Session(row))) => Some((row.version, row.body.clone())),
+            _ => None,
+        })
+    }
+
+    /// The run is of this workspace.
+    async fn known(&self, run: RunId) -> Result<(), Error> {
+        match self.look_up(run).await? {
+            (None, None) => Err(tidegate_core::command::Refusal::NoRun(run).into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Doing.
+impl Engine {
+    /// Does something to all runs that fit, in pieces; where its progress can be read.
+    pub async fn bulk(&self, what: BulkWhat, filter: BulkFilter) -> Result<ChoreId, Error> {
+        match self.ask(Command::Bulk { ws: self.ws(), what, filter }).await? {
+            Answer::Left(chore) => Ok(chore),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How far a bulk operation is; `None` if there is none of this id.
+    pub async fn bulk_progress(&self, chore: ChoreId) -> Result<Option<BulkProgress>, Error> {
+        let key = RowKey::Chore(chore.seq);
+        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
+        Ok(match snapshot.rows.get(&key) {
+            Some(Some(Row::Chore(row))) if row.id == chore && row.ws == self.ws() => {
+                match &row.work {
+                    Work::Bulk(bulk) => {
+                        Some(BulkProgress { counts: bulk.counts, done: bulk.ended_at.is_some() })
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// Works on a session's document from outside. With a version it must have, it is refused if
+    /// somebody else was faster.
+    pub async fn change_session(
+        &self,
+        session: SessionRef,
+        op: SessionOp,
+        expected_version: Option<i64>,
+    ) -> Result<Outcome, Error> {
+        let command = Command::Session { ws: self.ws(), session, op, expected_version };
+        match self.ask(command).await? {
+            Answer::Session(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Posts an event once: a repeat with the same id within 24 hours changes nothing.
+    pub async fn send_once(
+        &self,
+        dedupe_id: &str,
+        name: &str,
+        data: impl Serialize,
+    ) -> Result<Posted, Error> {
+        let (name, data) = (name.to_owned(), payload(data)?);
+        let event = NewEvent { name, data, dedupe_id: Some(dedupe_id.to_owned()), ts: None };
+        let mut posted = self.send_all(vec![event]).await?;
+        posted.pop().ok_or_else(|| Error::Value("the event was not answered".to_owned()))
+    }
+}

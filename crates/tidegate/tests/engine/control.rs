@@ -1,0 +1,451 @@
+//! What people do to runs, and what follows a run that did not end well.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::{
+    Concurrency, Ctx, Engine, Fault, Retry, RunId, Singleton, Workflow,
+    core::{
+        command::Refusal,
+        row::{Ended, Ending, Purpose, Row},
+    },
+    testing::Lab,
+};
+
+use crate::words::{Door, Marks, failed, start, state};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Never tried again.
+fn once() -> Retry {
+    Retry::attempts(1)
+}
+
+/// The runs that followed another.
+async fn followers(lab: &Lab, of: RunId) -> Vec<(Purpose, Ended)> {
+    let rows = lab.store().dump().await.unwrap();
+    let ended = rows.into_iter().filter_map(|row| match row {
+        Row::Ended(ended) => Some((ended.purpose, ended)),
+        _ => None,
+    });
+    ended
+        .filter(|(purpose, _)| match purpose {
+            Purpose::Compensates(run) | Purpose::OnFailure(run) => *run == of,
+            Purpose::Ordinary => false,
+        })
+        .collect()
+}
+
+/// N9, B69, B76: a run is cancelled wherever it is: in line, asleep, paused. It never goes on, its
+/// place is free at once, and what has ended cannot be cancelled.
+pub(crate) async fn a_run_is_cancelled_wherever_it_is(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, seen) = (door.clone(), marks.clone());
+    let work = Workflow::new("work", move |ctx: Ctx, name: String| {
+        let (gate, seen) = (gate.clone(), seen.clone());
+        async move {
+            if name == "asleep" {
+                ctx.sleep("nap", SECOND * 60).await?;
+            }
+            let hold = ctx.step("hold", || async {
+                seen.mark(&*name);
+                gate.pass().await;
+                Ok(())
+            });
+            hold.await
+        }
+    });
+    let work = work.concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let mut runs = Vec::new();
+    for name in ["asleep", "first", "queued", "paused", "last"] {
+        runs.push(start(&engine, "work", json!(name)).await);
+        lab.settle().await;
+    }
+    engine.pause(runs[3]).await.unwrap();
+    for at in [0, 2, 3] {
+        engine.cancel(runs[at], "not wanted").await.unwrap();
+        assert_eq!(state(lab, "work", runs[at]).await, "cancelled");
+        let again = engine.cancel(runs[at], "twice").await.unwrap_err();
+        assert!(again.to_string().contains("cancelled"), "{again}");
+    }
+    door.open();
+    lab.advance(SECOND * 120).await;
+    assert_eq!(marks.all(), ["first", "last"]);
+    let fault = failed(&engine, runs[2]).await;
+    assert_eq!((fault.code(), fault.message()), ("Cancelled", "not wanted"));
+    lab.completed(&engine, runs[4]).await;
+}
+
+/// N9, G7, B69: a driven run is cancelled at once and dropped at its next await; what it handed
+/// to others hears of it, nothing more of it is recorded, and its slot is free when it has
+/// stopped.
+pub(crate) async fn a_driven_run_stops_at_its_next_await(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, seen) = (door.clone(), marks.clone());
+    let work = Workflow::new("work", move |ctx: Ctx, name: String| {
+        let (gate, seen) = (gate.clone(), seen.clone());
+        async move {
+            let (heard, told) = (seen.clone(), ctx.cancelled());
+            let hold = ctx.step("hold", || async {
+                let _left = Told(seen.clone(), format!("{name} dropped"));
+                tokio::spawn(async move {
+                    told.await;
+                    heard.mark("heard");
+                });
+                gate.pass().await;
+                seen.mark(&*name);
+                Ok(())
+            });
+            hold.await?;
+            ctx.step("more", || async { Ok(seen.mark("more")) }).await
+        }
+    });
+    let work = work.concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let first = start(&engine, "work", json!("first")).await;
+    let second = start(&engine, "work", json!("second")).await;
+    lab.settle().await;
+    engine.cancel(first, "enough").await.unwrap();
+    lab.settle().await;
+    assert_eq!(marks.count("first dropped"), 1);
+    assert_eq!(state(lab, "work", second).await, "running");
+    tokio::task::yield_now().await;
+    assert_eq!(marks.count("heard"), 1);
+    door.open();
+    lab.settle().await;
+    lab.completed(&engine, second).await;
+    assert_eq!((marks.count("first"), marks.count("more")), (0, 1));
+    assert_eq!(failed(&engine, first).await.code(), "Cancelled");
+}
+
+/// Says that it was dropped.
+struct Told(Marks, String);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.mark(&*self.1);
+    }
+}
+
+/// N19: the children that a cancelled run waits for are cancelled with it.
+pub(crate) async fn a_cancelled_parent_takes_its_children_along(lab: &Lab) {
+    let child =
+        Workflow::new(
+            "child",
+            |ctx: Ctx, _: Value| async move { ctx.sleep("nap", SECOND * 60).await },
+        );
+    let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
+        ctx.invoke::<()>("child", "child", json!(null)).await
+    });
+    let engine = lab.engine().workflow(child).workflow(parent).start().await.unwrap();
+    let run = start(&engine, "parent", json!(null)).await;
+    lab.settle().await;
+    engine.cancel(run, "enough").await.unwrap();
+    assert_eq!(lab.runs("child").await[0].state, "cancelled");
+}
+
+/// N10, N11, B107: a pause takes effect at the next boundary and may be asked for twice. A paused
+/// run keeps its singleton and uses no slot; resumed, it goes on where it was.
+pub(crate) async fn a_paused_run_stops_at_its_next_boundary(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, seen) = (door.clone(), marks.clone());
+    let work = Workflow::new("work", move |ctx: Ctx, name: String| {
+        let (gate, seen) = (gate.clone(), seen.clone());
+        async move {
+            let hold = ctx.step("one", || async {
+                gate.pass().await;
+                Ok(seen.mark(format!("{name} one")))
+            });
+            hold.await?;
+            ctx.step("two", || async { Ok(seen.mark(format!("{name} two"))) }).await?;
+            Ok(name)
+        }
+    });
+    let work = work.concurrency(Concurrency::limit(1)).singleton(Singleton::skip().key("id"));
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let first = start(&engine, "work", json!("first")).await;
+    lab.settle().await;
+    engine.pause(first).await.unwrap();
+    engine.pause(first).await.unwrap();
+    assert_eq!(state(lab, "work", first).await, "running", "until its step is done");
+    door.open();
+    lab.settle().await;
+    assert_eq!(state(lab, "work", first).await, "paused");
+    assert_eq!(marks.all(), ["first one"]);
+    let posted = engine.send("work", json!("second")).await.unwrap();
+    assert_eq!(posted.runs[0].verdict.run(), None, "the singleton is kept: {posted:?}");
+    engine.resume(first).await.unwrap();
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, first).await, json!("first"));
+    assert_eq!(marks.all(), ["first one", "first two"]);
+    for refused in [engine.pause(first).await, engine.resume(first).await] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, tidegate::Error::Refused(Refusal::Ended { .. })), "{refused}");
+    }
+}
+
+/// N12: a replay does all again, with another input if there is one; a retry keeps what was
+/// recorded before its step, under the same effect keys.
+pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let work = Workflow::new("work", move |ctx: Ctx, input: String| {
+        let seen = seen.clone();
+        async move {
+            let key = ctx.idempotency_key("one");
+            ctx.step("one", || async { Ok(seen.mark(format!("one of {input}"))) }).await?;
+            ctx.step("two", || async { Ok(seen.mark(format!("two of {input}"))) }).await?;
+            Ok(key)
+        }
+    });
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let first = start(&engine, "work", json!("a")).await;
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, first).await, json!(format!("{first}:one")));
+    let replay = engine.replay(first).await.unwrap().verdict.run().unwrap();
+    let other = engine.replay_with(first, "b").await.unwrap().verdict.run().unwrap();
+    let retry = engine.retry_from(first, "two").await.unwrap().verdict.run().unwrap();
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, replay).await, json!(format!("{replay}:one")));
+    assert_eq!(lab.completed(&engine, other).await, json!(format!("{other}:one")));
+    assert_eq!(lab.completed(&engine, retry).await, json!(format!("{first}:one")));
+    let counts = ["one of a", "two of a", "one of b", "two of b"].map(|what| marks.count(what));
+    assert_eq!(counts, [2, 3, 1, 1]);
+    let nowhere = engine.retry_from(first, "tow").await.unwrap_err();
+    assert!(nowhere.to_string().contains("`two`"), "{nowhere}");
+}
+
+/// N20: the handler of failures runs once for a run that has failed for good, with its error and
+/// steps of its own; not for one that was cancelled.
+pub(crate) async fn a_failure_is_handled_once(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let work = Workflow::new("work", |ctx: Ctx, how: String| async move {
+        if how == "asleep" {
+            ctx.sleep("nap", SECOND * 60).await?;
+        }
+        if how == "fine" { Ok(()) } else { Err(Fault::coded("Broken", how)) }
+    });
+    let work =
+        work.retry(Retry::attempts(2).fixed(SECOND)).on_failure(move |ctx: Ctx, how: String| {
+            let seen = seen.clone();
+            async move {
+                let (run, fault) = ctx.failure().await?.expect("it handles a failure");
+                let what = format!("{run} {} {fault} {how}", fault.code());
+                ctx.step("tell", || async { Ok(seen.mark(what)) }).await?;
+                ctx.sleep("nap", SECOND).await?;
+                ctx.step("tell again", || async { Ok(seen.mark("again")) }).await?;
+                Ok(())
+            }
+        });
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let broken = start(&engine, "work", json!("glass")).await;
+    start(&engine, "work", json!("fine")).await;
+    let cancelled = start(&engine, "work", json!("asleep")).await;
+    lab.settle().await;
+    assert_eq!(marks.all(), [""; 0], "there is an attempt left");
+    engine.cancel(cancelled, "enough").await.unwrap();
+    lab.advance(SECOND * 60).await;
+    assert_eq!(marks.all(), [format!("{broken} Broken glass glass"), "again".to_owned()]);
+    assert_eq!(followers(lab, broken).await.len(), 1);
+}
+
+/// SPEC 9: a run that takes longer than its time-out fails, asleep or driven, and is stopped.
+pub(crate) async fn a_run_that_takes_too_long_fails(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let work = Workflow::new("work", move |ctx: Ctx, driven: bool| {
+        let seen = seen.clone();
+        async move {
+            if driven {
+                let hang = ctx.step("hang", || async {
+                    let _left = Told(seen, "dropped".to_owned());
+                    std::future::pending::<()>().await;
+                    Ok(())
+                });
+                return hang.await;
+            }
+            ctx.sleep("nap", SECOND * 3600).await
+        }
+    });
+    let work = work.timeout(SECOND * 30);
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let driven = start(&engine, "work", json!(true)).await;
+    let asleep = start(&engine, "work", json!(false)).await;
+    lab.advance(Duration::from_millis(29_999)).await;
+    assert_eq!(state(lab, "work", driven).await, "running");
+    lab.advance(Duration::from_millis(1)).await;
+    for run in [driven, asleep] {
+        assert_eq!(failed(&engine, run).await.code(), "TimedOut");
+    }
+    assert_eq!((marks.count("dropped"), engine.driven()), (1, 0));
+}
+
+/// A workflow that reserves three things, and what becomes of it then.
+fn trip(marks: &Marks, door: &Door) -> Workflow<String, ()> {
+    let (marks, door) = (marks.clone(), door.clone());
+    Workflow::new("trip", move |ctx: Ctx, then: String| {
+        let (marks, door) = (marks.clone(), door.clone());
+        async move {
+            for thing in ["flight", "hotel", "car"] {
+                let key = ctx.idempotency_key(thing);
+                ctx.step(thing, || async { Ok(marks.mark(thing)) }).await?;
+                let (marks, door) = (marks.clone(), door.clone());
+                let undo = move || async move {
+                    door.pass().await;
+                    marks.mark(format!("undo {key}"));
+                    Ok(())
+                };
+                ctx.compensate(format!("cancel {thing}"), undo).await?;
+            }
+            match then.as_str() {
+                "fails" => Err(Fault::new("no passport").fatal()),
+                "fine" => Ok(()),
+                _ => ctx.sleep("nap", SECOND * 600).await,
+            }
+        }
+    })
+}
+
+fn undone(run: RunId) -> [String; 3] {
+    ["car", "hotel", "flight"].map(|thing| format!("undo {run}:{thing}"))
+}
+
+/// SPEC 7, N13: what a run registered is undone, newest first, in a run of its own, after
+/// failure, cancel and replacement alike, with the keys of the run that did it; not after success.
+pub(crate) async fn what_was_done_is_undone_newest_first(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    door.open();
+    let trip = trip(&marks, &door).singleton(Singleton::cancel());
+    let engine = lab.engine().workflow(trip).start().await.unwrap();
+    let undo = async |run: RunId, what: &str| {
+        lab.settle().await;
+        let all = marks.all();
+        assert_eq!(all[all.len().saturating_sub(3)..], undone(run), "after {what}");
+        let followers = followers(lab, run).await;
+        assert_eq!(followers.len(), 1, "after {what}");
+        assert!(matches!(followers[0].1.ending, Ending::Completed { .. }), "{followers:?}");
+    };
+    let run = start(&engine, "trip", json!("fails")).await;
+    undo(run, "failure").await;
+    let run = start(&engine, "trip", json!("waits")).await;
+    lab.settle().await;
+    engine.cancel(run, "stay home").await.unwrap();
+    undo(run, "cancel").await;
+    let old = start(&engine, "trip", json!("waits")).await;
+    lab.settle().await;
+    let before = marks.all().len();
+    let fine = start(&engine, "trip", json!("fine")).await;
+    lab.settle().await;
+    lab.completed(&engine, fine).await;
+    let all = marks.all();
+    assert_eq!(all[before..before + 3], undone(old), "before the newcomer starts");
+    assert_eq!(all[before + 3..], ["flight", "hotel", "car"]);
+    assert!(followers(lab, fine).await.is_empty());
+}
+
+/// SPEC 7: the code is replayed to find what it registered; what it would do next is not begun.
+pub(crate) async fn undoing_starts_nothing_of_the_old_run(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, seen) = (door.clone(), marks.clone());
+    let work = Workflow::new("work", move |ctx: Ctx, _: Value| {
+        let (gate, seen) = (gate.clone(), seen.clone());
+        async move {
+            ctx.emit("working")?;
+            ctx.step("one", || async { Ok(seen.mark("one")) }).await?;
+            let (undone, id) = (seen.clone(), ctx.run_id());
+            let undo = move || async move {
+                undone.mark(format!("undo {id}"));
+                Ok(())
+            };
+            ctx.compensate("undo", undo).await?;
+            let two = ctx.step("two", || async {
+                seen.mark("two");
+                gate.pass().await;
+                Ok(())
+            });
+            two.await
+        }
+    });
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let run = start(&engine, "work", json!(null)).await;
+    lab.settle().await;
+    engine.cancel(run, "enough").await.unwrap();
+    lab.settle().await;
+    assert_eq!(marks.all(), ["one".to_owned(), "two".to_owned(), format!("undo {run}")]);
+}
+
+/// SPEC 7: a newcomer waits until all is undone, at most `compensateTimeoutMs`; the undoing goes
+/// on beside it then.
+pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let trip = trip(&marks, &door).singleton(Singleton::cancel());
+    let engine = lab.engine().workflow(trip).start().await.unwrap();
+    let old = start(&engine, "trip", json!("waits")).await;
+    lab.settle().await;
+    let new = start(&engine, "trip", json!("fine")).await;
+    lab.advance(Duration::from_millis(59_999)).await;
+    assert_eq!(marks.count("flight"), 1, "the newcomer waits");
+    lab.advance(Duration::from_millis(1)).await;
+    lab.completed(&engine, new).await;
+    assert_eq!(marks.count("flight"), 2);
+    door.open();
+    lab.settle().await;
+    let all = marks.all();
+    assert_eq!(all[6..], undone(old));
+}
+
+/// SPEC 7: an undo that fails for good is tried as often as it may, keeps no other from being
+/// done, and shows in the end of the run that undoes.
+pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let work = Workflow::new("work", move |ctx: Ctx, _: Value| {
+        let seen = seen.clone();
+        async move {
+            for n in 0..3 {
+                let seen = seen.clone();
+                let undo = move || async move {
+                    seen.mark(format!("undo {n}"));
+                    assert!(n != 1, "it slipped");
+                    Ok(())
+                };
+                ctx.compensate(format!("{n}"), undo).await?;
+            }
+            Err::<(), _>(Fault::new("broken").fatal())
+        }
+    });
+    let work = work.retry(Retry::attempts(2).fixed(SECOND));
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let run = start(&engine, "work", json!(null)).await;
+    lab.advance(SECOND * 60).await;
+    assert_eq!(marks.all(), ["undo 2", "undo 1", "undo 1", "undo 0"]);
+    let followers = followers(lab, run).await;
+    let Ending::Failed { error } = &followers[0].1.ending else { panic!("{followers:?}") };
+    assert_eq!((error.code.as_str(), error.message.as_str()), ("Panicked", "it slipped"));
+}
+
+/// SPEC 7, 9: a failure handler that registers compensations and fails is undone by its own code.
+pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let work =
+        Workflow::new("work", |_: Ctx, _: Value| async move { Err::<(), _>(Fault::new("broken")) });
+    let work = work.retry(once()).on_failure(move |ctx: Ctx, _: Value| {
+        let seen = seen.clone();
+        async move {
+            let (failed, _) = ctx.failure().await?.expect("it handles a failure");
+            let undo = move || async move {
+                seen.mark(format!("undo the handling of {failed}"));
+                Ok(())
+            };
+            ctx.compensate("undo", undo).await?;
+            Err(Fault::new("that too").fatal())
+        }
+    });
+    let engine: Engine = lab.engine().workflow(work).start().await.unwrap();
+    let run = start(&engine, "work", json!(null)).await;
+    lab.settle().await;
+    assert_eq!(marks.all(), [format!("undo the handling of {run}")]);
+}

@@ -1,0 +1,254 @@
+//! Definitions: as data and as calls, and everything that is wrong with them at once.
+
+use serde_json::{Value, json};
+use tidegate::{
+    Action, Batch, Concurrency, Ctx, Debounce, Error, Flow, Handoff, Idempotency, OnNewVersion,
+    Policy, Priority, Rate, Retry, Singleton, Workflow,
+    core::{definition::Problem, row::Row},
+    testing::Lab,
+};
+
+use crate::words::{ms, secs};
+
+async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
+    Ok(())
+}
+
+fn data(definition: Value) -> Workflow<Value, ()> {
+    Workflow::from_definition(definition, nothing)
+}
+
+async fn problems(builder: tidegate::EngineBuilder) -> Vec<Problem> {
+    match builder.start().await {
+        Err(Error::Definition(problems)) => problems,
+        other => panic!("it is refused: {other:?}"),
+    }
+}
+
+/// A4, B20, B21, B59, N25: every problem of every definition is said at once, with the subject,
+/// the field and the fix, and nothing is registered.
+pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
+    let builder = lab
+        .engine()
+        .workflow(data(json!({ "name": "fine" })))
+        .workflow(data(json!({ "name": "a", "throttle": { "limit": 0, "perMs": -1 } })))
+        .workflow(data(json!({ "name": "b", "debounse": { "periodMs": 1 } })))
+        .workflow(data(json!({ "name": "c", "singleton": { "mode": "skipp" } })))
+        .workflow(data(json!({ "name": "d", "debounce": { "periodMs": 9, "maxWaitMs": 1 } })))
+        .workflow(data(json!("no object")))
+        .workflow(Workflow::from_toml("name = \"e\"\nbatch = {", nothing))
+        .workflow(Workflow::new("f", nothing).handoff(Handoff::keyed("", OnNewVersion::Drain)))
+        .workflow(Workflow::new("g", nothing).version(1))
+        .workflow(Workflow::new("g", nothing).version(1))
+        .workflow(Workflow::new("h", nothing).cron("61 * * * *", "Europe/Paris"))
+        .flow(Flow::from_definition(json!({
+            "name": "chat", "concurrency": "quque", "actions": { "say": {}, "ask": { "x": 1 } },
+        })));
+    let found = problems(builder).await;
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let expected = [
+        "workflow `a`: throttle.limit",
+        "workflow `a`: throttle.perMs",
+        "workflow `b`: debounse",
+        "workflow `c`: singleton.mode",
+        "workflow `d`: debounce.maxWaitMs",
+        "a workflow: definition must be an object",
+        "a workflow: definition cannot be read",
+        "workflow `f`: handoff.keyField",
+        "workflow `g`: version is served twice",
+        "workflow `h`: triggers[0]",
+        "flow `chat`: actions.ask has no code",
+        "flow `chat`: actions.say has no code",
+        "flow `chat`: concurrency",
+        "action `chat/ask`: x",
+    ];
+    for expected in expected {
+        assert!(told.iter().any(|it| it.starts_with(expected)), "{expected}\n{told:#?}");
+    }
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    let near = |name: &str| told.iter().any(|it| it.contains(&format!("`{name}`?")));
+    assert!(near("debounce") && near("skip") && near("queue"), "{told:#?}");
+    assert!(lab.store().dump().await.unwrap().is_empty(), "nothing is registered");
+}
+
+/// SPEC 8: a number with another definition is refused before anything is registered, unless in
+/// development.
+pub(crate) async fn a_changed_definition_needs_a_new_number(lab: &Lab) {
+    let order = |limit| {
+        let order = Workflow::new("order", nothing).version(1);
+        order.concurrency(Concurrency::limit(limit))
+    };
+    let _first = lab.engine().workflow(order(1)).start().await.unwrap();
+    let same = lab.engine().workflow(order(1)).start().await;
+    assert!(same.is_ok());
+    let beside = Workflow::new("beside", nothing);
+    let found = problems(lab.engine().workflow(beside).workflow(order(2))).await;
+    assert!(found[0].message.contains("higher number"), "{found:?}");
+    let rows = lab.store().dump().await.unwrap();
+    let registered = rows.iter().filter(|row| matches!(row, Row::Def(_))).count();
+    assert_eq!(registered, 1, "what stands beside it is not released");
+    assert!(lab.engine().workflow(order(2)).dev().start().await.is_ok());
+}
+
+/// What the store keeps of a definition.
+async fn kept(lab: &Lab, ws: &str, name: &str) -> String {
+    let rows = lab.store().dump().await.unwrap();
+    let mut bodies = rows.iter().filter_map(|row| match row {
+        Row::Def(def) if &*def.ws == ws && def.app == "shop" && def.name == name => {
+            assert_eq!(def.version, 3);
+            Some(def.body.as_str().to_owned())
+        }
+        _ => None,
+    });
+    bodies.next().expect("it is registered")
+}
+
+/// All three forms of a definition are the same to the store.
+async fn compare(lab: &Lab, name: &str) {
+    let calls = kept(lab, "calls", name).await;
+    assert_eq!(kept(lab, "json", name).await, calls);
+    assert_eq!(kept(lab, "toml", name).await, calls);
+}
+
+/// N49, SPEC 4: the same definition as calls, as JSON and as TOML is the same workflow.
+pub(crate) async fn calls_json_and_toml_are_the_same(lab: &Lab) {
+    let calls = Workflow::new("order", nothing)
+        .app("shop")
+        .version(3)
+        .on_event("order.*")
+        .on_event("refund")
+        .concurrency(Concurrency::limit(5).key("user.id"))
+        .concurrency(Concurrency::limit(50).for_the_whole_run())
+        .throttle(Rate::per_second(9).burst(2).key("user.id"))
+        .rate_limit(Rate::of(100, secs(60)).burst(10))
+        .debounce(Debounce::quiet(ms(500)).at_most(secs(5)).key("user.id"))
+        .priority(Priority::shift(secs(7)))
+        .singleton(Singleton::skip().key("user.id"))
+        .idempotency(Idempotency::within(secs(60)).key("id"))
+        .handoff(Handoff::keyed("user.id", OnNewVersion::Drain))
+        .retry(Retry::attempts(7).exponential(secs(1), secs(60)))
+        .timeout(secs(3600));
+    let json = json!({
+        "app": "shop", "name": "order", "version": 3,
+        "triggers": ["order.*", "refund"],
+        "concurrency": [{ "limit": 5, "key": "user.id" }, { "limit": 50, "span": "run" }],
+        "throttle": { "limit": 9, "perMs": 1000, "burst": 2, "key": "user.id" },
+        "rateLimit": { "limit": 100, "perMs": 60_000, "burst": 10 },
+        "debounce": { "periodMs": 500, "maxWaitMs": 5000, "key": "user.id" },
+        "priority": { "shiftMs": 7000 },
+        "singleton": { "mode": "skip", "key": "user.id" },
+        "idempotency": { "periodMs": 60_000, "key": "id" },
+        "handoff": { "type": "keyed", "keyField": "user.id", "onNewVersion": "drain" },
+        "retry": serde_json::to_value(Retry::attempts(7).exponential(secs(1), secs(60))).unwrap(),
+        "timeoutMs": 3_600_000,
+    });
+    let toml = r#"
+        app = "shop"
+        name = "order"
+        version = 3
+        triggers = ["order.*", "refund"]
+        throttle = { limit = 9, perMs = 1000, burst = 2, key = "user.id" }
+        rateLimit = { limit = 100, perMs = 60_000, burst = 10 }
+        debounce = { periodMs = 500, maxWaitMs = 5000, key = "user.id" }
+        priority = { shiftMs = 7000 }
+        idempotency = { periodMs = 60_000, key = "id" }
+        timeoutMs = 3_600_000
+
+        [[concurrency]]
+        limit = 5
+        key = "user.id"
+
+        [[concurrency]]
+        limit = 50
+        span = "run"
+
+        [singleton]
+        mode = "skip"
+        key = "user.id"
+
+        [handoff]
+        type = "keyed"
+        keyField = "user.id"
+        onNewVersion = "drain"
+    "#;
+    let toml =
+        Workflow::from_toml(toml, nothing).retry(Retry::attempts(7).exponential(secs(1), secs(60)));
+    let forms = [("calls", calls), ("json", data(json)), ("toml", toml)];
+    for (ws, workflow) in forms {
+        lab.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
+    }
+    compare(lab, "order").await;
+}
+
+/// SPEC 4: a batch too, whose handler takes a list.
+pub(crate) async fn a_batch_is_the_same_in_every_form(lab: &Lab) {
+    async fn all(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
+        Ok(())
+    }
+    let batch = Batch::of(9).within(secs(1)).max_bytes(1000).key("id");
+    let calls = Workflow::new("order", all).app("shop").version(3).batch(batch);
+    let fields = json!({ "maxSize": 9, "timeoutMs": 1000, "maxBytes": 1000, "key": "id" });
+    let json = json!({ "app": "shop", "name": "order", "version": 3, "batch": fields });
+    let toml = "app = 'shop'\nname = 'order'\nversion = 3\n\n[batch]\nmaxSize = 9\n\
+                timeoutMs = 1000\nmaxBytes = 1000\nkey = 'id'";
+    let json = Workflow::from_definition(json, all);
+    let toml = Workflow::from_toml(toml, all);
+    for (ws, workflow) in [("calls", calls), ("json", json), ("toml", toml)] {
+        lab.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
+    }
+    compare(lab, "order").await;
+}
+
+/// B8, SPEC 6: a flow too, with the code of its actions by name.
+pub(crate) async fn a_flow_is_the_same_in_every_form(lab: &Lab) {
+    let policies = [
+        Policy::allow(),
+        Policy::queue().at_most(secs(5)),
+        Policy::reject().key("user"),
+        Policy::restart().key("input.id"),
+        Policy::debounce(secs(1)).at_most(secs(9)),
+    ];
+    let names = ["allow", "queue", "reject", "restart", "debounce", "default"];
+    let mut calls = Flow::new("chat").app("shop").policy(Policy::queue());
+    for (name, policy) in names.into_iter().zip(policies) {
+        calls = calls.action(Action::new(name, nothing).version(3).policy(policy));
+    }
+    let calls = calls.action(Action::new("default", nothing).version(3));
+    let json = Flow::from_definition(json!({
+        "app": "shop", "name": "chat", "concurrency": "queue",
+        "actions": {
+            "allow": { "version": 3, "concurrency": "allow" },
+            "queue": { "version": 3, "concurrency": { "policy": "queue", "maxWaitMs": 5000 } },
+            "reject": { "version": 3, "concurrency": { "policy": "reject", "key": "user" } },
+            "restart": { "version": 3, "concurrency": { "policy": "restart", "key": "input.id" } },
+            "debounce": { "version": 3, "concurrency":
+                { "policy": "debounce", "periodMs": 1000, "maxWaitMs": 9000 } },
+            "default": { "version": 3 },
+        },
+    }));
+    let toml = Flow::from_toml(
+        r#"
+        app = "shop"
+        name = "chat"
+        concurrency = "queue"
+
+        [actions]
+        allow = { version = 3, concurrency = "allow" }
+        queue = { version = 3, concurrency = { policy = "queue", maxWaitMs = 5000 } }
+        reject = { version = 3, concurrency = { policy = "reject", key = "user" } }
+        restart = { version = 3, concurrency = { policy = "restart", key = "input.id" } }
+        debounce.version = 3
+        debounce.concurrency = { policy = "debounce", periodMs = 1000, maxWaitMs = 9000 }
+        default = { version = 3 }
+        "#,
+    );
+    let with_code = |flow: Flow| {
+        names.into_iter().fold(flow, |flow, name| flow.action(Action::new(name, nothing)))
+    };
+    for (ws, flow) in [("calls", calls), ("json", with_code(json)), ("toml", with_code(toml))] {
+        lab.engine().workspaces([ws]).flow(flow).start().await.unwrap();
+    }
+    for name in names.map(|name| format!("chat/{name}")) {
+        compare(lab, &name).await;
+    }
+}

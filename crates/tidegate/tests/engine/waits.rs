@@ -1,0 +1,382 @@
+//! Waiting: for a time, an event, a signal or another workflow, without a worker and without a
+//! slot.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::{
+    Concurrency, Ctx, Engine, Fault, RunId, Singleton, Workflow, core::time::Timestamp,
+    testing::Lab,
+};
+
+use crate::words::{Door, Marks, failed, recorded_steps, start, state};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// SPEC 9, N50: a sleep ends when its time has come, not before, and waking it early by something
+/// else changes nothing.
+pub(crate) async fn a_sleep_ends_at_its_time(lab: &Lab) {
+    let at = lab.now().plus_ms(5_000);
+    let nap = Workflow::new("nap", move |ctx: Ctx, how: String| async move {
+        match how.as_str() {
+            "for" => ctx.sleep("nap", SECOND * 5).await?,
+            "until" => ctx.sleep_until("nap", at).await?,
+            _ => ctx.sleep_until("nap", Timestamp::from_ms(0)).await?,
+        }
+        ctx.now("then").await
+    });
+    let engine = lab.engine().workflow(nap).start().await.unwrap();
+    let span = start(&engine, "nap", json!("for")).await;
+    let moment = start(&engine, "nap", json!("until")).await;
+    let past = start(&engine, "nap", json!("past")).await;
+    lab.advance(Duration::from_millis(4_999)).await;
+    engine.pause(span).await.unwrap();
+    engine.resume(span).await.unwrap();
+    lab.settle().await;
+    assert_eq!(state(lab, "nap", span).await, "waiting");
+    assert_eq!(state(lab, "nap", moment).await, "waiting");
+    let started = at.micros() - 5_000_000;
+    assert_eq!(lab.completed(&engine, past).await, json!(started));
+    lab.advance(Duration::from_millis(1)).await;
+    assert_eq!(lab.completed(&engine, span).await, json!(at));
+    assert_eq!(lab.completed(&engine, moment).await, json!(at));
+}
+
+/// N16, N17: an event wakes all who wait for one like it, with its data; one that came before
+/// does not count, and none at all is `None` when the time is up.
+pub(crate) async fn an_event_wakes_all_who_wait_for_it(lab: &Lab) {
+    let ship = Workflow::new("ship", |ctx: Ctx, order: u64| async move {
+        let paid = ctx.wait_for_event::<Value>("paid", "order.paid").timeout(SECOND * 60);
+        paid.matching("order", order).matching("cart.open", false).await
+    });
+    let engine = lab.engine().workflow(ship).start().await.unwrap();
+    let paid = |order: Value, open: bool| {
+        let data = json!({ "order": order, "cart": { "open": open } });
+        let engine = engine.clone();
+        async move { engine.send("order.paid", data).await.unwrap().woke }
+    };
+    assert_eq!(paid(json!(1), false).await, 0, "before the wait began");
+    let mut runs = Vec::new();
+    for order in [1, 1, 2] {
+        runs.push(start(&engine, "ship", json!(order)).await);
+    }
+    lab.settle().await;
+    assert!(lab.runs("ship").await.iter().all(|run| run.state == "waiting"));
+    assert_eq!(paid(json!("1"), false).await, 0, "text is not a number");
+    assert_eq!(paid(json!(1), true).await, 0, "all fields have to match");
+    assert_eq!(paid(json!(1), false).await, 2);
+    lab.settle().await;
+    for run in &runs[..2] {
+        assert_eq!(lab.completed(&engine, *run).await["order"], json!(1));
+    }
+    assert_eq!(state(lab, "ship", runs[2]).await, "waiting");
+    lab.advance(SECOND * 60).await;
+    assert_eq!(lab.completed(&engine, runs[2]).await, json!(null));
+    assert_eq!(paid(json!(2), false).await, 0, "nobody waits any more");
+}
+
+/// N51, N52, B165: signals are kept in order until they are asked for, also those to a run that
+/// has not started, is busy or is about to be swept; one of another name changes nothing.
+pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, seen) = (door.clone(), marks.clone());
+    let chat = Workflow::new("chat", move |ctx: Ctx, _: Value| {
+        let (gate, seen) = (gate.clone(), seen.clone());
+        async move {
+            let busy = ctx.step("busy", || async {
+                gate.pass().await;
+                Ok(())
+            });
+            busy.await?;
+            let mut heard = Vec::new();
+            for n in 0.. {
+                let word = ctx.wait_for_signal::<String>(format!("word {n}"), "word");
+                let word = word.timeout(SECOND * 10).await?;
+                ctx.step(format!("hear {n}"), || async { Ok(seen.mark("hear")) }).await?;
+                heard.extend(word);
+                if heard.len() == 4 {
+                    break;
+                }
+            }
+            Ok(heard)
+        }
+    });
+    let chat = chat.concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workflow(chat).start().await.unwrap();
+    let busy = start(&engine, "chat", json!(null)).await;
+    let queued = start(&engine, "chat", json!(null)).await;
+    lab.settle().await;
+    assert_eq!(state(lab, "chat", busy).await, "running");
+    assert_eq!(state(lab, "chat", queued).await, "queued");
+    for run in [busy, queued] {
+        engine.signal(run, "word", "one").await.unwrap();
+        engine.signal(run, "other", "nothing").await.unwrap();
+        engine.signal(run, "word", "two").await.unwrap();
+    }
+    door.open();
+    lab.settle().await;
+    for run in [busy, queued] {
+        assert_eq!(state(lab, "chat", run).await, "waiting");
+        engine.signal(run, "word", "three").await.unwrap();
+    }
+    // A wait runs out in the very moment in which a signal comes.
+    lab.advance(SECOND * 10 - Duration::from_millis(1)).await;
+    let late = engine.signal(busy, "word", "late");
+    let ((), late) = tokio::join!(lab.advance(Duration::from_millis(1)), late);
+    late.unwrap();
+    engine.signal(queued, "word", "later").await.unwrap();
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, busy).await, json!(["one", "two", "three", "late"]));
+    assert_eq!(lab.completed(&engine, queued).await, json!(["one", "two", "three", "later"]));
+    assert!(marks.count("hear") >= 8 + 1);
+}
+
+/// N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
+/// meanwhile: both are in the same one.
+pub(crate) async fn a_child_answers_its_parent(lab: &Lab) {
+    let family = |name: &'static str| {
+        let work = Workflow::new(name, move |ctx: Ctx, depth: u64| async move {
+            if depth == 0 {
+                return Ok(json!("grandchild"));
+            }
+            if depth > 5 {
+                return Err(Fault::coded("TooDeep", "no further").fatal());
+            }
+            let child = ctx.invoke::<Value>("child", "family", depth - 1).await?;
+            Ok(json!([child]))
+        });
+        work.concurrency(Concurrency::limit(1))
+    };
+    let proud = Workflow::new("proud", |ctx: Ctx, of: Value| async move {
+        let (name, input) = (of[0].as_str().unwrap_or_default().to_owned(), of[1].clone());
+        let child = ctx.invoke::<Value>("child", name, input).timeout(SECOND * 30).await;
+        Ok(child.unwrap_or_else(|fault| json!({ "code": fault.code(), "is": fault.message() })))
+    });
+    let slow =
+        Workflow::new(
+            "slow",
+            |ctx: Ctx, _: Value| async move { ctx.sleep("nap", SECOND * 60).await },
+        );
+    let builder = lab.engine().workflow(family("family")).workflow(proud).workflow(slow);
+    let engine = builder.start().await.unwrap();
+    let good = start(&engine, "proud", json!(["family", 2])).await;
+    let bad = start(&engine, "proud", json!(["family", 9])).await;
+    let late = start(&engine, "proud", json!(["slow", 0])).await;
+    let none = start(&engine, "proud", json!(["nobody", 0])).await;
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, good).await, json!([["grandchild"]]));
+    assert_eq!(lab.completed(&engine, bad).await, json!({ "code": "TooDeep", "is": "no further" }));
+    assert_eq!(lab.completed(&engine, none).await["code"], "UnknownWorkflow");
+    lab.advance(SECOND * 30).await;
+    assert_eq!(lab.completed(&engine, late).await["code"], "TimedOut");
+    lab.advance(SECOND * 30).await;
+    assert_eq!(lab.runs("slow").await[0].state, "completed", "the child goes on");
+    assert_eq!(lab.runs("family").await.len(), 3 + 1, "each was started once");
+}
+
+/// A5, G8, N40: a child that a gate refuses fails its step at once, with the control and the
+/// holder; a gate that an ancestor holds is named as such.
+pub(crate) async fn a_refused_child_fails_its_step(lab: &Lab) {
+    let only = Workflow::new("only", |ctx: Ctx, deep: bool| async move {
+        if deep {
+            ctx.invoke::<Value>("again", "only", false).await?;
+        }
+        ctx.sleep("nap", SECOND * 60).await
+    });
+    let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
+        ctx.invoke::<Value>("child", "only", false).await
+    });
+    let only = only.singleton(Singleton::skip());
+    let engine = lab.engine().workflow(only).workflow(parent).start().await.unwrap();
+    let deep = start(&engine, "only", json!(true)).await;
+    lab.settle().await;
+    assert_eq!(failed(&engine, deep).await.code(), "HeldByAncestor");
+    let holder = start(&engine, "only", json!(false)).await;
+    let refused = start(&engine, "parent", json!(null)).await;
+    lab.settle().await;
+    let fault = failed(&engine, refused).await;
+    assert_eq!(fault.code(), "Refused");
+    assert!(fault.message().contains("singleton"), "{fault}");
+    assert!(fault.message().contains(&holder.to_string()), "{fault}");
+}
+
+/// B61, B62, B63, B64: a run that sleeps, waits or backs off holds no slot, and queues for one
+/// when it wakes.
+pub(crate) async fn a_waiting_run_holds_no_slot(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, inside) = (door.clone(), marks.clone());
+    let work = Workflow::new("work", move |ctx: Ctx, how: String| {
+        let (gate, inside) = (gate.clone(), inside.clone());
+        async move {
+            let first = ctx.attempt("flaky") == 1;
+            match how.as_str() {
+                "sleep" => ctx.sleep("nap", SECOND * 10).await?,
+                "event" => drop(ctx.wait_for_event::<Value>("go", "go").await?),
+                "retry" => {
+                    let flaky = || async move {
+                        if first {
+                            Err(Fault::new("no")).map_err(|it| it.retry_after(SECOND * 10))
+                        } else {
+                            Ok(())
+                        }
+                    };
+                    ctx.step("flaky", flaky).await?;
+                }
+                _ => {}
+            }
+            let hold = ctx.step("hold", || async {
+                inside.mark(&*how);
+                gate.pass().await;
+                Ok(())
+            });
+            hold.await
+        }
+    });
+    let work = work.concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let mut runs: Vec<RunId> = Vec::new();
+    for how in ["sleep", "event", "retry", "hold"] {
+        runs.push(start(&engine, "work", json!(how)).await);
+        lab.settle().await;
+    }
+    assert_eq!(marks.all(), ["hold"]);
+    engine.send("go", json!(null)).await.unwrap();
+    lab.advance(SECOND * 10).await;
+    for run in &runs[..3] {
+        assert_eq!(state(lab, "work", *run).await, "queued", "the slot is taken");
+    }
+    door.open();
+    lab.settle().await;
+    for run in runs {
+        lab.completed(&engine, run).await;
+    }
+    assert_eq!(marks.all(), ["hold", "sleep", "event", "retry"], "in their first order");
+}
+
+/// N18: what a step sends is sent once, however often the handler is replayed.
+pub(crate) async fn a_sent_event_is_sent_once(lab: &Lab) {
+    let teller = Workflow::new("teller", |ctx: Ctx, n: u64| async move {
+        ctx.send_event("tell", "told", json!({ "n": n })).await?;
+        let attempt = ctx.attempt("flaky");
+        let flaky = ctx.step("flaky", || async move {
+            if attempt < 3 { Err(Fault::new("not yet")) } else { Ok(()) }
+        });
+        flaky.await?;
+        ctx.sleep("nap", SECOND).await
+    });
+    let listener = Workflow::new("listener", |_: Ctx, told: Value| async move { Ok(told) });
+    let listener = listener.on_event("told");
+    let engine = lab.engine().workflow(teller).workflow(listener).start().await.unwrap();
+    for n in 0..3 {
+        start(&engine, "teller", json!(n)).await;
+    }
+    lab.advance(SECOND * 60).await;
+    let told = lab.runs("listener").await;
+    assert_eq!(told.len(), 3);
+    assert!(lab.runs("teller").await.iter().all(|run| run.state == "completed"));
+}
+
+/// SPEC 9: waits in parallel are answered each by its own, and the handler goes on with what it
+/// has; a call counts among them.
+pub(crate) async fn waits_in_parallel_are_answered_each(lab: &Lab) {
+    let child = Workflow::new("child", |ctx: Ctx, _: Value| async move {
+        ctx.sleep("nap", SECOND * 20).await?;
+        Ok("grown")
+    });
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let both = Workflow::new("both", move |ctx: Ctx, _: Value| {
+        let seen = seen.clone();
+        async move {
+            let after = async |what: &str| {
+                ctx.step(format!("after {what}"), || async { Ok(seen.mark(what)) }).await
+            };
+            let nap = async {
+                ctx.sleep("nap", SECOND * 10).await?;
+                after("nap").await
+            };
+            let event = async {
+                ctx.wait_for_event::<Value>("event", "go").await?;
+                after("event").await
+            };
+            let child = async {
+                let child = ctx.invoke::<String>("child", "child", json!(null)).await?;
+                after("child").await?;
+                Ok::<_, Fault>(child)
+            };
+            let (_, _, child) = tokio::try_join!(nap, event, child)?;
+            Ok(child)
+        }
+    });
+    let engine = lab.engine().workflow(both).workflow(child).start().await.unwrap();
+    let run = start(&engine, "both", json!(null)).await;
+    lab.advance(SECOND * 5).await;
+    assert_eq!(engine.send("go", json!(null)).await.unwrap().woke, 1);
+    lab.settle().await;
+    assert_eq!(marks.all(), ["event"]);
+    eprintln!("DBG {} {:?}", lab.now(), engine.look_up(run).await.unwrap());
+    lab.advance(SECOND * 5).await;
+    eprintln!("DBG {} {:?}", lab.now(), engine.look_up(run).await.unwrap());
+    assert_eq!(marks.all(), ["event", "nap"]);
+    lab.advance(SECOND * 10).await;
+    assert_eq!(marks.all(), ["event", "nap", "child"]);
+    assert_eq!(lab.completed(&engine, run).await, json!("grown"));
+    assert_eq!(lab.runs("child").await.len(), 1);
+}
+
+/// SPEC 9: of two waits that race, the one whose answer came first wins on every replay, in
+/// whatever order they are written, also when the other is answered later.
+pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(lab: &Lab) {
+    let marks = Marks::default();
+    let seen = marks.clone();
+    let race = Workflow::new("race", move |ctx: Ctx, _: Value| {
+        let seen = seen.clone();
+        async move {
+            let winner = tokio::select! {
+                biased;
+                nap = ctx.sleep("nap", SECOND * 10) => nap.map(|()| "nap")?,
+                event = ctx.wait_for_event::<Value>("event", "go") => event.map(|_| "event")?,
+            };
+            let won = ctx.step(format!("{winner} won"), || async { Ok(seen.mark(winner)) });
+            won.await?;
+            // Long enough for the loser to be answered too.
+            ctx.sleep("rest", SECOND * 60).await?;
+            Ok(winner)
+        }
+    });
+    let engine = lab.engine().workflow(race).start().await.unwrap();
+    let event = start(&engine, "race", json!(null)).await;
+    lab.advance(SECOND).await;
+    engine.send("go", json!(null)).await.unwrap();
+    lab.settle().await;
+    assert_eq!(marks.all(), ["event"]);
+    let nap = start(&engine, "race", json!(null)).await;
+    lab.advance(SECOND * 11).await;
+    assert_eq!(engine.send("go", json!(null)).await.unwrap().woke, 1, "it is still registered");
+    lab.advance(SECOND * 60).await;
+    assert_eq!(lab.completed(&engine, event).await, json!("event"));
+    assert_eq!(lab.completed(&engine, nap).await, json!("nap"));
+    assert_eq!(marks.all(), ["event", "nap"]);
+    assert!(recorded_steps(lab, event).await.contains(&"nap".to_owned()));
+}
+
+/// SPEC 9: code that has dropped a wait goes on with the answers of the others.
+pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(lab: &Lab) {
+    let code = |both: bool| {
+        Workflow::new("job", move |ctx: Ctx, _: Value| async move {
+            if both {
+                ctx.sleep("first", SECOND).await?;
+            }
+            ctx.sleep("second", SECOND).await?;
+            ctx.sleep("third", SECOND * 60).await
+        })
+    };
+    let engine = |both: bool| lab.engine().workflow(code(both)).start();
+    let before: Engine = engine(true).await.unwrap();
+    let run = start(&before, "job", json!(null)).await;
+    lab.advance(SECOND * 2).await;
+    before.shut_down().await;
+    let after = engine(false).await.unwrap();
+    lab.advance(SECOND * 60).await;
+    lab.completed(&after, run).await;
+}

@@ -1,0 +1,119 @@
+//! The child's side: what it was told, and how it says where it is.
+
+use std::{
+    env,
+    io::Read,
+    path::{Path, PathBuf},
+    process, thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate::{Engine, EngineBuilder};
+
+use crate::{crowd, handover, journal::Journal, matrix, place::Place, process::journal_of, zombie};
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    Order,
+    Zombie,
+    Heir,
+    Leaver,
+    Crowd,
+}
+
+/// What a process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) role: Role,
+    /// What it signs its lines with.
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) folder: PathBuf,
+    pub(crate) ttl: Duration,
+    /// Where it stops, to be killed there.
+    pub(crate) stop_at: Option<String>,
+}
+
+impl Orders {
+    /// The variable that holds them.
+    pub(crate) const VARIABLE: &str = "TIDEGATE_TEST_ORDERS";
+}
+
+/// A process about itself.
+#[derive(Debug)]
+pub(crate) struct Me {
+    pub(crate) orders: Orders,
+    journal: Journal,
+}
+
+impl Me {
+    pub(crate) fn name(&self) -> &str {
+        &self.orders.name
+    }
+
+    pub(crate) fn note(&self, what: &str) {
+        self.journal.note(&self.orders.name, what);
+    }
+
+    /// A point where it can be told to stop, for good: nothing else of this task happens.
+    pub(crate) fn point(&self, name: &str) {
+        self.note(name);
+        while self.orders.stop_at.as_deref() == Some(name) {
+            thread::park();
+        }
+    }
+
+    /// Where the test puts a file to let processes go on.
+    pub(crate) fn door(&self, name: &str) -> PathBuf {
+        self.orders.folder.join(name)
+    }
+
+    /// An engine on the story's store.
+    pub(crate) async fn engine(&self) -> EngineBuilder {
+        Engine::builder(self.orders.place.open().await).lease_ttl(self.orders.ttl)
+    }
+}
+
+/// Waits for the test to open a door.
+pub(crate) async fn wait_for_door(door: &Path) {
+    while !door.exists() {
+        pause(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits in real time: what is waited for are real processes.
+#[expect(clippy::disallowed_methods, reason = "a process does not live on the engine's clock")]
+pub(crate) async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Does what it was told, until it is killed or done.
+pub(crate) fn live() {
+    let Ok(orders) = env::var(Orders::VARIABLE) else { return };
+    let orders: Orders = serde_json::from_str(&orders).unwrap();
+    thread::spawn(|| {
+        // The test holds the other end. When it is gone, nobody is left to be told anything.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        process::exit(1);
+    });
+    let me = Me { journal: journal_of(&orders.folder), orders };
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if matches!(me.orders.role, Role::Zombie) {
+        builder = zombie::runtime();
+    }
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    // It never ends the other way: a handler that stands still would keep the runtime.
+    let me: &'static Me = Box::leak(Box::new(me));
+    runtime.block_on(async {
+        match me.orders.role {
+            Role::Order => matrix::live(me).await,
+            Role::Zombie => zombie::live(me).await,
+            Role::Heir => zombie::inherit(me).await,
+            Role::Leaver => handover::live(me).await,
+            Role::Crowd => crowd::live(me).await,
+        }
+    });
+    process::exit(0);
+}

@@ -1,0 +1,54 @@
+//! What holds when processes die: the real engine in real processes, killed, stopped and asked to
+//! go, on a SQLite file and on PostgreSQL.
+//!
+//! A test starts this very program again as its children and tells them where to stop. They write
+//! down what they do in a [`journal`](journal::Journal) outside of the store; the test waits for
+//! a line, strikes, and judges in the end by the journal and by the rows. Nothing here waits for
+//! a time to pass where it can wait for a line.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stderr, reason = "a test says what it has measured, and what it skips")]
+
+mod child;
+mod crowd;
+mod handover;
+mod journal;
+mod matrix;
+mod place;
+mod process;
+mod zombie;
+
+use place::Place;
+
+/// B178, B179, B180, B181, B173: every crash point, on one file with one owner at a time.
+#[test]
+fn a_crash_at_any_point_loses_and_repeats_nothing_on_sqlite() {
+    matrix::judge_all(|scene| Some(Place::Sqlite(scene.path("tidegate.db"))));
+}
+
+/// B178, B179, B180, B181, B173: every crash point, and another process that takes over.
+#[test]
+fn a_crash_at_any_point_loses_and_repeats_nothing_on_postgres() {
+    matrix::judge_all(|_| Place::postgres());
+}
+
+#[test]
+fn a_process_that_was_stopped_for_too_long_commits_nothing() {
+    zombie::judge();
+}
+
+#[test]
+fn a_process_that_is_asked_to_go_hands_its_runs_over() {
+    handover::judge();
+}
+
+#[test]
+fn processes_that_are_killed_at_random_do_everything_once() {
+    crowd::judge();
+}
+
+/// Not a test: the process that the tests start.
+#[test]
+#[ignore = "runs as a child of the tests above"]
+fn child() {
+    child::live();
+}

@@ -1,0 +1,116 @@
+//! Where a test's runs are kept, and what is found there.
+
+use std::{
+    env,
+    hash::{BuildHasher, RandomState},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate::{
+    core::row::Row,
+    store::{
+        PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock, rusqlite, tokio_postgres,
+    },
+};
+
+/// A store that processes open one after another, or together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Place {
+    Sqlite(PathBuf),
+    Postgres { url: String, schema: String },
+}
+
+/// How long a transaction of a process that stands still keeps its locks.
+const STANDS_STILL: Duration = Duration::from_secs(1);
+
+impl Place {
+    /// An empty schema; `None`, said loudly, where there is no PostgreSQL.
+    pub(crate) fn postgres() -> Option<Self> {
+        let Ok(url) = env::var("TIDEGATE_TEST_POSTGRES") else {
+            assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+            eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
+            return None;
+        };
+        let schema = format!("processes_{:016x}", RandomState::new().hash_one(0));
+        Some(Self::Postgres { url, schema })
+    }
+
+    pub(crate) async fn open(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(path) => {
+                Arc::new(SqliteStore::open(path, Arc::new(SystemClock)).await.unwrap())
+            }
+            Self::Postgres { url, schema } => {
+                let options = PostgresOptions {
+                    schema: schema.clone(),
+                    readers: 1,
+                    steps: 1,
+                    idle_timeout: STANDS_STILL,
+                    ..PostgresOptions::default()
+                };
+                Arc::new(PostgresStore::open(url, options).await.unwrap())
+            }
+        }
+    }
+
+    /// The table that transactional steps write to. Nothing in it is unique: what happens twice
+    /// is there twice.
+    pub(crate) fn table(&self) -> String {
+        match self {
+            Self::Sqlite(_) => "shop_effect".to_owned(),
+            Self::Postgres { schema, .. } => format!("{schema}_effect"),
+        }
+    }
+
+    /// Makes the table.
+    pub(crate) async fn make_table(&self) {
+        let sql = format!("create table {} (key text, made_by text)", self.table());
+        match self {
+            // No process has it yet, or any more.
+            Self::Sqlite(path) => {
+                drop(self.open().await);
+                rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();
+            }
+            Self::Postgres { .. } => self.client().await.batch_execute(&sql).await.unwrap(),
+        }
+    }
+
+    /// What transactional steps have written: keys, and by whom.
+    pub(crate) async fn effects(&self) -> Vec<(String, String)> {
+        let sql = format!("select key, made_by from {} order by 1, 2", self.table());
+        match self {
+            Self::Sqlite(path) => {
+                let db = rusqlite::Connection::open(path).unwrap();
+                let mut select = db.prepare(&sql).unwrap();
+                let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+                rows.map(Result::unwrap).collect()
+            }
+            Self::Postgres { .. } => {
+                let rows = self.client().await.query(&sql, &[]).await.unwrap();
+                rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+            }
+        }
+    }
+
+    async fn client(&self) -> tokio_postgres::Client {
+        let Self::Postgres { url, .. } = self else { panic!("no PostgreSQL") };
+        let (client, connection) =
+            tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Every row there is.
+    pub(crate) async fn rows(&self) -> Vec<Row> {
+        self.open().await.dump().await.unwrap()
+    }
+}
+
+/// Does something that needs a runtime.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(future)
+}

@@ -27,6 +27,7 @@ use crate::{
     flow::Flow,
     handler::Served,
     registry::{Registry, Version},
+    retention::{self, Retention},
     schedule, sweep,
     tasks::Busy,
     timer::{SystemTimer, Timer},
@@ -63,7 +64,12 @@ impl EngineBuilder {
             store,
             workspaces: vec![DEFAULT_WORKSPACE.into()],
             served: Vec::new(),
-            options: Options { workers: 100, lease_ttl: LEASE_TTL, poll },
+            options: Options {
+                workers: 100,
+                lease_ttl: LEASE_TTL,
+                poll,
+                retention: Retention::default(),
+            },
             dev: false,
             clock: Arc::new(SystemClock),
             timer: None,
@@ -130,6 +136,12 @@ impl EngineBuilder {
     /// How often the store is looked at when nobody says that there is something: 1 s unless set.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.options.poll = interval;
+        self
+    }
+
+    /// How long what is over is kept: thirty days unless set.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.options.retention = retention;
         self
     }
 
@@ -329,6 +341,7 @@ fn spawn(shared: &Arc<Shared>) {
     task!(shared => shared.loader.run(&shared));
     task!(shared => sweep::run(&shared));
     task!(shared => schedule::run(&shared));
+    task!(shared => retention::run(&shared));
     task!(shared => beat::renew(&shared));
     task!(shared => beat::watch(&shared));
     task!(shared => beat::listen(&shared));

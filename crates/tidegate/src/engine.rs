@@ -24,6 +24,7 @@ use crate::{
     entropy::Entropy,
     load::{Loaded, Loader, at_hand},
     registry::Registry,
+    retention::Retention,
     schedule::{self, ScheduleKey},
     tasks::{Busy, Tasks},
     telemetry,
@@ -39,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) lease_ttl: Duration,
     /// How often the store is looked at when nobody says that there is something.
     pub(crate) poll: Duration,
+    /// How long what is over is kept.
+    pub(crate) retention: Retention,
 }
 
 /// What an engine's tasks share.

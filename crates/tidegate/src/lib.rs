@@ -3,6 +3,11 @@
 //! This crate is what a program embeds: [`Engine`], [`Workflow`] and [`Ctx`]. It brings together
 //! the pure decisions ([`core`]) and the stores that keep their rows ([`store`]).
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "an engine names the rows and answers that it acts on; the others are the store's"
+)]
+
 mod api;
 mod builder;
 mod controls;
@@ -27,6 +32,7 @@ mod keys;
 mod load;
 mod open;
 mod registry;
+mod retention;
 mod schedule;
 mod sweep;
 mod tasks;
@@ -46,6 +52,7 @@ pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
 pub use operate::BulkProgress;
+pub use retention::Retention;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

@@ -16,6 +16,7 @@ mod priority;
 mod rate_limit;
 mod request_keys;
 mod requests;
+mod retention;
 mod singleton;
 mod steps;
 mod stores;
@@ -183,6 +184,9 @@ stories! {
         coexisting_versions_are_counted_apart,
         a_keyed_handover_is_per_key,
         every_way_in_meets_the_handoff,
+    }
+    retention {
+        what_is_over_and_old_is_deleted,
     }
     definitions {
         everything_that_is_wrong_is_said_at_once,

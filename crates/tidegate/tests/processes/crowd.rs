@@ -69,7 +69,7 @@ pub(crate) async fn live(me: &'static Me) {
         engine.send_all(events.collect()).await.unwrap();
         me.note("posted");
     }
-    pause(Duration::from_secs(600)).await;
+    pause(Duration::from_mins(10)).await;
 }
 
 /// A random number below another, from a seed that changes with every draw.

@@ -74,17 +74,15 @@ impl Journal {
     pub(crate) fn told(&self) -> String {
         let lines = self.lines();
         let last = lines.iter().skip(lines.len().saturating_sub(60));
-        last.map(|line| format!("  {} {}\n", line.by, line.what)).collect()
+        last.map(|line| format!("  {} {}", line.by, line.what)).collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Looks until something is so.
-pub(crate) fn wait_until(mut so: impl FnMut() -> bool, told: impl FnOnce() -> String) {
+pub(crate) fn wait_until(mut so: impl FnMut() -> bool, told: impl Fn() -> String) {
     let begun = Instant::now();
     while !so() {
-        if begun.elapsed() > STUCK {
-            panic!("{}", told());
-        }
+        assert!(begun.elapsed() < STUCK, "{}", told());
         thread::sleep(LOOK);
     }
 }

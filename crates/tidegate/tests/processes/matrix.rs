@@ -47,11 +47,11 @@ const POINTS: [(&str, &[&str], Option<&str>); 16] = [
 ];
 
 /// An effect outside of the store.
-async fn effect(me: &'static Me, ctx: Ctx, step: &'static str) -> tidegate::Result<String> {
+fn effect(me: &Me, ctx: &Ctx, step: &str) -> String {
     me.point(&format!("in {step}"));
     me.note(&format!("done {step} {}", ctx.idempotency_key(step)));
     me.point(&format!("effect of {step}"));
-    Ok(me.name().to_owned())
+    me.name().to_owned()
 }
 
 /// An effect in the store's own database.
@@ -86,16 +86,16 @@ async fn transact(me: &'static Me, ctx: &Ctx) -> tidegate::Result<String> {
 fn order(me: &'static Me) -> Workflow<Value, Value> {
     Workflow::new("order", move |ctx: Ctx, _: Value| async move {
         me.point("begun");
-        let a: String = ctx.step("a", || effect(me, ctx.clone(), "a")).await?;
+        let a: String = ctx.step("a", || async { Ok(effect(me, &ctx, "a")) }).await?;
         me.point("returned a");
-        let b: String = ctx.step("b", || effect(me, ctx.clone(), "b")).await?;
+        let b: String = ctx.step("b", || async { Ok(effect(me, &ctx, "b")) }).await?;
         me.point("returned b");
         let t: String = transact(me, &ctx).await?;
         me.point("returned t");
         ctx.send_event("tell", "told", json!({})).await?;
         me.point("sent");
         ctx.wait_for_signal::<Value>("go", "go").await?;
-        let c: String = ctx.step("c", || effect(me, ctx.clone(), "c")).await?;
+        let c: String = ctx.step("c", || async { Ok(effect(me, &ctx, "c")) }).await?;
         me.point("returned c");
         Ok(json!({ "a": a, "b": b, "t": t, "c": c }))
     })

@@ -51,18 +51,14 @@ pub(crate) fn runtime() -> tokio::runtime::Builder {
 
 /// Where a run stands when its process is stopped, and where its heir stands while it wakes.
 async fn hold(me: &Me, way: &str) {
-    match me.orders.role {
-        Role::Zombie => {
-            let thaw = THAW.notified();
-            me.note(&format!("holding {way}"));
-            HOLDING.fetch_add(1, Ordering::SeqCst);
-            thaw.await;
-            me.note(&format!("goes on with {way}"));
-        }
-        _ => {
-            me.note(&format!("holding {way}"));
-            wait_for_door(&me.door("go")).await;
-        }
+    let thaw = THAW.notified();
+    me.note(&format!("holding {way}"));
+    if matches!(me.orders.role, Role::Zombie) {
+        HOLDING.fetch_add(1, Ordering::SeqCst);
+        thaw.await;
+        me.note(&format!("goes on with {way}"));
+    } else {
+        wait_for_door(&me.door("go")).await;
     }
 }
 
@@ -151,14 +147,14 @@ pub(crate) async fn live(me: &'static Me) {
     let posted = engine.send("late", json!({})).await.unwrap();
     engine.ended(posted.runs[0].verdict.run().unwrap()).await.unwrap();
     me.note("done late");
-    pause(Duration::from_secs(600)).await;
+    pause(Duration::from_mins(10)).await;
 }
 
 /// The process that takes over.
 pub(crate) async fn inherit(me: &'static Me) {
     let builder = me.engine().await.flow(flow(me)).workflow(freeze(me));
     let _engine = builder.start().await.unwrap();
-    pause(Duration::from_secs(600)).await;
+    pause(Duration::from_mins(10)).await;
 }
 
 /// B174, B173, B178: the late holder's writes are refused, all of them, and its heir's are not.

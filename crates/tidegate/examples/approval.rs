@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{Ctx, Result, Workflow, testing::Lab};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_hours(24);
 
 #[derive(Serialize, Deserialize)]
 struct Answer {

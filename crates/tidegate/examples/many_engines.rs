@@ -1,8 +1,8 @@
 //! Three engines on one PostgreSQL, as three processes would be: a limit holds over all of them,
 //! and what one leaves the others finish.
 //!
-//! Takes the database that TIDEGATE_TEST_POSTGRES or DATABASE_URL names, and a schema of its own
-//! there, which it removes again.
+//! Takes the database that `TIDEGATE_TEST_POSTGRES` or `DATABASE_URL` names, and a schema of its
+//! own there, which it removes again.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 #![expect(clippy::disallowed_methods, reason = "what is called takes real time")]

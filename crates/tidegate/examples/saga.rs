@@ -19,6 +19,7 @@ impl World {
     async fn ask(&self, what: &str) -> Result<()> {
         println!("  {what}");
         self.0.lock().expect("it is whole").push(what.to_owned());
+        tokio::task::yield_now().await; // a call of another service would take its time
         Ok(())
     }
 
@@ -44,7 +45,7 @@ async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
             _ => Ok(()),
         }
     });
-    ship.retry(Retry::attempts(2).fixed(Duration::from_secs(60))).await?;
+    ship.retry(Retry::attempts(2).fixed(Duration::from_mins(1))).await?;
     Ok("shipped".to_owned())
 }
 
@@ -57,13 +58,13 @@ async fn main() -> Result<()> {
 
     println!("an order that goes well:");
     let run = engine.send("order", json!({ "to": "Berlin" })).await?.run().expect("it runs");
-    lab.advance(Duration::from_secs(600)).await;
+    lab.advance(Duration::from_mins(10)).await;
     assert_eq!(engine.output::<String>(run).await??, "shipped");
     assert_eq!(world.asked(), ["reserve", "charge", "ship"]);
 
     println!("an order that does not:");
     let run = engine.send("order", json!({ "to": "nowhere" })).await?.run().expect("it runs");
-    lab.advance(Duration::from_secs(600)).await;
+    lab.advance(Duration::from_mins(10)).await;
     let fault = engine.output::<String>(run).await?.expect_err("it cannot be shipped");
     assert_eq!(fault.message(), "there is no such place");
     assert_eq!(world.asked(), ["reserve", "charge", "ship", "ship", "refund", "release"]);

@@ -31,7 +31,7 @@ async fn main() -> Result<()> {
     let lab = Lab::on(Arc::new(MemoryStore::new(clock.clone())), clock);
     let report = Workflow::new("report", report).cron("30 2 * * *", "Europe/Berlin");
     let engine = lab.engine().workflow(report).start().await?;
-    lab.advance(Duration::from_secs(3 * 24 * 60 * 60)).await;
+    lab.advance(Duration::from_hours(72)).await;
 
     let mut hours = Vec::new();
     for run in lab.runs("report").await {

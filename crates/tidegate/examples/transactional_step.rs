@@ -59,7 +59,7 @@ async fn main() -> Result<()> {
     let serve = || lab.engine().lease_ttl(ttl).workflow(Workflow::new("pay", pay));
     let engine = serve().start().await?;
     let run = engine.send("pay", Value::Null).await?.run().expect("it runs");
-    lab.advance(Duration::from_secs(60)).await;
+    lab.advance(Duration::from_mins(1)).await;
     assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst)), (2, 1));
     println!("before the crash: paid at the second attempt, and one mail begun");
     lab.crash(&engine).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::{Ctx, Engine, Handoff, OnNewVersion, Result, RunId, Workflow, testing::Lab};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 
 async fn agent(ctx: Ctx, _: Value) -> Result<String> {
     ctx.sleep("shift", 8 * HOUR).await?;

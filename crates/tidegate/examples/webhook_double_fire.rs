@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::{Action, Ctx, Engine, Flow, Idempotency, Policy, Result, new_request, testing::Lab};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_hours(24);
 
 async fn book(ctx: Ctx, webhook: Value) -> Result<Value> {
     // What is called outside gets a key of its own: a crash in the middle books once, too.
@@ -39,11 +39,11 @@ async fn main() -> Result<()> {
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, at once");
     assert_eq!(deliver(&engine, "d-2", "p-7").await?, "skipped", "another one for a busy payment");
     assert_eq!(deliver(&engine, "d-3", "p-8").await?, "started", "another payment");
-    lab.advance(Duration::from_secs(60)).await;
+    lab.advance(Duration::from_mins(1)).await;
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, later");
     // It was refused, not lost: its sender tries again, and the payment is free by now.
     assert_eq!(deliver(&engine, "d-2", "p-7").await?, "started");
-    lab.advance(Duration::from_secs(60)).await;
+    lab.advance(Duration::from_mins(1)).await;
     let runs = lab.runs("payments/book").await;
     assert_eq!(runs.iter().filter(|run| run.state == "completed").count(), 3);
     Ok(())

@@ -35,6 +35,11 @@ impl Tasks {
         while tasks.try_join_next().is_some() {}
     }
 
+    /// Counts work on another thread, where a test wants to know, until the guard is dropped.
+    pub(crate) fn underway(&self) -> Option<Underway> {
+        self.busy.as_ref().map(Busy::begin)
+    }
+
     /// Drops all tasks where they are.
     pub(crate) fn abort(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();

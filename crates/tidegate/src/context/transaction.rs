@@ -37,12 +37,13 @@ impl Ctx {
     {
         let id = id.into();
         let Some(recorder) = self.begin_transaction(&id).await? else { return self.known(&id) };
-        let _executing = Executing::begin(self);
+        let executing = (Executing::begin(self), self.0.shared.tasks.underway());
         let Database::Sqlite(store) = self.store().database() else {
             return Err(self.no_database("SQLite file"));
         };
         let work = move |tx: &tidegate_store::SqliteTransaction<'_>| write(&run(tx)?);
         let done = store.transact_with(LIMIT, work, move |value| recorder.record(value)).await;
+        drop(executing);
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
 
@@ -57,12 +58,13 @@ impl Ctx {
     {
         let id = id.into();
         let Some(recorder) = self.begin_transaction(&id).await? else { return self.known(&id) };
-        let _executing = Executing::begin(self);
+        let executing = (Executing::begin(self), self.0.shared.tasks.underway());
         let Database::Postgres(store) = self.store().database() else {
             return Err(self.no_database("PostgreSQL database"));
         };
         let work = |tx| async { write(&run(tx).await?) };
         let done = store.transact_with(LIMIT, work, |value| recorder.record(value)).await;
+        drop(executing);
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidegate::{
     Action, Batch, Concurrency, Ctx, Debounce, Error, Flow, Handoff, Idempotency, OnNewVersion,
-    Policy, Priority, Rate, Retry, Singleton, Workflow,
+    Policy, Priority, Rate, Request, Retry, Singleton, Workflow,
     core::{definition::Problem, row::Row},
     testing::Lab,
 };
@@ -28,6 +28,8 @@ async fn problems(builder: tidegate::EngineBuilder) -> Vec<Problem> {
 /// A4, B20, B21, B59, N25: every problem of every definition is said at once, with the subject,
 /// the field and the fix, and nothing is registered.
 pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
+    let late = Action::new("say", nothing).debounce(Debounce::quiet(secs(1)));
+    let late = late.policy_by(Policy::queue(), |request: &Request| request.user.clone());
     let builder = lab
         .engine()
         .workflow(data(json!({ "name": "fine" })))
@@ -43,7 +45,8 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
         .workflow(Workflow::new("h", nothing).cron("61 * * * *", "Europe/Paris"))
         .flow(Flow::from_definition(json!({
             "name": "chat", "concurrency": "quque", "actions": { "say": {}, "ask": { "x": 1 } },
-        })));
+        })))
+        .flow(Flow::new("talk").action(late));
     let found = problems(builder).await;
     let told: Vec<String> = found.iter().map(ToString::to_string).collect();
     let expected = [
@@ -61,6 +64,7 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
         "flow `chat`: actions.say has no code",
         "flow `chat`: concurrency",
         "action `chat/ask`: x",
+        "action `talk/say`: debounce stands beside a key function",
     ];
     for expected in expected {
         assert!(told.iter().any(|it| it.starts_with(expected)), "{expected}\n{told:#?}");

@@ -21,6 +21,7 @@ mod singleton;
 mod steps;
 mod stores;
 mod throttle;
+mod verdicts;
 mod versions;
 mod waits;
 mod words;
@@ -194,5 +195,9 @@ stories! {
         calls_json_and_toml_are_the_same,
         a_batch_is_the_same_in_every_form,
         a_flow_is_the_same_in_every_form,
+    }
+    verdicts {
+        every_outcome_is_told,
+        an_event_starts_each_workflow_once,
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Flow, Policy, Request, core::json::Payload, new_request, testing::Lab,
+    Action, Ctx, Flow, Policy, Request, Workflow, core::json::Payload, new_request, testing::Lab,
 };
 
 use crate::{
     requests::{act, call, dispatch},
-    words::{Journal, n, secs},
+    words::{Journal, n, secs, start},
 };
 
 /// B22 to B28, B31, B32, B33: requests meet by the key of their policy, and without it not at all.
@@ -110,11 +110,19 @@ pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(lab: &Lab) {
 pub(crate) async fn without_its_key_function_a_request_is_refused(lab: &Lab) {
     let journal = Journal::new(lab);
     let act = act(&journal, "act", 10).policy_by(Policy::reject(), |_: &Request| Some("all"));
-    let server = lab.engine().flow(Flow::new("chat").action(act)).start().await.unwrap();
+    let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
+        ctx.invoke::<Value>("call", "chat/act", json!({ "session": "s" })).await
+    });
+    let flow = Flow::new("chat").action(act);
+    let server = lab.engine().flow(flow).workflow(parent).start().await.unwrap();
     let client = lab.engine().start().await.unwrap();
     assert_eq!(dispatch(&server, call("act", "s", json!({}))).await.outcome(), "started");
     let told = dispatch(&client, call("act", "s", json!({}))).await.to_value();
     assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("policy")));
+    let parent = start(&server, "parent", json!({})).await;
+    lab.settle().await;
+    let fault = server.output::<Value>(parent).await.unwrap().unwrap_err();
+    assert!(fault.message().contains("key function"), "{fault:?}");
 }
 
 /// A5, B29: a replay asks the key function too, of the input that it gets.

@@ -1,0 +1,159 @@
+//! What callers are told: one table over all outcomes.
+
+use serde_json::{Value, json};
+use tidegate::{Ctx, Workflow, core::row::Row, testing::Lab};
+
+use crate::words::{Journal, recorded, secs, states, work};
+
+/// What a workflow is called, its controls, and what the first and the second event come to.
+fn table() -> Vec<(&'static str, Value, Value, Value)> {
+    let started = || json!({ "outcome": "started", "runId": "id" });
+    let by = |outcome: &str, control: &str, more: Value| {
+        let mut told = json!({ "outcome": outcome, "control": control, "key": "a" });
+        told.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        told
+    };
+    let waits = json!({ "runId": "id" });
+    let turn = json!({ "runId": "id", "startAt": "at" });
+    let window = || by("coalesced", "debounce", json!({ "runId": "id", "fireAt": "at" }));
+    let buffer = |pending: u32| {
+        let more = json!({ "runId": "id", "flushAt": "at", "pending": pending });
+        by("buffered", "batch", more)
+    };
+    let dropped = json!({ "dropped": true, "retryAt": "at" });
+    let skipped = json!({ "skipped": true, "holder": "id" });
+    let replaced = json!({ "runId": "id", "replaced": "id" });
+    let deduped = json!({ "deduped": true, "first": "id", "firstRunId": "id" });
+    let reason = "the required key `no` is missing from the data";
+    let rejected = || json!({ "outcome": "rejected", "control": "handoff", "error": reason });
+    let missing = |told: Value| {
+        let mut told = told;
+        told["keyMissing"] = json!(["throttle"]);
+        told
+    };
+    let rate = || json!({ "limit": 1, "perMs": 60_000, "key": "k" });
+    let no_key = json!({ "throttle": { "limit": 1, "perMs": 60_000, "key": "no" } });
+    let mut late = by("queued", "throttle", turn.clone());
+    late["key"] = json!("(missing)");
+    let version = json!({ "type": "keyed", "keyField": "k", "onNewVersion": "drain" });
+    let no_version = json!({ "type": "keyed", "keyField": "no", "onNewVersion": "drain" });
+    vec![
+        ("plain", json!({}), started(), started()),
+        (
+            "concurrency",
+            json!({ "concurrency": { "limit": 1, "key": "k" } }),
+            started(),
+            by("queued", "concurrency", waits.clone()),
+        ),
+        ("throttle", json!({ "throttle": rate() }), started(), by("queued", "throttle", turn)),
+        ("no key", no_key, missing(started()), missing(late)),
+        (
+            "rate limit",
+            json!({ "rateLimit": rate() }),
+            started(),
+            by("dropped", "rateLimit", dropped),
+        ),
+        ("debounce", json!({ "debounce": { "periodMs": 60_000, "key": "k" } }), window(), window()),
+        (
+            "batch",
+            json!({ "batch": { "maxSize": 9, "timeoutMs": 60_000, "key": "k" } }),
+            buffer(1),
+            buffer(2),
+        ),
+        (
+            "skip",
+            json!({ "singleton": { "mode": "skip", "key": "k" } }),
+            started(),
+            by("skipped", "singleton", skipped),
+        ),
+        (
+            "cancel",
+            json!({ "singleton": { "key": "k" } }),
+            started(),
+            by("replaced", "singleton", replaced),
+        ),
+        (
+            "idempotency",
+            json!({ "idempotency": { "key": "k" } }),
+            started(),
+            by("deduped", "idempotency", deduped),
+        ),
+        ("handoff", json!({ "handoff": version }), started(), by("queued", "handoff", waits)),
+        ("no version", json!({ "handoff": no_version }), rejected(), rejected()),
+    ]
+}
+
+/// A verdict without what differs from time to time: ids, moments, and who it concerns.
+fn plain(told: &Value) -> Value {
+    let mut told = told.as_object().unwrap().clone();
+    told.remove("workflow");
+    for (name, value) in &mut told {
+        match name.as_str() {
+            "runId" | "holder" | "replaced" | "first" | "firstRunId" => *value = json!("id"),
+            name if name.ends_with("At") => *value = json!("at"),
+            _ => {}
+        }
+    }
+    // Whoever has a run is told of which version.
+    let version = told.remove("version");
+    assert_eq!(version, told.contains_key("runId").then(|| json!(1)));
+    Value::Object(told)
+}
+
+/// SPEC 5, N7, N45: every outcome carries its control, its key and what follows from it, and no
+/// more; who is named is who it is; every verdict but a plain start leaves a receipt.
+pub(crate) async fn every_outcome_is_told(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let mut builder = lab.engine();
+    for (name, controls, _, _) in table() {
+        let mut definition = json!({ "name": name, "version": 1, "triggers": ["order"] });
+        definition.as_object_mut().unwrap().extend(controls.as_object().unwrap().clone());
+        let journal = journal.clone();
+        let handler = move |_: Ctx, _: Value| {
+            let journal = journal.clone();
+            async move {
+                journal.spend(secs(1000)).await;
+                Ok(())
+            }
+        };
+        builder = builder.workflow(Workflow::from_definition(definition, handler));
+    }
+    let engine = builder.start().await.unwrap();
+    let first = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
+    lab.settle().await;
+    let second = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
+    let find = |told: &Value, name: &str| -> Value {
+        let runs = told["runs"].as_array().unwrap();
+        runs.iter().find(|run| run["workflow"] == name).expect("each is told").clone()
+    };
+    for (name, _, expected_first, expected_second) in table() {
+        let (first, second) = (find(&first, name), find(&second, name));
+        assert_eq!(plain(&first), expected_first, "{name}");
+        assert_eq!(plain(&second), expected_second, "{name}");
+        for named in ["holder", "replaced", "firstRunId"] {
+            assert!(second.get(named).is_none_or(|run| *run == first["runId"]), "{second}");
+        }
+    }
+    assert_eq!(find(&second, "idempotency")["first"], first["id"]);
+    let rows = lab.store().dump().await.unwrap();
+    let receipts = rows.iter().filter(|row| matches!(row, Row::Receipt(_))).count();
+    // Of the first event: a window, a buffer and a refusal. Of the second all but one.
+    assert_eq!(receipts, 3 + 11);
+}
+
+/// N1, N2, N3, N4: who is started by which event, and once.
+pub(crate) async fn an_event_starts_each_workflow_once(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let several = work(&journal, "several", secs(0)).on_event("order.*").on_event("order.paid");
+    let named = work(&journal, "order.paid", secs(0));
+    let other = work(&journal, "other", secs(0)).on_event("order.paid.twice");
+    let engine = lab.engine().workflow(several).workflow(named).workflow(other);
+    let engine = engine.start().await.unwrap();
+    assert_eq!(engine.send("order.paid", json!({})).await.unwrap().runs.len(), 2);
+    assert_eq!(engine.send("order.", json!({})).await.unwrap().runs.len(), 1);
+    let nobody = engine.send("order", json!({})).await.unwrap();
+    assert_eq!((nobody.runs.len(), nobody.woke, recorded(lab, "order").await), (0, 0, 1));
+    lab.settle().await;
+    assert_eq!(states(lab, "several").await, ["completed"; 2]);
+    assert_eq!(states(lab, "other").await, [""; 0]);
+}

@@ -19,6 +19,7 @@ use crate::{
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
+    retention::{self, Forgotten, Past},
     row::{
         BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Workspace,
     },
@@ -236,6 +237,17 @@ pub enum Command {
         /// The occurrence, and the first that is not missed.
         occurrence: Occurrence,
     },
+    /// Deletes a part of what is over and old.
+    Forget {
+        /// What.
+        past: Past,
+        /// What was over before this moment goes.
+        before: Timestamp,
+        /// Where the pass goes on: the last number seen.
+        after: Seq,
+        /// How many are looked at.
+        most: u32,
+    },
     /// Deletes a dead engine that owns nothing any more.
     Bury {
         /// The engine.
@@ -260,6 +272,8 @@ pub enum Answer {
     Changed(bool),
     /// To [`Command::Register`].
     Registered(Registered),
+    /// To [`Command::Forget`].
+    Forgotten(Forgotten),
     /// To [`Command::Release`].
     Released(Released),
     /// To [`Command::Session`].
@@ -460,7 +474,6 @@ impl Command {
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
             | Self::Plan { ws, .. }
-            | Self::Replay { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
@@ -468,6 +481,8 @@ impl Command {
             Self::Occur { occurrence, .. } | Self::Miss { occurrence } => {
                 none.catalog(&occurrence.ws)
             }
+            Self::Replay { ws, .. } => none.catalog(ws).latch(retention::latch(), Mode::Shared),
+            Self::Forget { .. } => retention::reads(),
             Self::MarkDead { .. }
             | Self::Serve { .. }
             | Self::Bury { .. }
@@ -553,6 +568,9 @@ impl Command {
                 schedule::plan(draft, ws, app, workflow, schedule, *next).map(Answer::Changed)
             }
             Self::Miss { occurrence } => schedule::miss(draft, occurrence).map(Answer::Changed),
+            Self::Forget { past, before, after, most } => {
+                retention::forget(draft, *past, *before, *after, *most).map(Answer::Forgotten)
+            }
             Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
         }
     }

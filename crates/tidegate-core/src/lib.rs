@@ -20,6 +20,7 @@ pub mod planted;
 pub mod reaction;
 pub mod reads;
 pub mod request;
+pub mod retention;
 pub mod row;
 pub mod run;
 pub mod schedule;

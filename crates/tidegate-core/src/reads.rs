@@ -89,6 +89,18 @@ pub enum Scan {
     SchedulesOf(Workspace, String, String),
     /// What a run has emitted after a place, in order.
     Chunks(Seq, u32),
+    /// All signals in a run's inbox, by name.
+    Signals(Seq),
+    /// Events after a number, by number.
+    EventsAfter(Seq),
+    /// Those after a number and up to another that no run, ended run, batch or window relies on.
+    LooseEvents(Seq, Seq),
+    /// Ended runs after a number, by number.
+    EndedAfter(Seq),
+    /// Those after a number and up to another that no run relies on.
+    LooseEnded(Seq, Seq),
+    /// Receipts after a number, by number.
+    ReceiptsAfter(Seq),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
 }

@@ -208,6 +208,7 @@ impl World {
             }
             (Scan::Chunks(run, after), Row::Chunk(it)) => (it.run == *run && it.seq > *after)
                 .then(|| Order { at: it.seq.into(), ..Order::default() }),
+            (Scan::Signals(run), Row::Signal(it)) => (it.run == *run).then(Order::default),
             (Scan::Buriable, Row::Engine(engine)) => {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)

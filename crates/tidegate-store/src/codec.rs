@@ -266,7 +266,7 @@ mod columns {
         ("last", Int),
     ];
     pub(super) const GATE: &[Column] =
-        &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text)];
+        &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text), ("event", Int)];
     /// All but `body` is there for the indexes: a run is read from its body.
     pub(super) const RUN: &[Column] = &[
         ("seq", Int),
@@ -282,6 +282,8 @@ mod columns {
         ("owner", Text),
         ("fence", Int),
         ("body", Text),
+        ("event_seq", Int),
+        ("past", Int),
     ];
     pub(super) const SESSION: &[Column] = &[
         ("ws", Text),

@@ -15,7 +15,7 @@ use tidegate_core::{
     catalog::Catalog,
     id::Seq,
     reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
-    row::{Def, Engine, EngineId, GateKey, Phase, Row, RowKey, Sub, Workspace},
+    row::{Def, Engine, EngineId, GateKey, Phase, Row, RowKey, Run, Sub, Workspace},
     time::Timestamp,
 };
 use tokio::sync::watch;
@@ -131,7 +131,11 @@ impl Source for View<'_> {
     }
 
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
-        let place = |row: &Row| self.place(scan, row, now);
+        let loose = loose(scan, self.rows.values());
+        let place = |row: &Row| match &loose {
+            Some(relied_on) => place_of_loose(scan, row, relied_on),
+            None => self.place(scan, row, now),
+        };
         let mut found: Vec<_> =
             self.rows.values().filter_map(|row| Some((place(row)?, row.key(), row))).collect();
         found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
@@ -186,10 +190,6 @@ impl View<'_> {
             (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
             (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
-            (Scan::Steps(run), Row::Step(step)) => by_key(step.run == *run),
-            (Scan::Items(run), Row::Item(item)) => by_key(item.run == *run),
-            (Scan::Inbox(run, name), Row::Signal(it)) => by_key((&it.run, &it.name) == (run, name)),
-            (Scan::Receipts(event), Row::Receipt(receipt)) => by_key(receipt.event == *event),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 by_key(gate.key.as_bytes().starts_with(prefix))
             }
@@ -214,10 +214,6 @@ impl View<'_> {
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
-                | Scan::Steps(_)
-                | Scan::Items(_)
-                | Scan::Inbox(..)
-                | Scan::Receipts(_)
                 | Scan::Gates(_)
                 | Scan::Log(..)
                 | Scan::Feed(..)
@@ -227,7 +223,20 @@ impl View<'_> {
                 _,
             ) => None,
             (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
-            (Scan::Chunks(run, after), _) => place_of_chunk(row, *run, *after),
+            (
+                Scan::Steps(_)
+                | Scan::Items(_)
+                | Scan::Inbox(..)
+                | Scan::Receipts(_)
+                | Scan::Chunks(..)
+                | Scan::Signals(_)
+                | Scan::EventsAfter(_)
+                | Scan::EndedAfter(_)
+                | Scan::ReceiptsAfter(_)
+                | Scan::LooseEvents(..)
+                | Scan::LooseEnded(..),
+                _,
+            ) => filed(scan, row),
         }
     }
 
@@ -253,10 +262,24 @@ fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
     it.next.map(|next| (next.micros(), 0, 0))
 }
 
-/// A chunk's place among those of a run after another.
-fn place_of_chunk(row: &Row, run: Seq, after: u32) -> Option<Order> {
-    let Row::Chunk(it) = row else { return None };
-    (it.run == run && it.seq > after).then_some((it.seq.into(), 0, 0))
+/// A row's place in scans of what is filed under runs and events, or by number.
+fn filed(scan: &Scan, row: &Row) -> Option<Order> {
+    match (scan, row) {
+        (Scan::Steps(run), Row::Step(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::Items(run), Row::Item(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::Inbox(run, name), Row::Signal(it)) => {
+            ((&it.run, &it.name) == (run, name)).then_some(BY_KEY)
+        }
+        (Scan::Receipts(event), Row::Receipt(it)) => (it.event == *event).then_some(BY_KEY),
+        (Scan::Chunks(run, after), Row::Chunk(it)) => {
+            (it.run == *run && it.seq > *after).then_some((it.seq.into(), 0, 0))
+        }
+        (Scan::Signals(run), Row::Signal(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::EventsAfter(after), Row::Event(it)) => (it.id.seq > *after).then_some(BY_KEY),
+        (Scan::EndedAfter(after), Row::Ended(it)) => (it.id.seq > *after).then_some(BY_KEY),
+        (Scan::ReceiptsAfter(after), Row::Receipt(it)) => (it.seq > *after).then_some(BY_KEY),
+        _ => None,
+    }
 }
 
 /// A run's place in a list, newest first.
@@ -284,6 +307,38 @@ fn is_filed(scan: &Scan, row: &Row) -> bool {
         }
         _ => false,
     }
+}
+
+/// For a scan of what nothing relies on: what is relied on.
+fn loose<'a>(scan: &Scan, rows: impl Iterator<Item = &'a Row>) -> Option<BTreeSet<Seq>> {
+    if matches!(scan, Scan::LooseEvents(..)) {
+        return Some(rows.filter_map(event_of).collect());
+    }
+    let runs = rows.filter_map(Row::as_run);
+    let relied_on = |run: &Run| [Some(run.id.seq), run.past()];
+    matches!(scan, Scan::LooseEnded(..)).then(|| runs.flat_map(relied_on).flatten().collect())
+}
+
+/// The event that a row relies on.
+fn event_of(row: &Row) -> Option<Seq> {
+    if let Row::Ended(run) = row {
+        return Some(run.source.first().seq);
+    }
+    if let Row::Item(item) = row {
+        return Some(item.event.seq);
+    }
+    let run = row.as_run().map(|run| run.source.first().seq);
+    run.or_else(|| row.as_gate()?.event())
+}
+
+/// The place of a row that nothing relies on, by number.
+fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<Order> {
+    let (seq, after, until) = match (scan, row) {
+        (Scan::LooseEvents(after, until), Row::Event(event)) => (event.id.seq, after, until),
+        (Scan::LooseEnded(after, until), Row::Ended(run)) => (run.id.seq, after, until),
+        _ => return None,
+    };
+    (seq > *after && seq <= *until && !relied_on.contains(&seq)).then_some(BY_KEY)
 }
 
 /// Has work that may be done now and that nobody has a live lease on.

@@ -233,6 +233,38 @@ pub fn ended_run(seq: i64) -> Ended {
     }
 }
 
+/// A receipt of event 1.
+pub fn receipt(seq: i64) -> Receipt {
+    Receipt {
+        seq: Seq(seq),
+        ws: "main".into(),
+        app: "shop".to_owned(),
+        workflow: "order".to_owned(),
+        key: String::new(),
+        event: Seq(1),
+        at: Timestamp::from_ms(seq),
+        verdict: serde_json::json!({ "outcome": "skipped" }),
+    }
+}
+
+/// An open window that will fire with this event.
+pub fn window(last: i64) -> Gate {
+    let (first, last) = (event_id(1), event_id(last));
+    let state = GateState::Fold(Fold {
+        run: run_id(1),
+        first,
+        last,
+        opened: Timestamp::from_ms(1),
+        deadline: Timestamp::from_ms(2),
+        count: 2,
+        bytes: 2,
+        full: Vec::new(),
+        held: false,
+        fired: false,
+    });
+    Gate { state, ..gate("main", "window", 1) }
+}
+
 /// A session's document.
 pub fn session(id: &str) -> Session {
     Session {

@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 32] = [
+const HOT: [&str; 38] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -51,6 +51,12 @@ const HOT: [&str; 32] = [
     "schedule_next",
     "schedule_of_workflow",
     "chunk_of_run",
+    "signal_of_run",
+    "event_loose",
+    "ended_loose",
+    "event_after",
+    "ended_after",
+    "receipt_after",
 ];
 
 fn folder(dialect: &str) -> PathBuf {

@@ -273,7 +273,11 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(26) {
+        match self.below(30) {
+            25 => Scan::Signals(Seq(self.below(2))),
+            26 => Scan::LooseEvents(Seq(self.below(9)), Seq(self.below(9))),
+            27 => Scan::LooseEnded(Seq(self.below(9)), Seq(self.below(9))),
+            28 => Scan::ReceiptsAfter(Seq(self.below(9))),
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(lanes),
             2 => Scan::DueGates,

@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     let batch = work::<Vec<Value>>("work", &lab, &ran).on_event("letter/*");
     let batch = batch.batch(Batch::of(2).within(5 * SECOND));
     let engine = lab.engine().workflow(batch);
-    burst("batch", &lab, engine, &ran, "buffered buffered buffered: [a,b] 0s, [c] 5s").await?;
+    burst("batch", &lab, engine, &ran, "buffered started buffered: [a,b] 0s, [c] 5s").await?;
 
     let (lab, ran) = (Lab::new(), Ran::default());
     let bulk = work::<Value>("bulk", &lab, &ran).on_event("letter/a").on_event("letter/b");

@@ -69,7 +69,7 @@ async fn main() -> Result<()> {
     }
     println!("finished by {by:?}, at most {} at once", MOST.load(SeqCst));
     assert_eq!(by.values().sum::<u32>(), 30);
-    assert_eq!(MOST.load(SeqCst), 2);
+    assert!(MOST.load(SeqCst) <= 2);
 
     for engine in &engines[1..] {
         engine.shut_down().await;

@@ -15,7 +15,7 @@ use std::{
 use serde_json::Value;
 use tidegate::{
     Ctx, Fault, Result, Workflow,
-    store::{SqliteStore, SqliteTransaction, rusqlite},
+    store::SqliteStore,
     testing::{Lab, VirtualClock},
 };
 
@@ -24,6 +24,12 @@ static PAYMENTS: AtomicU32 = AtomicU32::new(0);
 static MAILS: AtomicU32 = AtomicU32::new(0);
 
 async fn pay(ctx: Ctx, _: Value) -> Result<i64> {
+    // Tables of one's own stand beside those of the store.
+    let open = ctx.sqlite_step("open", |tx| {
+        tx.execute_batch("create table shop_account (balance integer)")?;
+        Ok(tx.execute("insert into shop_account values (100)", [])?)
+    });
+    open.await?;
     let left = ctx.sqlite_step("pay", |tx| {
         tx.execute("update shop_account set balance = balance - 30", [])?;
         if PAYMENTS.fetch_add(1, SeqCst) == 0 {
@@ -42,24 +48,12 @@ async fn pay(ctx: Ctx, _: Value) -> Result<i64> {
     Ok(left)
 }
 
-/// A table of one's own, beside those of the store.
-async fn make_account(store: &SqliteStore) -> Result<()> {
-    let make = |tx: &SqliteTransaction<'_>| -> rusqlite::Result<()> {
-        tx.execute_batch(
-            "create table shop_account (balance integer); insert into shop_account values (100)",
-        )
-    };
-    store.transact_with(Duration::from_secs(1), make, |()| Vec::new()).await?;
-    Ok(())
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("tidegate-transactional-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::open(dir.join("shop.db"), clock.clone()).await?;
-    make_account(&store).await?;
     let lab = Lab::on(Arc::new(store), clock);
     let ttl = Duration::from_secs(30);
     let serve = || lab.engine().lease_ttl(ttl).workflow(Workflow::new("pay", pay));

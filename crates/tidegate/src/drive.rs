@@ -69,11 +69,10 @@ fn undo(
             let mut state = past.state();
             match state.collected() {
                 Some(undo) => Poll::Ready(Ok(undo)),
-                None if returned || state.goes_on() => Poll::Ready(Err(state.broken())),
-                None => {
-                    state.release_held();
-                    Poll::Pending
-                }
+                None if returned => Poll::Ready(Err(state.broken())),
+                None if state.rouse(true) => Poll::Pending,
+                None if state.goes_on() => Poll::Ready(Err(state.broken())),
+                None => Poll::Pending,
             }
         })
         .await;
@@ -155,13 +154,12 @@ impl Driver {
                 Turn::Asked(Next::Wait) => {}
                 Turn::Returned(result) => {
                     // One report after another: the last one carries the end.
-                    match report.take() {
-                        Some(report) => match report.await {
+                    if let Some(report) = report.take() {
+                        match report.await {
                             Ok(Answer::Recorded(Recorded::GoOn)) => {}
                             Ok(Answer::Recorded(Recorded::LetGo)) => return false,
                             answer => return self.refused(answer).await,
-                        },
-                        None => {}
+                        }
                     }
                     let then = self.ending(result);
                     return self.finish(then).await;

@@ -58,12 +58,5 @@ pub use tidegate_store::lease;
 pub use timer::Timer;
 pub use workflow::Workflow;
 
-/// The README's program, so that it cannot rot.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// The program of the page on leases, for the same reason.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/concepts/leases.md")]
-struct LeasesPage;
+mod book;

@@ -77,3 +77,22 @@ fn admitted(outcome: &Outcome) {
             .increment(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Operators find every name that the code uses, and none that it does not.
+    #[test]
+    fn every_metric_is_in_the_book() {
+        let code = include_str!("telemetry.rs").split("mod tests").next().unwrap_or_default();
+        let page = include_str!("../../../docs/operate/metrics.md");
+        let told = |word: &&str| word.starts_with("tidegate_");
+        let mut told_by_code: Vec<&str> = code.split('"').filter(told).collect();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+        let mut told_by_page: Vec<&str> =
+            rows.filter_map(|row| row.split('`').next()).filter(told).collect();
+        told_by_code.sort_unstable();
+        told_by_code.dedup();
+        told_by_page.sort_unstable();
+        assert_eq!(told_by_code, told_by_page);
+    }
+}

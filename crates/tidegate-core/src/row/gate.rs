@@ -213,6 +213,20 @@ pub struct Gate {
     pub state: GateState,
 }
 
+impl Gate {
+    /// The event that an open window will fire with; a buffer's are filed as items.
+    pub fn event(&self) -> Option<Seq> {
+        match &self.state {
+            GateState::Fold(fold) if self.key.class() != Some(Class::Batch) => Some(fold.last.seq),
+            GateState::Fold(_)
+            | GateState::Slots(_)
+            | GateState::Turns(_)
+            | GateState::Meter(_)
+            | GateState::Claim(_) => None,
+        }
+    }
+}
+
 /// What a gate remembers, by primitive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -349,6 +349,15 @@ impl Run {
         self.started || self.effect_run.is_some()
     }
 
+    /// The ended run whose steps, items or input it relies on.
+    pub fn past(&self) -> Option<Seq> {
+        let follows = match self.purpose {
+            Purpose::Ordinary => None,
+            Purpose::Compensates(run) | Purpose::OnFailure(run) => Some(run),
+        };
+        self.batch_of.or(follows).or(self.replay_of).map(|run| run.seq)
+    }
+
     /// The place of the first need that is kept only while the run is driven.
     pub fn executing(&self) -> usize {
         let first = self.needs.iter().position(|need| need.span == Span::Executing);

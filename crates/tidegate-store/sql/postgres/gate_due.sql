@@ -2,7 +2,7 @@
 --
 -- $1 how many
 -- Locks nothing: a hint. Index: gate_due.
-select key, id, at, due, state
+select key, id, at, due, state, event
   from gate
  where due is not null
  order by due, key

@@ -3,11 +3,11 @@
 -- $1 start   $2 stop   $3 how many (arrays: one place for each scan)
 -- Locks nothing. Index: the primary key.
 -- Returns the scan's place first, from 1.
-select wanted.n, found.key, found.id, found.at, found.due, found.state
+select wanted.n, found.key, found.id, found.at, found.due, found.state, found.event
   from unnest($1::bytea[], $2::bytea[], $3::bigint[])
        with ordinality as wanted(start, stop, most, n)
  cross join lateral (
-        select gate.key, gate.id, gate.at, gate.due, gate.state
+        select gate.key, gate.id, gate.at, gate.due, gate.state, gate.event
           from gate
          where gate.key >= wanted.start
            and gate.key < wanted.stop

@@ -2,6 +2,6 @@
 --
 -- $1 key (arrays of one length)
 -- Locks nothing. Index: the primary key. Row order is not promised.
-select key, id, at, due, state
+select key, id, at, due, state, event
   from gate
  where key = any($1::bytea[])

@@ -8,9 +8,10 @@ with changed as (
        set id    = new.id,
            at    = new.at,
            due   = new.due,
-           state = new.state
-      from unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
-           as new(key, id, at, due, state)
+           state = new.state,
+           event = new.event
+      from unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[])
+           as new(key, id, at, due, state, event)
      where gate.key = new.key
     returning 1
 )

@@ -2,7 +2,8 @@
 --
 -- $1 how many
 -- Locks nothing: a hint. Index: run_due.
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
+       event_seq, past
   from run
  where due is not null
  order by due, seq

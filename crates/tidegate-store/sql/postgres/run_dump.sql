@@ -1,6 +1,7 @@
 -- Reads all runs, in key order: for tests, `doctor` and backups.
 --
 -- Locks nothing. Index: the primary key.
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
+       event_seq, past
   from run
  order by seq

@@ -16,12 +16,14 @@ with changed as (
            due       = new.due,
            owner     = new.owner,
            fence     = new.fence,
-           body      = new.body
+           body      = new.body,
+           event_seq = new.event_seq,
+           past      = new.past
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[],
                   $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
-                  $11::text[], $12::bigint[], $13::text[])
+                  $11::text[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[])
            as new(seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner,
-                  fence, body)
+                  fence, body, event_seq, past)
      where run.seq = new.seq
     returning 1
 )

@@ -106,6 +106,7 @@ create table gate (
   at bigint not null,
   due bigint,
   state text collate "C" not null,
+  event bigint,
   primary key (key)
 ) with (fillfactor=80);
 
@@ -180,6 +181,8 @@ create table run (
   owner text collate "C",
   fence bigint not null,
   body text collate "C" not null,
+  event_seq bigint,
+  past bigint,
   primary key (seq)
 ) with (fillfactor=80);
 
@@ -287,19 +290,29 @@ CREATE INDEX chore_topic ON chore USING btree (ws, topic, seq) WHERE topic IS NO
 
 CREATE INDEX chunk_run ON chunk USING btree (run, seq);
 
+CREATE INDEX ended_far ON ended USING btree (event_seq) WHERE abs((event_seq >> 12) - (seq >> 12)) > 1;
+
 CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 
+CREATE INDEX gate_event ON gate USING btree (event) WHERE event IS NOT NULL;
+
+CREATE INDEX item_event ON item USING btree (event_seq);
+
 CREATE INDEX receipt_event ON receipt USING btree (event, seq);
 
 CREATE INDEX run_due ON run USING btree (due, seq) WHERE due IS NOT NULL;
+
+CREATE INDEX run_far ON run USING btree (event_seq) WHERE abs((event_seq >> 12) - (seq >> 12)) > 1;
 
 CREATE INDEX run_lane ON run USING btree (lane, seq);
 
 CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) WHERE line IS NOT NULL;
 
 CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
+
+CREATE INDEX run_past ON run USING btree (past) WHERE past IS NOT NULL;
 
 CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
 

@@ -3,7 +3,7 @@
 -- ?1 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: gate_due (due, key) where due is not null.
-select key, id, at, due, state
+select key, id, at, due, state, event
   from gate
  where due is not null
  order by due, key

@@ -3,7 +3,7 @@
 -- ?1 the bytes   ?2 the first key after all of those   ?3 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
-select key, id, at, due, state
+select key, id, at, due, state, event
   from gate
  where key >= ?1
    and key < ?2

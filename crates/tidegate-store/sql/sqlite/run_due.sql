@@ -3,7 +3,8 @@
 -- ?1 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: run_due (due, seq) where due is not null.
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
+       event_seq, past
   from run
  where due is not null
  order by due, seq

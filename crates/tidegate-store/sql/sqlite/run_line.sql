@@ -3,7 +3,8 @@
 -- ?1 the gate's number   ?2 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: run_line (line, tier, order_at, order_seq, seq) where line is not null.
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
+       event_seq, past
   from run
  where line = ?1
  order by tier, order_at, order_seq, seq

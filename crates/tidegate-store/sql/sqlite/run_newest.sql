@@ -3,7 +3,8 @@
 -- ?1 lane   ?2 below this run   ?3 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: run_lane (lane, seq).
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
+       event_seq, past
   from run
  where lane = ?1
    and seq < ?2

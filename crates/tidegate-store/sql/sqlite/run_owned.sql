@@ -3,7 +3,8 @@
 -- ?1 engine   ?2 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: run_owner (owner, seq) where owner is not null.
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
+       event_seq, past
   from run
  where owner = ?1
  order by seq

@@ -72,7 +72,7 @@ CREATE TABLE gate (
   at    integer not null,
   due   integer,
   state text    not null
-) strict;
+, event integer) strict;
 
 CREATE TABLE item (
   run        integer not null,
@@ -147,7 +147,7 @@ CREATE TABLE run (
   owner     text,
   fence     integer not null,
   body      text    not null
-) strict;
+, event_seq integer, past integer) strict;
 
 CREATE TABLE schedule (
   ws       text    not null,
@@ -252,19 +252,29 @@ CREATE INDEX chore_topic on chore (ws, topic, seq) where topic is not null;
 
 CREATE INDEX chunk_run on chunk (run, seq);
 
+CREATE INDEX ended_far on ended (event_seq) where abs((event_seq >> 12) - (seq >> 12)) > 1;
+
 CREATE INDEX ended_lane on ended (lane, state, seq);
 
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 
+CREATE INDEX gate_event on gate (event) where event is not null;
+
+CREATE INDEX item_event on item (event_seq);
+
 CREATE INDEX receipt_event on receipt (event, seq);
 
 CREATE INDEX run_due on run (due, seq) where due is not null;
+
+CREATE INDEX run_far on run (event_seq) where abs((event_seq >> 12) - (seq >> 12)) > 1;
 
 CREATE INDEX run_lane on run (lane, seq);
 
 CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line is not null;
 
 CREATE INDEX run_owner on run (owner, seq) where owner is not null;
+
+CREATE INDEX run_past on run (past) where past is not null;
 
 CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
 

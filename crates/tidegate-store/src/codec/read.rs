@@ -52,13 +52,7 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(match from.table {
         Table::Chore => chore(from)?,
         Table::Schedule => schedule(from)?,
-        Table::Gate => Row::Gate(Gate {
-            key: GateKey::from_bytes(&from.bytes()?),
-            id: from.seq()?,
-            at: from.time()?,
-            due: from.maybe_time()?,
-            state: from.json()?,
-        }),
+        Table::Gate => gate(from)?,
         Table::Run => run(from)?,
         Table::Session => session(from)?,
         Table::Engine => Row::Engine(Engine {
@@ -117,6 +111,14 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
     })
 }
 
+fn gate(from: &mut Cells) -> Result<Row, StoreError> {
+    let key = GateKey::from_bytes(&from.bytes()?);
+    let (id, at, due) = (from.seq()?, from.time()?, from.maybe_time()?);
+    let state = from.json()?;
+    let _event = from.maybe_int()?;
+    Ok(Row::Gate(Gate { key, id, at, due, state }))
+}
+
 fn chore(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(Row::Chore(Chore {
         id: ChoreId { seq: from.seq()?, salt: from.salt()? },
@@ -162,10 +164,13 @@ fn staged(from: &mut Cells) -> Result<Row, StoreError> {
 
 fn run(from: &mut Cells) -> Result<Row, StoreError> {
     let seq = from.seq()?;
-    let derived = from.table.columns().len() - 2;
-    from.at += derived + 1;
-    let body = from.rest.nth(derived);
-    let run: Run = from.json_of(body)?;
+    let columns = from.table.columns();
+    let body = columns.iter().position(|(name, _)| *name == "body").unwrap_or(columns.len());
+    // Between the number and the body, and after it, stands what only indexes need.
+    from.at = body + 1;
+    let cell = from.rest.nth(body - 1);
+    let run: Run = from.json_of(cell)?;
+    let (_event, _past) = (from.maybe_int()?, from.maybe_int()?);
     if run.id.seq != seq {
         return Err(from.corrupt(&format!("run {seq} has the body of run {}", run.id.seq)));
     }

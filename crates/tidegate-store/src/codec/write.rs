@@ -131,6 +131,7 @@ fn gate(row: &Gate) -> Vec<Cell> {
         at(row.at),
         maybe_at(row.due),
         json(&row.state),
+        Cell::Int(row.event().map(|event| event.0)),
     ]
 }
 
@@ -154,6 +155,8 @@ fn run(row: &Run) -> Vec<Cell> {
         Cell::Text(row.owner.map(engine_text)),
         int(row.fence),
         json(row),
+        seq(row.source.first().seq),
+        Cell::Int(row.past().map(|past| past.0)),
     ]
 }
 

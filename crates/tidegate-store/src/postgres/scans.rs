@@ -94,6 +94,21 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
         (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
+        (Scan::EventsAfter(after), _) => {
+            Shape::Alone(sql::EVENT_AFTER, Table::Event, ints([*after]))
+        }
+        (Scan::EndedAfter(after), _) => {
+            Shape::Alone(sql::ENDED_AFTER, Table::Ended, ints([*after]))
+        }
+        (Scan::ReceiptsAfter(after), _) => {
+            Shape::Alone(sql::RECEIPT_AFTER, Table::Receipt, ints([*after]))
+        }
+        (Scan::LooseEvents(after, until), _) => {
+            Shape::Alone(sql::EVENT_LOOSE, Table::Event, ints([*after, *until]))
+        }
+        (Scan::LooseEnded(after, until), _) => {
+            Shape::Alone(sql::ENDED_LOOSE, Table::Ended, ints([*after, *until]))
+        }
         (Scan::Buriable, _) => Shape::Alone(sql::ENGINE_BURIABLE, Table::Engine, Vec::new()),
         (other, _) => hint(other),
     }
@@ -131,6 +146,7 @@ fn hint(scan: &Scan) -> Shape {
         Scan::Chunks(run, after) => {
             (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
         }
+        Scan::Signals(run) => (sql::SIGNAL_OF_RUN, Table::Signal, vec![int(run.0)]),
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
         Scan::Line(_)
         | Scan::Ready(_)
@@ -142,6 +158,11 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::DueChores
         | Scan::Engines
         | Scan::Buriable
+        | Scan::EventsAfter(_)
+        | Scan::EndedAfter(_)
+        | Scan::LooseEvents(..)
+        | Scan::LooseEnded(..)
+        | Scan::ReceiptsAfter(_)
         | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
@@ -156,6 +177,10 @@ pub(super) fn line_params<'a>(lines: impl IntoIterator<Item = (&'a GateKey, u32)
 
 fn gate_cell(key: &GateKey) -> Cell {
     bytes(key.as_bytes())
+}
+
+fn ints<const N: usize>(numbers: [Seq; N]) -> Vec<Param> {
+    numbers.into_iter().map(|number| Param::Int(number.0)).collect()
 }
 
 fn engine_cell(engine: EngineId) -> Cell {

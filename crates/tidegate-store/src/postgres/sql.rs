@@ -44,6 +44,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "chunk",
         sql: include_str!("../../sql/postgres/migrations/0008_chunk.sql"),
     },
+    Migration {
+        version: 9,
+        name: "retention",
+        sql: include_str!("../../sql/postgres/migrations/0009_retention.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -107,6 +112,12 @@ statements!(
     SCHEDULE_NEXT = "schedule_next",
     SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",
     CHUNK_OF_RUN = "chunk_of_run",
+    SIGNAL_OF_RUN = "signal_of_run",
+    EVENT_LOOSE = "event_loose",
+    ENDED_LOOSE = "ended_loose",
+    EVENT_AFTER = "event_after",
+    ENDED_AFTER = "ended_after",
+    RECEIPT_AFTER = "receipt_after",
     ENGINE_BURIABLE = "engine_buriable",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",

@@ -18,6 +18,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "serve", sql: sql!("migrations/0006_serve") },
     Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
     Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
+    Migration { version: 9, name: "retention", sql: sql!("migrations/0009_retention") },
 ];
 
 /// What is done with single rows of a table.
@@ -96,6 +97,12 @@ pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
 pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
 pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
 pub(super) const CHUNK_OF_RUN: &str = sql!("chunk_of_run");
+pub(super) const SIGNAL_OF_RUN: &str = sql!("signal_of_run");
+pub(super) const EVENT_LOOSE: &str = sql!("event_loose");
+pub(super) const ENDED_LOOSE: &str = sql!("ended_loose");
+pub(super) const EVENT_AFTER: &str = sql!("event_after");
+pub(super) const ENDED_AFTER: &str = sql!("ended_after");
+pub(super) const RECEIPT_AFTER: &str = sql!("receipt_after");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 pub(super) const LEASE_READ: &str = sql!("lease_read");

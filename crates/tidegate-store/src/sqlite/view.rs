@@ -91,6 +91,16 @@ impl Source for View<'_> {
             Scan::Chunks(run, after) => {
                 (Table::Chunk, sql::CHUNK_OF_RUN, vec![seq(*run), int((*after).into())])
             }
+            Scan::Signals(run) => (Table::Signal, sql::SIGNAL_OF_RUN, vec![seq(*run)]),
+            Scan::EventsAfter(after) => (Table::Event, sql::EVENT_AFTER, vec![seq(*after)]),
+            Scan::EndedAfter(after) => (Table::Ended, sql::ENDED_AFTER, vec![seq(*after)]),
+            Scan::ReceiptsAfter(after) => (Table::Receipt, sql::RECEIPT_AFTER, vec![seq(*after)]),
+            Scan::LooseEvents(after, until) => {
+                (Table::Event, sql::EVENT_LOOSE, vec![seq(*after), seq(*until)])
+            }
+            Scan::LooseEnded(after, until) => {
+                (Table::Ended, sql::ENDED_LOOSE, vec![seq(*after), seq(*until)])
+            }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
         };
         cells.push(int(limit.into()));

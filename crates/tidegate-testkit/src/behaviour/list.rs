@@ -127,6 +127,12 @@ macro_rules! behaviours {
                 output_has_bounds,
                 the_last_progress_stays,
             }
+            retention {
+                old_runs_go_with_all_that_is_theirs,
+                what_is_relied_on_stays,
+                the_source_of_a_replay_stays,
+                a_pass_goes_part_by_part,
+            }
             schedules {
                 an_occurrence_gives_one_run_over_all_engines,
                 an_occurrence_is_no_event,

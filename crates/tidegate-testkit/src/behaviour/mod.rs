@@ -31,6 +31,7 @@ pub mod receipts;
 pub mod releases;
 pub mod repairs;
 pub mod replays;
+pub mod retention;
 pub mod schedules;
 pub mod serving;
 pub mod sessions;

@@ -77,6 +77,9 @@ macro_rules! store_contract {
             places_are_found_by_workspace,
             schedules_come_in_the_order_of_their_next_occurrence,
             chunks_are_read_after_a_place,
+            events_are_loose_when_nothing_relies_on_them,
+            ended_runs_are_loose_when_no_run_relies_on_them,
+            receipts_and_signals_are_found_to_be_forgotten,
             a_scan_that_finds_nothing_says_so,
             a_limit_of_nothing_finds_nothing,
         );

@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Rank, Receipt,
-        Row, RowKey, Run, Schedule, Signal, Sub, WaitPath, WaitRow,
+        Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Purpose, Rank,
+        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -433,6 +433,71 @@ pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
     check(store, Scan::Chunks(Seq(1), 10), Vec::new()).await;
 }
 
+/// An event is found once nothing relies on it, near in number or far.
+pub async fn events_are_loose_when_nothing_relies_on_them(store: &Arc<dyn Store>) {
+    let event = |seq| sample::event(seq, "1");
+    let events = [3, 10, 11, 12, 13, 14, 15, 20_000].map(event);
+    insert(store, events.iter().rev().cloned()).await;
+    check(store, Scan::EventsAfter(Seq(0)), rows(events.clone())).await;
+    check(store, Scan::EventsAfter(Seq(14)), rows(events[6..].to_vec())).await;
+    check(store, Scan::LooseEvents(Seq(0), Seq(20_000)), rows(events.clone())).await;
+    let near = Run { source: Source::Event(sample::event_id(10)), ..sample::run(4) };
+    let far = Run { source: Source::Event(sample::event_id(11)), ..sample::run(50_000) };
+    let ended = |seq, event| Ended {
+        source: Source::Event(sample::event_id(event)),
+        ..sample::ended_run(seq)
+    };
+    insert(store, [near, far]).await;
+    insert(store, [ended(5, 12), ended(60_000, 13)]).await;
+    insert(store, [Item { run: Seq(99), n: 0, event: sample::event_id(14) }]).await;
+    insert(store, [sample::window(15)]).await;
+    let [first, .., last] = events;
+    check(store, Scan::LooseEvents(Seq(0), Seq(20_000)), rows([first, last.clone()])).await;
+    check(store, Scan::LooseEvents(Seq(3), Seq(20_000)), rows([last])).await;
+    check(store, Scan::LooseEvents(Seq(3), Seq(19_999)), Vec::new()).await;
+}
+
+/// An ended run is found once it has stopped and no other relies on it.
+pub async fn ended_runs_are_loose_when_no_run_relies_on_them(store: &Arc<dyn Store>) {
+    let ended = [2, 3, 4, 5, 6, 9].map(sample::ended_run);
+    insert(store, ended.iter().rev().cloned()).await;
+    check(store, Scan::EndedAfter(Seq(0)), rows(ended.clone())).await;
+    check(store, Scan::EndedAfter(Seq(5)), rows(ended[4..].to_vec())).await;
+    check(store, Scan::LooseEnded(Seq(0), Seq(9)), rows(ended.clone())).await;
+    let of = |seq| Some(sample::run_id(seq));
+    insert(
+        store,
+        [
+            Run { replay_of: of(3), ..sample::run(100) },
+            Run { purpose: Purpose::Compensates(sample::run_id(4)), ..sample::run(101) },
+            Run { batch_of: of(5), replay_of: of(2), ..sample::run(102) },
+            sample::run(6),
+        ],
+    )
+    .await;
+    let [first, .., last] = ended;
+    check(store, Scan::LooseEnded(Seq(0), Seq(9)), rows([first, last.clone()])).await;
+    check(store, Scan::LooseEnded(Seq(2), Seq(9)), rows([last])).await;
+    check(store, Scan::LooseEnded(Seq(2), Seq(8)), Vec::new()).await;
+}
+
+/// By number; and all signals of a run, whatever their names.
+pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Store>) {
+    let receipts = [3, 5, 40].map(sample::receipt);
+    insert(store, receipts.iter().rev().cloned()).await;
+    check(store, Scan::ReceiptsAfter(Seq(0)), rows(receipts.clone())).await;
+    check(store, Scan::ReceiptsAfter(Seq(3)), rows(receipts[1..].to_vec())).await;
+    let signal = |run, name: &str, seq| Signal {
+        run: Seq(run),
+        name: name.to_owned(),
+        seq: Seq(seq),
+        data: sample::payload("1"),
+    };
+    let signals = [signal(1, "a", 2), signal(1, "a", 10), signal(1, "b", 1)];
+    insert(store, signals.iter().rev().cloned().chain([signal(2, "a", 1)])).await;
+    check(store, Scan::Signals(Seq(1)), rows(signals)).await;
+}
+
 /// An empty answer is an answer.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
@@ -473,6 +538,12 @@ fn every_scan() -> Vec<Scan> {
         Scan::SchedulesOf(ws.clone(), String::new(), String::new()),
         Scan::Subs(ws),
         Scan::Chunks(Seq(1), 0),
+        Scan::Signals(Seq(1)),
+        Scan::EventsAfter(Seq(0)),
+        Scan::EndedAfter(Seq(0)),
+        Scan::LooseEvents(Seq(0), Seq(9)),
+        Scan::LooseEnded(Seq(0), Seq(9)),
+        Scan::ReceiptsAfter(Seq(0)),
         Scan::Schedules,
         Scan::Buriable,
     ]

@@ -98,6 +98,8 @@ pub(crate) struct State {
     unheard: BTreeSet<Seq>,
     /// Waits whose answer came after one that is not asked for yet.
     held: Vec<Waker>,
+    /// Some of these have been woken and not polled since.
+    roused: bool,
     /// What the driver has to report.
     ops: Ops,
     /// A report is on its way.
@@ -171,6 +173,7 @@ impl State {
         self.unasked.remove(id);
         if let Some(known) = self.recorded.get(id) {
             self.unheard.remove(&known.seq);
+            self.roused |= !self.held.is_empty();
             self.held.drain(..).for_each(Waker::wake);
         }
         match self.recorded.get(id) {
@@ -210,16 +213,15 @@ impl State {
         Poll::Pending
     }
 
-    /// Lets answers go that wait for one that the code does not ask for any more; `false` if
-    /// there are none.
-    pub(crate) fn release_held(&mut self) -> bool {
-        let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return false;
+    /// Whether a wait may go on, so that the handler has to be polled again. Where nothing else
+    /// goes on, those are let go too that wait for an answer that the code has stopped asking for.
+    pub(crate) fn rouse(&mut self, still: bool) -> bool {
+        if still && !self.roused && !self.held.is_empty() {
+            self.unheard.clear();
+            self.held.drain(..).for_each(Waker::wake);
+            return true;
         }
-        self.unheard.clear();
-        held.into_iter().for_each(Waker::wake);
-        true
+        std::mem::take(&mut self.roused)
     }
 
     /// What makes the run fail whatever its handler says: a wrong id, or an effect on record that
@@ -346,7 +348,7 @@ impl State {
         if self.reporting {
             return Next::Wait;
         }
-        if self.executing == 0 && self.ops.is_empty() && self.release_held() {
+        if self.rouse(self.executing == 0 && self.ops.is_empty()) {
             return Next::Wait;
         }
         // A step that waits for the report is about to begin.

@@ -24,10 +24,8 @@ fn once() -> Retry {
 /// The runs that followed another.
 async fn followers(lab: &Lab, of: RunId) -> Vec<(Purpose, Ended)> {
     let rows = lab.store().dump().await.unwrap();
-    let ended = rows.into_iter().filter_map(|row| match row {
-        Row::Ended(ended) => Some((ended.purpose, ended)),
-        _ => None,
-    });
+    let ended = |row| if let Row::Ended(ended) = row { Some(ended) } else { None };
+    let ended = rows.into_iter().filter_map(ended).map(|ended| (ended.purpose, ended));
     ended
         .filter(|(purpose, _)| match purpose {
             Purpose::Compensates(run) | Purpose::OnFailure(run) => *run == of,

@@ -16,7 +16,7 @@ pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
         async move {
             let effect = || async { Ok(effects.mark("effect")) };
             let first = ctx.step("first", effect).await?;
-            ctx.sleep("nap", Duration::from_secs(60)).await?;
+            ctx.sleep("nap", Duration::from_mins(1)).await?;
             let second = ctx.step("second", effect).await?;
             Ok(json!([first, second, input["n"]]))
         }
@@ -150,8 +150,8 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
             let flaky = ctx.step("flaky", || async move {
                 if first { Err(Fault::new("not yet")) } else { Ok(()) }
             });
-            let flaky = flaky.retry(Retry::attempts(2).fixed(Duration::from_secs(3600)));
-            let nap = ctx.sleep("nap", Duration::from_secs(7200));
+            let flaky = flaky.retry(Retry::attempts(2).fixed(Duration::from_hours(1)));
+            let nap = ctx.sleep("nap", Duration::from_hours(2));
             tokio::try_join!(nap, flaky.into_future(), chain)?;
             Ok(Value::Null)
         }
@@ -161,7 +161,7 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
     lab.settle().await;
     assert_eq!(marks.count("link"), 3);
     assert_eq!(state(lab, "both", run).await, "waiting");
-    lab.advance(Duration::from_secs(7200)).await;
+    lab.advance(Duration::from_hours(2)).await;
     lab.completed(&engine, run).await;
     assert_eq!(marks.count("link"), 3);
 }
@@ -264,7 +264,7 @@ pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
                 (true, true) => ctx.sleep("old", Duration::from_secs(1)).await?,
                 (true, false) => ctx.step("new", || async { Ok(()) }).await?,
             }
-            ctx.sleep("nap", Duration::from_secs(60)).await
+            ctx.sleep("nap", Duration::from_mins(1)).await
         })
     };
     let before = lab.engine().workflow(code(false)).start().await.unwrap();
@@ -273,7 +273,7 @@ pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
     lab.settle().await;
     before.shut_down().await;
     let after = lab.engine().workflow(code(true)).start().await.unwrap();
-    lab.advance(Duration::from_secs(60)).await;
+    lab.advance(Duration::from_mins(1)).await;
     let fault = failed(&after, kind).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
     assert!(fault.message().contains("`old` is recorded as a step and asked for as a sleep"));
@@ -373,7 +373,7 @@ pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
                     if attempt < 3 { Err(Fault::new("declined")) } else { Ok(()) }
                 });
                 pay.await?;
-                ctx.sleep("nap", Duration::from_secs(3600)).await?;
+                ctx.sleep("nap", Duration::from_hours(1)).await?;
                 Ok(key)
             }
         })
@@ -383,7 +383,7 @@ pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
     lab.advance(Duration::from_secs(2)).await;
     first.shut_down().await;
     let second = lab.engine().workflow(job()).start().await.unwrap();
-    lab.advance(Duration::from_secs(7200)).await;
+    lab.advance(Duration::from_hours(2)).await;
     let key = format!("{run}:pay");
     assert_eq!(lab.completed(&second, run).await, json!(key));
     let mut all = marks.all();
@@ -405,13 +405,13 @@ pub(crate) async fn a_line_is_logged_once(lab: &Lab) {
         });
         pay.await?;
         ctx.log("two");
-        ctx.sleep("nap", Duration::from_secs(3600)).await?;
+        ctx.sleep("nap", Duration::from_hours(1)).await?;
         ctx.log("three");
         Ok(())
     });
     let engine = lab.engine().workflow(job).start().await.unwrap();
     let run = start(&engine, "job", json!(null)).await;
-    lab.advance(Duration::from_secs(7200)).await;
+    lab.advance(Duration::from_hours(2)).await;
     lab.completed(&engine, run).await;
     assert_eq!(lines.all(), ["one", "two", "three"]);
 }

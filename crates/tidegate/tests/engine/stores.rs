@@ -10,7 +10,6 @@ use tidegate::{
     testing::{Lab, VirtualClock},
 };
 
-#[expect(clippy::unused_async, reason = "the other stores open asynchronously")]
 pub(crate) async fn memory() -> Option<Lab> {
     Some(Lab::new())
 }

@@ -120,7 +120,7 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
         engine.signal(run, "word", "three").await.unwrap();
     }
     // A wait runs out in the very moment in which a signal comes.
-    lab.advance(SECOND * 10 - Duration::from_millis(1)).await;
+    lab.advance(Duration::from_millis(9_999)).await;
     let late = engine.signal(busy, "word", "late");
     let ((), late) = tokio::join!(lab.advance(Duration::from_millis(1)), late);
     late.unwrap();
@@ -128,7 +128,7 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
     lab.settle().await;
     assert_eq!(lab.completed(&engine, busy).await, json!(["one", "two", "three", "late"]));
     assert_eq!(lab.completed(&engine, queued).await, json!(["one", "two", "three", "later"]));
-    assert!(marks.count("hear") >= 8 + 1);
+    assert!(marks.count("hear") > 8, "one wait ran out");
 }
 
 /// N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
@@ -314,9 +314,7 @@ pub(crate) async fn waits_in_parallel_are_answered_each(lab: &Lab) {
     assert_eq!(engine.send("go", json!(null)).await.unwrap().woke, 1);
     lab.settle().await;
     assert_eq!(marks.all(), ["event"]);
-    eprintln!("DBG {} {:?}", lab.now(), engine.look_up(run).await.unwrap());
     lab.advance(SECOND * 5).await;
-    eprintln!("DBG {} {:?}", lab.now(), engine.look_up(run).await.unwrap());
     assert_eq!(marks.all(), ["event", "nap"]);
     lab.advance(SECOND * 10).await;
     assert_eq!(marks.all(), ["event", "nap", "child"]);

@@ -194,11 +194,9 @@ pub(crate) async fn state(lab: &Lab, workflow: &str, run: RunId) -> &'static str
 /// What a run has on record.
 pub(crate) async fn steps(lab: &Lab, run: RunId) -> Vec<Step> {
     let rows = lab.store().dump().await.unwrap();
-    let steps = rows.into_iter().filter_map(|row| match row {
-        Row::Step(step) if step.run == run.seq => Some(step),
-        _ => None,
-    });
-    let mut steps: Vec<Step> = steps.collect();
+    let step = |row| if let Row::Step(step) = row { Some(step) } else { None };
+    let steps = rows.into_iter().filter_map(step);
+    let mut steps: Vec<Step> = steps.filter(|step| step.run == run.seq).collect();
     steps.sort_by_key(|step| step.seq);
     steps
 }

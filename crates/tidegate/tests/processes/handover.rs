@@ -1,11 +1,15 @@
 //! A process that is asked to go (SIGTERM) hands its runs over, long before its lease is over.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use tidegate::{
     Ctx, Workflow,
     core::row::{Ending, Row},
+    new_event,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -21,6 +25,13 @@ const TTL: Duration = Duration::from_mins(5);
 
 /// How many runs are under way.
 const RUNS: usize = 6;
+
+/// How many short ones are brought under load, and how many of them are driven at once.
+const LOAD: usize = 300;
+const WORKERS: usize = 8;
+
+/// This process was asked to go.
+static ASKED: AtomicBool = AtomicBool::new(false);
 
 fn job(me: &'static Me) -> Workflow<Value, Value> {
     Workflow::new("job", move |ctx: Ctx, _: Value| async move {
@@ -42,17 +53,35 @@ fn job(me: &'static Me) -> Workflow<Value, Value> {
     })
 }
 
+fn quick(me: &'static Me) -> Workflow<Value, Value> {
+    Workflow::new("quick", move |ctx: Ctx, _: Value| async move {
+        let step = || async {
+            me.note("quick");
+            if ASKED.load(Ordering::SeqCst) {
+                // Begun too late to be done in time.
+                wait_for_door(&me.door("go")).await;
+            }
+            Ok(me.name().to_owned())
+        };
+        Ok(json!(ctx.step("only", step).await?))
+    })
+}
+
 /// Works until it is asked to go; the first one also brings the work.
 pub(crate) async fn live(me: &'static Me) {
     let mut asked = signal(SignalKind::terminate()).unwrap();
-    let engine = me.engine().await.workflow(job(me)).start().await.unwrap();
-    if me.name() == "first" {
-        for n in 0..RUNS {
-            engine.send("job", json!({ "n": n })).await.unwrap();
-        }
-    }
+    let builder = me.engine().await.workflow(job(me)).workflow(quick(me)).workers(WORKERS);
+    let engine = builder.start().await.unwrap();
+    let (name, count) = match (me.name(), &me.orders.stop_at) {
+        ("first", None) => ("job", RUNS),
+        ("first", Some(_)) => ("quick", LOAD),
+        _ => ("job", 0),
+    };
+    let events = (0..count).map(|n| new_event(name, json!({ "n": n })).unwrap());
+    engine.send_all(events.collect()).await.unwrap();
     me.note("up");
     asked.recv().await;
+    ASKED.store(true, Ordering::SeqCst);
     engine.shut_down().await;
     me.note("gone");
 }
@@ -100,5 +129,28 @@ pub(crate) fn judge() {
         let Ending::Completed { output } = &ended.ending else { panic!("{ended:?}") };
         assert_eq!(output.as_str(), r#"["first","second"]"#);
     }
+    scene.clear();
+}
+
+/// SPEC 9: nor is a run left behind that was being leased at that moment.
+pub(crate) fn judge_under_load() {
+    let scene = Scene::new();
+    let Some(place) = Place::postgres() else { return };
+    let second = scene.start(Role::Leaver, "second", &place, TTL, None);
+    scene.journal.wait_for("second", "up", 1);
+    // It waits until the other is gone.
+    second.signal("-STOP");
+    let first = scene.start(Role::Leaver, "first", &place, TTL, Some("load"));
+    scene.journal.wait_for("first", "quick", LOAD / 3);
+    first.signal("-TERM");
+    assert!(first.wait().success(), "it ends in good order");
+    assert!(scene.journal.count("first", "quick") < LOAD, "nothing was left to be handed over");
+    let rows = block_on(place.rows());
+    let owned: Vec<_> =
+        rows.iter().filter_map(Row::as_run).filter(|run| run.owner.is_some()).collect();
+    assert!(owned.is_empty(), "not handed over: {owned:#?}");
+    second.signal("-CONT");
+    let left = || block_on(place.rows()).iter().filter(|row| row.as_run().is_some()).count();
+    wait_until(|| left() == 0, || scene.journal.told());
     scene.clear();
 }

@@ -42,6 +42,11 @@ fn a_process_that_is_asked_to_go_hands_its_runs_over() {
 }
 
 #[test]
+fn a_process_that_is_asked_to_go_under_load_leaves_nothing_behind() {
+    handover::judge_under_load();
+}
+
+#[test]
 fn processes_that_are_killed_at_random_do_everything_once() {
     crowd::judge();
 }

@@ -1,0 +1,143 @@
+//! Retention: what is over and old is deleted, in small parts, oldest first.
+//!
+//! Numbers grow with time, so that the old stands at the beginning of every table: a pass goes
+//! through it by number, part by part, and is over when a part holds nothing old. What something
+//! still relies on stays: an event is kept by its runs, live or ended, by its batch and by its
+//! window; an ended run by those that undo it, handle its failure or are new goes at it. An old
+//! event can only come to be relied on again by a new go at an ended run, and that one keeps it.
+
+use crate::{
+    command::Refusal,
+    draft::{Decided, Draft},
+    id::Seq,
+    reads::{Latch, Mode, ReadSet, Scan},
+    row::{Row, RowKey},
+    time::Timestamp,
+};
+
+/// How many rows one part deletes before it stops: far below what a transaction may change.
+const ENOUGH: u32 = 1000;
+
+/// How many steps, chunks, signals and items of a run are read at once.
+const CHILDREN: u32 = 64;
+
+/// What is to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Runs that have ended, with all that is filed under them.
+    Runs,
+    /// Events and other inputs.
+    Events,
+    /// Receipts.
+    Receipts,
+}
+
+/// What one part of a pass came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forgotten {
+    /// How many rows were deleted.
+    pub rows: u32,
+    /// Where the pass goes on; none when it is over.
+    pub next: Option<Seq>,
+}
+
+/// What deciding it relies on besides rows.
+pub fn reads() -> ReadSet {
+    ReadSet::default().latch(latch(), Mode::Exclusive)
+}
+
+/// Held by all that relies on runs which have ended: shared to look back, exclusive to forget.
+pub fn latch() -> Latch {
+    // No workspace has an empty name.
+    Latch::Topic("".into(), "past".to_owned())
+}
+
+/// Deletes what is older than a moment, among the first `most` after a number.
+pub fn forget(
+    draft: &mut Draft,
+    past: Past,
+    before: Timestamp,
+    after: Seq,
+    most: u32,
+) -> Decided<Forgotten> {
+    let most = most.max(1);
+    let scan = match past {
+        Past::Runs => Scan::EndedAfter(after),
+        Past::Events => Scan::EventsAfter(after),
+        Past::Receipts => Scan::ReceiptsAfter(after),
+    };
+    let found: Vec<Old> = draft.found(&scan, most)?.into_iter().filter_map(Old::of).collect();
+    let any_old = found.iter().any(|old| old.begun < before);
+    let Some(last) = found.last().filter(|_| any_old).map(|old| old.seq) else {
+        return Ok(Forgotten { rows: 0, next: None });
+    };
+    let loose: Vec<RowKey> = match past {
+        Past::Runs => keys(draft.found(&Scan::LooseEnded(after, last), most)?),
+        Past::Events => keys(draft.found(&Scan::LooseEvents(after, last), most)?),
+        Past::Receipts => found.iter().map(|old| old.key.clone()).collect(),
+    };
+    let mut rows = 0;
+    for old in found.iter().filter(|old| old.over < before && loose.contains(&old.key)) {
+        let (gone, whole) = delete(draft, &old.key)?;
+        rows += u32::try_from(gone).unwrap_or(u32::MAX);
+        if !whole || rows >= ENOUGH {
+            // The same again, or on from here.
+            let next = if whole { old.seq } else { Seq(old.seq.0.saturating_sub(1)) };
+            return Ok(Forgotten { rows, next: Some(next) });
+        }
+    }
+    Ok(Forgotten { rows, next: (found.len() >= most as usize).then_some(last) })
+}
+
+fn keys(rows: Vec<&Row>) -> Vec<RowKey> {
+    rows.into_iter().map(Row::key).collect()
+}
+
+/// A row of the past.
+struct Old {
+    key: RowKey,
+    seq: Seq,
+    begun: Timestamp,
+    over: Timestamp,
+}
+
+impl Old {
+    fn of(row: &Row) -> Option<Self> {
+        let (seq, begun, over) = if let Row::Ended(it) = row {
+            (it.id.seq, it.queued_at, it.ended_at)
+        } else if let Row::Event(it) = row {
+            (it.id.seq, it.at, it.at)
+        } else if let Row::Receipt(it) = row {
+            (it.seq, it.at, it.at)
+        } else {
+            return None;
+        };
+        Some(Self { key: row.key(), seq, begun, over })
+    }
+}
+
+/// Deletes a row; says how many went, and whether that was all.
+fn delete(draft: &mut Draft, key: &RowKey) -> Decided<(usize, bool)> {
+    let (rows, whole) =
+        if let RowKey::Ended(run) = key { delete_children(draft, *run)? } else { (0, true) };
+    if whole {
+        draft.delete_known(key.clone());
+    }
+    Ok((rows + usize::from(whole), whole))
+}
+
+fn delete_children(draft: &mut Draft, run: Seq) -> Decided<(usize, bool)> {
+    let kinds = [Scan::Steps(run), Scan::Chunks(run, 0), Scan::Signals(run), Scan::Items(run)];
+    let mut keys: Vec<RowKey> = Vec::new();
+    let mut whole = true;
+    for scan in kinds {
+        let found = draft.found::<Refusal>(&scan, CHILDREN)?;
+        whole &= found.len() < CHILDREN as usize;
+        keys.extend(found.into_iter().map(Row::key));
+    }
+    let rows = keys.len();
+    for key in keys {
+        draft.delete_known(key);
+    }
+    Ok((rows, whole))
+}

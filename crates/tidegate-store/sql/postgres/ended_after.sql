@@ -1,0 +1,10 @@
+-- Reads ended runs after a number, the oldest first.
+--
+-- $1 after   $2 how many
+-- Locks nothing. Index: the primary key.
+select seq, salt, ws, app, workflow, version, state, queued_at, ended_at, event_seq, body,
+       lane
+  from ended
+ where seq > $1::bigint
+ order by seq
+ limit $2::bigint

@@ -1,0 +1,11 @@
+-- Reads ended runs after a number, the oldest first.
+--
+-- ?1 after   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select seq, salt, ws, app, workflow, version, state, queued_at, ended_at, event_seq, body,
+       lane
+  from ended
+ where seq > ?1
+ order by seq
+ limit ?2

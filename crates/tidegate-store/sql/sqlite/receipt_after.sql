@@ -1,0 +1,10 @@
+-- Reads receipts after a number, the oldest first.
+--
+-- ?1 after   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select seq, ws, app, workflow, key, event, at, verdict
+  from receipt
+ where seq > ?1
+ order by seq
+ limit ?2

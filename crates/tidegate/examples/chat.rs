@@ -1,0 +1,76 @@
+//! A chat: messages are taken at once, answers are given one after another, and the session
+//! remembers both. An answer is emitted word by word while it is written.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::{
+    Action, Ctx, Engine, Flow, Policy, Request, Result, RunId, core::row::SessionRef, new_request,
+    testing::Lab,
+};
+
+/// Puts what was said into the session.
+async fn append(ctx: Ctx, text: String) -> Result<u64> {
+    ctx.session()?.append("said", "messages", text).await
+}
+
+/// Answers what has been said so far.
+async fn respond(ctx: Ctx, _: Value) -> Result<String> {
+    let session = ctx.session()?;
+    let messages: Vec<String> = session.get("read", "messages").await?.unwrap_or_default();
+    // A model would think here.
+    ctx.sleep("think", Duration::from_secs(2)).await?;
+    let answer = format!("I have read {} messages.", messages.len());
+    ctx.step("write", || async {
+        for word in answer.split(' ') {
+            ctx.emit(word)?;
+        }
+        Ok(())
+    })
+    .await?;
+    session.append("answered", "messages", &answer).await?;
+    Ok(answer)
+}
+
+/// Calls an action in Ada's session.
+async fn call(engine: &Engine, action: &str, input: Value) -> Result<(&'static str, RunId)> {
+    let request = new_request("chat", action, input)?;
+    let request = Request { session: Some("ada".to_owned()), ..request };
+    let verdict = engine.dispatch(request).await?.verdict;
+    println!("{action:<8} {}", verdict.outcome());
+    Ok((verdict.outcome(), verdict.run().expect("neither policy refuses")))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let flow = Flow::new("chat")
+        .action(Action::new("append", append).policy(Policy::allow()))
+        .action(Action::new("respond", respond).policy(Policy::queue()));
+    let lab = Lab::new();
+    let engine = lab.engine().flow(flow).start().await?;
+
+    call(&engine, "append", json!("Hello")).await?;
+    lab.settle().await;
+    let (_, first) = call(&engine, "respond", json!({})).await?;
+    // The first answer is being thought about: this is taken at once, the second answer waits.
+    lab.advance(Duration::from_secs(1)).await;
+    assert_eq!(call(&engine, "append", json!("Are you there?")).await?.0, "started");
+    let (told, second) = call(&engine, "respond", json!({})).await?;
+    assert_eq!(told, "queued");
+    println!("why      {}", engine.why(second).await?.sentence);
+    lab.advance(Duration::from_secs(10)).await;
+
+    assert_eq!(engine.output::<String>(first).await??, "I have read 1 messages.");
+    let chunks = engine.chunks(second, 0, 100).await?;
+    let words: Vec<&str> = chunks.iter().map(|chunk| chunk.data.as_str()).collect();
+    println!("emitted  {}", words.join(" "));
+    assert_eq!(words.join(" "), r#""I" "have" "read" "3" "messages.""#);
+
+    let [app, flow, id] = ["default", "chat", "ada"].map(str::to_owned);
+    let (_, document) = engine.session(&SessionRef { app, flow, id }).await?.expect("it is there");
+    println!("session  {}", document.as_str());
+    assert_eq!(document.as_str().matches("messages.").count(), 2);
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! The programs of the README and of the book, so that they cannot rot.
+
+macro_rules! pages {
+    ($($name:ident = $path:literal,)*) => {
+        $(#[doc = include_str!(concat!("../../../", $path))]
+        struct $name;)*
+    };
+}
+
+pages! {
+    Readme = "README.md",
+    Start = "docs/start.md",
+    Leases = "docs/concepts/leases.md",
+    Runs = "docs/concepts/runs.md",
+    Schedules = "docs/concepts/schedules.md",
+    Shutdown = "docs/concepts/shutdown.md",
+    Steps = "docs/concepts/steps.md",
+    Testing = "docs/concepts/testing.md",
+}

@@ -54,7 +54,8 @@ impl Transaction {
     /// Encodes what a transaction changed.
     pub(crate) fn new(changes: &[Change]) -> Self {
         let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
-        for change in changes {
+        // An engine's own row belongs to no workload.
+        for change in changes.iter().filter(|it| Table::of(&it.key()) != Table::Engine) {
             let (verb, row) = match change {
                 Change::Insert(row) => (Verb::Insert, cells(row)),
                 Change::Update(row) => (Verb::Update, cells(row)),

@@ -7,7 +7,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll},
@@ -130,9 +130,25 @@ impl Committer {
             let batch = self.take(shared);
             if batch.pending.is_empty() && batch.leases.is_empty() {
                 self.bell.notified().await;
+                self.gather().await;
                 continue;
             }
             self.decide(shared, batch).await;
+            self.gather().await;
+        }
+    }
+
+    /// Lets those go first who are ready to send: the last answers have woken many, and the first
+    /// of them to send would otherwise have a transaction to itself.
+    async fn gather(&self) {
+        let mut before = None;
+        loop {
+            step_aside().await;
+            let pending = self.queue().pending.len();
+            if before == Some(pending) || pending >= MAX_BATCH {
+                return;
+            }
+            before = Some(pending);
         }
     }
 
@@ -247,6 +263,20 @@ impl Committer {
         shared.hand_over(leased, &events);
         shared.saw(seen);
     }
+}
+
+/// Lets all other tasks of this thread have a turn. (Not `tokio::task::yield_now`, which wakes
+/// later, so that a test might think that nothing is left to do.)
+async fn step_aside() {
+    let mut waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// An answer that is durable when it comes.

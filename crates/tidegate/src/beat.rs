@@ -124,7 +124,7 @@ async fn look_around(
         let Row::Engine(engine) = row else { continue };
         let known = seen.remove(&engine.id).filter(|known| known.beat == engine.beat);
         let sighting = known.unwrap_or(Sighting { beat: engine.beat, at: now });
-        let silent = now - sighting.at >= shared.options.lease_ttl;
+        let silent = now.saturating_sub(sighting.at) >= shared.options.lease_ttl;
         if engine.dead || (silent && engine.id != shared.id()) {
             dead.push((engine.id, engine.beat, engine.dead));
         }

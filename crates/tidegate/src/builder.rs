@@ -227,7 +227,7 @@ async fn known(
     store: &dyn Store,
     workspaces: &[Workspace],
 ) -> Result<BTreeMap<Workspace, Arc<Catalog>>, Error> {
-    let reads = workspaces.iter().fold(ReadSet::default(), |reads, ws| reads.catalog(ws));
+    let reads = workspaces.iter().fold(ReadSet::default(), ReadSet::catalog);
     Ok(store.read(reads).await?.catalogs)
 }
 

@@ -55,6 +55,7 @@ impl fmt::Debug for Committer {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four things that are so or not, apart")]
 struct Queue {
     pending: VecDeque<Pending>,
     /// Workers that have nothing to do.
@@ -185,7 +186,11 @@ impl Committer {
                 .collect();
             let started = shared.timer.elapsed();
             let outcome = commit_once(&*shared.store, commands).await;
-            telemetry::committed(part.len(), shared.timer.elapsed() - started, outcome.is_ok());
+            telemetry::committed(
+                part.len(),
+                shared.timer.elapsed().saturating_sub(started),
+                outcome.is_ok(),
+            );
             match outcome {
                 Ok((answers, seen)) => self.answer(shared, part, with, answers, seen),
                 // A row that the store refuses must not take its neighbours down.
@@ -236,12 +241,12 @@ impl Committer {
                 None => left.push(pending),
             }
         }
-        let (mut leased, mut look) = (Vec::new(), !left.is_empty());
+        let (mut taken, mut look) = (Vec::new(), !left.is_empty());
         for ((_, limit), answer) in leases.into_iter().zip(answers) {
             match answer {
                 Some(Ok(Answer::Leased(runs))) => {
                     look |= runs.len() >= limit as usize;
-                    leased.extend(runs);
+                    taken.extend(runs);
                 }
                 Some(Err(Refusal::EngineDead(engine))) => shared.lose(engine),
                 Some(_) => {}
@@ -250,17 +255,17 @@ impl Committer {
         }
         {
             let mut queue = self.queue();
-            queue.free += ended - i64::try_from(leased.len()).unwrap_or(i64::MAX);
+            queue.free += ended - i64::try_from(taken.len()).unwrap_or(i64::MAX);
             queue.look |= look;
             for pending in left.into_iter().rev() {
                 queue.pending.push_front(pending);
             }
         }
         let events = std::mem::take(&mut seen.events);
-        for run in &leased {
+        for run in &taken {
             telemetry::leased(run, seen.now);
         }
-        shared.hand_over(leased, &events);
+        shared.hand_over(taken, &events);
         shared.saw(seen);
     }
 }

@@ -237,7 +237,7 @@ impl Shared {
         let (shared, Seat { stop, mutex, leased }) = (self.clone(), seat);
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
-            telemetry::handed_over(shared.timer.elapsed() - leased);
+            telemetry::handed_over(shared.timer.elapsed().saturating_sub(leased));
             let mut leave = Leave { shared, seq, fence, freed: false };
             leave.freed = leave.shared.drive(run, loaded, stop).await;
         });

@@ -103,7 +103,7 @@ where
                 None => Err(fault),
             },
         };
-        let recorded = result.as_ref().map(Payload::clone).map_err(Fault::to_row);
+        let recorded = result.clone().map_err(|fault| fault.to_row());
         ctx.state().finish(NewStep { id: id.clone(), kind: StepKind::Run, result: recorded });
         // Read back, so that the first time sees what every replay sees.
         read(&id, result.map_err(Fault::fatal)?)

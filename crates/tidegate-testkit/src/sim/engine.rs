@@ -256,6 +256,17 @@ impl CommandEngine {
     /// Looks for what is due, and for the time when something will be.
     fn due(&mut self, world: &mut World) {
         self.agenda.due = world.now + POLL;
+        // First what was found at the last look.
+        let is_sweep = |order: &Order| {
+            matches!(
+                order.command.0,
+                Command::SweepGate { .. } | Command::SweepRun { .. } | Command::SweepChore { .. }
+            )
+        };
+        if self.outbox.iter().any(is_sweep) {
+            self.agenda.due = world.now + 1000;
+            return;
+        }
         let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
         let all = kinds.iter().cloned();
         let reads = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, SEEN_AT_ONCE));
@@ -289,6 +300,12 @@ impl CommandEngine {
     fn watch(&mut self, world: &mut World) {
         if let Some(sighted) = self.sighted.take() {
             self.agenda.watch = world.now + Self::ttl(world) / 4;
+            let is_old = |order: &Order| {
+                matches!(order.command.0, Command::MarkDead { .. } | Command::Reap { .. })
+            };
+            if self.outbox.iter().any(is_old) {
+                return;
+            }
             return self.judge(world, sighted);
         }
         let reads = ReadSet::default().scan(Scan::Engines, 100).scan(Scan::Buriable, 2);

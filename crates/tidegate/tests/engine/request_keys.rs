@@ -82,6 +82,7 @@ pub(crate) async fn a_key_function_gives_the_key(lab: &Lab) {
 }
 
 /// A key that a caller would like to have.
+#[expect(clippy::unnecessary_wraps, reason = "as a request carries it")]
 fn engine_key() -> Option<tidegate::core::key::Key> {
     let wish = tidegate::core::key::Scalar::text("a wish".to_owned());
     Some(tidegate::core::key::Key::Value(wish))

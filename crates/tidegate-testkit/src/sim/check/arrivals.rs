@@ -33,6 +33,11 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
     }
     for told in &history.told {
         let Some(run) = told.run else { continue };
+        // What a window fires may go into a buffer, in the very same commit.
+        let controls = look.controls(&told.ws, &told.workflow);
+        if told.word == "coalesced" && controls.is_some_and(|it| it.batch.is_some()) {
+            continue;
+        }
         let there = look.state.run(run.seq).is_some() || look.state.ended(run.seq).is_some();
         if !there && !is_folding(look.state, run.seq) {
             return Err(format!("there is no such run: {told:?}"));

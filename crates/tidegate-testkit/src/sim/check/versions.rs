@@ -1,7 +1,7 @@
 //! Order between runs: sessions, replacements, releases.
 
 use tidegate_core::{
-    row::{Class, Phase, Row, RowKey, Run},
+    row::{Class, Phase, Row, RowKey, Run, Scope},
     run::wait::encoded,
 };
 
@@ -44,10 +44,11 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
 /// A run that replaced another starts once that one is gone.
 pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     for run in started(look) {
-        if let Some(old) = run.replaced
-            && look.state.run(old.seq).is_some()
-        {
-            return Err(format!("{} starts while {old} is there", run.id));
+        // One that took the place of somebody who waited names who that one waited for; they may
+        // have no gate in common.
+        let Some(old) = run.replaced.and_then(|old| look.state.run(old.seq)) else { continue };
+        if old.needs.iter().any(|need| run.holds(&need.gate)) {
+            return Err(format!("{} starts while {} is there", run.id, old.id));
         }
     }
     Ok(())
@@ -61,7 +62,9 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
     for run in new.chain(started(look)) {
         let Some(spec) = look.plan.spec(&run.workflow) else { continue };
         let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
-        let gate = run.needs.iter().find(|need| need.gate.class() == Some(Class::Handoff));
+        // Its own, not one that a later release gave it.
+        let own = |scope: Scope| scope.class == Class::Handoff && scope.slot == path.unwrap_or("");
+        let gate = run.needs.iter().find(|need| need.gate.scope().is_some_and(own));
         let Some(gate) = gate.filter(|_| on != "coexist") else { continue };
         let key = |run: &Run| path.map(|path| field(look, run, path));
         for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
@@ -71,7 +74,7 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             }
             let shares = other.needs.iter().any(|it| it.gate == gate.gate);
             let over = other.phase == Phase::Stopping || !other.started;
-            if on == "supersede" && shares && !over {
+            if on == "supersede" && shares && !over && !run.started {
                 return Err(format!("{} leaves the older {other:?} alone", run.id));
             }
             // `supersede` takes along those that have not started, and has cancelled the others.

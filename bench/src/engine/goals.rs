@@ -1,5 +1,7 @@
 //! Each figure beside its limit and its goal.
 
+use std::fmt::Write as _;
+
 use crate::{
     figures::{Figures, median},
     limits,
@@ -112,7 +114,7 @@ fn line(figures: &Figures, kind: Kind, workload: &str, limit: &Limit) -> Line {
             let replay = figures.of(raw, &format!("{workload}.replay"));
             if !replay.is_empty() {
                 let share = median(&over(replay));
-                limit += &format!(" ({share:.2} of the same changes raw)");
+                let _ = write!(limit, " ({share:.2} of the same changes raw)");
             }
             Line { ratios: over(&of), limit, goal: (*goal > 0.0).then_some((true, *goal)) }
         }

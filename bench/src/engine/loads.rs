@@ -186,13 +186,13 @@ impl Load<'_> {
         let bench = bench.with_workers(self.arguments.workers).await?;
         bench.rig.meter.ended(n).await;
         let took = began.elapsed();
-        let more = self.checked(&bench.rig, n)?;
+        let more = Self::checked(&bench.rig, n)?;
         self.count(figures, workload, &bench.rig, n);
         figures.throughput(self.peer(), workload, n, took, more);
         bench.close().await
     }
 
-    /// W5.cold_behind_hot: a long line on one key must not hold up a thousand others.
+    /// `W5.cold_behind_hot`: a long line on one key must not hold up a thousand others.
     async fn cold_behind_hot(&self, figures: &mut Figures) -> anyhow::Result<()> {
         let workload = "W5.cold_behind_hot";
         if !self.arguments.wants(workload) {
@@ -214,7 +214,7 @@ impl Load<'_> {
     }
 
     /// Fails unless all has happened once and one at a time.
-    fn checked(&self, rig: &Rig, n: usize) -> anyhow::Result<Value> {
+    fn checked(rig: &Rig, n: usize) -> anyhow::Result<Value> {
         rig.meter.witness.check(n)?;
         let most = rig.meter.witness.most_at_once();
         anyhow::ensure!(most == 1, "{most} runs of one key at once");

@@ -49,9 +49,9 @@ struct Changed {
 
 impl Changed {
     fn of(changes: &[Change]) -> Self {
-        let ended = changes.iter().filter_map(|change| match change {
-            Change::Insert(Row::Ended(ended)) => Some(ended.id.seq),
-            _ => None,
+        let ended = changes.iter().filter_map(|change| {
+            let Change::Insert(Row::Ended(ended)) = change else { return None };
+            Some(ended.id.seq)
         });
         Self { rows: changes.len(), ended: ended.collect() }
     }

@@ -166,6 +166,7 @@ const BY_KEY: Order = (0, 0, 0);
 
 impl View<'_> {
     /// A row's place in a scan; none if the scan does not find it.
+    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
         let due = |due: Option<Timestamp>| due.map(|due| (due.micros(), 0, 0));
         let by_key = |found: bool| found.then_some(BY_KEY);

@@ -97,11 +97,11 @@ fn seeds([some, full]: [u64; 2]) -> u64 {
 }
 
 fn on_all_cores(seeds: u64, backend: Backend) {
-    let cores = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for core in 0..cores {
             scope.spawn(move || {
-                (core..seeds).step_by(cores as usize).for_each(|s| check(s, backend))
+                (0..seeds).skip(core).step_by(cores).for_each(|seed| check(seed, backend));
             });
         }
     });

@@ -15,7 +15,7 @@ use tidegate_store::{Answered, Salted};
 use super::{
     Actor,
     faults::Trouble,
-    task::{Task, Todo},
+    task::{Drive, Wish},
     world::World,
 };
 use crate::workload::Chance;
@@ -78,7 +78,7 @@ pub struct CommandEngine {
     renewed: u64,
     up: bool,
     agenda: Agenda,
-    tasks: BTreeMap<Seq, Task>,
+    tasks: BTreeMap<Seq, Drive>,
     outbox: VecDeque<Order>,
     /// The beats of others, and since when they have not changed.
     seen: BTreeMap<EngineId, (i64, u64)>,
@@ -216,7 +216,7 @@ impl CommandEngine {
         }
     }
 
-    fn task(&mut self, (run, fence): (Seq, i64)) -> Option<&mut Task> {
+    fn task(&mut self, (run, fence): (Seq, i64)) -> Option<&mut Drive> {
         self.tasks.get_mut(&run).filter(|task| task.run.fence == fence)
     }
 
@@ -230,7 +230,7 @@ impl CommandEngine {
 
     /// Begins to drive a run that it has the lease of.
     fn take(&mut self, world: &mut World, run: Run) {
-        if let Some(old) = self.tasks.insert(run.id.seq, Task::new(run, world.now)) {
+        if let Some(old) = self.tasks.insert(run.id.seq, Drive::new(run, world.now)) {
             old.drop_effect(world);
         }
     }
@@ -374,8 +374,8 @@ impl CommandEngine {
     fn drive(&mut self, world: &mut World, chance: &mut Chance, run: Seq) {
         let Some(task) = self.tasks.get_mut(&run) else { return };
         match task.drive(world, chance, self.id) {
-            Todo::Later(at) => task.at = at,
-            Todo::Report(known, report) => {
+            Wish::Later(at) => task.at = at,
+            Wish::Report(known, report) => {
                 task.at = u64::MAX;
                 self.order(world, Command::Record { known, report });
             }

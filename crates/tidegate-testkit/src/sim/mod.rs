@@ -197,7 +197,7 @@ impl Sim {
 
     /// One turn of one actor; `false` when something does not hold.
     fn turn(&mut self) -> bool {
-        let Some((at, actor)) = self.queue.next() else { return false };
+        let Some((at, actor)) = self.queue.pop() else { return false };
         if self.next[actor] != at {
             return true;
         }

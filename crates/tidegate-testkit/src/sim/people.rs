@@ -211,7 +211,7 @@ impl Actor for Meddler {
             Self::release(world, chance);
         }
         if world.strikes(world.plan.mix.clock) {
-            let ms = i64::try_from(world.faults.one(&[1, 40, 5000])).expect("small");
+            let ms = i64::from(world.faults.one(&[1, 40, 5000]));
             let back = world.faults.percent(50);
             world.step_clock(if back { -ms * 1000 } else { ms * 1000 });
         }

@@ -55,7 +55,7 @@ impl Turns {
     }
 
     /// The next turn: when, and whose.
-    pub fn next(&mut self) -> Option<(u64, usize)> {
+    pub fn pop(&mut self) -> Option<(u64, usize)> {
         self.0.pop().map(|Reverse((at, _, actor))| (at, actor))
     }
 }

@@ -39,7 +39,8 @@ enum Doing {
 
 /// What a task wants from its engine.
 #[derive(Debug)]
-pub enum Todo {
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are reports")]
+pub enum Wish {
     /// Another turn, then.
     Later(u64),
     /// A report to be committed.
@@ -48,7 +49,7 @@ pub enum Todo {
 
 /// A run that is driven.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct Drive {
     /// As it was leased.
     pub run: Box<Run>,
     /// When it wants to go on.
@@ -59,7 +60,7 @@ pub struct Task {
     doing: Doing,
 }
 
-impl Task {
+impl Drive {
     /// A run that was just leased.
     pub fn new(run: Run, at: u64) -> Self {
         let (data, recorded, reported) = (Value::Null, BTreeSet::new(), Vec::new());
@@ -80,21 +81,21 @@ impl Task {
     }
 
     /// Does the next thing.
-    pub fn drive(&mut self, world: &mut World, chance: &mut Chance, engine: EngineId) -> Todo {
+    pub fn drive(&mut self, world: &mut World, chance: &mut Chance, engine: EngineId) -> Wish {
         match self.doing.clone() {
             Doing::Load => {
                 let loaded = self.load(world);
                 self.doing = if loaded { Doing::Next } else { Doing::Load };
-                Todo::Later(world.now + chance.between(0, 1000))
+                Wish::Later(world.now + chance.between(0, 1000))
             }
             Doing::Next if chance.permille(10) => self.report(Vec::new(), Vec::new(), Then::Yield),
             Doing::Next => self.next(world, engine),
-            Doing::Busy(_, until) if until > world.now => Todo::Later(until),
+            Doing::Busy(_, until) if until > world.now => Wish::Later(until),
             Doing::Busy(effect, _) => {
                 world.end(&effect);
                 self.finish(world, chance, effect.step)
             }
-            Doing::Reported => Todo::Later(u64::MAX),
+            Doing::Reported => Wish::Later(u64::MAX),
         }
     }
 
@@ -121,7 +122,7 @@ impl Task {
     }
 
     /// Goes through the script to the first thing that is not recorded.
-    fn next(&mut self, world: &mut World, engine: EngineId) -> Todo {
+    fn next(&mut self, world: &mut World, engine: EngineId) -> Wish {
         let script = self.script(world).clone();
         let deep = self.data["d"].as_u64().unwrap_or(0) >= DEEPEST;
         for (n, op) in script.ops.iter().enumerate() {
@@ -178,16 +179,16 @@ impl Task {
         self.report(Vec::new(), Vec::new(), then)
     }
 
-    fn begin(&mut self, world: &mut World, engine: EngineId, step: String, ms: u64) -> Todo {
+    fn begin(&mut self, world: &mut World, engine: EngineId, step: String, ms: u64) -> Wish {
         let effect = Effect { engine, run: self.run.id, fence: self.run.fence, step };
         world.start(&effect);
         let until = world.now + ms * 1000;
         self.doing = Doing::Busy(effect, until);
-        Todo::Later(until)
+        Wish::Later(until)
     }
 
     /// A step's closure has returned.
-    fn finish(&mut self, world: &World, chance: &mut Chance, id: String) -> Todo {
+    fn finish(&mut self, world: &World, chance: &mut Chance, id: String) -> Wish {
         let script = self.script(world);
         let n: usize = id[1..].parse().expect("a step's id is its place");
         let fails = match script.ops.get(n) {
@@ -213,12 +214,12 @@ impl Task {
         self.report(vec![step], Vec::new(), then)
     }
 
-    fn report(&mut self, steps: Vec<NewStep>, sends: Vec<NewSend>, then: Then) -> Todo {
+    fn report(&mut self, steps: Vec<NewStep>, sends: Vec<NewSend>, then: Then) -> Wish {
         self.doing = Doing::Reported;
         let (run, fence) = (self.run.id.seq, self.run.fence);
         let engine = self.run.owner.expect("a leased run has an owner");
         let session = Vec::new();
-        Todo::Report(
+        Wish::Report(
             self.run.clone(),
             Record { steps, sends, session, ..Record::new(run, engine, fence, then) },
         )

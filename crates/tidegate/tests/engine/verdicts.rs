@@ -5,6 +5,7 @@ use tidegate::{Ctx, Workflow, core::row::Row, testing::Lab};
 
 use crate::words::{Journal, recorded, secs, states, work};
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 /// What a workflow is called, its controls, and what the first and the second event come to.
 fn table() -> Vec<(&'static str, Value, Value, Value)> {
     let started = || json!({ "outcome": "started", "runId": "id" });

@@ -81,6 +81,7 @@ pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
 }
 
 /// A rate limit admits exactly what its bound allows.
+#[expect(clippy::similar_names, reason = "the pace of a control, the place of an event")]
 pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     let mut spent = history.tokens.clone();
     for told in history.told.iter().filter(|told| told.arrives) {

@@ -123,6 +123,7 @@ pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as iterators hand them out")]
 fn place(run: &&Run) -> Option<Place> {
     if let Phase::Line { place, .. } = run.phase { Some(place) } else { None }
 }

@@ -304,7 +304,7 @@ mod tests {
 
             Why does run 24579 wait?
 
-              it waits for concurrency of acme (1 at once), place 4 in line; what frees it is the end of run 8198
+              it waits for concurrency of acme (1 at once), place 4 in line; what frees it is the end of run 8198 it is stranded, as no live engine serves `sync.account` v1: start one that does, let newer code continue it (`also_serves`), release a version whose handoff is `supersede`, or cancel it
 
             A worker drives what is ready; each run takes 400 ms:
 

@@ -24,11 +24,27 @@ use tidegate::{
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
+/// Counts who is inside. Counted out as it is dropped, because an engine that leaves drops a step
+/// in the middle.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        MOST.fetch_max(INSIDE.fetch_add(1, SeqCst) + 1, SeqCst);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.fetch_sub(1, SeqCst);
+    }
+}
+
 async fn call(ctx: Ctx, engine: &'static str) -> Result<&'static str> {
     let call = ctx.step("call", || async {
-        MOST.fetch_max(INSIDE.fetch_add(1, SeqCst) + 1, SeqCst);
+        let _inside = Inside::enter();
         tokio::time::sleep(Duration::from_millis(5)).await;
-        INSIDE.fetch_sub(1, SeqCst);
         Ok(())
     });
     call.await?;

@@ -15,10 +15,11 @@ use tidegate_core::{
     workflow::DEFAULT_APP,
 };
 use tidegate_store::{Store, why};
+use tracing::Instrument;
 
 use crate::{
     beat, builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
-    handler::KeyFunction,
+    handler::KeyFunction, telemetry,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -71,8 +72,13 @@ impl Engine {
 
     /// Posts events, all or none.
     pub async fn send_all(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
-        match self.shared.ask(Command::Post { ws: self.ws.clone(), events }).await? {
-            Answer::Posted(posted) => Ok(posted),
+        let span = telemetry::post_span(&self.ws, &events);
+        let command = Command::Post { ws: self.ws.clone(), events };
+        match self.shared.ask(command).instrument(span.clone()).await? {
+            Answer::Posted(posted) => {
+                telemetry::posted(&span, &posted);
+                Ok(posted)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -80,8 +86,13 @@ impl Engine {
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
         request.function_key = self.function_key(&request);
-        match self.shared.ask(Command::Dispatch { ws: self.ws.clone(), request }).await? {
-            Answer::Admitted(outcome) => Ok(outcome),
+        let span = telemetry::dispatch_span(&self.ws, &request);
+        let command = Command::Dispatch { ws: self.ws.clone(), request };
+        match self.shared.ask(command).instrument(span.clone()).await? {
+            Answer::Admitted(outcome) => {
+                telemetry::dispatched(&span, &outcome);
+                Ok(outcome)
+            }
             other => Err(unexpected(&other)),
         }
     }

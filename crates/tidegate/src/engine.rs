@@ -121,6 +121,7 @@ impl Drop for Leave {
         if driven.get(&self.seq).is_some_and(|driven| driven.fence == self.fence) {
             driven.remove(&self.seq);
         }
+        telemetry::driven(driven.len());
         drop(driven);
         if !self.freed {
             self.shared.committer.release();
@@ -226,8 +227,8 @@ impl Shared {
         let stop = if lost { Some(Stop::Lost) } else { leaves.then_some(Stop::Yield) };
         let (stop, stopped) = watch::channel(stop);
         driven.insert(run.id.seq, Driven { fence: run.fence, stop, mutex: mutex.clone() });
+        telemetry::driven(driven.len());
         drop(driven);
-        telemetry::driven(self.driven());
         Seat { stop: stopped, mutex, leased: self.timer.elapsed() }
     }
 
@@ -254,7 +255,7 @@ impl Shared {
             tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
             return false;
         };
-        let span = telemetry::span(&run);
+        let span = telemetry::run_span(&run, version.definition.flow.is_some());
         let driver = Driver::new(self.clone(), &version, run, loaded, stop);
         tracing::Instrument::instrument(driver.drive(), span).await
     }

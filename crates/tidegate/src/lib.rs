@@ -14,6 +14,8 @@ mod controls;
 pub mod cron;
 mod flow;
 mod operate;
+#[cfg(feature = "otel")]
+pub mod otel;
 pub mod testing;
 mod workflow;
 

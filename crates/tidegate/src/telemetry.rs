@@ -2,22 +2,71 @@
 //!
 //! Spans go to `tracing`, metrics to the recorder that the program has installed for the `metrics`
 //! crate; without one they cost next to nothing. Names are in the book (operate/metrics).
+//!
+//! Levels: at info there is one span for each time that a run is driven, and no line for any run
+//! that goes well. What happens several times within a run or a request (steps, tries, posts,
+//! calls) is at debug. Lines at warn and error are for operators.
 
 use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
-use tidegate_core::{command::Answer, event::Outcome, flow::Verdict, row::Run, time::Timestamp};
+use tidegate_core::{
+    command::Answer,
+    event::{NewEvent, Outcome, Posted},
+    flow::Verdict,
+    request::Request,
+    row::Run,
+    time::Timestamp,
+};
+use tracing::{Span, debug_span, field::Empty, info_span};
 
-/// The span in which a run is driven.
-pub(crate) fn span(run: &Run) -> tracing::Span {
-    tracing::info_span!(
+/// The span in which a run is driven. A request is named by the id of its run.
+pub(crate) fn run_span(run: &Run, is_request: bool) -> Span {
+    let span = info_span!(
         "run",
         run_id = %run.id,
+        request_id = Empty,
         workflow = run.workflow,
         version = run.version,
         workspace = %run.ws,
         fence = run.fence
-    )
+    );
+    if is_request {
+        span.record("request_id", tracing::field::display(run.id));
+    }
+    span
+}
+
+/// The span of one try of a step.
+pub(crate) fn step_span(step: &str, attempt: u32) -> Span {
+    debug_span!("step", step, attempt)
+}
+
+/// The span in which events are posted, named after the first.
+pub(crate) fn post_span(ws: &str, events: &[NewEvent]) -> Span {
+    let event = events.first().map(|event| event.name.as_str());
+    debug_span!("post", workspace = ws, event, events = events.len(), event_id = Empty)
+}
+
+/// Events were posted.
+pub(crate) fn posted(span: &Span, posted: &[Posted]) {
+    if let Some(first) = posted.first() {
+        span.record("event_id", tracing::field::display(first.id));
+    }
+}
+
+/// The span in which an action is called.
+pub(crate) fn dispatch_span(ws: &str, request: &Request) -> Span {
+    let Request { flow, action, .. } = request;
+    debug_span!("dispatch", workspace = ws, flow, action, request_id = Empty, verdict = Empty)
+}
+
+/// An action was called.
+pub(crate) fn dispatched(span: &Span, outcome: &Outcome) {
+    span.record("verdict", outcome.verdict.outcome());
+    if let Some(run) = outcome.verdict.run() {
+        span.record("request_id", tracing::field::display(run));
+    }
 }
 
 /// A transaction was made, or failed.

@@ -16,11 +16,13 @@ use tidegate_core::{
     run::record::{NewStep, NewWait, NewWaitOn, Until},
     workflow::Retry,
 };
+use tracing::Instrument;
 
 use super::Ctx;
 use crate::{
     fault::{Again, Fault, Result},
     handler::write,
+    telemetry,
 };
 
 /// A future of a step.
@@ -91,7 +93,8 @@ where
             return pending().await;
         }
         poll_fn(|cx| ctx.state().poll_durable(cx)).await;
-        let outcome = ctx.execute(&id, timeout, run).await;
+        let span = telemetry::step_span(&id, ctx.attempt(&id));
+        let outcome = ctx.execute(&id, timeout, run).instrument(span).await;
         let outcome = outcome.and_then(|value| write(&value));
         let result = match outcome {
             Ok(value) => Ok(value),

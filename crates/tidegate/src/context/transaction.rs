@@ -13,6 +13,7 @@ use tidegate_core::{
     run::record::{NewStep, Record},
 };
 use tidegate_store::{Database, Salted, TransactionError};
+use tracing::Instrument;
 
 use super::{
     Ctx,
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     fault::{Fault, Result},
     handler::write,
+    telemetry,
 };
 
 /// How long a step's part of a transaction may take. On SQLite everybody waits for it.
@@ -42,7 +44,8 @@ impl Ctx {
             return Err(self.no_database("SQLite file"));
         };
         let work = move |tx: &tidegate_store::SqliteTransaction<'_>| write(&run(tx)?);
-        let done = store.transact_with(LIMIT, work, move |value| recorder.record(value)).await;
+        let done = store.transact_with(LIMIT, work, move |value| recorder.record(value));
+        let done = done.instrument(telemetry::step_span(&id, self.attempt(&id))).await;
         drop(executing);
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
@@ -63,7 +66,8 @@ impl Ctx {
             return Err(self.no_database("PostgreSQL database"));
         };
         let work = |tx| async { write(&run(tx).await?) };
-        let done = store.transact_with(LIMIT, work, |value| recorder.record(value)).await;
+        let done = store.transact_with(LIMIT, work, |value| recorder.record(value));
+        let done = done.instrument(telemetry::step_span(&id, self.attempt(&id))).await;
         drop(executing);
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }

@@ -1,0 +1,206 @@
+//! OpenTelemetry: spans and metrics over OTLP/HTTP to a collector.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), tidegate::otel::OtelError> {
+//! use tidegate::otel::{self, Options};
+//!
+//! let guard = otel::install(&Options::new("http://localhost:4318").service_name("shop"))?;
+//! // … the program …
+//! guard.shut_down()
+//! # }
+//! ```
+//!
+//! A program that has a `tracing` subscriber of its own, or a recorder, takes the parts:
+//! [`start`], [`Guard::layer`] and [`Guard::recorder`].
+//!
+//! Exports are made by threads of their own with blocking sockets, and without TLS: the endpoint
+//! is a collector on this machine or in this network, which is also where secrets for a vendor
+//! belong.
+
+mod http;
+mod recorder;
+
+use std::time::Duration;
+
+use opentelemetry::{metrics::MeterProvider, trace::TracerProvider};
+use opentelemetry_otlp::{
+    ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig, WithHttpConfig,
+};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkError,
+    metrics::{PeriodicReader, SdkMeterProvider},
+    trace::{SdkTracer, SdkTracerProvider},
+};
+use tracing::{Level, Subscriber};
+use tracing_subscriber::{
+    Layer, Registry, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan,
+};
+
+pub use self::recorder::Recorder;
+
+/// The name that spans and metrics are filed under.
+const SCOPE: &str = "tidegate";
+
+/// How long one export may take, and the last one of a program.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Where to export to, and what.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Options {
+    endpoint: String,
+    service_name: String,
+    level: Level,
+    interval: Duration,
+}
+
+impl Options {
+    /// Exports to a collector, such as `http://localhost:4318`: the paths `/v1/traces` and
+    /// `/v1/metrics` are added.
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        let (service_name, interval) = (SCOPE.to_owned(), Duration::from_mins(1));
+        Self { endpoint: endpoint.into(), service_name, level: Level::INFO, interval }
+    }
+
+    /// The name of the program; `tidegate` unless set.
+    pub fn service_name(mut self, name: impl Into<String>) -> Self {
+        self.service_name = name.into();
+        self
+    }
+
+    /// The least level of spans: `INFO` (one for each time that a run is driven) unless set;
+    /// `DEBUG` adds steps, posts and calls of actions.
+    pub fn level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// How often metrics are sent; a minute unless set.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+}
+
+/// Why telemetry is not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum OtelError {
+    /// The endpoint is not one.
+    #[error(
+        "the OTLP endpoint `{endpoint}` {reason}; give the address of a collector without TLS, \
+         such as http://localhost:4318"
+    )]
+    Endpoint {
+        /// As it was given.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An exporter does not take its configuration, of which a part is the environment.
+    #[error("the OTLP exporter cannot be built (see also the variables OTEL_*): {0}")]
+    Exporter(#[from] ExporterBuildError),
+    /// There is another subscriber or recorder.
+    #[error(
+        "the program has {0} already; use `otel::start` and add the guard's layer and recorder \
+         to it"
+    )]
+    Taken(&'static str),
+    /// What was left could not be sent.
+    #[error("spans or metrics could not be exported, the log says why: {0}")]
+    Flush(#[from] OTelSdkError),
+}
+
+/// Exports for as long as it lives; then sends what is left, for some seconds at the most.
+#[derive(Debug)]
+#[must_use = "nothing is exported once it is dropped"]
+pub struct Guard {
+    tracers: SdkTracerProvider,
+    meters: SdkMeterProvider,
+    level: Level,
+}
+
+/// Exports, and makes this the subscriber and the recorder of the program.
+pub fn install(options: &Options) -> Result<Guard, OtelError> {
+    if tracing::dispatcher::has_been_set() {
+        return Err(OtelError::Taken("a tracing subscriber"));
+    }
+    let guard = start(options)?;
+    let taken = |_| OtelError::Taken("a metrics recorder");
+    metrics::set_global_recorder(guard.recorder()).map_err(taken)?;
+    let subscriber = Registry::default().with(guard.layer());
+    let taken = |_| OtelError::Taken("a tracing subscriber");
+    tracing::subscriber::set_global_default(subscriber).map_err(taken)?;
+    Ok(guard)
+}
+
+/// Exports what the guard's layer and recorder are given.
+pub fn start(options: &Options) -> Result<Guard, OtelError> {
+    http::check(&options.endpoint)
+        .map_err(|reason| OtelError::Endpoint { endpoint: options.endpoint.clone(), reason })?;
+    let endpoint = options.endpoint.trim_end_matches('/');
+    let spans = SpanExporter::builder()
+        .with_http()
+        .with_http_client(http::Client::new(LIMIT))
+        .with_endpoint(format!("{endpoint}/v1/traces"))
+        .with_timeout(LIMIT)
+        .build()?;
+    let metrics = MetricExporter::builder()
+        .with_http()
+        .with_http_client(http::Client::new(LIMIT))
+        .with_endpoint(format!("{endpoint}/v1/metrics"))
+        .with_timeout(LIMIT)
+        .build()?;
+    let resource = Resource::builder().with_service_name(options.service_name.clone()).build();
+    let tracers = SdkTracerProvider::builder()
+        .with_resource(resource.clone())
+        .with_batch_exporter(spans)
+        .build();
+    let reader = PeriodicReader::builder(metrics).with_interval(options.interval).build();
+    let meters = SdkMeterProvider::builder().with_resource(resource).with_reader(reader).build();
+    Ok(Guard { tracers, meters, level: options.level })
+}
+
+impl Guard {
+    /// A layer that exports spans, and the events within them.
+    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+    {
+        let tracer: SdkTracer = self.tracers.tracer(SCOPE);
+        // Where in the source a span begins is the same for each, and costs more than the rest.
+        let layer = tracing_opentelemetry::layer().with_tracer(tracer).with_location(false);
+        layer.with_threads(false).with_filter(LevelFilter::from_level(self.level))
+    }
+
+    /// A recorder that exports metrics.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.meters.meter(SCOPE))
+    }
+
+    /// Sends what there is. It blocks: within async code, call it where blocking is allowed.
+    pub fn flush(&self) -> Result<(), OtelError> {
+        self.tracers.force_flush()?;
+        Ok(self.meters.force_flush()?)
+    }
+
+    /// Sends what is left, and ends. It blocks, as dropping the guard does.
+    pub fn shut_down(self) -> Result<(), OtelError> {
+        self.end()
+    }
+
+    fn end(&self) -> Result<(), OtelError> {
+        let spans = self.tracers.shutdown_with_timeout(LIMIT);
+        let metrics = self.meters.shutdown_with_timeout(LIMIT);
+        Ok(spans.and(metrics)?)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        match self.end() {
+            Ok(()) | Err(OtelError::Flush(OTelSdkError::AlreadyShutdown)) => {}
+            Err(error) => tracing::warn!(%error, "telemetry was lost"),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Spans and metrics arrive at a collector: here a server of some lines, on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{self, Receiver},
+    thread,
+};
+
+use serde_json::{Value, json};
+use tidegate::{
+    Ctx, Workflow,
+    otel::{self, Guard, Options, OtelError},
+    testing::Lab,
+};
+use tracing::Level;
+use tracing_subscriber::{layer::SubscriberExt, registry::Registry};
+
+/// What was posted: the path, the content type, and the body.
+type Post = (String, String, Vec<u8>);
+
+/// A collector that answers with a status, and its endpoint.
+fn collector(status: &'static str) -> (String, Receiver<Post>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            if tell.send(serve(stream.unwrap(), status)).is_err() {
+                return;
+            }
+        }
+    });
+    (endpoint, told)
+}
+
+fn serve(mut stream: TcpStream, status: &str) -> Post {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let path = line.split(' ').nth(1).unwrap().to_owned();
+    let (mut length, mut kind) = (0, String::new());
+    loop {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        match line.trim().split_once(": ") {
+            Some(("content-length", value)) => length = value.parse().unwrap(),
+            Some(("content-type", value)) => value.clone_into(&mut kind),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
+    (path, kind, body)
+}
+
+/// Has one order driven, whose run has this id.
+async fn order(lab: &Lab) -> String {
+    let order = Workflow::new("order", |ctx: Ctx, _: Value| async move {
+        ctx.step("pay the bill", || async { Ok(()) }).await
+    });
+    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let posted = engine.send("order", json!({})).await.unwrap();
+    lab.settle().await;
+    posted.runs[0].verdict.run().unwrap().to_string()
+}
+
+/// Has one order driven under a guard of the test's own; what arrived, by path.
+async fn exported(level: Level) -> (String, Vec<Post>) {
+    let (endpoint, told) = collector("200 OK");
+    let options = Options::new(endpoint).service_name("shop").level(level);
+    let guard: Guard = otel::start(&options).unwrap();
+    let recorder = guard.recorder();
+    let run = {
+        let _metrics = metrics::set_default_local_recorder(&recorder);
+        let subscriber = Registry::default().with(guard.layer());
+        let _spans = tracing::subscriber::set_default(subscriber);
+        order(&Lab::new()).await
+    };
+    guard.shut_down().unwrap();
+    (run, told.try_iter().collect())
+}
+
+fn holds(posts: &[Post], path: &str, text: &str) -> bool {
+    let mut bodies = posts.iter().filter(|(at, kind, _)| at == path && kind == PROTOBUF);
+    bodies.any(|(_, _, body)| body.windows(text.len()).any(|part| part == text.as_bytes()))
+}
+
+const PROTOBUF: &str = "application/x-protobuf";
+const TRACES: &str = "/v1/traces";
+const METRICS: &str = "/v1/metrics";
+
+#[tokio::test]
+async fn spans_with_the_runs_id_and_metrics_arrive_by_the_time_of_the_shutdown() {
+    let (run, posts) = exported(Level::DEBUG).await;
+    for text in ["shop", "run_id", run.as_str(), "pay the bill", "post"] {
+        assert!(holds(&posts, TRACES, text), "no span with {text}");
+    }
+    for text in [
+        "shop",
+        "tidegate_admissions_total",
+        "verdict",
+        "started",
+        "tidegate_starts_total",
+        "tidegate_hand_off_seconds",
+        "tidegate_store_seconds",
+        "tidegate_driven_runs",
+    ] {
+        assert!(holds(&posts, METRICS, text), "no metric with {text}");
+    }
+}
+
+#[tokio::test]
+async fn at_info_there_are_runs_and_no_steps() {
+    let (run, posts) = exported(Level::INFO).await;
+    assert!(holds(&posts, TRACES, &run));
+    assert!(!holds(&posts, TRACES, "pay the bill"));
+}
+
+#[tokio::test]
+async fn an_installed_export_hears_the_program_and_flushes_when_it_is_dropped() {
+    let (endpoint, told) = collector("200 OK");
+    let options = Options::new(endpoint);
+    let guard = otel::install(&options).unwrap();
+    let again = otel::install(&options).unwrap_err();
+    assert!(matches!(again, OtelError::Taken(_)), "{again}");
+    let run = order(&Lab::new()).await;
+    drop(guard);
+    let posts: Vec<Post> = told.try_iter().collect();
+    assert!(holds(&posts, TRACES, &run));
+    assert!(holds(&posts, METRICS, "tidegate_starts_total"));
+}
+
+#[tokio::test]
+async fn a_collector_that_refuses_is_told_of_at_the_end() {
+    let (endpoint, _told) = collector("400 Bad Request");
+    let guard = otel::start(&Options::new(endpoint)).unwrap();
+    let recorder = guard.recorder();
+    metrics::with_local_recorder(&recorder, || metrics::counter!("orders").increment(1));
+    let error = guard.shut_down().unwrap_err().to_string();
+    assert!(error.contains("could not be exported"), "{error}");
+}
+
+#[test]
+fn a_bad_endpoint_is_refused_with_what_is_wrong_with_it() {
+    let refused = |endpoint: &str| otel::start(&Options::new(endpoint)).unwrap_err().to_string();
+    for (endpoint, reason) in [
+        ("", "does not begin with http://"),
+        ("http://", "is no URL"),
+        ("http://a b", "is no URL"),
+        ("localhost:4318", "does not begin with http://"),
+        ("https://collector:4318", "does not begin with http://"),
+        ("http://collector:4318/?a=b", "has a query"),
+    ] {
+        let told = refused(endpoint);
+        assert!(told.contains(&format!("`{endpoint}` {reason}")), "{told}");
+        assert!(told.contains("such as http://localhost:4318"), "{told}");
+    }
+}

@@ -1,12 +1,13 @@
 //! The store that keeps its rows in memory: the reference for all others.
 //!
-//! Naive on purpose, so that it is obviously right: one map under one lock, and every scan looks
-//! at every row.
+//! Naive on purpose, so that it is obviously right: one map under one lock, and a scan looks at
+//! every row, or at every row of its kind.
 
 mod lease;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -136,8 +137,9 @@ impl Source for View<'_> {
             Some(relied_on) => place_of_loose(scan, row, relied_on),
             None => self.place(scan, row, now),
         };
+        let rows = self.rows.range(within(scan)).map(|(_, row)| row);
         let mut found: Vec<_> =
-            self.rows.values().filter_map(|row| Some((place(row)?, row.key(), row))).collect();
+            rows.filter_map(|row| Some((place(row)?, row.key(), row))).collect();
         found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         Ok(found.into_iter().take(limit as usize).map(|(_, _, row)| row.clone()).collect())
     }
@@ -156,6 +158,25 @@ impl Source for View<'_> {
         });
         Ok(self.catalogs.put(ws, epoch, defs.collect())?)
     }
+}
+
+/// The keys that a scan can find, where one that is made for every run would look at all rows.
+fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
+    let next = |run: &Seq| Seq(run.0.saturating_add(1));
+    let of_runs = matches!(
+        scan,
+        Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns | Scan::Owned(_) | Scan::Lane(..)
+    );
+    let (from, to) = if let Scan::Steps(run) = scan {
+        (RowKey::Step(*run, String::new()), RowKey::Step(next(run), String::new()))
+    } else if let Scan::Items(run) = scan {
+        (RowKey::Item(*run, 0), RowKey::Item(next(run), 0))
+    } else if of_runs {
+        (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)))
+    } else {
+        return (Bound::Unbounded, Bound::Unbounded);
+    };
+    (Bound::Included(from), Bound::Excluded(to))
 }
 
 /// Where a row stands in a scan's order; rows that stand together are in order of their keys.
@@ -242,8 +263,8 @@ impl View<'_> {
     }
 
     fn owns(&self, engine: EngineId) -> bool {
-        let mut runs = self.rows.values().filter_map(Row::as_run);
-        runs.any(|run| run.owner == Some(engine))
+        let runs = self.rows.range(within(&Scan::Owned(engine)));
+        runs.filter_map(|(_, row)| row.as_run()).any(|run| run.owner == Some(engine))
     }
 
     fn gate_id(&self, key: &GateKey) -> Option<Seq> {

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt::{self, Write},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -222,11 +222,9 @@ async fn a_lost_lease_is_counted() {
     lab.advance(30 * SECOND).await;
     assert_eq!(heard.sum("tidegate_lease_losses_total"), 0.0);
     let rows = lab.store().dump().await.unwrap();
-    let engines = rows.iter().filter_map(|row| match row {
-        Row::Engine(engine) => {
-            Some((Command::MarkDead { engine: engine.id, beat: engine.beat }, 0))
-        }
-        _ => None,
+    let engines = rows.iter().filter_map(|row| {
+        let Row::Engine(engine) = row else { return None };
+        Some((Command::MarkDead { engine: engine.id, beat: engine.beat }, 0))
     });
     commit(&**lab.store(), engines.collect()).await.unwrap();
     lab.advance(30 * SECOND).await;
@@ -257,7 +255,7 @@ struct Fields(String);
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!(" {field}={value:?}");
+        let _ = write!(self.0, " {field}={value:?}");
     }
 }
 

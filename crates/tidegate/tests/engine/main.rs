@@ -13,13 +13,17 @@ mod concurrency;
 mod control;
 mod debounce;
 mod definitions;
+mod engines;
+mod faults;
 mod idempotency;
 mod priority;
 mod rate_limit;
+mod replace;
 mod request_keys;
 mod requests;
 mod retention;
 mod singleton;
+mod sleepers;
 mod steps;
 mod stores;
 mod throttle;
@@ -41,6 +45,29 @@ macro_rules! stories {
                 async fn $story() {
                     let Some(lab) = crate::stores::$store().await else { return };
                     crate::$topic::$story(&lab).await;
+                })*
+            })*
+        }
+    };
+}
+
+/// Stories in which something goes wrong with the store.
+macro_rules! faulty_stories {
+    ($($topic:ident { $($story:ident,)* })*) => {
+        mod faulty {
+            faulty_stories! { @on memory $($topic { $($story,)* })* }
+            faulty_stories! { @on sqlite $($topic { $($story,)* })* }
+            faulty_stories! { @on postgres $($topic { $($story,)* })* }
+        }
+    };
+    (@on $store:ident $($topic:ident { $($story:ident,)* })*) => {
+        mod $store {
+            $(mod $topic {
+                $(#[tokio::test]
+                async fn $story() {
+                    let opened = crate::stores::faulty::$store().await;
+                    let Some((lab, faults)) = opened else { return };
+                    crate::$topic::$story(&lab, &faults).await;
                 })*
             })*
         }
@@ -198,8 +225,28 @@ stories! {
         a_batch_is_the_same_in_every_form,
         a_flow_is_the_same_in_every_form,
     }
+    replace {
+        a_replaced_run_leaves_nothing_in_its_session,
+        a_newcomer_starts_when_the_old_one_has_stopped,
+        a_sessions_state_is_that_of_one_whole_run,
+    }
+    engines {
+        an_activation_may_outlast_the_lease,
+        a_run_is_driven_by_one_at_a_time,
+        a_shutdown_hands_runs_over,
+        a_drain_has_a_deadline,
+        a_busy_engine_leaves_runs_to_others,
+        a_fresh_engine_goes_on_with_every_run,
+    }
     verdicts {
         every_outcome_is_told,
         an_event_starts_each_workflow_once,
+    }
+}
+
+faulty_stories! {
+    engines {
+        an_engine_that_cannot_renew_stops_in_time,
+        a_lost_answer_neither_loses_nor_doubles,
     }
 }

@@ -1,4 +1,4 @@
-//! The stores that every story is told on, each empty and on a virtual clock.
+//! The stores that every story is told on, each empty.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -6,34 +6,59 @@ use std::{
 };
 
 use tidegate::{
-    store::{PostgresOptions, PostgresStore, SqliteStore},
+    store::{Clock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store},
     testing::{Lab, VirtualClock},
 };
 
-pub(crate) async fn memory() -> Option<Lab> {
-    Some(Lab::new())
+use crate::faults::Faults;
+
+macro_rules! labs {
+    ($($store:ident: $open:ident,)*) => {
+        $(/// A lab on this store.
+        pub(crate) async fn $store() -> Option<Lab> {
+            let clock = Arc::new(VirtualClock::default());
+            Some(Lab::on($open(clock.clone()).await?, clock))
+        })*
+
+        /// The same, with something in between that can go wrong.
+        pub(crate) mod faulty {
+            use super::{Arc, Faults, Lab, VirtualClock};
+
+            $(pub(crate) async fn $store() -> Option<(Lab, Arc<Faults>)> {
+                let clock = Arc::new(VirtualClock::default());
+                let faults = Arc::new(Faults::new(super::$open(clock.clone()).await?));
+                Some((Lab::on(faults.clone(), clock), faults))
+            })*
+        }
+    };
 }
 
-pub(crate) async fn sqlite() -> Option<Lab> {
-    let clock = Arc::new(VirtualClock::default());
-    let store = SqliteStore::in_memory(clock.clone()).await.expect("SQLite opens");
-    Some(Lab::on(Arc::new(store), clock))
+labs! {
+    memory: open_memory,
+    sqlite: open_sqlite,
+    postgres: open_postgres,
 }
 
-pub(crate) async fn postgres() -> Option<Lab> {
+pub(crate) async fn open_memory(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
+    Some(Arc::new(MemoryStore::new(clock)))
+}
+
+pub(crate) async fn open_sqlite(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
+    Some(Arc::new(SqliteStore::in_memory(clock).await.expect("SQLite opens")))
+}
+
+pub(crate) async fn open_postgres(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
     let Ok(url) = std::env::var("TIDEGATE_TEST_POSTGRES") else {
         assert!(std::env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
         eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
         return None;
     };
-    let clock = Arc::new(VirtualClock::default());
     let options = PostgresOptions {
         schema: format!("story_{:016x}", RandomState::new().hash_one(0)),
-        clock: Some(clock.clone()),
+        clock: Some(clock),
         committers: 1,
         readers: 1,
         ..PostgresOptions::default()
     };
-    let store = PostgresStore::open(&url, options).await.expect("PostgreSQL opens");
-    Some(Lab::on(Arc::new(store), clock))
+    Some(Arc::new(PostgresStore::open(&url, options).await.expect("PostgreSQL opens")))
 }

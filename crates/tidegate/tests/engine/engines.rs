@@ -1,0 +1,445 @@
+//! Several engines on one store: leases, their loss, shutdown, and answers that get lost.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tidegate::{
+    Concurrency, Ctx, Engine, EngineBuilder, Error, Fault, Retry, RunId, Workflow,
+    core::row::Row,
+    new_event,
+    store::{Store, SystemClock},
+    testing::Lab,
+};
+
+use crate::{
+    faults::{Beats, Failure, Faults},
+    stores,
+    words::{Door, Journal, Marks, burst, ms, secs, sharing, start, state, states, steps, work},
+};
+
+/// Says when it is dropped.
+struct Leaves<'a>(&'a Journal);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.note("out");
+    }
+}
+
+/// A run that notes when its step begins and ends, and takes ten minutes.
+fn long(journal: &Journal) -> Workflow<Value, ()> {
+    let journal = journal.clone();
+    Workflow::new("long", move |ctx: Ctx, _: Value| {
+        let journal = journal.clone();
+        async move {
+            let step = ctx.step("step", || async {
+                let _inside = Leaves(&journal);
+                journal.note("in");
+                journal.spend(secs(600)).await;
+                Ok(())
+            });
+            step.await
+        }
+    })
+}
+
+/// B168, B173, B174, N36: an engine that cannot renew its lease stops its runs before the lease
+/// ends; another takes them over after that, and what the first had begun is not recorded. When
+/// it can renew again it goes on, under another name.
+pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(lab: &Lab, faults: &Faults) {
+    let journal = Journal::new(lab);
+    let first = sharing(lab).workflow(long(&journal)).start().await.unwrap();
+    let run = start(&first, "long", json!(null)).await;
+    lab.settle().await;
+    let second = sharing(lab).workflow(long(&journal)).start().await.unwrap();
+    lab.advance(secs(15)).await;
+    let name = faults.engines()[1];
+    faults.set_beats(Beats::FailBut(name));
+    lab.advance(secs(17)).await;
+    assert_eq!(first.driven(), 1, "a lease that was renewed at 10 s is good for a while");
+    lab.advance(secs(18)).await;
+    let times = journal.take_times();
+    let [(0, _), (out, _), (again, _)] = times[..] else { panic!("{times:?}") };
+    assert!((32_000..40_000).contains(&out), "stopped at {out}");
+    assert!((40_000..=50_000).contains(&again), "taken over at {again}");
+    assert_eq!((first.driven(), second.driven()), (0, 1));
+    lab.advance(secs(600)).await;
+    lab.completed(&second, run).await;
+    let records = steps(lab, run).await;
+    assert_eq!((records.len(), records[0].fence), (1, 2), "recorded by the second alone");
+    faults.set_beats(Beats::Fine);
+    lab.advance(secs(10)).await;
+    second.shut_down().await;
+    start(&first, "long", json!(null)).await;
+    lab.settle().await;
+    assert_eq!(first.driven(), 1);
+}
+
+/// B172, G6: an engine that is gone is judged by its beat, which every engine renews for all of
+/// its runs: an activation may be longer than the lease.
+pub(crate) async fn an_activation_may_outlast_the_lease(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let first = sharing(lab).workflow(long(&journal)).start().await.unwrap();
+    let second = sharing(lab).workflow(long(&journal)).start().await.unwrap();
+    let run = start(&first, "long", json!(null)).await;
+    lab.advance(secs(600)).await;
+    lab.completed(&second, run).await;
+    assert_eq!(journal.take_times(), [(0, "in".to_owned()), (600_000, "out".to_owned())]);
+}
+
+/// B163, B164, B165, B167, B182: whatever wakes a run, and however often, it is driven once at a
+/// time, by one engine; other runs do not wait for it.
+pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let job = |journal: &Journal| {
+        let journal = journal.clone();
+        Workflow::new("job", move |ctx: Ctx, n: u64| {
+            let journal = journal.clone();
+            async move {
+                let scope = format!("run {n}");
+                for round in 0..5 {
+                    let nap = ctx.sleep(format!("nap {round}"), secs(10));
+                    let word = ctx.wait_for_signal::<u64>(format!("word {round}"), "word");
+                    tokio::try_join!(nap, word)?;
+                    let step = ctx.step(format!("step {round}"), || async {
+                        journal.work("all", "", Duration::ZERO).await;
+                        journal.work(&scope, round, secs(1)).await;
+                        Ok(())
+                    });
+                    step.await?;
+                }
+                Ok(())
+            }
+        })
+    };
+    let mut engines = Vec::new();
+    for _ in 0..3 {
+        engines.push(sharing(lab).workflow(job(&journal)).start().await.unwrap());
+    }
+    let mut runs = Vec::new();
+    for n in 0..4 {
+        runs.push(start(&engines[0], "job", json!(n)).await);
+    }
+    for round in 0..5 {
+        lab.advance(ms(9_999)).await;
+        for engine in &engines {
+            for run in &runs {
+                // In the same instant as the sweeps of all three.
+                let (paused, resumed) = tokio::join!(engine.pause(*run), engine.resume(*run));
+                paused.and(resumed).unwrap();
+            }
+        }
+        let signals = async {
+            for (n, run) in runs.iter().enumerate() {
+                engines[n % 3].signal(*run, "word", round).await.unwrap();
+            }
+        };
+        tokio::join!(lab.advance(ms(1)), signals);
+        lab.advance(secs(2)).await;
+    }
+    for (n, run) in runs.into_iter().enumerate() {
+        lab.completed(&engines[0], run).await;
+        assert_eq!(journal.most(&format!("run {n}")), 1);
+    }
+    assert_eq!(journal.take().len(), 4 * 5 * 2, "each step once");
+}
+
+/// N57, N79, B169: an engine that shuts down hands its runs over at once: no time passes, nothing
+/// recorded is done again, nothing counts as lost, also of what it was just about to lease.
+pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let job = || {
+        let (door, marks) = (door.clone(), marks.clone());
+        Workflow::new("job", move |ctx: Ctx, _: Value| {
+            let (door, marks) = (door.clone(), marks.clone());
+            async move {
+                ctx.step("one", || async { Ok(marks.mark("one")) }).await?;
+                let two = ctx.step("two", || async {
+                    marks.mark("two");
+                    door.pass().await;
+                    Ok(())
+                });
+                two.await
+            }
+        })
+    };
+    let first = sharing(lab).workflow(job()).start().await.unwrap();
+    burst(&first, "job", 30).await;
+    lab.settle().await;
+    assert_eq!(first.driven(), 30);
+    let (before, second) = (lab.now(), sharing(lab).workflow(job()).start().await.unwrap());
+    tokio::join!(burst(&second, "job", 30), first.shut_down());
+    lab.settle().await;
+    assert_eq!((first.driven(), second.driven(), lab.now()), (0, 60, before));
+    let rows = lab.store().dump().await.unwrap();
+    let runs = rows.iter().filter_map(Row::as_run);
+    let owners: BTreeSet<_> = runs.clone().map(|run| run.owner).collect();
+    assert_eq!(owners.len(), 1, "all belong to the second");
+    assert!(runs.clone().all(|run| run.losses == 0));
+    let engines = rows.iter().filter(|row| matches!(row, Row::Engine(_))).count();
+    assert_eq!(engines, 1, "the first has said goodbye");
+    door.open();
+    lab.settle().await;
+    assert!(states(lab, "job").await.iter().all(|state| *state == "completed"));
+    assert_eq!(marks.count("one"), 60, "what is recorded is not done again");
+    let refused = first.send("job", json!(null)).await.unwrap_err();
+    assert!(matches!(refused, Error::ShutDown), "{refused}");
+}
+
+/// N79: an engine that drains takes no more runs and lets those go on that it has, for so long;
+/// what is not done by then it hands over.
+pub(crate) async fn a_drain_has_a_deadline(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let builder = |lab: &Lab| {
+        let (short, long) = (work(&journal, "short", secs(5)), work(&journal, "long", secs(60)));
+        sharing(lab).workflow(short).workflow(long)
+    };
+    let first = builder(lab).start().await.unwrap();
+    let short = start(&first, "short", json!({ "n": 1 })).await;
+    let long = start(&first, "long", json!({ "n": 2 })).await;
+    lab.settle().await;
+    let second = builder(lab).start().await.unwrap();
+    let drain = async {
+        first.drain(secs(10)).await;
+        journal.note("drained");
+    };
+    let story = async {
+        lab.advance(secs(1)).await;
+        start(&second, "short", json!({ "n": 3 })).await;
+        lab.advance(secs(3)).await;
+        assert_eq!((first.driven(), second.driven()), (2, 1));
+        lab.advance(secs(2)).await;
+        lab.completed(&first, short).await;
+        assert_eq!(first.driven(), 1);
+        lab.advance(secs(4)).await;
+    };
+    tokio::join!(drain, story);
+    lab.settle().await;
+    assert_eq!((first.driven(), second.driven()), (0, 1));
+    lab.advance(secs(60)).await;
+    lab.completed(&second, long).await;
+    let times = journal.take_times();
+    let times: Vec<_> = times.iter().map(|(at, line)| (*at, line.as_str())).collect();
+    assert_eq!(times[..3], [(0, "1"), (0, "2"), (1_000, "3")]);
+    assert_eq!(times[3..].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [10_000; 2]);
+}
+
+/// P2: an engine whose workers are all busy leaves runs to others; 0 workers drive none.
+pub(crate) async fn a_busy_engine_leaves_runs_to_others(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let engine = |workers: usize| {
+        sharing(lab).workers(workers).workflow(work(&journal, "job", secs(10))).start()
+    };
+    let front = engine(0).await.unwrap();
+    burst(&front, "job", 6).await;
+    lab.advance(secs(5)).await;
+    assert_eq!(front.driven(), 0);
+    let (one, two) = (engine(1).await.unwrap(), engine(2).await.unwrap());
+    lab.advance(secs(1)).await;
+    assert_eq!((front.driven(), one.driven(), two.driven()), (0, 1, 2));
+    lab.advance(secs(20)).await;
+    assert_eq!(states(lab, "job").await, ["completed"; 6]);
+    assert_eq!(journal.most("job"), 3);
+}
+
+/// What a run of `any` can wait for.
+const ANY: [&str; 6] = ["sleep", "event", "signal", "child", "retry", "line"];
+
+fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
+    let seen = marks.clone();
+    let any = Workflow::new("any", move |ctx: Ctx, what: String| {
+        let seen = seen.clone();
+        async move {
+            ctx.step("first", || async { Ok(seen.mark(format!("first {what}"))) }).await?;
+            let flaky = ctx.attempt("flaky") == 1;
+            match what.as_str() {
+                "sleep" => ctx.sleep("wait", secs(60)).await?,
+                "event" => drop(ctx.wait_for_event::<Value>("wait", "go").await?),
+                "signal" => drop(ctx.wait_for_signal::<Value>("wait", "go").await?),
+                "child" => drop(ctx.invoke::<String>("wait", "child", "nobody").await?),
+                "retry" => {
+                    let step = ctx.step("flaky", || async move {
+                        if flaky { Err(Fault::new("not yet")) } else { Ok(()) }
+                    });
+                    step.retry(Retry::attempts(2).fixed(secs(60))).await?;
+                }
+                _ => ctx.sleep("wait", secs(3600)).await?,
+            }
+            ctx.step("last", || async { Ok(seen.mark(format!("last {what}"))) }).await?;
+            Ok(what)
+        }
+    });
+    let child = Workflow::new("child", |ctx: Ctx, what: String| async move {
+        ctx.sleep("wait", secs(60)).await?;
+        Ok(what)
+    });
+    let line = Concurrency::limit(1).key("line").for_the_whole_run();
+    [any, child.concurrency(line)]
+}
+
+/// N57: a fresh process with the same store and definitions goes on with every run, whatever it
+/// waits for, also one that was paused or never started.
+pub(crate) async fn a_fresh_engine_goes_on_with_every_run(lab: &Lab) {
+    let marks = Marks::default();
+    let engine = |workers: usize| {
+        let [any, child] = any(&marks);
+        lab.engine().workers(workers).workflow(any).workflow(child).start()
+    };
+    let before = engine(100).await.unwrap();
+    let mut runs: Vec<RunId> = Vec::new();
+    for what in ANY {
+        runs.push(start(&before, "any", json!(what)).await);
+    }
+    let paused = start(&before, "any", json!("paused")).await;
+    lab.settle().await;
+    before.pause(paused).await.unwrap();
+    before.shut_down().await;
+    // Accepted by a process that drives nothing.
+    let front = engine(0).await.unwrap();
+    let fresh = start(&front, "any", json!("sleep")).await;
+    front.shut_down().await;
+    let after = engine(100).await.unwrap();
+    after.send("go", json!(null)).await.unwrap();
+    after.signal(runs[2], "go", json!(null)).await.unwrap();
+    lab.advance(secs(70)).await;
+    for (run, what) in runs.iter().zip(ANY).take(5) {
+        assert_eq!(lab.completed(&after, *run).await, json!(what));
+    }
+    assert_eq!(lab.completed(&after, fresh).await, json!("sleep"));
+    assert_eq!(state(lab, "any", runs[5]).await, "waiting");
+    after.resume(paused).await.unwrap();
+    lab.advance(secs(3600)).await;
+    lab.completed(&after, paused).await;
+    lab.completed(&after, runs[5]).await;
+    for what in ANY.into_iter().skip(1) {
+        assert_eq!(marks.count(&format!("first {what}")), 1, "{what}");
+        assert_eq!(marks.count(&format!("last {what}")), 1, "{what}");
+    }
+}
+
+/// What orders do: pay, tell others, call another workflow, sleep in between.
+fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
+    let (paid, mailed) = (marks.clone(), marks.clone());
+    let order = Workflow::new("order", move |ctx: Ctx, n: u64| {
+        let paid = paid.clone();
+        async move {
+            ctx.step("pay", || async { Ok(paid.mark(format!("pay {n}"))) }).await?;
+            ctx.send_event("tell", "paid", n).await?;
+            ctx.sleep("nap", secs(5)).await?;
+            ctx.invoke::<u64>("pack", "pack", n).await
+        }
+    });
+    let mail = Workflow::new("mail", move |ctx: Ctx, n: u64| {
+        let mailed = mailed.clone();
+        async move { ctx.step("mail", || async { Ok(mailed.mark(format!("mail {n}"))) }).await }
+    });
+    let pack = Workflow::new("pack", |_: Ctx, n: u64| async move { Ok(n) });
+    let mail = mail.on_event("paid").concurrency(Concurrency::limit(1));
+    builder.workflow(order).workflow(mail).workflow(pack)
+}
+
+/// B130, B181, SPEC 1: whichever transaction fails, or whose answer ever is lost, no run and no
+/// step is lost or doubled; a client repeats its request under the same `dedupeId`.
+pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(lab: &Lab, faults: &Faults) {
+    let marks = Marks::default();
+    let builder = lab.engine().lease_ttl(secs(30)).poll_interval(secs(10));
+    let engine = shop(builder, &marks).start().await.unwrap();
+    let mut orders = 0;
+    for failure in [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable] {
+        for after in 0.. {
+            faults.fail(after, failure);
+            let mut event = new_event("order", orders).unwrap();
+            event.dedupe_id = Some(format!("order {orders}"));
+            while engine.send_all(vec![event.clone()]).await.is_err() {}
+            lab.advance(secs(60)).await;
+            orders += 1;
+            let all = [states(lab, "order"), states(lab, "mail"), states(lab, "pack")];
+            for states in all {
+                let states = states.await;
+                assert_eq!(states, vec!["completed"; orders], "{failure:?} of commit {after}");
+            }
+            let done = marks.all();
+            let once: BTreeSet<_> = done.iter().collect();
+            assert_eq!((done.len(), once.len()), (orders * 2, orders * 2), "{failure:?} {after}");
+            if !faults.has_failed() {
+                assert!(after > 5, "a story has several transactions");
+                break;
+            }
+        }
+    }
+}
+
+/// The same with real concurrency, on the machine's clock.
+mod live {
+    use super::*;
+
+    const TTL: Duration = Duration::from_millis(300);
+
+    /// Looks again and again until it is so.
+    async fn until(mut so: impl AsyncFnMut() -> bool) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(5));
+        while !so().await {
+            ticks.tick().await;
+        }
+    }
+
+    /// B163, B166, B174: an engine that lost its lease and leases the same run again, while the
+    /// code of the first time cannot be stopped because it blocks, waits for it.
+    async fn overlapping_leases(store: Arc<dyn Store>) {
+        let (faults, marks) = (Arc::new(Faults::new(store)), Marks::default());
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let (seen, blocked) = (marks.clone(), Arc::new(std::sync::Mutex::new(blocked)));
+        let job = Workflow::new("job", move |ctx: Ctx, _: Value| {
+            let (seen, blocked) = (seen.clone(), blocked.clone());
+            async move {
+                let step = ctx.step("step", || async {
+                    let time = seen.mark("in");
+                    if time == 1 {
+                        blocked.lock().unwrap().recv().unwrap();
+                    }
+                    seen.mark("out");
+                    Ok(time)
+                });
+                step.await
+            }
+        });
+        let builder = Engine::builder(faults.clone()).workflow(job).lease_ttl(TTL);
+        let engine = builder.poll_interval(TTL / 6).start().await.unwrap();
+        let run = start(&engine, "job", json!(null)).await;
+        until(async || marks.count("in") == 1).await;
+        faults.set_beats(Beats::Hang(faults.engines()[0]));
+        let fence = async || engine.look_up(run).await.unwrap().0.map_or(0, |run| run.fence);
+        until(async || fence().await == 2).await;
+        let mut looks = 0;
+        until(async || {
+            looks += 1;
+            looks == 20
+        })
+        .await;
+        assert_eq!(marks.all(), ["in"], "the second waits for the first");
+        unblock.send(()).unwrap();
+        assert_eq!(engine.output::<usize>(run).await.unwrap().unwrap(), 2);
+        assert_eq!(marks.all(), ["in", "out", "in", "out"]);
+        engine.shut_down().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn overlapping_leases_are_driven_one_after_another_on_memory() {
+        overlapping_leases(stores::open_memory(Arc::new(SystemClock)).await.unwrap()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn overlapping_leases_are_driven_one_after_another_on_sqlite() {
+        overlapping_leases(stores::open_sqlite(Arc::new(SystemClock)).await.unwrap()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn overlapping_leases_are_driven_one_after_another_on_postgres() {
+        let Some(store) = stores::open_postgres(Arc::new(SystemClock)).await else { return };
+        overlapping_leases(store).await;
+    }
+}

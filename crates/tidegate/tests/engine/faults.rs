@@ -1,0 +1,165 @@
+//! A store on which things go wrong when a story says so.
+
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use async_trait::async_trait;
+use tidegate::{
+    core::{
+        catalog::Catalog,
+        reads::{ReadSet, Snapshot},
+        row::{EngineId, Row, Workspace},
+    },
+    store::{Database, Decide, Decision, Store, StoreError},
+};
+use tokio::sync::watch;
+
+/// How a transaction fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The connection dies before the commit: nothing is kept, and nobody can tell.
+    BeforeCommit,
+    /// It dies after the commit: all is kept, and nobody is told.
+    AfterCommit,
+    /// The store cannot be reached at all.
+    Unavailable,
+}
+
+/// What becomes of beats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beats {
+    /// They are written.
+    Fine,
+    /// They fail for all engines but this one.
+    FailBut(EngineId),
+    /// They are never answered, for this engine.
+    Hang(EngineId),
+}
+
+#[derive(Debug)]
+struct Plan {
+    /// Which transaction fails, counted down, and how.
+    fails: Option<(usize, Failure)>,
+    beats: Beats,
+    engines: Vec<EngineId>,
+}
+
+/// Passes everything on, but for what it was told to spoil.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    store: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+}
+
+impl Faults {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let plan = Plan { fails: None, beats: Beats::Fine, engines: Vec::new() };
+        Self { store, plan: Mutex::new(plan) }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap()
+    }
+
+    /// The transaction after so many others fails in this way, once.
+    pub(crate) fn fail(&self, after: usize, failure: Failure) {
+        self.plan().fails = Some((after, failure));
+    }
+
+    /// Whether that has come to pass.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.plan().fails.is_none()
+    }
+
+    pub(crate) fn set_beats(&self, beats: Beats) {
+        self.plan().beats = beats;
+    }
+
+    /// The engines that have beaten, in order.
+    pub(crate) fn engines(&self) -> Vec<EngineId> {
+        self.plan().engines.clone()
+    }
+
+    /// What is planned for the transaction that begins now.
+    fn next(&self) -> Option<Failure> {
+        let mut plan = self.plan();
+        match plan.fails {
+            Some((0, failure)) => {
+                plan.fails = None;
+                Some(failure)
+            }
+            Some((left, failure)) => {
+                plan.fails = Some((left - 1, failure));
+                None
+            }
+            None => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Faults {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        let unknown = || Err(StoreError::Unknown("the answer was lost, as planned".to_owned()));
+        match self.next() {
+            None => self.store.transact(reads, decide).await,
+            Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".to_owned())),
+            Some(Failure::BeforeCommit) => {
+                let nothing = move |snapshot| match decide(snapshot) {
+                    Decision::Apply(_) => Decision::Apply(Vec::new()),
+                    need @ Decision::Need(..) => need,
+                };
+                self.store.transact(reads, Box::new(nothing)).await?;
+                unknown()
+            }
+            Some(Failure::AfterCommit) => {
+                self.store.transact(reads, decide).await?;
+                unknown()
+            }
+        }
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.store.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        let beats = {
+            let mut plan = self.plan();
+            if !plan.engines.contains(&engine) {
+                plan.engines.push(engine);
+            }
+            plan.beats
+        };
+        match beats {
+            Beats::FailBut(other) if other != engine => {
+                Err(StoreError::Unavailable("as planned".to_owned()))
+            }
+            Beats::Hang(this) if this == engine => pending().await,
+            Beats::Fine | Beats::FailBut(_) | Beats::Hang(_) => self.store.beat(engine).await,
+        }
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.store.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.store.wakes()
+    }
+
+    fn wake(&self) {
+        self.store.wake();
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.store.dump().await
+    }
+
+    fn database(&self) -> Database<'_> {
+        self.store.database()
+    }
+}

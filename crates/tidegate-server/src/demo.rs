@@ -19,13 +19,16 @@ use tidegate::{
         id::{RunId, Seq},
         json::Payload,
         reads::{ReadSet, Scan},
-        row::{Class, Row, RowKey, Run, Workspace},
+        row::{Class, EngineId, Row, RowKey, Run, Workspace},
         run::record::{Record, Then},
         time::Timestamp,
         workflow::Workflow,
     },
     store::{Clock, ManualClock, SqliteStore, Store, commit, why},
 };
+
+/// Who drives the runs.
+const ENGINE: EngineId = 1;
 
 /// How long a run of the demo takes.
 const WORK_MS: u64 = 400;
@@ -79,6 +82,8 @@ impl Demo<'_> {
         for definition in definitions {
             lanes.push(self.define(out, &definition).await?);
         }
+        self.store.beat(ENGINE).await?;
+        self.ask(Command::Serve { engine: ENGINE, lanes: lanes.clone() }).await?;
         writeln!(out, "\nA burst: acme sends 7 changes, globex 2, initech 1.\n")?;
         let posted = self.burst(out).await?;
         self.explain(out, &posted).await?;
@@ -196,8 +201,7 @@ impl Demo<'_> {
 
     async fn lease(&self, lanes: &[Seq]) -> anyhow::Result<Vec<Run>> {
         let (ws, lanes) = (self.ws.clone(), lanes.to_vec());
-        self.store.beat(1).await?;
-        let answer = self.ask(Command::Lease { ws, engine: 1, lanes, limit: 100 }).await?;
+        let answer = self.ask(Command::Lease { ws, engine: ENGINE, lanes, limit: 100 }).await?;
         let Answer::Leased(runs) = answer else {
             anyhow::bail!("leasing was answered {answer:?}");
         };
@@ -206,7 +210,7 @@ impl Demo<'_> {
 
     async fn complete(&self, run: Run) -> anyhow::Result<()> {
         let then = Then::Complete(Payload::null());
-        let report = Record::new(run.id.seq, 1, run.fence, then);
+        let report = Record::new(run.id.seq, ENGINE, run.fence, then);
         self.ask(Command::Record { known: Box::new(run), report }).await?;
         Ok(())
     }
@@ -257,9 +261,9 @@ fn short(run: RunId) -> String {
 }
 
 fn shorten(sentence: &str) -> String {
-    let word = |word: &str| match word.trim_end_matches(|c: char| !c.is_alphanumeric()).parse() {
-        Ok(id) => short(id),
-        Err(_) => word.to_owned(),
+    let word = |word: &str| {
+        let id = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+        id.parse().map_or(word.to_owned(), |run| short(run) + &word[id.len()..])
     };
     sentence.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
@@ -281,44 +285,44 @@ mod tests {
 
             A burst: acme sends 7 changes, globex 2, initech 1.
 
-              acme 1     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
-              acme 1     sync.account   started   run 8198
-              acme 2     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
-              acme 2     sync.account   queued    run 12291 by concurrency of acme
-              acme 3     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
-              acme 3     sync.account   queued    run 16387 by concurrency of acme
-              acme 4     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
-              acme 4     sync.account   queued    run 20483 by concurrency of acme
-              acme 5     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
-              acme 5     sync.account   queued    run 24579 by concurrency of acme
-              acme 6     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
+              acme 1     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
+              acme 1     sync.account   started   run 12294
+              acme 2     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
+              acme 2     sync.account   queued    run 16387 by concurrency of acme
+              acme 3     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
+              acme 3     sync.account   queued    run 20483 by concurrency of acme
+              acme 4     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
+              acme 4     sync.account   queued    run 24579 by concurrency of acme
+              acme 5     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
+              acme 5     sync.account   queued    run 28675 by concurrency of acme
+              acme 6     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
               acme 6     sync.account   dropped   by rateLimit of acme retryAt 12000 ms
-              acme 7     index.account  coalesced run 8194 by debounce of acme fireAt 1000 ms
+              acme 7     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
               acme 7     sync.account   dropped   by rateLimit of acme retryAt 12000 ms
-              globex 1   index.account  coalesced run 36866 by debounce of globex fireAt 1000 ms
-              globex 1   sync.account   started   run 36870
-              globex 2   index.account  coalesced run 36866 by debounce of globex fireAt 1000 ms
-              globex 2   sync.account   queued    run 40963 by concurrency of globex
-              initech 1  index.account  coalesced run 45058 by debounce of initech fireAt 1000 ms
-              initech 1  sync.account   started   run 45062
+              globex 1   index.account  coalesced run 40962 by debounce of globex fireAt 1000 ms
+              globex 1   sync.account   started   run 40966
+              globex 2   index.account  coalesced run 40962 by debounce of globex fireAt 1000 ms
+              globex 2   sync.account   queued    run 45059 by concurrency of globex
+              initech 1  index.account  coalesced run 49154 by debounce of initech fireAt 1000 ms
+              initech 1  sync.account   started   run 49158
 
-            Why does run 24579 wait?
+            Why does run 28675 wait?
 
-              it waits for concurrency of acme (1 at once), place 4 in line; what frees it is the end of run 8198 it is stranded, as no live engine serves `sync.account` v1: start one that does, let newer code continue it (`also_serves`), release a version whose handoff is `supersede`, or cancel it
+              it waits for concurrency of acme (1 at once), place 4 in line; what frees it is the end of run 12294
 
             A worker drives what is ready; each run takes 400 ms:
 
-                  0 ms  sync.account   acme 1     run 8198 starts
-                  0 ms  sync.account   globex 1   run 36870 starts
-                  0 ms  sync.account   initech 1  run 45062 starts
-                400 ms  sync.account   acme 2     run 12291 starts
-                400 ms  sync.account   globex 2   run 40963 starts
-                800 ms  sync.account   acme 3     run 16387 starts
-               1200 ms  sync.account   acme 4     run 20483 starts
-               1200 ms  index.account  acme 7     run 8194 starts
-               1200 ms  index.account  globex 2   run 36866 starts
-               1600 ms  sync.account   acme 5     run 24579 starts
-               1600 ms  index.account  initech 1  run 45058 starts
+                  0 ms  sync.account   acme 1     run 12294 starts
+                  0 ms  sync.account   globex 1   run 40966 starts
+                  0 ms  sync.account   initech 1  run 49158 starts
+                400 ms  sync.account   acme 2     run 16387 starts
+                400 ms  sync.account   globex 2   run 45059 starts
+                800 ms  sync.account   acme 3     run 20483 starts
+               1200 ms  sync.account   acme 4     run 24579 starts
+               1200 ms  index.account  acme 7     run 12290 starts
+               1200 ms  index.account  globex 2   run 40962 starts
+               1600 ms  sync.account   acme 5     run 28675 starts
+               1600 ms  index.account  initech 1  run 49154 starts
 
             10 events: 11 runs, 3 of them for whole bursts; 2 dropped by the rate limit; at most 1 sync of one account at once.
         "#]].assert_eq(&String::from_utf8(out).unwrap());

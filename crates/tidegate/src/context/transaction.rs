@@ -1,7 +1,7 @@
 //! Transactional steps: effect and record in one transaction of the store's own database.
 
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{pending, poll_fn},
     time::Duration,
 };
 

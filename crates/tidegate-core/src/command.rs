@@ -27,7 +27,7 @@ use crate::{
         again::{self, Go},
         chore, control, lease,
         output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
-        record::{self, NewWaitOn, Record, Recorded, Then},
+        record::{self, NewWaitOn, Record, Recorded, Sent, Then},
         sweep,
     },
     schedule::{self, Occurrence},
@@ -453,8 +453,10 @@ impl Command {
                     Then::Suspend(waits) => waits.as_slice(),
                     Then::Continue | Then::Complete(_) | Then::Fail(_) | Then::Yield => &[],
                 };
-                let sends = report.sends.iter().fold(none.catalog(&known.ws), |reads, send| {
-                    reads.latch(topic(&known.ws, &send.event.name), Mode::Shared)
+                let none = none.catalog(&known.ws);
+                let sends = report.sends.iter().fold(none, |reads, send| match &send.what {
+                    Sent::Event(event) => reads.latch(topic(&known.ws, &event.name), Mode::Shared),
+                    Sent::Signal { .. } => reads,
                 });
                 waits.iter().fold(sends, |reads, wait| match &wait.on {
                     NewWaitOn::Event { name, .. } => {

@@ -61,7 +61,7 @@ impl World {
     /// A step sends an event, and the run goes on.
     pub async fn tell(&self, run: &Run, step: &str, event: NewEvent) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
-        let sends = vec![NewSend { step: step.to_owned(), event }];
+        let sends = vec![NewSend::event(step, event)];
         let report = Record::new(run.id.seq, engine, run.fence, Then::Continue);
         let report = Record { sends, ..report };
         let known = Box::new(run.clone());

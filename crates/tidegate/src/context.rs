@@ -30,7 +30,7 @@ use tidegate_core::{
     json::Payload,
     reads::{ReadSet, Scan},
     row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
-    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Until},
+    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Sent, Until},
     time::Timestamp,
     workflow::Workflow,
 };
@@ -278,8 +278,29 @@ impl Ctx {
             return Ok(());
         }
         let event = NewEvent { name: name.into(), data, dedupe_id: None, ts: None };
-        self.state().send(NewSend { step, event });
+        self.state().send(NewSend::event(step, event));
         Ok(())
+    }
+
+    /// Sends a signal to another run, exactly once however often the handler is replayed. A run
+    /// that has ended, or never was, fails the step with `run_ended` or `no_run`.
+    pub async fn signal(
+        &self,
+        id: impl Into<String>,
+        run: RunId,
+        name: impl Into<String>,
+        data: impl Serialize,
+    ) -> Result<()> {
+        let (step, data) = (id.into(), write(&data)?);
+        let known = self.state().ask(&step, StepKind::Send)?;
+        let outcome = if let Some(outcome) = known {
+            outcome
+        } else {
+            let what = Sent::Signal { run, name: name.into(), data };
+            self.state().send(NewSend { step: step.clone(), what });
+            self.recorded(&step).await?
+        };
+        outcome.map(drop).map_err(|fault| Fault::recorded(&fault))
     }
 
     /// The state of the session that this run's request belongs to.

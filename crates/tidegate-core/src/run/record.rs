@@ -6,6 +6,7 @@
 use std::cell::OnceCell;
 
 use super::{
+    control,
     end::{self, end},
     output::{self, NewChunk},
     wait,
@@ -21,11 +22,11 @@ use crate::{
         receipts,
         verdict::Verdict,
     },
-    id::Seq,
+    id::{RunId, Seq},
     json::Payload,
     row::{
         Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, RowKey, Run, Step, StepKind,
-        Wait, WaitOn,
+        Wait, WaitOn, Workspace,
     },
     session::{self, NewSessionOp},
     time::Timestamp,
@@ -42,7 +43,7 @@ pub struct Record {
     pub fence: i64,
     /// Steps that finished since the last report.
     pub steps: Vec<NewStep>,
-    /// Events that steps send: posted with the step's record, or not at all.
+    /// What steps send: sent with the step's record, or not at all.
     pub sends: Vec<NewSend>,
     /// What the run has emitted since.
     pub chunks: Vec<NewChunk>,
@@ -72,13 +73,46 @@ pub struct NewStep {
     pub result: Result<Payload, Fault>,
 }
 
-/// An event that a step sends. What its sender is told becomes the step's output.
+/// Something that a step sends. What its sender is told becomes the step's outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSend {
     /// The step's id.
     pub step: String,
-    /// The event.
-    pub event: NewEvent,
+    /// What it sends.
+    pub what: Sent,
+}
+
+impl NewSend {
+    /// A step that sends an event.
+    pub fn event(step: impl Into<String>, event: NewEvent) -> Self {
+        Self { step: step.into(), what: Sent::Event(event) }
+    }
+}
+
+/// What a step sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sent {
+    /// An event, to whoever it concerns.
+    Event(NewEvent),
+    /// A signal, to one run.
+    Signal {
+        /// The run.
+        run: RunId,
+        /// The signal's name.
+        name: String,
+        /// What it carries.
+        data: Payload,
+    },
+}
+
+impl Sent {
+    /// What it carries.
+    pub fn data(&self) -> &Payload {
+        match self {
+            Self::Event(event) => &event.data,
+            Self::Signal { data, .. } => data,
+        }
+    }
 }
 
 /// How a run goes on after a report.
@@ -186,11 +220,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             session::perform(draft, report.run, asked)
         })?;
     }
-    for NewSend { step, event } in &report.sends {
-        remember(draft, report, step.clone(), StepKind::Send, |draft| {
-            let posted = event::post(draft, &ws, event)?;
-            Ok(Ok(Payload::from_value(&posted.to_value())))
-        })?;
+    for NewSend { step, what } in &report.sends {
+        remember(draft, report, step.clone(), StepKind::Send, |draft| send(draft, &ws, what))?;
     }
     // What it sent may have answered the run itself, or replaced it.
     let mut run = match leased(draft, report) {
@@ -248,6 +279,23 @@ fn remember(
         count(draft, report, kind)?;
     }
     Ok(())
+}
+
+/// Sends what a step sends. A run that takes no signal is the step's failure, not the report's.
+fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payload, Fault>> {
+    match what {
+        Sent::Event(event) => {
+            let posted = event::post(draft, ws, event)?;
+            Ok(Ok(Payload::from_value(&posted.to_value())))
+        }
+        Sent::Signal { run, name, data } => match control::signal(draft, ws, *run, name, data) {
+            Err(Stop::Refused(refusal)) => {
+                let (code, message) = (refusal.code().to_owned(), refusal.to_string());
+                Ok(Err(Fault { code, message }))
+            }
+            sent => sent.map(|()| Ok(Payload::null())),
+        },
+    }
 }
 
 /// Counts a compensation with its record: the run may be replaced by what it sends next.

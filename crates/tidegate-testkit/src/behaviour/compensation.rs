@@ -293,7 +293,7 @@ pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
         kind: StepKind::Compensate,
         result: Ok(payload(&Value::Null)),
     };
-    let send = NewSend { step: "send".to_owned(), event: event("order", &json!({})) };
+    let send = NewSend::event("send", event("order", &json!({})));
     let (engine, fence) = (run.owner.unwrap(), run.fence);
     let (steps, sends, then) = (vec![undo], vec![send], Then::Continue);
     let report = Record { run: id.seq, engine, fence, steps, sends, then, ..Record::default() };

@@ -141,7 +141,7 @@ impl Drive {
                 Op::Send(name) => {
                     let event = event(name, &self.deeper());
                     self.reported = vec![id.clone()];
-                    return self.report(vec![], vec![NewSend { step: id, event }], Then::Continue);
+                    return self.report(vec![], vec![NewSend::event(id, event)], Then::Continue);
                 }
                 Op::Sleep(ms) => vec![wait(&id, NewWaitOn::Time, after(*ms))],
                 Op::Event { name, own, timeout } => {

@@ -266,7 +266,7 @@ impl Player {
             Goes::Steps => {
                 steps.push(step(&format!("step {}", self.moves), &json!({ "n": self.moves })));
                 let event = event("single", &data(self.moves % 5));
-                sends.push(NewSend { step: format!("send {}", self.moves), event });
+                sends.push(NewSend::event(format!("send {}", self.moves), event));
                 stays = true;
                 Then::Continue
             }

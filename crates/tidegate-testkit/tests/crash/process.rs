@@ -329,7 +329,7 @@ impl Process {
                 steps.push(NewStep { kind: StepKind::Compensate, ..step(id, &Value::Null) });
             }
             Some(Act::Send(id, name)) => {
-                sends.push(NewSend { step: id.to_owned(), event: event(name, &Value::Null) });
+                sends.push(NewSend::event(id, event(name, &Value::Null)));
             }
             Some(Act::Count(id)) => {
                 let (step, op) = (id.to_owned(), increment("n", 1));

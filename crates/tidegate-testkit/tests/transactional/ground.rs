@@ -256,7 +256,7 @@ impl Ground {
 
     /// The command that records a step of a run and an event that it sends.
     pub(crate) fn sending(&self, run: &Run, name: &str, data: &Value) -> Salted {
-        let send = NewSend { step: "send".to_owned(), event: event(name, data) };
+        let send = NewSend::event("send", event(name, data));
         self.reporting(run, "pay", vec![send])
     }
 

@@ -54,7 +54,7 @@ impl Ops {
         let size = |step: &NewStep| step.result.as_ref().map_or(0, |value| value.as_str().len());
         let steps = self.steps.iter().take_while(|step| fits(size(step))).count();
         let session = self.session.iter().take_while(|_| fits(0)).count();
-        let sends = self.sends.iter().take_while(|it| fits(it.event.data.as_str().len())).count();
+        let sends = self.sends.iter().take_while(|it| fits(it.what.data().as_str().len())).count();
         let chunks = self.chunks.iter().take_while(|it| fits(it.data.as_str().len())).count();
         Self {
             steps: first(&mut self.steps, steps),

@@ -94,6 +94,7 @@ stories! {
         a_sleep_ends_at_its_time,
         an_event_wakes_all_who_wait_for_it,
         a_signal_is_kept_until_it_is_asked_for,
+        a_run_signals_another_once,
         a_child_answers_its_parent,
         a_refused_child_fails_its_step,
         a_waiting_run_holds_no_slot,

@@ -131,6 +131,35 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
     assert!(marks.count("hear") > 8, "one wait ran out");
 }
 
+/// N18, N51, SPEC 5: a run signals another once, however often it is replayed; a run that has
+/// ended, or never was, is an error that the sender can deal with.
+pub(crate) async fn a_run_signals_another_once(lab: &Lab) {
+    let chat = Workflow::new("chat", |ctx: Ctx, _: Value| async move {
+        let first = ctx.wait_for_signal::<u64>("first", "word").await?;
+        let second = ctx.wait_for_signal::<u64>("second", "word").timeout(SECOND * 60).await?;
+        Ok((first, second))
+    });
+    let caller = Workflow::new("caller", |ctx: Ctx, other: RunId| async move {
+        let sent = ctx.signal("call", other, "word", 7).await;
+        ctx.sleep("nap", SECOND).await?;
+        Ok(sent.err().map(|fault| fault.code().to_owned()))
+    });
+    let engine = lab.engine().workflow(chat).workflow(caller).start().await.unwrap();
+    let chat = start(&engine, "chat", json!(null)).await;
+    let call = start(&engine, "caller", json!(chat)).await;
+    lab.advance(SECOND).await;
+    assert_eq!(lab.completed(&engine, call).await, json!(null));
+    lab.advance(SECOND * 60).await;
+    assert_eq!(lab.completed(&engine, chat).await, json!([7, null]));
+
+    let nobody = RunId { seq: tidegate::core::id::Seq(1), ..chat };
+    for (other, code) in [(chat, "run_ended"), (nobody, "no_run")] {
+        let call = start(&engine, "caller", json!(other)).await;
+        lab.advance(SECOND).await;
+        assert_eq!(lab.completed(&engine, call).await, json!(code));
+    }
+}
+
 /// N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
 /// meanwhile: both are in the same one.
 pub(crate) async fn a_child_answers_its_parent(lab: &Lab) {

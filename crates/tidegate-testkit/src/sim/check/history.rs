@@ -331,7 +331,7 @@ fn sent(look: &Look<'_>, ws: &Workspace, run: Seq, send: &NewSend) -> Vec<Told> 
         run: id(&one["runId"]).and_then(|run| run.parse().ok()),
         holder: id(&one["holder"]).and_then(|run| run.parse().ok()),
         event: id(&answer["id"]).and_then(|event| event.parse().ok()),
-        data: json(&send.event.data),
+        data: json(send.what.data()),
         arrives: true,
     });
     told.collect()

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -45,7 +46,6 @@ pub(crate) struct Options {
 }
 
 /// What an engine's tasks share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -67,6 +67,14 @@ pub(crate) struct Shared {
     identity: Mutex<Identity>,
     driven: Mutex<BTreeMap<Seq, Driven>>,
     endings: Mutex<Endings>,
+}
+
+/// Without the store, which may hold a great deal.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, driven) = (self.id(), self.driven());
+        f.debug_struct("Shared").field("id", &id).field("driven", &driven).finish_non_exhaustive()
+    }
 }
 
 /// Under which name this engine leases runs.

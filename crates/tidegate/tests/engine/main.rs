@@ -22,6 +22,8 @@ mod replace;
 mod request_keys;
 mod requests;
 mod retention;
+mod schedules;
+mod shape;
 mod singleton;
 mod sleepers;
 mod steps;
@@ -238,6 +240,24 @@ stories! {
         a_drain_has_a_deadline,
         a_busy_engine_leaves_runs_to_others,
         a_fresh_engine_goes_on_with_every_run,
+    }
+    schedules {
+        an_occurrence_runs_once_over_all_engines,
+        an_occurrence_is_skipped_while_the_last_one_runs,
+        occurrences_overlap_if_they_may,
+        what_nobody_was_there_for_is_caught_up_with,
+        a_release_changes_the_schedule,
+        a_schedule_says_what_it_is,
+    }
+    shape {
+        a_workflow_without_controls_is_not_shaped,
+        any_controls_stand_together,
+        a_nested_field_can_be_the_key,
+        workspaces_share_nothing,
+        what_one_control_refuses_costs_another_nothing,
+        a_run_between_its_tries_still_excludes_others,
+        a_run_of_another_engine_is_seen_and_not_driven,
+        a_bad_payload_makes_no_run,
     }
     verdicts {
         every_outcome_is_told,

@@ -1,0 +1,131 @@
+//! Schedules: workflows that are started by the clock.
+
+use serde_json::{Value, json};
+use tidegate::{Ctx, Workflow, core::row::Row, testing::Lab};
+
+use crate::words::{Journal, ms, secs, states};
+
+/// A workflow that notes which minute it was planned for, and works for a time.
+fn tick(journal: &Journal, seconds: u64) -> Workflow<Value, ()> {
+    let journal = journal.clone();
+    Workflow::new("tick", move |ctx: Ctx, input: Value| {
+        let journal = journal.clone();
+        async move {
+            let minute = input["plannedAt"].as_i64().unwrap_or(-1) / 60_000_000;
+            let work = ctx.step("work", || async {
+                journal
+                    .work("tick", format!("{} {minute}", input["schedule"]), secs(seconds))
+                    .await;
+                Ok(())
+            });
+            work.await
+        }
+    })
+}
+
+/// Moves the clock to the beginning of an hour, and says which minute that is.
+async fn on_the_hour(lab: &Lab) -> i64 {
+    let hour = 3_600_000_000;
+    let rest = hour - lab.now().micros() % hour;
+    lab.advance(std::time::Duration::from_micros(rest.unsigned_abs())).await;
+    lab.now().micros() / 60_000_000
+}
+
+/// N6, N41, SPEC 9: each occurrence makes one run over all engines, at its moment, and nobody
+/// else hears of it.
+pub(crate) async fn an_occurrence_runs_once_over_all_engines(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let every = |minutes: &str| tick(&journal, 0).cron(minutes, "UTC");
+    let listener = Workflow::new("listener", |_: Ctx, _: Value| async { Ok(()) }).on_event("*");
+    let one = lab.engine().workflow(every("*/2 * * * *")).workflow(listener).start().await.unwrap();
+    let two = lab.engine().workflow(every("*/2 * * * *")).start().await.unwrap();
+    lab.advance(ms(119_999)).await;
+    assert!(journal.take().is_empty(), "it is not time yet");
+    lab.advance(secs(300)).await;
+    let line = |minute: i64| format!("\"*/2 * * * *\" {}", hour + minute);
+    assert_eq!(journal.take(), [line(2), line(4), line(6)]);
+    assert_eq!(states(lab, "tick").await, ["completed"; 3]);
+    assert!(states(lab, "listener").await.is_empty());
+    one.shut_down().await;
+    lab.advance(secs(120)).await;
+    assert_eq!(journal.take(), [line(8)], "the other one goes on");
+    two.shut_down().await;
+}
+
+/// B45: an occurrence is skipped while the last one runs, and recorded.
+pub(crate) async fn an_occurrence_is_skipped_while_the_last_one_runs(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let tick = tick(&journal, 90).cron("* * * * *", "UTC");
+    let engine = lab.engine().workflow(tick).start().await.unwrap();
+    lab.advance(secs(299)).await;
+    let line = |minute: i64| format!("\"* * * * *\" {}", hour + minute);
+    assert_eq!(journal.take(), [line(1), line(3)]);
+    assert_eq!(journal.most("tick"), 1);
+    let rows = lab.store().dump().await.unwrap();
+    let skipped = rows.iter().filter(|row| matches!(row, Row::Receipt(_))).count();
+    assert_eq!(skipped, 2, "minutes 2 and 4");
+    engine.shut_down().await;
+}
+
+/// B46: occurrences that may overlap do.
+pub(crate) async fn occurrences_overlap_if_they_may(lab: &Lab) {
+    on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let tick = tick(&journal, 90).cron_overlapping("* * * * *", "UTC");
+    let _engine = lab.engine().workflow(tick).start().await.unwrap();
+    lab.advance(secs(299)).await;
+    assert_eq!((journal.take().len(), journal.most("tick")), (4, 2));
+}
+
+/// N41, SPEC 9: what was planned while nobody was there is caught up with, in order, unless it is
+/// more than an hour late.
+pub(crate) async fn what_nobody_was_there_for_is_caught_up_with(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let every = || tick(&journal, 0).cron_overlapping("*/20 * * * *", "UTC");
+    let engine = lab.engine().workflow(every()).start().await.unwrap();
+    lab.advance(secs(20 * 60)).await;
+    engine.shut_down().await;
+    lab.advance(secs(100 * 60)).await;
+    let _engine = lab.engine().workflow(every()).start().await.unwrap();
+    lab.settle().await;
+    let line = |minute: i64| format!("\"*/20 * * * *\" {}", hour + minute);
+    assert_eq!(journal.take(), [20, 60, 80, 100, 120].map(line), "that of minute 40 is lost");
+    lab.advance(secs(20 * 60)).await;
+    assert_eq!(journal.take(), [line(140)]);
+}
+
+/// SPEC 8, 9: a release that has no schedule ends it, one that has another begins that.
+pub(crate) async fn a_release_changes_the_schedule(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let one = || tick(&journal, 0).version(1).cron("*/20 * * * *", "UTC");
+    let two = || tick(&journal, 0).version(2).cron("*/30 * * * *", "UTC");
+    let old = lab.engine().workflow(one()).start().await.unwrap();
+    lab.advance(secs(20 * 60)).await;
+    old.shut_down().await;
+    let new =
+        lab.engine().poll_interval(secs(60)).workflow(one()).workflow(two()).start().await.unwrap();
+    lab.advance(secs(40 * 60)).await;
+    let line = |every: u32, minute: i64| format!("\"*/{every} * * * *\" {}", hour + minute);
+    assert_eq!(journal.take(), [line(20, 20), line(30, 30), line(30, 60)]);
+    new.release("default", "tick", 1).await.unwrap();
+    lab.advance(secs(40 * 60)).await;
+    assert_eq!(journal.take(), [line(20, 80), line(20, 100)], "a rollback is a release");
+}
+
+/// SPEC 9: a run of a schedule is told which, and for when it was planned, in the schedule's zone.
+pub(crate) async fn a_schedule_says_what_it_is(lab: &Lab) {
+    on_the_hour(lab).await;
+    let tick = Workflow::new("tick", |_: Ctx, input: Value| async { Ok(input) });
+    let tick = tick.cron("0 9 * * *", "Europe/Paris");
+    let engine = lab.engine().workflow(tick).start().await.unwrap();
+    lab.advance(secs(24 * 60 * 60)).await;
+    let run = lab.runs("tick").await.pop().expect("it ran within a day").id;
+    let input = lab.completed(&engine, run).await;
+    assert_eq!(input["schedule"], json!("0 9 * * * Europe/Paris"));
+    let planned = input["plannedAt"].as_i64().unwrap() / 60_000_000 % (24 * 60);
+    assert!([7 * 60, 8 * 60].contains(&planned), "nine in Paris: {planned}");
+}

@@ -1,0 +1,206 @@
+//! What holds for every control: none, any together, apart by workspace.
+
+use serde_json::{Value, json};
+use tidegate::{
+    Batch, Concurrency, Ctx, Debounce, Fault, Idempotency, Rate, Retry, Singleton, Workflow,
+    core::row::Row, testing::Lab,
+};
+
+use crate::words::{Journal, ms, n, recorded, secs, sharing, start, state, states, verdict, work};
+
+async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
+    Ok(())
+}
+
+async fn gather(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
+    Ok(())
+}
+
+/// B49: a workflow without controls runs everything at once, in order, and drops nothing.
+pub(crate) async fn a_workflow_without_controls_is_not_shaped(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let plain = work(&journal, "plain", secs(1));
+    let engine = lab.engine().workers(20).workflow(plain).start().await.unwrap();
+    for n in 0..20 {
+        let told = verdict(&engine, "plain", json!({ "n": n })).await;
+        assert_eq!(told.outcome(), "started");
+    }
+    lab.advance(secs(1)).await;
+    assert_eq!(states(lab, "plain").await, ["completed"; 20]);
+    assert_eq!(journal.most("plain"), 20);
+}
+
+/// B50: whichever of the eight controls stand together, the definition holds, and one event gives
+/// one run that ends.
+pub(crate) async fn any_controls_stand_together(lab: &Lab) {
+    let controls = [
+        ("concurrency", json!({ "limit": 1 })),
+        ("throttle", json!({ "limit": 1, "perMs": 1000 })),
+        ("rateLimit", json!({ "limit": 1, "perMs": 1000 })),
+        ("debounce", json!({ "periodMs": 1000 })),
+        ("batch", json!({ "maxSize": 2, "timeoutMs": 1000 })),
+        ("priority", json!({ "shiftMs": 1000 })),
+        ("singleton", json!({ "mode": "skip" })),
+        ("idempotency", json!({ "key": "id", "periodMs": 60_000 })),
+    ];
+    let mut builder = lab.engine().workers(256);
+    for set in 0..256_u32 {
+        let mut definition = json!({ "name": format!("w{set}"), "triggers": ["all"] });
+        for (place, (name, control)) in controls.iter().enumerate() {
+            if set & (1 << place) != 0 {
+                definition[*name] = control.clone();
+            }
+        }
+        builder = builder.workflow(Workflow::from_definition(definition, nothing));
+    }
+    let engine = builder.start().await.unwrap();
+    let posted = engine.send("all", json!({ "id": 1 })).await.unwrap();
+    assert_eq!(posted.runs.len(), 256);
+    lab.advance(secs(10)).await;
+    let ended = lab.store().dump().await.unwrap().into_iter().filter_map(|row| {
+        let Row::Ended(ended) = row else { return None };
+        Some((ended.workflow, ended.ending.state()))
+    });
+    let ended: Vec<_> = ended.collect();
+    assert_eq!(ended.len(), 256);
+    for set in 0..256 {
+        let one = (format!("w{set}"), "completed");
+        assert!(ended.contains(&one), "controls {set:#010b}");
+    }
+}
+
+/// B52: the field that a key names may lie deeper in the event.
+pub(crate) async fn a_nested_field_can_be_the_key(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let sync =
+        work(&journal, "sync", secs(1)).concurrency(Concurrency::limit(1).key("shop.owner.id"));
+    let engine = lab.engine().workflow(sync).start().await.unwrap();
+    let mut told = Vec::new();
+    for id in [json!({ "owner": { "id": 1 } }), json!({ "owner": { "id": 2 } })] {
+        for _ in 0..2 {
+            told.push(verdict(&engine, "sync", json!({ "shop": id })).await.outcome());
+        }
+    }
+    assert_eq!(told, ["started", "queued", "started", "queued"]);
+    lab.advance(secs(2)).await;
+    assert_eq!((states(lab, "sync").await.len(), journal.most("sync")), (4, 2));
+}
+
+/// B132, B146: limits, windows, buffers, claims and releases of one workspace do not touch another.
+pub(crate) async fn workspaces_share_nothing(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let engine = lab
+        .engine()
+        .workspaces(["one", "two"])
+        .workflow(work(&journal, "limit", secs(1)).concurrency(Concurrency::limit(1)))
+        .workflow(work(&journal, "rate", secs(1)).rate_limit(Rate::per_minute(1)))
+        .workflow(work(&journal, "window", secs(1)).debounce(Debounce::quiet(secs(1))))
+        .workflow(Workflow::new("buffer", gather).batch(Batch::of(3).within(secs(60))))
+        .workflow(
+            work(&journal, "once", secs(1)).idempotency(Idempotency::within(secs(60)).key("n")),
+        )
+        .workflow(work(&journal, "code", secs(1)).version(1))
+        .workflow(work(&journal, "code", secs(1)).version(2))
+        .start()
+        .await
+        .unwrap();
+    let table = [
+        ("limit", ["started", "queued"]),
+        ("rate", ["started", "dropped"]),
+        ("window", ["coalesced", "coalesced"]),
+        ("buffer", ["buffered", "buffered"]),
+        ("once", ["started", "deduped"]),
+    ];
+    let mut windows = Vec::new();
+    for tenant in ["one", "two"] {
+        let engine = engine.in_workspace(tenant);
+        for (name, expected) in table {
+            for expected in expected {
+                let told = verdict(&engine, name, json!({ "n": 1 })).await;
+                assert_eq!(told.outcome(), expected, "{tenant}: {name}");
+                windows.extend((name == "window").then(|| told.run()));
+            }
+        }
+    }
+    assert_eq!(windows[0], windows[1]);
+    assert_ne!(windows[1], windows[2], "a window of its own");
+
+    engine.in_workspace("one").release("default", "code", 1).await.unwrap();
+    for (tenant, version) in [("one", 1), ("two", 2)] {
+        let engine = engine.in_workspace(tenant);
+        let run = start(&engine, "code", json!({})).await;
+        let (live, _) = engine.look_up(run).await.unwrap();
+        assert_eq!(live.expect("it runs").version, version, "{tenant}");
+    }
+}
+
+/// N28: what a singleton skips has used neither a token, nor a claim, nor a turn.
+pub(crate) async fn what_one_control_refuses_costs_another_nothing(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let sync = work(&journal, "sync", secs(10))
+        .singleton(Singleton::skip())
+        .rate_limit(Rate::per_hour(2))
+        .idempotency(Idempotency::within(secs(3600)).key("id"))
+        .throttle(Rate::per_minute(1));
+    let engine = lab.engine().workflow(sync).start().await.unwrap();
+    start(&engine, "sync", json!({ "id": 1 })).await;
+    for _ in 0..5 {
+        let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
+        assert_eq!(told.outcome(), "skipped");
+    }
+    lab.advance(secs(10)).await;
+    let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
+    assert_eq!(told.outcome(), "queued", "neither dropped nor deduped, and first in line");
+    lab.advance(secs(60)).await;
+    assert_eq!(states(lab, "sync").await, ["completed"; 2]);
+}
+
+/// N30: a run that waits for its next try is not over: a singleton excludes others still.
+pub(crate) async fn a_run_between_its_tries_still_excludes_others(lab: &Lab) {
+    let flaky = Workflow::new("flaky", |ctx: Ctx, _: Value| async move {
+        let step = ctx.step("call", || async {
+            if ctx.attempt("call") < 2 { Err(Fault::new("not now")) } else { Ok(()) }
+        });
+        step.await
+    });
+    let flaky = flaky.singleton(Singleton::skip()).retry(Retry::attempts(3).fixed(secs(60)));
+    let engine = lab.engine().workflow(flaky).start().await.unwrap();
+    let run = start(&engine, "flaky", json!({})).await;
+    lab.advance(secs(10)).await;
+    assert_eq!(state(lab, "flaky", run).await, "waiting");
+    assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "skipped");
+    lab.advance(secs(200)).await;
+    assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "started");
+}
+
+/// B170, B171: an engine that does not hold a run says what it is at, and does not drive it.
+pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let order = || work(&journal, "order", secs(10));
+    let one = sharing(lab).workflow(order()).start().await.unwrap();
+    let two = sharing(lab).workers(0).workflow(order()).start().await.unwrap();
+    let run = start(&two, "order", json!({ "n": 1 })).await;
+    lab.advance(secs(5)).await;
+    let (live, ended) = two.look_up(run).await.unwrap();
+    assert!(live.is_some_and(|run| run.owner.is_some()) && ended.is_none());
+    assert_eq!((one.driven(), two.driven()), (1, 0));
+    lab.advance(secs(5)).await;
+    assert_eq!(lab.completed(&two, run).await, json!({ "n": 1 }));
+    assert_eq!(journal.take(), ["1"]);
+}
+
+/// N56: a payload that is too large, or no JSON, makes neither an event nor a run.
+pub(crate) async fn a_bad_payload_makes_no_run(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let engine = lab.engine().workflow(work(&journal, "order", ms(0))).start().await.unwrap();
+    let large = "x".repeat(512 * 1024);
+    let refused = engine.send("order", json!({ "n": large })).await.unwrap_err().to_string();
+    assert!(refused.contains("at most 524288 bytes"), "{refused}");
+    let map = std::collections::BTreeMap::from([((1, 2), 3)]);
+    engine.send("order", map).await.unwrap_err();
+    lab.settle().await;
+    assert_eq!((recorded(lab, "order").await, states(lab, "order").await.len()), (0, 0));
+    let run = start(&engine, "order", json!({ "n": 1 })).await;
+    lab.settle().await;
+    assert_eq!(n(&lab.completed(&engine, run).await), "1");
+}

@@ -32,6 +32,62 @@ macro_rules! control {
     };
 }
 
+/// What stands on workflows and actions alike.
+macro_rules! on_both {
+    () => {
+        /// Starts are spread out; none is lost.
+        pub fn throttle(self, rate: $crate::Rate) -> Self {
+            self.with("throttle", rate.into_value())
+        }
+
+        /// What is beyond the rate is dropped.
+        pub fn rate_limit(self, rate: $crate::Rate) -> Self {
+            self.with("rateLimit", rate.into_value())
+        }
+
+        /// One run when a burst is over.
+        pub fn debounce(self, debounce: $crate::Debounce) -> Self {
+            self.with("debounce", debounce.into_value())
+        }
+
+        /// An earlier place in line.
+        pub fn priority(self, priority: $crate::Priority) -> Self {
+            self.with("priority", priority.into_value())
+        }
+
+        /// At most one run that is not over.
+        pub fn singleton(self, singleton: $crate::Singleton) -> Self {
+            self.with("singleton", singleton.into_value())
+        }
+
+        /// One run for the same key in a period.
+        pub fn idempotency(self, idempotency: $crate::Idempotency) -> Self {
+            self.with("idempotency", idempotency.into_value())
+        }
+
+        /// The passage from version to version.
+        pub fn handoff(self, handoff: $crate::Handoff) -> Self {
+            self.with("handoff", handoff.into_value())
+        }
+
+        /// How failing steps are tried again.
+        pub fn retry(self, retry: $crate::Retry) -> Self {
+            self.with("retry", serde_json::to_value(retry).unwrap_or_default())
+        }
+
+        /// How long a run may take in all, from its first start.
+        pub fn timeout(self, timeout: std::time::Duration) -> Self {
+            self.with("timeoutMs", $crate::controls::millis(timeout))
+        }
+
+        /// Its version. The highest number that was ever registered is released by itself.
+        pub fn version(self, version: u32) -> Self {
+            self.with("version", serde_json::json!(version))
+        }
+    };
+}
+pub(crate) use on_both;
+
 macro_rules! keyed {
     ($name:ident) => {
         impl $name {

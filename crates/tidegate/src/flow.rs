@@ -1,6 +1,6 @@
 //! Flows and actions as a program defines them.
 
-use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -8,14 +8,11 @@ use tidegate_core::{
     definition::{Code, Problem},
     key::{Key, Scalar},
     request::Request,
-    workflow::Retry,
 };
 
 use crate::{
     context::Ctx,
-    controls::{
-        Concurrency, Debounce, Handoff, Idempotency, Policy, Priority, Rate, Singleton, millis,
-    },
+    controls::{Concurrency, Policy},
     fault::Result,
     handler::{KeyFunction, Served, Typed},
     workflow::{read_fields, read_toml},
@@ -218,65 +215,17 @@ impl Action {
         action
     }
 
+    crate::controls::on_both!();
+
     /// How many runs of it are inside at once, beside its policy.
     pub fn concurrency(self, limit: Concurrency) -> Self {
         self.and_concurrency(limit.into_value())
-    }
-
-    /// Starts are spread out; none is lost.
-    pub fn throttle(self, rate: Rate) -> Self {
-        self.with("throttle", rate.into_value())
-    }
-
-    /// Requests beyond the rate are refused.
-    pub fn rate_limit(self, rate: Rate) -> Self {
-        self.with("rateLimit", rate.into_value())
-    }
-
-    /// One run when a burst is over.
-    pub fn debounce(self, debounce: Debounce) -> Self {
-        self.with("debounce", debounce.into_value())
-    }
-
-    /// An earlier place in line.
-    pub fn priority(self, priority: Priority) -> Self {
-        self.with("priority", priority.into_value())
-    }
-
-    /// At most one run that is not over.
-    pub fn singleton(self, singleton: Singleton) -> Self {
-        self.with("singleton", singleton.into_value())
-    }
-
-    /// One run for the same key in a period.
-    pub fn idempotency(self, idempotency: Idempotency) -> Self {
-        self.with("idempotency", idempotency.into_value())
-    }
-
-    /// The passage from version to version.
-    pub fn handoff(self, handoff: Handoff) -> Self {
-        self.with("handoff", handoff.into_value())
-    }
-
-    /// Its version. The highest number that was ever registered is released by itself.
-    pub fn version(self, version: u32) -> Self {
-        self.with("version", json!(version))
     }
 
     /// The same code continues runs of these older versions.
     pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
         self.0.also_serves = Some(versions);
         self
-    }
-
-    /// How failing steps are tried again.
-    pub fn retry(self, retry: Retry) -> Self {
-        self.with("retry", serde_json::to_value(retry).unwrap_or_default())
-    }
-
-    /// How long a run may take in all, from its first start.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.with("timeoutMs", millis(timeout))
     }
 
     /// What runs, once, after a run has failed for good. It has steps of its own.

@@ -1,21 +1,14 @@
 //! Workflows as a program defines them: an async function and what controls it.
 
-use std::{
-    fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc, time::Duration,
-};
+use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use tidegate_core::{
-    definition::{Code, Problem},
-    workflow::Retry,
-};
+use tidegate_core::definition::{Code, Problem};
 
 use crate::{
     context::Ctx,
-    controls::{
-        Batch, Concurrency, Debounce, Handoff, Idempotency, Priority, Rate, Singleton, millis,
-    },
+    controls::{Batch, Concurrency},
     fault::Result,
     handler::{Handler, Served, Typed},
 };
@@ -115,11 +108,6 @@ impl<I, O> Workflow<I, O> {
         self.with("app", json!(app))
     }
 
-    /// Its version. The highest number that was ever registered is released by itself.
-    pub fn version(self, version: u32) -> Self {
-        self.with("version", json!(version))
-    }
-
     /// The same code continues runs of these older versions.
     pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
         self.also_serves = Some(versions);
@@ -141,55 +129,11 @@ impl<I, O> Workflow<I, O> {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
     }
 
+    crate::controls::on_both!();
+
     /// How many runs are inside at once. Several limits can stand side by side.
     pub fn concurrency(self, limit: Concurrency) -> Self {
         self.and("concurrency", limit.into_value())
-    }
-
-    /// Starts are spread out; none is lost.
-    pub fn throttle(self, rate: Rate) -> Self {
-        self.with("throttle", rate.into_value())
-    }
-
-    /// Events beyond the rate are dropped.
-    pub fn rate_limit(self, rate: Rate) -> Self {
-        self.with("rateLimit", rate.into_value())
-    }
-
-    /// One run when a burst is over.
-    pub fn debounce(self, debounce: Debounce) -> Self {
-        self.with("debounce", debounce.into_value())
-    }
-
-    /// An earlier place in line.
-    pub fn priority(self, priority: Priority) -> Self {
-        self.with("priority", priority.into_value())
-    }
-
-    /// At most one run that is not over.
-    pub fn singleton(self, singleton: Singleton) -> Self {
-        self.with("singleton", singleton.into_value())
-    }
-
-    /// One run for the same key in a period.
-    pub fn idempotency(self, idempotency: Idempotency) -> Self {
-        self.with("idempotency", idempotency.into_value())
-    }
-
-    /// The passage from version to version.
-    pub fn handoff(self, handoff: Handoff) -> Self {
-        self.with("handoff", handoff.into_value())
-    }
-
-    /// How failing steps are tried again.
-    pub fn retry(self, retry: Retry) -> Self {
-        let value = serde_json::to_value(retry).unwrap_or_default();
-        self.with("retry", value)
-    }
-
-    /// How long a run may take in all, from its first start.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.with("timeoutMs", millis(timeout))
     }
 }
 

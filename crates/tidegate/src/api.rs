@@ -49,6 +49,10 @@ impl Engine {
         self.ws.clone()
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn ask(&self, command: Command) -> Reply {
         self.shared.ask(command)
     }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -25,10 +26,12 @@ use crate::{
     entropy::Entropy,
     error::Error,
     flow::Flow,
-    handler::Served,
+    handler::{Handler, Served},
     registry::{Registry, Version},
     retention::{self, Retention},
-    schedule, sweep,
+    schedule,
+    stored::{self, CodeFor, Stored},
+    sweep,
     tasks::Busy,
     timer::{SystemTimer, Timer},
 };
@@ -43,7 +46,6 @@ const LEASE_TTL: Duration = Duration::from_secs(30);
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
 /// Collects what an engine serves, checks it, and starts it.
-#[derive(Debug)]
 #[must_use]
 pub struct EngineBuilder {
     store: Arc<dyn Store>,
@@ -55,6 +57,16 @@ pub struct EngineBuilder {
     timer: Option<Arc<dyn Timer>>,
     seed: Option<u64>,
     busy: Option<Arc<Busy>>,
+    code_for: Option<Box<CodeFor>>,
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workspaces, served, options, .. } = self;
+        let shown = &mut f.debug_struct("EngineBuilder");
+        shown.field("workspaces", workspaces).field("served", served).field("options", options);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl EngineBuilder {
@@ -75,6 +87,7 @@ impl EngineBuilder {
             timer: None,
             seed: None,
             busy: None,
+            code_for: None,
         }
     }
 
@@ -145,6 +158,16 @@ impl EngineBuilder {
         self
     }
 
+    /// Drives stored versions that no workflow of this program is for, with the code that this
+    /// gives for them. It is asked at the start, and again when definitions change.
+    pub fn code_for(
+        mut self,
+        code: impl Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync + 'static,
+    ) -> Self {
+        self.code_for = Some(Box::new(code));
+        self
+    }
+
     /// Lets a definition change under its version's number, for development.
     pub fn dev(mut self) -> Self {
         self.dev = true;
@@ -194,13 +217,16 @@ impl EngineBuilder {
         }
         let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
-        let shared =
-            Arc::new(Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy));
+        let mut shared =
+            Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
+        shared.stored = Stored { workspaces: self.workspaces.clone(), code_for: self.code_for };
+        let shared = Arc::new(shared);
         let mut registry = Registry::default();
         for ws in &self.workspaces {
             register(&shared, &mut registry, ws, &served, self.dev).await?;
         }
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
+        stored::look(&shared, &mut BTreeMap::new()).await?;
         // The first beat is the lease that everything else is done under.
         shared.store.beat(shared.id()).await?;
         shared.beaten(shared.id());
@@ -211,7 +237,7 @@ impl EngineBuilder {
 }
 
 /// What the definition cannot know: calendars and time zones.
-fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
+pub(crate) fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     let bad = workflow.triggers.iter().enumerate().filter_map(|(n, trigger)| {
         let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
         let message = Cron::parse(cron, time_zone).err()?.to_string();
@@ -223,7 +249,7 @@ fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
 }
 
 /// What is registered in the workspaces.
-async fn known(
+pub(crate) async fn known(
     store: &dyn Store,
     workspaces: &[Workspace],
 ) -> Result<BTreeMap<Workspace, Arc<Catalog>>, Error> {
@@ -341,6 +367,7 @@ fn spawn(shared: &Arc<Shared>) {
     task!(shared => shared.loader.run(&shared));
     task!(shared => sweep::run(&shared));
     task!(shared => schedule::run(&shared));
+    task!(shared => stored::run(&shared));
     task!(shared => retention::run(&shared));
     task!(shared => beat::renew(&shared));
     task!(shared => beat::watch(&shared));

@@ -13,7 +13,7 @@ use std::{
 use tidegate_core::{
     command::Command,
     id::{RunId, Seq},
-    row::{Ended, EngineId, Event, Run},
+    row::{Ended, EngineId, Event, Run, Workspace},
 };
 use tidegate_store::{Clock, Seen, Store};
 use tokio::sync::{Notify, oneshot, watch};
@@ -24,9 +24,10 @@ use crate::{
     drive::{Driver, Stop},
     entropy::Entropy,
     load::{Loaded, Loader, at_hand},
-    registry::Registry,
+    registry::{Registry, Version},
     retention::Retention,
     schedule::{self, ScheduleKey},
+    stored::Stored,
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) committer: Committer,
     pub(crate) loader: Loader,
     pub(crate) registry: Mutex<Registry>,
+    pub(crate) stored: Stored,
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
@@ -161,6 +163,7 @@ impl Shared {
             options,
             loader: Loader::default(),
             registry: Mutex::default(),
+            stored: Stored::default(),
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
             own: Notify::new(),
@@ -183,10 +186,28 @@ impl Shared {
         if identity.id == engine && !identity.known {
             identity.known = true;
             drop(identity);
-            // For `why` and for whoever releases a version. Nobody waits for it.
-            drop(self.ask(Command::Serve { engine, lanes: lock(&self.registry).lanes() }));
+            self.say_what_is_served();
+        }
+    }
+
+    /// Tells the store, for `why` and for whoever releases a version, and looks for such runs.
+    pub(crate) fn say_what_is_served(&self) {
+        let Identity { id, known } = *lock(&self.identity);
+        if known {
+            // Nobody waits for it.
+            drop(self.ask(Command::Serve { engine: id, lanes: lock(&self.registry).lanes() }));
             self.committer.look();
         }
+    }
+
+    /// Runs of this lane can be driven from now on.
+    pub(crate) fn serve(&self, ws: &Workspace, lane: Seq, version: Version) {
+        lock(&self.registry).serve(ws, lane, version);
+    }
+
+    /// Whether runs of this lane can be driven here.
+    pub(crate) fn serves(&self, lane: Seq) -> bool {
+        lock(&self.registry).version(lane).is_some()
     }
 
     /// Has a command decided, together with others. It is on its way at once.

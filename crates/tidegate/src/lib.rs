@@ -36,6 +36,7 @@ mod open;
 mod registry;
 mod retention;
 mod schedule;
+mod stored;
 mod sweep;
 mod tasks;
 mod telemetry;

@@ -43,12 +43,17 @@ pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Served)>
 
 /// Starts what is planned, for as long as the engine lives.
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    let served = shared.schedules();
-    if served.is_empty() {
-        return;
-    }
-    let mut epochs = BTreeMap::new();
+    let (mut epochs, mut known) = (BTreeMap::new(), BTreeMap::new());
     loop {
+        let served = shared.schedules();
+        if !served.keys().eq(known.keys()) {
+            // What is new here may be older than what was last planned for.
+            epochs.clear();
+            known.clone_from(&served);
+        }
+        if served.is_empty() && shared.stored.code_for.is_none() {
+            return;
+        }
         let next = match look(shared, &served, &mut epochs).await {
             Ok(next) => next,
             Err(error) => {

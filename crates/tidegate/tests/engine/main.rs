@@ -27,6 +27,7 @@ mod shape;
 mod singleton;
 mod sleepers;
 mod steps;
+mod stored;
 mod stores;
 mod throttle;
 mod verdicts;
@@ -258,6 +259,11 @@ stories! {
         a_run_between_its_tries_still_excludes_others,
         a_run_of_another_engine_is_seen_and_not_driven,
         a_bad_payload_makes_no_run,
+    }
+    stored {
+        a_definition_is_served_as_soon_as_it_is_there,
+        a_schedule_begins_with_its_definition,
+        a_bad_definition_changes_nothing,
     }
     verdicts {
         every_outcome_is_told,

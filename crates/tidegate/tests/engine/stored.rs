@@ -1,0 +1,84 @@
+//! Definitions that come while engines run, with code that is found for them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidegate::{
+    Ctx, EngineBuilder, Error, Handler, Result,
+    core::{json::Payload, workflow::Workflow as Definition},
+    testing::Lab,
+};
+
+use crate::words::{secs, sharing, start, states};
+
+/// Answers with the address that its definition names, and the version that the run has.
+struct Answer(String);
+
+impl Handler for Answer {
+    fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>> {
+        let url = self.0.clone();
+        Box::pin(async move {
+            ctx.sleep("nap", secs(10)).await?;
+            Ok(Payload::from_value(&json!([url, ctx.version()])))
+        })
+    }
+}
+
+fn by_url(builder: EngineBuilder) -> EngineBuilder {
+    builder.code_for(|definition: &Definition| -> Option<Arc<dyn Handler>> {
+        Some(Arc::new(Answer(definition.url.clone()?)))
+    })
+}
+
+/// SPEC 8: what is defined at one engine is served by all who have code for it, each version by
+/// its own; an unchanged definition makes no new one.
+pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(lab: &Lab) {
+    let one = by_url(sharing(lab)).start().await.unwrap();
+    let two = by_url(sharing(lab)).workers(0).start().await.unwrap();
+    let sync = |url: &str| json!({ "name": "sync", "url": url });
+    assert_eq!(two.define(&sync("http://one")).await.unwrap().version, 1);
+    let old = start(&two, "sync", json!({})).await;
+    lab.advance(secs(2)).await;
+    assert_eq!(states(lab, "sync").await, ["waiting"], "the other one has taken it up");
+    let again = two.define(&sync("http://one")).await.unwrap();
+    assert_eq!((again.version, again.unchanged), (1, true));
+    assert_eq!(two.define(&sync("http://two")).await.unwrap().version, 2);
+    let new = start(&two, "sync", json!({})).await;
+    lab.advance(secs(20)).await;
+    assert_eq!(lab.completed(&one, old).await, json!(["http://one", 1]));
+    assert_eq!(lab.completed(&one, new).await, json!(["http://two", 2]));
+}
+
+/// SPEC 9: a schedule that is defined later begins then, and one who starts later serves what is
+/// stored; what has no code here is nobody's.
+pub(crate) async fn a_schedule_begins_with_its_definition(lab: &Lab) {
+    let engine = by_url(sharing(lab)).start().await.unwrap();
+    lab.advance(secs(5)).await;
+    let tick = json!({ "name": "tick", "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
+    engine.define(&tick).await.unwrap();
+    engine.define(&json!({ "name": "other" })).await.unwrap();
+    lab.advance(secs(130)).await;
+    assert_eq!(states(lab, "tick").await, ["completed", "completed"]);
+    engine.shut_down().await;
+    let engine = by_url(sharing(lab)).start().await.unwrap();
+    let other = start(&engine, "other", Value::Null).await;
+    lab.advance(secs(60)).await;
+    assert_eq!(states(lab, "tick").await.len(), 3);
+    assert!(engine.why(other).await.unwrap().stranded);
+}
+
+/// A4: a definition that comes later is checked like any other, and changes nothing if it is bad.
+pub(crate) async fn a_bad_definition_changes_nothing(lab: &Lab) {
+    let engine = by_url(lab.engine()).start().await.unwrap();
+    for (bad, what) in [
+        (json!({ "name": "a", "url": "ftp://x", "throttle": { "limit": 0, "perMs": 1 } }), 2),
+        (json!({ "name": "a", "triggers": [{ "cron": "61 * * * *" }] }), 1),
+        (json!([]), 1),
+    ] {
+        match engine.define(&bad).await {
+            Err(Error::Definition(problems)) => assert_eq!(problems.len(), what, "{problems:?}"),
+            other => panic!("{bad} was answered {other:?}"),
+        }
+    }
+    assert!(engine.send("a", json!({})).await.unwrap().runs.is_empty());
+}

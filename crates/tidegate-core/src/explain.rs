@@ -14,7 +14,7 @@ use crate::{
         Workspace,
     },
     run::lease::served,
-    time::Timestamp,
+    time::{Timestamp, readable},
 };
 
 /// How far down a line places are counted.
@@ -36,7 +36,7 @@ pub struct Why {
     /// The gates that it has still to pass, in order. The first is the one that it waits for.
     pub gates: Vec<Binding>,
     /// The earliest moment at which it can go on, where time alone decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub earliest: Option<Timestamp>,
     /// No live engine serves its version: it does not go on by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -66,7 +66,7 @@ pub struct Binding {
     /// What makes room.
     pub frees: String,
     /// When that is, where time alone decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub at: Option<Timestamp>,
 }
 

@@ -40,6 +40,98 @@ impl Timestamp {
     }
 }
 
+/// As people and other programs read and write it.
+impl Timestamp {
+    /// The moment by RFC 3339, in UTC, with as many digits of the second as it has.
+    pub fn rfc3339(self) -> String {
+        let (seconds, micros) = (self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000));
+        let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let (year, month, day) = civil(days);
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        let digits = match micros {
+            0 => String::new(),
+            micros if micros % 1000 == 0 => format!(".{:03}", micros / 1000),
+            micros => format!(".{micros:06}"),
+        };
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{digits}Z")
+    }
+
+    /// Reads a moment of RFC 3339 between the years 1 and 9999; digits below the microsecond are
+    /// cut off.
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let (date, rest) = text.split_at_checked(10)?;
+        let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+        let days = days_of(year, month, day)?;
+        let clock = rest.strip_prefix(['T', 't', ' '])?;
+        let (clock, rest) = clock.split_at_checked(8)?;
+        let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
+        let (micros, zone) = fraction(rest)?;
+        let east = match zone.chars().next()? {
+            'Z' | 'z' if zone.len() == 1 => 0,
+            sign @ ('+' | '-') => {
+                let [hours, minutes] = numbers(&zone[1..], ':', [2, 2])?;
+                let minutes = (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)?;
+                if sign == '+' { minutes } else { -minutes }
+            }
+            _ => return None,
+        };
+        (hour < 24 && minute < 60 && second <= 60).then_some(())?;
+        // A leap second is the last second of its minute once more.
+        let seconds = days * 86_400 + hour * 3600 + (minute - east) * 60 + second.min(59);
+        Some(Self(seconds * 1_000_000 + micros))
+    }
+}
+
+/// For serde: a moment that other programs read.
+pub(crate) fn readable<S: serde::Serializer>(
+    at: &Option<Timestamp>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    at.map(Timestamp::rfc3339).serialize(serializer)
+}
+
+/// Microseconds after a point, where there is one, and what comes after them.
+fn fraction(text: &str) -> Option<(i64, &str)> {
+    let Some(text) = text.strip_prefix('.') else { return Some((0, text)) };
+    let end = text.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
+    let digits: String = text[..end].chars().chain("000000".chars()).take(6).collect();
+    Some((digits.parse().ok()?, &text[end..]))
+}
+
+/// Numbers of so many digits each, and nothing else.
+fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
+    let mut parts = text.split(between);
+    let mut found = [0; N];
+    for (place, length) in found.iter_mut().zip(digits) {
+        let part = parts.next()?;
+        let plain = part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
+        *place = part.parse().ok().filter(|_| plain)?;
+    }
+    parts.next().is_none().then_some(found)
+}
+
+/// The date of a day counted from 1970, in the proleptic Gregorian calendar.
+fn civil(days: i64) -> (i64, i64, i64) {
+    // Counted in eras of 400 years that begin on the first of March, so that leap days are last.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// The day of a date, counted from 1970; none if there is no such date.
+fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    let (of, month_of) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (of.div_euclid(400), of.rem_euclid(400));
+    let of_year = (153 * month_of + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    (year > 0 && civil(days) == (year, month, day)).then_some(days)
+}
+
 fn micros_of(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1000)
 }
@@ -49,5 +141,70 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ms, rest) = (self.0.div_euclid(1000), self.0.rem_euclid(1000));
         if rest == 0 { write!(f, "{ms}") } else { write!(f, "{ms}.{rest:03}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+
+    #[test]
+    fn a_moment_is_written_and_read_by_rfc_3339() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59.999999Z"),
+            (951_782_400_000_000, "2000-02-29T00:00:00Z"),
+            (4_107_542_399_500_000, "2100-02-28T23:59:59.500Z"),
+            (-62_135_596_800_000_000, "0001-01-01T00:00:00Z"),
+            (253_402_300_799_999_999, "9999-12-31T23:59:59.999999Z"),
+        ] {
+            let at = Timestamp::from_micros(micros);
+            assert_eq!(at.rfc3339(), text);
+            assert_eq!(Timestamp::parse_rfc3339(text), Some(at), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_a_moment_are_read() {
+        let noon = Timestamp::parse_rfc3339("2026-11-16T12:00:00Z");
+        for text in [
+            "2026-11-16t12:00:00z",
+            "2026-11-16 12:00:00.000Z",
+            "2026-11-16T12:00:00.0000009Z",
+            "2026-11-16T13:30:00+01:30",
+            "2026-11-15T23:00:00-13:00",
+        ] {
+            assert_eq!(Timestamp::parse_rfc3339(text), noon, "{text}");
+        }
+        let leap = Timestamp::parse_rfc3339("2016-12-31T23:59:60Z");
+        assert_eq!(leap, Timestamp::parse_rfc3339("2016-12-31T23:59:59Z"));
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused() {
+        for text in [
+            "",
+            "now",
+            "2026-11-16",
+            "2026-11-16T12:00:00",
+            "2026-11-16T12:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-00-10T00:00:00Z",
+            "2026-11-16T24:00:00Z",
+            "2026-11-16T12:60:00Z",
+            "2026-11-16T12:00:61Z",
+            "2026-11-16T12:00:00.Z",
+            "2026-11-16T12:00:00.5",
+            "2026-11-16T12:00:00ZZ",
+            "2026-11-16T12:00:00+1:00",
+            "2026-11-16T12:00:00+24:00",
+            "+026-11-16T12:00:00Z",
+            "0000-01-01T00:00:00Z",
+            "2026-11-16T12:00:00é",
+            "2026‐11-16T12:00:00Z",
+        ] {
+            assert_eq!(Timestamp::parse_rfc3339(text), None, "{text}");
+        }
     }
 }

@@ -246,7 +246,8 @@ fn line(outcome: &Outcome) -> String {
 
 /// A moment of the demo's clock in milliseconds; anything else as it is.
 fn ms(value: &Value) -> String {
-    value.as_i64().map_or(value.to_string(), |micros| format!("{} ms", micros / 1000))
+    let at = value.as_str().and_then(Timestamp::parse_rfc3339);
+    at.map_or(value.to_string(), |at| format!("{at} ms"))
 }
 
 /// The verdicts of one kind.

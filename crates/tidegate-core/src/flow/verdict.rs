@@ -190,15 +190,15 @@ impl Verdict {
             Self::Started { .. } => {}
             Self::Queued { start_at, .. } => {
                 if let Some(at) = start_at {
-                    add("startAt", json!(at));
+                    add("startAt", json!(at.rfc3339()));
                 }
             }
-            Self::Coalesced { fire_at, .. } => drop(add("fireAt", json!(fire_at))),
+            Self::Coalesced { fire_at, .. } => drop(add("fireAt", json!(fire_at.rfc3339()))),
             Self::Buffered { pending, flush_at, .. } => {
                 add("pending", json!(pending));
-                add("flushAt", json!(flush_at));
+                add("flushAt", json!(flush_at.rfc3339()));
             }
-            Self::Dropped { retry_at, .. } => drop(add("retryAt", json!(retry_at))),
+            Self::Dropped { retry_at, .. } => drop(add("retryAt", json!(retry_at.rfc3339()))),
             Self::Skipped { holder, .. } => drop(add("holder", json!(holder))),
             Self::Deduped { first, run, .. } => {
                 add("first", json!(first));

@@ -83,6 +83,7 @@ impl Timestamp {
 }
 
 /// For serde: a moment that other programs read.
+#[expect(clippy::ref_option, reason = "serde passes the field as it is")]
 pub(crate) fn readable<S: serde::Serializer>(
     at: &Option<Timestamp>,
     serializer: S,

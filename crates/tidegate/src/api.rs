@@ -12,6 +12,7 @@ use tidegate_core::{
     reads::ReadSet,
     request::Request,
     row::{Ended, Ending, Row, RowKey, Run, Workspace},
+    time::Timestamp,
     workflow::DEFAULT_APP,
 };
 use tidegate_store::{Store, why};
@@ -60,6 +61,11 @@ impl Engine {
     /// The workspace that it acts in.
     pub fn workspace(&self) -> &str {
         &self.ws
+    }
+
+    /// The time by this machine's clock.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
     }
 
     /// The store that it works on.

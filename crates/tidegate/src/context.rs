@@ -194,8 +194,8 @@ impl Ctx {
         }
     }
 
-    /// The handler's input as JSON.
-    pub(crate) fn input(&self) -> String {
+    /// The handler's input as JSON: an event's data, a list of them, or a request's input.
+    pub fn input(&self) -> String {
         let Activation { events, definition, .. } = self.activation();
         if let Some(events) = self.events() {
             let all: Vec<&str> = events.iter().map(|event| event.data.as_str()).collect();

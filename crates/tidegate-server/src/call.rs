@@ -1,0 +1,266 @@
+//! Workflows without code: each run is one call of a URL, as durable as any step.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header::{CONTENT_TYPE, RETRY_AFTER},
+    redirect,
+};
+use serde_json::value::RawValue;
+use tidegate::{
+    Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
+    core::{json::Payload, workflow::Workflow as Definition},
+};
+
+/// The step that makes the call.
+const STEP: &str = "call";
+
+/// Which addresses of private networks may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Private {
+    None,
+    Loopback,
+    All,
+}
+
+impl std::str::FromStr for Private {
+    type Err = anyhow::Error;
+
+    fn from_str(word: &str) -> anyhow::Result<Self> {
+        Ok(match word {
+            "none" => Self::None,
+            "loopback" => Self::Loopback,
+            "all" => Self::All,
+            _ => anyhow::bail!("`allowPrivate` must be none, loopback or all, got `{word}`"),
+        })
+    }
+}
+
+impl Private {
+    fn allows(self, address: IpAddr) -> bool {
+        match self {
+            Self::All => true,
+            Self::Loopback => is_global(address) || address.to_canonical().is_loopback(),
+            Self::None => is_global(address),
+        }
+    }
+}
+
+/// Whether an address can belong to somebody on the internet.
+fn is_global(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => is_global_v4(v4),
+        IpAddr::V6(v6) => is_global_v6(v6),
+    }
+}
+
+fn is_global_v4(v4: Ipv4Addr) -> bool {
+    let [a, b, c, _] = v4.octets();
+    let shared = a == 100 && (64..128).contains(&b);
+    let protocol = (a, b, c) == (192, 0, 0);
+    let benchmark = a == 198 && (b == 18 || b == 19);
+    let special =
+        v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_documentation();
+    // From 224 on: multicast, reserved, broadcast.
+    !(special || shared || protocol || benchmark || a == 0 || a >= 224)
+}
+
+fn is_global_v6(v6: Ipv6Addr) -> bool {
+    let parts = v6.segments();
+    // Addresses of IPv4 behind translators, 64:ff9b::/96 and 2002::/16, count as those.
+    let [.., high, low] = parts;
+    let v4 = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_global_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match parts {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => v4(high, low),
+        [0x2002, high, low, ..] => v4(high, low),
+        // Documentation, and Teredo, which carries another address.
+        [0x2001, 0xdb8 | 0, ..] => false,
+        // What is global unicast so far.
+        [first, ..] => (0x2000..0x4000).contains(&first),
+    }
+}
+
+/// Gives a name's addresses that may be called, to the very connection that is made: asking once
+/// and dialling later could be told two answers.
+#[derive(Debug)]
+struct Vetted(Private);
+
+impl Resolve for Vetted {
+    fn resolve(&self, name: Name) -> Resolving {
+        let private = self.0;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = found.filter(|it| private.allows(it.ip())).collect();
+            if allowed.is_empty() {
+                return Err(refused(name.as_str()).into());
+            }
+            let addresses: Addrs = Box::new(allowed.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+fn refused(host: &str) -> String {
+    format!("`{host}` is an address of a private network; see the setting `allowPrivate`")
+}
+
+/// What calls are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls {
+    client: Client,
+    private: Private,
+}
+
+impl Calls {
+    pub(crate) fn new(private: Private, timeout: Duration) -> anyhow::Result<Self> {
+        let client = Client::builder()
+            .dns_resolver(Arc::new(Vetted(private)))
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(timeout.min(Duration::from_secs(10)))
+            .timeout(timeout)
+            .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(Self { client, private })
+    }
+
+    /// The code of a definition that names a URL.
+    pub(crate) fn code_for(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
+        let (calls, url) = (self.clone(), definition.url.clone()?);
+        Some(Arc::new(Call { calls, url }))
+    }
+}
+
+struct Call {
+    calls: Calls,
+    url: String,
+}
+
+impl Handler for Call {
+    fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>> {
+        let (calls, url) = (self.calls.clone(), self.url.clone());
+        Box::pin(async move {
+            let answer: Box<RawValue> = ctx.step(STEP, || calls.post(&ctx, &url)).await?;
+            Ok(Payload::parse(answer.get().as_bytes(), MAX_VALUE_BYTES)?)
+        })
+    }
+}
+
+impl Calls {
+    /// Makes the call once.
+    async fn post(&self, ctx: &Ctx, url: &str) -> Result<Box<RawValue>> {
+        let url = Url::parse(url).map_err(|error| Fault::from(error).fatal())?;
+        // A name is looked at when it is resolved; a plain address never is.
+        let literal = url.host_str().and_then(|host| {
+            host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok()
+        });
+        if let Some(address) = literal
+            && !self.private.allows(address)
+        {
+            return Err(Fault::coded("PrivateAddress", refused(&address.to_string())).fatal());
+        }
+        let request = self.client.post(url).body(ctx.input());
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .header("idempotency-key", ctx.idempotency_key(STEP))
+            .header("tidegate-run", ctx.run_id().to_string())
+            .header("tidegate-workflow", ctx.workflow())
+            .header("tidegate-version", ctx.version())
+            .header("tidegate-attempt", ctx.attempt(STEP));
+        // Without the URL, which may hold a secret.
+        let sent = request.send().await.map_err(|error| {
+            let error = error.without_url();
+            Fault::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
+        });
+        read(sent?).await
+    }
+}
+
+/// What an answer means.
+async fn read(response: Response) -> Result<Box<RawValue>> {
+    let status = response.status();
+    let json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.to_str().unwrap_or_default();
+        kind.starts_with("application/json") || kind.contains("+json")
+    });
+    let again = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
+    if status.is_success() {
+        return value(&body(response).await?, json);
+    }
+    let start = body(response).await.unwrap_or_default();
+    let start: String = String::from_utf8_lossy(&start).chars().take(200).collect();
+    let fault = Fault::coded("CallRefused", format!("the call was answered {status}: {start}"));
+    let temporary =
+        [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+    match again {
+        _ if !(status.is_server_error() || temporary.contains(&status)) => Err(fault.fatal()),
+        Some(seconds) => Err(fault.retry_after(Duration::from_secs(seconds))),
+        None => Err(fault),
+    }
+}
+
+/// The whole body, if it is not too large.
+async fn body(mut response: Response) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > MAX_VALUE_BYTES {
+            let message = format!("the answer has more than {MAX_VALUE_BYTES} bytes");
+            return Err(Fault::coded("AnswerTooLarge", message).fatal());
+        }
+    }
+    Ok(bytes)
+}
+
+/// A body as a run's output: JSON as it is, text as text, nothing as null.
+fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
+    if body.is_empty() {
+        return Ok(RawValue::NULL.to_owned());
+    }
+    if json {
+        let read = serde_json::from_slice(body);
+        return read.map_err(|error| Fault::coded("BadAnswer", error.to_string()).fatal());
+    }
+    let text = serde_json::to_string(&String::from_utf8_lossy(body))?;
+    Ok(RawValue::from_string(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Private, is_global};
+
+    #[test]
+    fn addresses_of_private_networks_are_known_in_every_spelling() {
+        let private = "127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 \
+            192.0.0.8 198.18.0.1 224.0.0.1 240.0.0.1 255.255.255.255 192.0.2.1 ::1 :: fe80::1 fc00::1 \
+            ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 2002:7f00:1:: 2001:db8::1 2001::1 \
+            4000::1";
+        for address in private.split_whitespace() {
+            assert!(!is_global(address.parse().unwrap()), "{address}");
+        }
+        let global = "1.1.1.1 8.8.8.8 100.128.0.1 2606:4700::1 64:ff9b::808:808 ::ffff:8.8.8.8";
+        for address in global.split_whitespace() {
+            assert!(is_global(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_allowed_by_itself() {
+        let loopback = ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"];
+        for address in loopback.map(|it| it.parse().unwrap()) {
+            assert!(!Private::None.allows(address));
+            assert!(Private::Loopback.allows(address));
+        }
+        assert!(!Private::Loopback.allows("10.0.0.1".parse().unwrap()));
+        assert!(Private::All.allows("10.0.0.1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,242 @@
+//! Settings: defaults, then the file, then the environment, then flags; each knows where it came
+//! from.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use anyhow::{Context, bail};
+use serde_json::{Map, Value};
+
+/// One setting: its name in the file, its default, and what it is.
+struct Setting {
+    name: &'static str,
+    default: &'static str,
+    what: &'static str,
+}
+
+const SETTINGS: [Setting; 7] = [
+    Setting {
+        name: "store",
+        default: "sqlite:tidegate.db",
+        what: "sqlite:PATH, a postgres:// URL, or memory",
+    },
+    Setting { name: "listen", default: "127.0.0.1:7400", what: "the address and port" },
+    Setting { name: "workers", default: "100", what: "how many runs are driven at once" },
+    Setting { name: "leaseTtlMs", default: "30000", what: "what a dead server held is free then" },
+    Setting {
+        name: "callTimeoutMs",
+        default: "30000",
+        what: "how long one call of a URL may take",
+    },
+    Setting {
+        name: "allowPrivate",
+        default: "loopback",
+        what: "which private addresses may be called: none, loopback or all",
+    },
+    Setting {
+        name: "log",
+        default: "info",
+        what: "what is logged, such as info or tidegate=debug",
+    },
+];
+
+/// Where a value came from; later ones win.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Default,
+    File,
+    Environment,
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Flag => "flag",
+        })
+    }
+}
+
+/// All settings, and the definitions of the file.
+#[derive(Debug)]
+pub(crate) struct Config {
+    values: BTreeMap<&'static str, (String, Source)>,
+    pub(crate) workspace: String,
+    /// The workflows that the file defines, with its app.
+    pub(crate) workflows: Vec<Value>,
+}
+
+/// The name of a setting's variable.
+fn variable(name: &str) -> String {
+    let mut variable = "TIDEGATE_".to_owned();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            variable.push('_');
+        }
+        variable.push(c.to_ascii_uppercase());
+    }
+    variable
+}
+
+impl Config {
+    /// Puts the settings together.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: &[(&'static str, Option<String>)],
+    ) -> anyhow::Result<Self> {
+        let mut values: BTreeMap<_, _> =
+            SETTINGS.iter().map(|it| (it.name, (it.default.to_owned(), Source::Default))).collect();
+        let mut read = file.map(read_file).transpose()?.unwrap_or_default();
+        let workflows = take_workflows(&mut read)?;
+        let workspace = match read.remove("workspace") {
+            None => tidegate::DEFAULT_WORKSPACE.to_owned(),
+            Some(Value::String(name)) if !name.is_empty() => name,
+            Some(other) => bail!("`workspace` must be a name, got {other}"),
+        };
+        for (name, value) in read {
+            let Some(known) = SETTINGS.iter().find(|it| it.name == name) else {
+                let names: Vec<_> = SETTINGS.iter().map(|it| it.name).collect();
+                bail!(
+                    "`{name}` is not a setting; known are workspace, app, workflow, {}",
+                    names.join(", ")
+                );
+            };
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            values.insert(known.name, (text, Source::File));
+        }
+        for setting in &SETTINGS {
+            if let Some(value) = environment(&variable(setting.name)) {
+                values.insert(setting.name, (value, Source::Environment));
+            }
+        }
+        for (name, value) in flags {
+            if let Some(value) = value {
+                values.insert(name, (value.clone(), Source::Flag));
+            }
+        }
+        Ok(Self { values, workspace, workflows })
+    }
+
+    /// A setting's text.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", |(value, _)| value)
+    }
+
+    /// A setting's number.
+    pub(crate) fn number(&self, name: &str) -> anyhow::Result<u64> {
+        let (text, source) = &self.values[name];
+        text.parse().with_context(|| {
+            format!("`{name}` must be a whole number, got `{text}` (from: {source})")
+        })
+    }
+
+    /// Where the data is, as people may see it.
+    pub(crate) fn place(&self) -> String {
+        hide_password(self.text("store"))
+    }
+
+    /// Each value and where it came from, as lines.
+    pub(crate) fn print(&self) -> String {
+        let lines = SETTINGS.iter().map(|setting| {
+            let (value, source) = &self.values[setting.name];
+            let value = hide_password(value);
+            let (name, what) = (setting.name, setting.what);
+            format!("{name:14} {source:12} {value}\n{:27} {what}; {}\n", "", variable(name))
+        });
+        lines.collect()
+    }
+}
+
+/// A URL without its password.
+fn hide_password(url: &str) -> String {
+    let hidden = url.split_once("://").and_then(|(scheme, rest)| {
+        let (who, place) = rest.split_once('@')?;
+        let (user, _) = who.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{place}"))
+    });
+    hidden.unwrap_or_else(|| url.to_owned())
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Map<String, Value>> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("{shown} cannot be read"))?;
+    toml::from_str(&text).with_context(|| format!("{shown} is not valid TOML"))
+}
+
+/// Takes the definitions out of a file, each with the file's app where it names none.
+fn take_workflows(read: &mut Map<String, Value>) -> anyhow::Result<Vec<Value>> {
+    let app = read.remove("app");
+    let mut workflows = match read.remove("workflow") {
+        None => Vec::new(),
+        Some(Value::Array(workflows)) => workflows,
+        Some(other) => bail!("`workflow` must be tables, `[[workflow]]`, got {other}"),
+    };
+    for workflow in &mut workflows {
+        if let (Some(app), Some(fields)) = (&app, workflow.as_object_mut()) {
+            fields.entry("app").or_insert_with(|| app.clone());
+        }
+    }
+    Ok(workflows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, hide_password, variable};
+
+    fn load(text: &str, flags: &[(&'static str, Option<String>)]) -> anyhow::Result<Config> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("tidegate.toml");
+        std::fs::write(&file, text)?;
+        let environment = |name: &str| (name == "TIDEGATE_LISTEN").then(|| "env:1".to_owned());
+        Config::load(Some(&file), environment, flags)
+    }
+
+    #[test]
+    fn a_later_source_wins_and_each_says_where_it_came_from() {
+        let file = "store = \"memory\"\nlisten = \"file:1\"\nworkers = 7";
+        let config = load(file, &[("store", Some("sqlite:x.db".to_owned()))]).unwrap();
+        let told = config.print();
+        let lines: Vec<_> = told.lines().step_by(2).take(4).collect();
+        let expected = [
+            "store          flag         sqlite:x.db",
+            "listen         environment  env:1",
+            "workers        file         7",
+            "leaseTtlMs     default      30000",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (file, said) in [
+            ("stor = \"x\"", "`stor` is not a setting"),
+            ("workspace = 1", "`workspace` must be a name, got 1"),
+            ("workflow = 1", "`[[workflow]]`, got 1"),
+            ("a =", "is not valid TOML"),
+        ] {
+            let error = format!("{:#}", load(file, &[]).unwrap_err());
+            assert!(error.contains(said), "{error}");
+        }
+        let config = load("workers = \"many\"", &[]).unwrap();
+        let error = config.number("workers").unwrap_err().to_string();
+        assert_eq!(error, "`workers` must be a whole number, got `many` (from: file)");
+    }
+
+    #[test]
+    fn a_files_app_is_that_of_its_workflows() {
+        let file = "app = \"shop\"\n[[workflow]]\nname = \"a\"\n[[workflow]]\napp = \"b\"";
+        let config = load(file, &[]).unwrap();
+        let apps: Vec<_> = config.workflows.iter().map(|it| it["app"].clone()).collect();
+        assert_eq!(apps, ["shop", "b"]);
+    }
+
+    #[test]
+    fn variables_are_spelled_as_such_and_passwords_are_not_shown() {
+        assert_eq!(variable("leaseTtlMs"), "TIDEGATE_LEASE_TTL_MS");
+        assert_eq!(hide_password("postgres://me:secret@db/x"), "postgres://me:***@db/x");
+        assert_eq!(hide_password("postgres://me@db/x"), "postgres://me@db/x");
+    }
+}

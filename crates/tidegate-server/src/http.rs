@@ -1,0 +1,131 @@
+//! The HTTP API: translates, and decides nothing.
+
+mod actions;
+mod body;
+mod events;
+mod follow;
+mod problem;
+mod runs;
+mod workflows;
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
+    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    middleware::{self, Next},
+    response::Response,
+    routing::{get, post, put},
+};
+use serde_json::{Value, json};
+use tidegate::Engine;
+
+use self::{body::MAX_BODY_BYTES, problem::Problem};
+
+/// The header that names the workspace.
+const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
+
+/// What requests are answered with.
+#[derive(Clone, Debug)]
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    /// The workspaces that are served here.
+    pub(crate) workspaces: std::sync::Arc<[String]>,
+}
+
+/// Who asks, and in which workspace.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    engine: Engine,
+}
+
+impl Caller {
+    /// The engine, for those who may look.
+    #[expect(clippy::unnecessary_wraps, reason = "a key may not be allowed to")]
+    fn reads(&self) -> Result<&Engine, Problem> {
+        Ok(&self.engine)
+    }
+
+    /// The engine, for those who may change something.
+    #[expect(clippy::unnecessary_wraps, reason = "a key may not be allowed to")]
+    fn writes(&self) -> Result<&Engine, Problem> {
+        Ok(&self.engine)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller
+where
+    App: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let App { engine, workspaces } = App::from_ref(state);
+        let named = parts.headers.get(WORKSPACE).map(|name| name.to_str().unwrap_or_default());
+        let name = named.unwrap_or_else(|| engine.workspace());
+        if !workspaces.iter().any(|known| known == name) {
+            let known = workspaces.join("`, `");
+            let detail = format!("there is no workspace `{name}` here; this server has `{known}`");
+            return Err(Problem::not_found("no_workspace", detail));
+        }
+        Ok(Self { engine: engine.in_workspace(name) })
+    }
+}
+
+/// All routes.
+pub(crate) fn router(app: App) -> Router {
+    Router::new()
+        .route("/events", post(events::post))
+        .route("/flows/{flow}/actions/{action}", post(actions::call))
+        .route("/runs", get(runs::list))
+        .route("/runs/{id}", get(runs::show))
+        .route("/runs/{id}/steps", get(runs::steps))
+        .route("/runs/{id}/why", get(runs::why))
+        .route("/runs/{id}/stream", get(follow::run))
+        .route("/runs/{id}/cancel", post(runs::cancel))
+        .route("/runs/{id}/pause", post(runs::pause))
+        .route("/runs/{id}/resume", post(runs::resume))
+        .route("/runs/{id}/replay", post(runs::replay))
+        .route("/runs/{id}/retry", post(runs::retry))
+        .route("/runs/{id}/signals/{name}", post(runs::signal))
+        .route("/workflows", get(workflows::list))
+        .route("/workflows/{name}", put(workflows::define).get(workflows::show))
+        .route("/workflows/{name}/release", post(workflows::release))
+        .route("/health", get(health))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn(guard))
+        .with_state(app)
+}
+
+async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+async fn no_route(request: Request) -> Problem {
+    let detail = format!("there is nothing at `{}`; see the HTTP reference", request.uri().path());
+    Problem::not_found("no_route", detail)
+}
+
+async fn no_method(request: Request) -> Problem {
+    let (method, path) = (request.method(), request.uri().path());
+    let detail = format!("`{method}` is not for `{path}`");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", detail)
+}
+
+/// What every answer says to browsers.
+async fn guard(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}

@@ -1,0 +1,144 @@
+//! `POST /flows/{flow}/actions/{action}`: a request, arbitrated by its policy.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::Path,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+use tidegate::{
+    Engine, RunId,
+    core::{
+        flow::Verdict,
+        json::MAX_EVENT_BYTES,
+        request::Request,
+        row::{Ended, Ending, Fault},
+        time::Timestamp,
+        workflow::DEFAULT_APP,
+    },
+};
+
+use super::{
+    Caller,
+    body::{Body, Query, as_is, raw},
+    problem::Problem,
+};
+
+/// The longest that a caller may wait for the end.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RequestBody<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    session: Option<String>,
+    user: Option<String>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Options {
+    app: Option<String>,
+    /// Waits for the end, for so many milliseconds.
+    wait: Option<u64>,
+}
+
+pub(super) async fn call(
+    caller: Caller,
+    Path((flow, action)): Path<(String, String)>,
+    Query(options): Query<Options>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let engine = caller.writes()?;
+    let read: RequestBody<'_> = body.read()?;
+    let request = Request {
+        app: options.app.unwrap_or_else(|| DEFAULT_APP.to_owned()),
+        flow,
+        action,
+        input: raw(read.input, MAX_EVENT_BYTES)?,
+        session: read.session,
+        user: read.user,
+        metadata: raw(read.metadata, MAX_EVENT_BYTES)?,
+        function_key: None,
+    };
+    let verdict = engine.dispatch(request).await?.verdict;
+    if let Verdict::Deduped { run, .. } = verdict {
+        return Ok(Json(json!({ "deduped": true, "requestId": run })).into_response());
+    }
+    let (run, coalesced) = match verdict {
+        Verdict::Coalesced { run, .. } | Verdict::Buffered { run, .. } => (run, true),
+        verdict => (verdict.run().ok_or_else(|| refused(engine, &verdict))?, false),
+    };
+    let wait = options.wait.map(|ms| Duration::from_millis(ms).min(MAX_WAIT)).unwrap_or_default();
+    if !wait.is_zero()
+        && let Ok(ended) = tokio::time::timeout(wait, engine.ended(run)).await
+    {
+        return answered(ended?);
+    }
+    let state = engine.why(run).await.map_or("queued", |why| why.state);
+    let mut told = json!({ "requestId": run, "state": state });
+    if coalesced {
+        told["coalesced"] = true.into();
+    }
+    Ok((StatusCode::ACCEPTED, Json(told)).into_response())
+}
+
+/// The end of a request that its caller has waited for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerView {
+    request_id: RunId,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Fault>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+fn answered(ended: Ended) -> Result<Response, Problem> {
+    let (request_id, state) = (ended.id, ended.ending.state());
+    let mut view = AnswerView { request_id, state, output: None, error: None, reason: None };
+    match ended.ending {
+        Ending::Completed { output } => view.output = Some(as_is(&output)),
+        Ending::Failed { error } => view.error = Some(error),
+        Ending::Cancelled { reason, by: Some(by) } => {
+            let problem = Problem::new(StatusCode::CONFLICT, "replaced", reason);
+            return Err(problem.with("requestId", json!(by)));
+        }
+        Ending::Cancelled { reason, by: None } => view.reason = Some(reason),
+    }
+    Ok(Json(view).into_response())
+}
+
+/// A request that was not let in.
+fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
+    let named = |run: &RunId| json!(run);
+    match verdict {
+        Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {
+            let (control, key) = (by.control, &by.key);
+            let detail = format!("{control} of {key} is held by {holder}, which can be followed");
+            Problem::new(StatusCode::CONFLICT, "busy", detail).with("requestId", named(holder))
+        }
+        Verdict::Dropped { by, retry_at } => {
+            let detail = format!("{} of {} is used up", by.control, by.key);
+            let seconds = seconds_until(engine, *retry_at);
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail);
+            problem.with("retryAt", retry_at.rfc3339()).retry_after(seconds)
+        }
+        verdict => Problem::invalid("rejected", verdict.to_value().to_string()),
+    }
+}
+
+fn seconds_until(engine: &Engine, at: Timestamp) -> u64 {
+    let micros = at.micros().saturating_sub(engine.now().micros()).max(0).unsigned_abs();
+    micros.div_ceil(1_000_000).max(1)
+}

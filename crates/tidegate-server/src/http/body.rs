@@ -1,0 +1,108 @@
+//! Reading what a client sends.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Request, rejection::BytesRejection},
+    http::{StatusCode, request::Parts},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use tidegate::core::{id::RunId, json::Payload};
+
+use super::problem::Problem;
+
+/// The most bytes of a request.
+pub(crate) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// The bytes of a request, within the limit.
+#[derive(Debug)]
+pub(crate) struct Body(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let read = Bytes::from_request(request, state).await;
+        read.map(Self).map_err(|error: BytesRejection| {
+            if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                let detail = format!("a request has at most {MAX_BODY_BYTES} bytes");
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)
+            } else {
+                Problem::new(StatusCode::BAD_REQUEST, "bad_body", error.body_text())
+            }
+        })
+    }
+}
+
+impl Body {
+    /// Reads a document; no body at all is read as `{}`.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        let bytes: &[u8] = if self.0.is_empty() { b"{}" } else { &self.0 };
+        serde_json::from_slice(bytes).map_err(|error| {
+            let syntax = error.is_syntax() || error.is_eof();
+            let detail = format!("the body cannot be used: {error}");
+            if syntax {
+                Problem::new(StatusCode::BAD_REQUEST, "bad_json", detail)
+            } else {
+                Problem::invalid("bad_body", detail)
+            }
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A value of a document, byte for byte; `null` where there is none.
+pub(crate) fn raw(value: Option<&RawValue>, limit: usize) -> Result<Payload, Problem> {
+    let text = value.map_or("null", RawValue::get);
+    Payload::parse(text.as_bytes(), limit).map_err(|error| {
+        let problem = tidegate::Error::from(error);
+        problem.into()
+    })
+}
+
+/// A payload as a part of an answer, byte for byte.
+pub(crate) fn as_is(payload: &Payload) -> Box<RawValue> {
+    let text = payload.as_str().to_owned();
+    RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// The part of a path that names a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunOf(pub(crate) RunId);
+
+impl<S: Send + Sync> FromRequestParts<S> for RunOf {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let axum::extract::Path(id): axum::extract::Path<Named> =
+            axum::extract::Path::from_request_parts(parts, state)
+                .await
+                .map_err(|error| Problem::invalid("bad_path_part", error.body_text()))?;
+        // An id that cannot be one names no run.
+        let unknown = || Problem::not_found("no_run", format!("there is no run `{}`", id.id));
+        id.id.parse().map(Self).map_err(|_| unknown())
+    }
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}
+
+/// The query of a request; what is unknown in it is refused.
+#[derive(Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = axum::extract::Query::from_request_parts(parts, state).await;
+        let axum::extract::Query(query) =
+            read.map_err(|error| Problem::invalid("bad_query", error.body_text()))?;
+        Ok(Self(query))
+    }
+}

@@ -1,0 +1,74 @@
+//! `POST /events`: the way in for everything that happens elsewhere.
+
+use axum::{Json, http::StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use tidegate::core::{
+    event::{MAX_EVENTS, NewEvent},
+    json::MAX_EVENT_BYTES,
+    time::Timestamp,
+};
+
+use super::{
+    Caller,
+    body::{Body, Query, raw},
+    problem::Problem,
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EventBody<'a> {
+    name: String,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    dedupe_id: Option<String>,
+    ts: Option<String>,
+}
+
+impl EventBody<'_> {
+    fn read(self, place: usize) -> Result<NewEvent, Problem> {
+        let ts = self.ts.map(|ts| {
+            Timestamp::parse_rfc3339(&ts).ok_or_else(|| {
+                let detail = format!(
+                    "event {place}: `ts` must be a time like \
+                                      2026-11-16T12:00:00Z, got `{ts}`"
+                );
+                Problem::invalid("bad_time", detail)
+            })
+        });
+        let data = raw(self.data, MAX_EVENT_BYTES)?;
+        Ok(NewEvent { name: self.name, data, dedupe_id: self.dedupe_id, ts: ts.transpose()? })
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Options {
+    /// Says what would become of the events, without any effect.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Takes one event or a list of them, all or none.
+pub(super) async fn post(
+    caller: Caller,
+    Query(options): Query<Options>,
+    body: Body,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let engine = caller.writes()?;
+    let many = body.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let events: Vec<EventBody<'_>> = if many { body.read()? } else { vec![body.read()?] };
+    if events.is_empty() || events.len() > MAX_EVENTS {
+        let detail = format!("a request has 1 to {MAX_EVENTS} events, got {}", events.len());
+        return Err(Problem::invalid("too_many_events", detail));
+    }
+    let read = events.into_iter().enumerate().map(|(place, event)| event.read(place));
+    let events = read.collect::<Result<Vec<_>, _>>()?;
+    let (status, posted) = if options.dry_run {
+        (StatusCode::OK, engine.dry_run(events).await?)
+    } else {
+        (StatusCode::ACCEPTED, engine.send_all(events).await?)
+    };
+    let told: Vec<_> = posted.iter().map(tidegate::core::event::Posted::to_value).collect();
+    Ok((status, Json(json!({ "events": told }))))
+}

@@ -1,0 +1,116 @@
+//! `GET /runs/{id}/stream`: a run as it goes on, by server-sent events.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    http::HeaderMap,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use serde_json::json;
+use tidegate::{Engine, RunId};
+use tokio::sync::mpsc;
+
+use super::{Caller, body::RunOf, problem::Problem, runs::RunView};
+
+/// How often a run is looked at while nothing says that it has changed.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How many chunks are read at once.
+const CHUNKS: u32 = 100;
+
+/// How many messages wait for a slow reader before the run is looked at no more.
+const WAITING: usize = 16;
+
+/// Sends `chunk` for what a run emits, `state` when its state changes, and `end` with how it
+/// ended. A reader that comes back with `Last-Event-ID` gets the chunks after that one.
+pub(super) async fn run(
+    caller: Caller,
+    RunOf(run): RunOf,
+    headers: HeaderMap,
+) -> Result<Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let engine = caller.reads()?.clone();
+    engine.why(run).await?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let (sender, receiver) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        let mut follower = Follower { engine, run, after: last.unwrap_or(0), state: None };
+        while let Ok(messages) = follower.look().await {
+            for message in messages {
+                let ends = message.0 == "end";
+                if sender.send(Ok(message.into_event())).await.is_err() || ends {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = sender.closed() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    });
+    Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()))
+}
+
+struct Receiver<T>(mpsc::Receiver<T>);
+
+impl<T> futures_core::Stream for Receiver<T> {
+    type Item = T;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<T>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+/// A kind, the place of a chunk, and what is said.
+struct Message(&'static str, Option<u32>, String);
+
+impl Message {
+    fn into_event(self) -> Event {
+        let event = Event::default().event(self.0).data(self.2);
+        self.1.map_or(event.clone(), |place| event.id(place.to_string()))
+    }
+}
+
+struct Follower {
+    engine: Engine,
+    run: RunId,
+    after: u32,
+    state: Option<&'static str>,
+}
+
+impl Follower {
+    /// What there is to say since the last look.
+    async fn look(&mut self) -> Result<Vec<Message>, tidegate::Error> {
+        // The state first: a run that has ended emits nothing more.
+        let (_, ended) = self.engine.look_up(self.run).await?;
+        let mut messages = Vec::new();
+        loop {
+            let chunks = match self.engine.chunks(self.run, self.after, CHUNKS).await {
+                Ok(chunks) => chunks,
+                // A window or a buffer that has not become a run yet.
+                Err(tidegate::Error::Refused(_)) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            for chunk in &chunks {
+                self.after = chunk.seq;
+                messages.push(Message("chunk", Some(chunk.seq), chunk.data.as_str().to_owned()));
+            }
+            if chunks.len() < CHUNKS as usize {
+                break;
+            }
+        }
+        if let Some(ended) = ended {
+            let view = serde_json::to_string(&RunView::from(&ended)).unwrap_or_default();
+            messages.push(Message("end", None, view));
+            return Ok(messages);
+        }
+        let state = self.engine.why(self.run).await?.state;
+        if self.state.replace(state) != Some(state) {
+            let said = json!({ "id": self.run, "state": state }).to_string();
+            messages.push(Message("state", None, said));
+        }
+        Ok(messages)
+    }
+}

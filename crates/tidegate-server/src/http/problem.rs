@@ -1,0 +1,139 @@
+//! What went wrong, as clients read it: `application/problem+json` with a stable code.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Map, Value, json};
+use tidegate::{Error, core::command::Refusal, store::StoreError};
+
+/// An answer that says no.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    /// The stable code.
+    error: String,
+    detail: String,
+    more: Map<String, Value>,
+    retry_after: Option<u64>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, error: &str, detail: impl Into<String>) -> Self {
+        let (error, detail) = (error.to_owned(), detail.into());
+        Self { status, error, detail, more: Map::new(), retry_after: None }
+    }
+
+    /// What the client has sent cannot be used.
+    pub(crate) fn invalid(error: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error, detail)
+    }
+
+    pub(crate) fn not_found(error: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error, detail)
+    }
+
+    /// Adds a member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says after how many seconds to ask again.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or_default();
+        let mut body = json!({
+            "title": title, "status": self.status.as_u16(), "error": self.error,
+            "detail": self.detail,
+        });
+        if let Some(members) = body.as_object_mut() {
+            members.extend(self.more);
+        }
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        match error {
+            Error::Refused(refusal) => refused(&refusal),
+            Error::Definition(problems) => {
+                let problems: Vec<_> = problems
+                    .iter()
+                    .map(|it| json!({ "subject": it.subject, "field": it.field, "message": it.message }))
+                    .collect();
+                Self::invalid("bad_definition", detail).with("problems", problems)
+            }
+            Error::Payload(error) => Self::invalid(error.code(), detail),
+            Error::Value(_) => Self::invalid("bad_value", detail),
+            Error::Store(error) => failed(&error),
+            Error::ShutDown => {
+                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", detail);
+                problem.retry_after(1)
+            }
+        }
+    }
+}
+
+/// The store's own troubles: the log has the details, which are not the client's business.
+fn failed(error: &StoreError) -> Problem {
+    let (status, code, detail) = match error {
+        StoreError::Data(_) | StoreError::TooManyRounds => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            (status, "too_much_at_once", "more than one transaction can hold; send less at once")
+        }
+        StoreError::Unavailable(_) | StoreError::Busy(_) => {
+            let detail = "the store cannot be reached or is busy; nothing was changed, try again";
+            (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
+        }
+        StoreError::Unknown(_) => {
+            let detail = "the connection to the store was lost at the commit: whether it took \
+                          place is not known; repeat the request under the same dedupeId or \
+                          Idempotency-Key";
+            (StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", detail)
+        }
+        _ => {
+            let detail = "the store holds something that cannot be used; see the server's log";
+            (StatusCode::INTERNAL_SERVER_ERROR, "store_error", detail)
+        }
+    };
+    tracing::error!(%error, "the store failed");
+    let problem = Problem::new(status, code, detail);
+    if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(1) } else { problem }
+}
+
+fn refused(refusal: &Refusal) -> Problem {
+    let status = match refusal {
+        Refusal::NoRun(_)
+        | Refusal::NoStep { .. }
+        | Refusal::NoWorkflow { .. }
+        | Refusal::NoVersion { .. }
+        | Refusal::NoReaction(_) => StatusCode::NOT_FOUND,
+        Refusal::Ended { .. }
+        | Refusal::NotEnded(_)
+        | Refusal::Undone { .. }
+        | Refusal::InputGone(_)
+        | Refusal::VersionChanged { .. }
+        | Refusal::Fenced { .. }
+        | Refusal::EngineDead(_)
+        | Refusal::NoEngine(_) => StatusCode::CONFLICT,
+        Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    Problem::new(status, refusal.code(), refusal.to_string())
+}

@@ -1,0 +1,302 @@
+//! Runs: looking at them, and acting on one.
+
+use axum::{
+    Json,
+    extract::Path,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+use tidegate::{
+    Engine, RunId,
+    core::{
+        id::{EventId, Seq},
+        json::MAX_EVENT_BYTES,
+        list::{State, Which},
+        row::{Ended, Ending, Fault, Progress, Row, Run, Step, StepKind},
+        time::Timestamp,
+    },
+};
+
+use super::{
+    Caller,
+    body::{Body, Query, RunOf, as_is, raw},
+    problem::Problem,
+};
+
+/// How many runs a page has unless its reader says so, and at the most.
+const PAGE: (u32, u32) = (50, 500);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ListQuery {
+    app: Option<String>,
+    workflow: Option<String>,
+    version: Option<u32>,
+    state: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+pub(super) async fn list(
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<PageView>, Problem> {
+    let engine = caller.reads()?;
+    let state = query.state.map(|word| {
+        let known = State::ALL.into_iter().find(|state| state.as_str() == word);
+        known.ok_or_else(|| {
+            let words = State::ALL.map(State::as_str).join(", ");
+            Problem::invalid("bad_query", format!("`state` is one of {words}, got `{word}`"))
+        })
+    });
+    let ListQuery { app, workflow, version, .. } = query;
+    let which = Which { app, workflow, version, state: state.transpose()? };
+    let below = query.cursor.map(|cursor| {
+        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+        cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
+    });
+    let limit = query.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+    let page = engine.runs(&which, below.transpose()?, limit).await?;
+    let runs = page.runs.iter().filter_map(view).collect();
+    Ok(Json(PageView { runs, next: page.next.map(|next| next.0.to_string()) }))
+}
+
+/// A page of runs, newest first.
+#[derive(Debug, Serialize)]
+pub(super) struct PageView {
+    runs: Vec<RunView>,
+    /// The cursor of the next page, where there is one.
+    next: Option<String>,
+}
+
+fn view(row: &Row) -> Option<RunView> {
+    if let Row::Run(run) = row {
+        return Some(RunView::from(&**run));
+    }
+    if let Row::Ended(run) = row { Some(RunView::from(run)) } else { None }
+}
+
+/// A run as clients read it.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunView {
+    id: Option<RunId>,
+    app: String,
+    workflow: String,
+    version: u32,
+    state: &'static str,
+    queued_at: String,
+    event_id: Option<EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<String>,
+    /// When it goes on by itself, where time alone decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Fault>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The run that took its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<RunId>,
+    /// The run whose place it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay_of: Option<RunId>,
+}
+
+impl From<&Run> for RunView {
+    fn from(run: &Run) -> Self {
+        Self {
+            id: Some(run.id),
+            app: run.app.clone(),
+            workflow: run.workflow.clone(),
+            version: run.version,
+            state: State::of(run).map_or("cancelled", State::as_str),
+            queued_at: run.queued_at.rfc3339(),
+            event_id: Some(run.source.first()),
+            due_at: run.due().map(Timestamp::rfc3339),
+            progress: run.progress.clone(),
+            replaced: run.replaced,
+            replay_of: run.replay_of,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&Ended> for RunView {
+    fn from(run: &Ended) -> Self {
+        let (mut output, mut error, mut reason, mut replaced_by) = (None, None, None, None);
+        match run.ending.clone() {
+            Ending::Completed { output: it } => output = Some(as_is(&it)),
+            Ending::Failed { error: it } => error = Some(it),
+            Ending::Cancelled { reason: it, by } => (reason, replaced_by) = (Some(it), by),
+        }
+        Self {
+            id: Some(run.id),
+            app: run.app.clone(),
+            workflow: run.workflow.clone(),
+            version: run.version,
+            state: run.ending.state(),
+            queued_at: run.queued_at.rfc3339(),
+            event_id: Some(run.source.first()),
+            ended_at: Some(run.ended_at.rfc3339()),
+            replay_of: run.replay_of,
+            output,
+            error,
+            reason,
+            replaced_by,
+            ..Self::default()
+        }
+    }
+}
+
+pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
+    let engine = caller.reads()?;
+    if let Some(view) = found(engine, run).await? {
+        return Ok(Json(view).into_response());
+    }
+    // It may be a window or a buffer that has not become a run yet.
+    let why = engine.why(run).await?;
+    Ok(Json(json!({ "id": run, "state": why.state, "sentence": why.sentence })).into_response())
+}
+
+async fn found(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> {
+    let (live, ended) = engine.look_up(run).await?;
+    let ended = ended.as_ref().map(RunView::from);
+    Ok(ended.or_else(|| live.as_ref().map(RunView::from)))
+}
+
+/// A step as clients read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepView {
+    id: String,
+    kind: StepKind,
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Fault>,
+}
+
+impl From<Step> for StepView {
+    fn from(step: Step) -> Self {
+        let (output, error) = match step.result {
+            Ok(output) => (Some(as_is(&output)), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { id: step.id, kind: step.kind, at: step.at.rfc3339(), output, error }
+    }
+}
+
+pub(super) async fn steps(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
+    #[derive(Serialize)]
+    struct Steps {
+        steps: Vec<StepView>,
+    }
+    let steps = caller.reads()?.steps(run).await?.into_iter().map(StepView::from).collect();
+    Ok(Json(Steps { steps }).into_response())
+}
+
+pub(super) async fn why(caller: Caller, RunOf(run): RunOf) -> Result<Json<Value>, Problem> {
+    let why = caller.reads()?.why(run).await?;
+    Ok(Json(json!(why)))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CancelBody {
+    reason: Option<String>,
+}
+
+pub(super) async fn cancel(
+    caller: Caller,
+    RunOf(run): RunOf,
+    body: Body,
+) -> Result<Json<Option<RunView>>, Problem> {
+    let CancelBody { reason } = body.read()?;
+    let reason = reason.unwrap_or_else(|| "cancelled by hand".to_owned());
+    caller.writes()?.cancel(run, &reason).await?;
+    done(&caller, run).await
+}
+
+pub(super) async fn pause(
+    caller: Caller,
+    RunOf(run): RunOf,
+) -> Result<Json<Option<RunView>>, Problem> {
+    caller.writes()?.pause(run).await?;
+    done(&caller, run).await
+}
+
+pub(super) async fn resume(
+    caller: Caller,
+    RunOf(run): RunOf,
+) -> Result<Json<Option<RunView>>, Problem> {
+    caller.writes()?.resume(run).await?;
+    done(&caller, run).await
+}
+
+/// The run as it is afterwards.
+async fn done(caller: &Caller, run: RunId) -> Result<Json<Option<RunView>>, Problem> {
+    Ok(Json(found(caller.reads()?, run).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ReplayBody<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+pub(super) async fn replay(
+    caller: Caller,
+    RunOf(run): RunOf,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let ReplayBody { input } = body.read()?;
+    let engine = caller.writes()?;
+    let outcome = match input {
+        Some(input) => engine.replay_with(run, raw(Some(input), MAX_EVENT_BYTES)?).await?,
+        None => engine.replay(run).await?,
+    };
+    Ok(Json(outcome.to_value()))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RetryBody {
+    from: String,
+}
+
+pub(super) async fn retry(
+    caller: Caller,
+    RunOf(run): RunOf,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let RetryBody { from } = body.read()?;
+    Ok(Json(caller.writes()?.retry_from(run, &from).await?.to_value()))
+}
+
+#[derive(Deserialize)]
+pub(super) struct SignalPath {
+    name: String,
+}
+
+pub(super) async fn signal(
+    caller: Caller,
+    RunOf(run): RunOf,
+    Path(SignalPath { name }): Path<SignalPath>,
+    body: Body,
+) -> Result<Json<Option<RunView>>, Problem> {
+    let data: &RawValue = if body.bytes().is_empty() { RawValue::NULL } else { body.read()? };
+    let data = raw(Some(data), MAX_EVENT_BYTES)?;
+    caller.writes()?.signal(run, &name, data).await?;
+    done(&caller, run).await
+}

@@ -1,0 +1,126 @@
+//! Workflows: what is defined, defining it, and releasing versions.
+
+use axum::{Json, extract::Path};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidegate::core::{
+    catalog::{Catalog, Entry},
+    reads::ReadSet,
+    workflow::DEFAULT_APP,
+};
+
+use super::{
+    Caller,
+    body::{Body, Query},
+    problem::Problem,
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Of {
+    app: Option<String>,
+}
+
+impl Of {
+    fn app(&self) -> &str {
+        self.app.as_deref().unwrap_or(DEFAULT_APP)
+    }
+}
+
+async fn catalog(caller: &Caller) -> Result<std::sync::Arc<Catalog>, Problem> {
+    let engine = caller.reads()?;
+    let ws = engine.workspace().into();
+    let snapshot = engine.store().read(ReadSet::default().catalog(&ws)).await;
+    let catalogs = snapshot.map_err(tidegate::Error::from)?.catalogs;
+    Ok(catalogs.get(&ws).cloned().unwrap_or_default())
+}
+
+fn view(app: &str, name: &str, entry: &Entry) -> Value {
+    let versions: Vec<u32> = entry.versions.keys().copied().collect();
+    let mut told = json!({ "app": app, "name": name, "versions": versions });
+    if let Some(current) = &entry.current {
+        told["version"] = current.version.number.into();
+        let author = current.workflow.to_value();
+        told["triggers"] = author.get("triggers").cloned().unwrap_or_else(|| json!([]));
+        if let Some(url) = &current.workflow.url {
+            told["url"] = url.as_str().into();
+        }
+        if let Some(controls) = current.workflow.flow_control() {
+            told["flowControl"] = controls;
+        }
+    }
+    told
+}
+
+pub(super) async fn list(caller: Caller) -> Result<Json<Value>, Problem> {
+    let catalog = catalog(&caller).await?;
+    let all: Vec<_> =
+        catalog.entries().map(|((app, name), entry)| view(app, name, entry)).collect();
+    Ok(Json(json!({ "workflows": all })))
+}
+
+pub(super) async fn show(
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Result<Json<Value>, Problem> {
+    let catalog = catalog(&caller).await?;
+    let entry = catalog.entry(of.app(), &name).ok_or_else(|| {
+        let detail = format!("there is no workflow `{name}` in app `{}`", of.app());
+        Problem::not_found("no_workflow", detail)
+    })?;
+    let mut told = view(of.app(), &name, entry);
+    if let Some(current) = &entry.current {
+        told["definition"] = current.workflow.to_value();
+    }
+    Ok(Json(told))
+}
+
+/// Defines a workflow that is called by URL; a change is a new version.
+pub(super) async fn define(
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let mut definition: Value = body.read()?;
+    let members = definition
+        .as_object_mut()
+        .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
+    for (field, value) in [("name", name.as_str()), ("app", of.app())] {
+        let given = members.entry(field).or_insert_with(|| value.into());
+        if given != value {
+            let detail = format!("`{field}` is {given} in the body and `{value}` in the address");
+            return Err(Problem::invalid("bad_definition", detail));
+        }
+    }
+    let registered = caller.writes()?.define(&definition).await?;
+    let mut told = json!({
+        "app": of.app(), "name": name, "version": registered.version,
+        "unchanged": registered.unchanged,
+    });
+    if let Some(released) = registered.released {
+        told["released"] = json!({ "older": released.older, "stranded": released.stranded });
+    }
+    Ok(Json(told))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ReleaseBody {
+    version: u32,
+}
+
+pub(super) async fn release(
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let ReleaseBody { version } = body.read()?;
+    let released = caller.writes()?.release(of.app(), &name, version).await?;
+    Ok(Json(json!({
+        "app": of.app(), "name": name, "version": version,
+        "older": released.older, "stranded": released.stranded,
+    })))
+}

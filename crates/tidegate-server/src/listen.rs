@@ -1,0 +1,91 @@
+//! Connections: accepted, kept within bounds, and let go in order.
+//!
+//! The accept loop is our own, because a client that sends its headers slowly, or never, must not
+//! hold a connection for ever, and `axum::serve` has no timer for that.
+
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
+
+use axum::{Router, body::Body, extract::Request};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpListener, sync::Semaphore};
+
+/// How long a client may take for its headers.
+const HEADERS: Duration = Duration::from_secs(10);
+
+/// How long requests may go on after the server was told to stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How many connections there are at once; others wait to be accepted.
+const CONNECTIONS: usize = 10_000;
+
+/// Serves until it is told to stop, then lets what has begun go on for a while.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    let connections = std::sync::Arc::new(Semaphore::new(CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let permit = connections.clone().acquire_owned().await;
+        let (stream, peer) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, or a client that was gone already.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+            () = &mut stop => break,
+        };
+        let service = TowerToHyperService::new(WithPeer { router: router.clone(), peer });
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(64 * 1024);
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, %peer, "a connection ended badly");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some connections were cut off");
+    }
+    Ok(())
+}
+
+/// Says who is at the other end.
+#[derive(Clone)]
+struct WithPeer {
+    router: Router,
+    peer: SocketAddr,
+}
+
+impl tower_service::Service<Request<Incoming>> for WithPeer {
+    type Response = axum::response::Response;
+    type Error = Infallible;
+    type Future = <Router as tower_service::Service<Request<Body>>>::Future;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.peer);
+        tower_service::Service::call(&mut self.router, request)
+    }
+}

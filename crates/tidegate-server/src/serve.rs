@@ -1,0 +1,106 @@
+//! `tidegate serve`: an engine, its HTTP API, and everything that both need.
+
+use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use tidegate::{
+    Engine,
+    store::{MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock},
+};
+use tokio::{net::TcpListener, signal::unix};
+
+use crate::{
+    call::Calls,
+    config::Config,
+    http::{self, App},
+    listen,
+};
+
+/// Serves until it is told to stop.
+pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
+    let listener = bind(config.text("listen")).await?;
+    let store = open(config.text("store")).await?;
+    let calls = Calls::new(
+        config.text("allowPrivate").parse()?,
+        Duration::from_millis(config.number("callTimeoutMs")?),
+    )?;
+    let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
+    let engine = Engine::builder(store)
+        .workspaces([config.workspace.as_str()])
+        .workers(workers)
+        .lease_ttl(Duration::from_millis(config.number("leaseTtlMs")?))
+        .code_for(move |definition| calls.code_for(definition))
+        .start()
+        .await?;
+    define(&engine, config).await?;
+    writeln!(
+        out,
+        "tidegate {} listens at http://{}",
+        env!("CARGO_PKG_VERSION"),
+        listener.local_addr()?
+    )?;
+    writeln!(out, "its data is in {}", config.place())?;
+    writeln!(out, "there are no API keys: only this machine is let in")?;
+    out.flush()?;
+    let app = App { engine: engine.clone(), workspaces: Arc::from([config.workspace.clone()]) };
+    let served = listen::serve(listener, http::router(app), stopped()).await;
+    engine.shut_down().await;
+    Ok(served?)
+}
+
+/// Registers what the file defines; everything that is wrong with it is said at once.
+pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<()> {
+    let mut wrong = Vec::new();
+    for workflow in &config.workflows {
+        match engine.define(workflow).await {
+            Ok(registered) if registered.unchanged => {}
+            Ok(registered) => {
+                let (name, version) = (&workflow["name"], registered.version);
+                tracing::info!(%name, version, "defined");
+            }
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
+}
+
+/// The address to listen at. Without keys it must be this machine's own.
+async fn bind(listen: &str) -> anyhow::Result<TcpListener> {
+    let found = tokio::net::lookup_host(listen).await;
+    let found = found.with_context(|| format!("`listen` must be ADDRESS:PORT, got `{listen}`"))?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback()) {
+        bail!(
+            "`listen` is {open}, which others can reach, and there are no API keys: listen at \
+             127.0.0.1, and put something in front that lets the right ones in"
+        );
+    }
+    let bound = TcpListener::bind(addresses.as_slice()).await;
+    bound.with_context(|| format!("{listen} cannot be listened at; is another server running?"))
+}
+
+/// Opens the store that an address names.
+pub(crate) async fn open(address: &str) -> anyhow::Result<Arc<dyn Store>> {
+    if address == "memory" {
+        return Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock))));
+    }
+    if let Some(path) = address.strip_prefix("sqlite:") {
+        return Ok(Arc::new(SqliteStore::open(path, Arc::new(SystemClock)).await?));
+    }
+    if address.starts_with("postgres://") || address.starts_with("postgresql://") {
+        return Ok(Arc::new(PostgresStore::open(address, PostgresOptions::default()).await?));
+    }
+    bail!("`store` must be sqlite:PATH, a postgres:// URL or memory, got `{address}`")
+}
+
+/// Ends when the process is told to.
+async fn stopped() {
+    let signal = |kind| unix::signal(kind).expect("signals can be listened to");
+    let mut terminate = signal(unix::SignalKind::terminate());
+    let mut interrupt = signal(unix::SignalKind::interrupt());
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: runs are handed over");
+}

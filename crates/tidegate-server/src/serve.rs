@@ -33,15 +33,14 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
         .start()
         .await?;
     define(&engine, config).await?;
-    writeln!(
-        out,
-        "tidegate {} listens at http://{}",
-        env!("CARGO_PKG_VERSION"),
-        listener.local_addr()?
-    )?;
-    writeln!(out, "its data is in {}", config.place())?;
-    writeln!(out, "there are no API keys: only this machine is let in")?;
-    out.flush()?;
+    let (version, at) = (env!("CARGO_PKG_VERSION"), listener.local_addr()?);
+    let said = format!(
+        "tidegate {version} listens at http://{at}\nits data is in {}\nthere are no API keys: only \
+         this machine is let in\n",
+        config.place()
+    );
+    // A server does not end because nobody reads what it says.
+    let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
     let app = App { engine: engine.clone(), workspaces: Arc::from([config.workspace.clone()]) };
     let served = listen::serve(listener, http::router(app), stopped()).await;
     engine.shut_down().await;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
     command::{Answer, Command, Refusal},
-    event::{NewEvent, Outcome, Posted},
+    event::{MAX_EVENTS, NewEvent, Outcome, Posted},
     explain::Why,
     id::RunId,
     json::{MAX_EVENT_BYTES, Payload},
@@ -19,8 +19,14 @@ use tidegate_store::{Store, why};
 use tracing::Instrument;
 
 use crate::{
-    beat, builder::EngineBuilder, committer::Reply, engine::Shared, error::Error, fault::Fault,
-    handler::KeyFunction, telemetry,
+    beat,
+    builder::EngineBuilder,
+    committer::Reply,
+    engine::Shared,
+    error::Error,
+    fault::Fault,
+    handler::{KeyFunction, check_name},
+    telemetry,
 };
 
 /// An engine: decides what runs, and drives it. Cheap to clone.
@@ -82,6 +88,7 @@ impl Engine {
 
     /// Posts events, all or none.
     pub async fn send_all(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
+        check_events(&events)?;
         let span = telemetry::post_span(&self.ws, &events);
         let command = Command::Post { ws: self.ws.clone(), events };
         match self.shared.ask(command).instrument(span.clone()).await? {
@@ -317,6 +324,22 @@ pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
 pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     let (name, data) = (name.to_owned(), payload(data)?);
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
+}
+
+/// What every event has to be, whoever sends it.
+pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
+    if events.len() > MAX_EVENTS {
+        let got = events.len();
+        return Err(Error::Value(format!("at most {MAX_EVENTS} events go together, got {got}")));
+    }
+    for (place, event) in events.iter().enumerate() {
+        let ids = event.dedupe_id.iter().map(|id| ("dedupeId", id.as_str()));
+        for (what, text) in ids.chain([("name", event.name.as_str())]) {
+            check_name(text)
+                .map_err(|rule| Error::Value(format!("event {place}: its {what} {rule}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// A call of an action of the default app, without session and user.

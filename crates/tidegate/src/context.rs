@@ -43,7 +43,7 @@ use crate::{
     drive::Stop,
     engine::Shared,
     fault::{Fault, Result},
-    handler::write,
+    handler::{check_name, write},
     load::MAX_STEPS,
     timer::Timer,
 };
@@ -277,7 +277,11 @@ impl Ctx {
         if self.state().ask(&step, StepKind::Send)?.is_some() {
             return Ok(());
         }
-        let event = NewEvent { name: name.into(), data, dedupe_id: None, ts: None };
+        let name = name.into();
+        check_name(&name).map_err(|rule| {
+            Fault::coded("BadName", format!("step `{step}`: the event's name {rule}")).fatal()
+        })?;
+        let event = NewEvent { name, data, dedupe_id: None, ts: None };
         self.state().send(NewSend::event(step, event));
         Ok(())
     }

@@ -16,7 +16,7 @@ use tidegate_core::{
 use tidegate_store::{dry_run, list_runs};
 
 use crate::{
-    api::{Engine, payload, unexpected},
+    api::{Engine, check_events, payload, unexpected},
     error::Error,
     load::MAX_STEPS,
 };
@@ -64,6 +64,7 @@ impl Engine {
 
     /// What would become of events, without any effect.
     pub async fn dry_run(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
+        check_events(&events)?;
         let command = Command::Post { ws: self.ws(), events };
         match dry_run(&**self.store(), (command, 0)).await?? {
             Answer::Posted(posted) => Ok(posted),

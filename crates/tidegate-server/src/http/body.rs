@@ -35,23 +35,37 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 }
 
 impl Body {
-    /// Reads a document; no body at all is read as `{}`.
+    /// Reads an object; no body at all is read as `{}`.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        let bytes: &[u8] = if self.0.is_empty() { b"{}" } else { &self.0 };
-        serde_json::from_slice(bytes).map_err(|error| {
-            let syntax = error.is_syntax() || error.is_eof();
-            let detail = format!("the body cannot be used: {error}");
-            if syntax {
-                Problem::new(StatusCode::BAD_REQUEST, "bad_json", detail)
-            } else {
-                Problem::invalid("bad_body", detail)
-            }
+        if self.0.is_empty() {
+            return object("{}");
+        }
+        object(self.json()?.get())
+    }
+
+    /// The document as it is.
+    pub(crate) fn json(&self) -> Result<&RawValue, Problem> {
+        let read = serde_json::from_slice(&self.0);
+        read.map_err(|error| {
+            let detail = format!("the body is not JSON: {error}");
+            Problem::new(StatusCode::BAD_REQUEST, "bad_json", detail)
         })
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
+}
+
+/// Reads an object. A list of its members' values in order, which serde would take for one, is
+/// none.
+pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
+    if !text.starts_with('{') {
+        let start: String = text.chars().take(40).collect();
+        return Err(Problem::invalid("bad_body", format!("an object is wanted, got `{start}`")));
+    }
+    serde_json::from_str(text)
+        .map_err(|error| Problem::invalid("bad_body", format!("the body cannot be used: {error}")))
 }
 
 /// A value of a document, byte for byte; `null` where there is none.

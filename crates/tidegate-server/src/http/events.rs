@@ -11,7 +11,7 @@ use tidegate::core::{
 
 use super::{
     Caller,
-    body::{Body, Query, raw},
+    body::{Body, Query, object, raw},
     problem::Problem,
 };
 
@@ -56,8 +56,13 @@ pub(super) async fn post(
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let engine = caller.writes()?;
-    let many = body.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let events: Vec<EventBody<'_>> = if many { body.read()? } else { vec![body.read()?] };
+    let json = body.json()?.get();
+    let many = json.starts_with('[').then(|| serde_json::from_str::<Vec<&RawValue>>(json));
+    let events = many.and_then(Result::ok).map_or_else(
+        || Ok(vec![object(json)?]),
+        |events| events.into_iter().map(|event| object(event.get())).collect(),
+    );
+    let events: Vec<EventBody<'_>> = events?;
     if events.is_empty() || events.len() > MAX_EVENTS {
         let detail = format!("a request has 1 to {MAX_EVENTS} events, got {}", events.len());
         return Err(Problem::invalid("too_many_events", detail));

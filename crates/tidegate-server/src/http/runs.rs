@@ -11,7 +11,6 @@ use tidegate::{
     Engine, RunId,
     core::{
         id::{EventId, Seq},
-        json::MAX_EVENT_BYTES,
         list::{State, Which},
         row::{Ended, Ending, Fault, Progress, Row, Run, Step, StepKind},
         time::Timestamp,
@@ -20,7 +19,7 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{Body, Query, RunOf, as_is, raw},
+    body::{Body, Query, RunOf, as_is},
     problem::Problem,
 };
 
@@ -263,7 +262,7 @@ pub(super) async fn replay(
     let ReplayBody { input } = body.read()?;
     let engine = caller.writes()?;
     let outcome = match input {
-        Some(input) => engine.replay_with(run, raw(Some(input), MAX_EVENT_BYTES)?).await?,
+        Some(input) => engine.replay_with(run, input).await?,
         None => engine.replay(run).await?,
     };
     Ok(Json(outcome.to_value()))
@@ -295,8 +294,7 @@ pub(super) async fn signal(
     Path(SignalPath { name }): Path<SignalPath>,
     body: Body,
 ) -> Result<Json<Option<RunView>>, Problem> {
-    let data: &RawValue = if body.bytes().is_empty() { RawValue::NULL } else { body.read()? };
-    let data = raw(Some(data), MAX_EVENT_BYTES)?;
+    let data: &RawValue = if body.is_empty() { RawValue::NULL } else { body.json()? };
     caller.writes()?.signal(run, &name, data).await?;
     done(&caller, run).await
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidegate::{
     Batch, Concurrency, Ctx, Debounce, Fault, Idempotency, Rate, Retry, Singleton, Workflow,
-    core::row::Row, testing::Lab,
+    core::row::Row, new_event, testing::Lab,
 };
 
 use crate::words::{Journal, ms, n, recorded, secs, sharing, start, state, states, verdict, work};
@@ -189,13 +189,21 @@ pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(lab: &Lab) {
     assert_eq!(journal.take(), ["1"]);
 }
 
-/// N56: a payload that is too large, or no JSON, makes neither an event nor a run.
+/// N56, SPEC 5: a payload that is too large or no JSON, a bad name, or too many at once make
+/// neither an event nor a run.
 pub(crate) async fn a_bad_payload_makes_no_run(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = lab.engine().workflow(work(&journal, "order", ms(0))).start().await.unwrap();
     let large = "x".repeat(512 * 1024);
     let refused = engine.send("order", json!({ "n": large })).await.unwrap_err().to_string();
     assert!(refused.contains("at most 524288 bytes"), "{refused}");
+    for name in ["", "a\0b", &"x".repeat(257)] {
+        let refused = engine.send(name, json!(1)).await.unwrap_err().to_string();
+        assert!(refused.starts_with("event 0: its name must"), "{refused}");
+    }
+    let many = vec![new_event("order", 1).unwrap(); 1001];
+    let refused = engine.send_all(many).await.unwrap_err().to_string();
+    assert_eq!(refused, "at most 1000 events go together, got 1001");
     let map = std::collections::BTreeMap::from([((1, 2), 3)]);
     engine.send("order", map).await.unwrap_err();
     lab.settle().await;

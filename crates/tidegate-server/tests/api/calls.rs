@@ -1,0 +1,137 @@
+//! Workflows without code: each run is a durable call of a URL.
+
+use reqwest::StatusCode;
+use serde_json::json;
+
+use crate::{server::Server, target::Target};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// A run posts its event, with headers that name it and a key that is the same at every try; the
+/// answer is its output, byte for byte.
+#[tokio::test]
+async fn a_run_is_one_call() {
+    let target = Target::start(|_, _| (200, vec![JSON], r#"{ "n": 1.10 }"#.to_owned())).await;
+    let url = &target.url;
+    let server = Server::start(&format!("[[workflow]]\nname = \"sync\"\nurl = \"{url}/sync?a=1\""));
+    let run = server.start_run("sync", json!({ "account": 7 })).await;
+    server.until(&run, "completed").await;
+    let text = server.text(&format!("/runs/{run}")).await;
+    assert!(text.contains(r#""output":{ "n": 1.10 }"#), "{text}");
+    let [call] = &target.calls()[..] else { panic!("it is called once") };
+    assert_eq!((call.path.as_str(), call.body.as_str()), ("/sync", r#"{"account":7}"#));
+    assert_eq!(call.header("idempotency-key"), format!("{run}:call"));
+    assert_eq!(call.header("tidegate-run"), run);
+    assert_eq!((call.header("tidegate-workflow"), call.header("tidegate-attempt")), ("sync", "1"));
+}
+
+/// 5xx and 429 are tried again as the definition says, under the same key; any other refusal is
+/// final.
+#[tokio::test]
+async fn what_may_pass_is_tried_again() {
+    let target = Target::start(|call, before| match (call.path.as_str(), before) {
+        ("/flaky", 0) => (500, vec![], "no".to_owned()),
+        ("/flaky", 1) => (429, vec![("retry-after", "0")], "slowly".to_owned()),
+        ("/flaky", _) => (200, vec![], "done".to_owned()),
+        ("/moved", _) => (302, vec![("location", "/flaky")], String::new()),
+        _ => (404, vec![], "nobody here".to_owned()),
+    });
+    let target = target.await;
+    let workflow = |name: &str| {
+        format!(
+            "[[workflow]]\nname = \"{name}\"\nurl = \"{}/{name}\"\n\
+                 retry = {{ maxAttempts = 3, backoffMs = 1 }}\n",
+            target.url
+        )
+    };
+    let server = Server::start(&["flaky", "moved", "gone"].map(workflow).concat());
+    let run = server.start_run("flaky", json!(1)).await;
+    assert_eq!(server.until(&run, "completed").await["output"], "done");
+    let calls = target.calls();
+    let attempts: Vec<_> = calls.iter().map(|call| call.header("tidegate-attempt")).collect();
+    assert_eq!(attempts, ["1", "2", "3"]);
+    assert!(calls.iter().all(|call| call.header("idempotency-key") == format!("{run}:call")));
+    for (name, said) in [("gone", "404 Not Found: nobody here"), ("moved", "302 Found")] {
+        let run = server.start_run(name, json!(1)).await;
+        let told = server.until(&run, "failed").await;
+        assert_eq!(told["error"]["code"], "CallRefused");
+        assert!(told["error"]["message"].as_str().unwrap().contains(said), "{told}");
+    }
+    assert_eq!(target.calls().len(), 5, "neither is tried again, and no redirect is followed");
+}
+
+/// A killed server's runs go on in the next: what was called and not answered is called again,
+/// under the same key, and what was recorded is not.
+#[tokio::test]
+async fn a_killed_server_loses_nothing() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let mut server = Server::start(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{url}/sync\"\nconcurrency = {{ limit = 1 }}"
+    ));
+    let first = server.start_run("sync", json!(0)).await;
+    server.until(&first, "completed").await;
+    target.open(false);
+    let mut runs = vec![first];
+    for n in 1..4 {
+        runs.push(server.start_run("sync", json!(n)).await);
+    }
+    target.called(2).await;
+    server.crash_and_restart();
+    target.open(true);
+    for run in &runs {
+        server.until(run, "completed").await;
+    }
+    let keys: Vec<_> =
+        target.calls().iter().map(|call| call.header("idempotency-key").to_owned()).collect();
+    let expected = [0, 1, 1, 2, 3].map(|n: usize| format!("{}:call", runs[n]));
+    assert_eq!(keys, expected);
+}
+
+/// A changed definition is a new version; what runs keeps the old one, and a bad one changes
+/// nothing.
+#[tokio::test]
+async fn a_definition_can_change_while_it_runs() {
+    let target = Target::kind().await;
+    let server = Server::start("");
+    let definition = |path: &str| json!({ "url": format!("{}/{path}", target.url) });
+    let (status, told) = server.put("/workflows/sync", definition("one")).await;
+    assert_eq!((status, &told["version"]), (StatusCode::OK, &json!(1)));
+    target.open(false);
+    let old = server.start_run("sync", json!(1)).await;
+    target.called(1).await;
+    let (_, told) = server.put("/workflows/sync", definition("two")).await;
+    assert_eq!(told["version"], 2);
+    let (_, told) = server.put("/workflows/sync", definition("two")).await;
+    assert_eq!((&told["version"], &told["unchanged"]), (&json!(2), &json!(true)));
+    let bad = json!({ "url": "ftp://x", "throttle": { "limit": 0 } });
+    let (status, told) = server.put("/workflows/sync", bad).await;
+    assert_eq!(
+        (status, &told["error"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_definition"))
+    );
+    assert_eq!(told["problems"].as_array().unwrap().len(), 3, "{told}");
+    let new = server.start_run("sync", json!(1)).await;
+    target.called(2).await;
+    target.open(true);
+    assert_eq!(server.until(&old, "completed").await["version"], 1);
+    assert_eq!(server.until(&new, "completed").await["version"], 2);
+    let paths: Vec<_> = target.calls().into_iter().map(|call| call.path).collect();
+    assert_eq!(paths, ["/one", "/two"]);
+    let (_, told) = server.post("/workflows/sync/release", json!({ "version": 1 })).await;
+    assert_eq!(told["version"], 1);
+    let (_, told) = server.get("/workflows/sync").await;
+    assert_eq!((&told["version"], &told["versions"]), (&json!(1), &json!([1, 2])));
+}
+
+/// Addresses of private networks are not called, loopback apart.
+#[tokio::test]
+async fn private_addresses_are_not_called() {
+    let config = ["10.0.0.1", "[::ffff:10.0.0.1]", "169.254.169.254"]
+        .map(|host| format!("[[workflow]]\nname = \"{host}\"\nurl = \"http://{host}/x\"\n"));
+    let server = Server::start(&config.concat());
+    for host in ["10.0.0.1", "[::ffff:10.0.0.1]", "169.254.169.254"] {
+        let run = server.start_run(host, json!(1)).await;
+        assert_eq!(server.until(&run, "failed").await["error"]["code"], "PrivateAddress");
+    }
+}

@@ -1,0 +1,10 @@
+//! The real binary on loopback, spoken to as any client would.
+
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+#![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
+
+mod calls;
+mod events;
+mod runs;
+mod server;
+mod target;

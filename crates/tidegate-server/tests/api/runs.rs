@@ -1,0 +1,90 @@
+//! Runs over HTTP: looking, explaining, acting.
+
+use reqwest::StatusCode;
+use serde_json::json;
+
+use crate::{server::Server, target::Target};
+
+/// N15, SPEC 11: a waiting run says why; it can be paused, resumed, cancelled and run again.
+#[tokio::test]
+async fn a_run_can_be_asked_and_told() {
+    let target = Target::kind().await;
+    target.open(false);
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\nconcurrency = {{ limit = 1 }}"
+    ));
+    let first = server.start_run("sync", json!(1)).await;
+    let second = server.start_run("sync", json!(2)).await;
+    target.called(1).await;
+    let (_, why) = server.get(&format!("/runs/{second}/why")).await;
+    assert_eq!((&why["state"], &why["gates"][0]["holders"]), (&json!("queued"), &json!([first])));
+    assert!(why["sentence"].as_str().unwrap().contains("place 1 in line"), "{why}");
+    let act = |what: &'static str| {
+        let (server, path) = (&server, format!("/runs/{second}/{what}"));
+        async move { server.post(&path, "").await }
+    };
+    assert_eq!(act("pause").await.1["state"], "paused");
+    assert_eq!(act("resume").await.1["state"], "queued");
+    let (status, told) = server.post(&format!("/runs/{second}/replay"), "").await;
+    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("run_not_ended")));
+    assert_eq!(act("cancel").await.1["state"], "cancelled");
+    let (status, told) = act("cancel").await;
+    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
+    target.open(true);
+    server.until(&first, "completed").await;
+    let (_, told) = server.post(&format!("/runs/{first}/replay"), json!({ "input": 3 })).await;
+    let again = told["runId"].as_str().unwrap().to_owned();
+    assert_eq!(server.until(&again, "completed").await["replayOf"], first.as_str());
+    assert_eq!(target.calls().last().unwrap().body, "3");
+    let (_, told) = server.get(&format!("/runs/{again}/steps")).await;
+    assert_eq!(
+        (&told["steps"][0]["id"], &told["steps"][0]["output"]["ok"]),
+        (&json!("call"), &json!(true))
+    );
+}
+
+/// N15: lists come newest first, in pages.
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let target = Target::kind().await;
+    let server = Server::start(&format!("[[workflow]]\nname = \"a\"\nurl = \"{}\"", target.url));
+    let mut runs = Vec::new();
+    for n in 0..5 {
+        runs.insert(0, server.start_run("a", json!(n)).await);
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..9 {
+        let (_, page) = server.get(&format!("/runs?limit=2{cursor}")).await;
+        let ids = page["runs"].as_array().unwrap().iter().map(|run| run["id"].clone());
+        seen.extend(ids);
+        let Some(next) = page["next"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(json!(seen), json!(runs));
+    for (query, said) in [("state=don", "completed"), ("cursor=x", "got `x`"), ("stat=1", "stat")] {
+        let (status, told) = server.get(&format!("/runs?{query}")).await;
+        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")));
+        assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+    }
+    let (status, told) = server.get("/runs/run_nonsense").await;
+    assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_run")));
+}
+
+/// SPEC 6: a run can be followed to its end.
+#[tokio::test]
+async fn a_run_can_be_followed() {
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start(&format!("[[workflow]]\nname = \"a\"\nurl = \"{}\"", target.url));
+    let run = server.start_run("a", json!(1)).await;
+    target.called(1).await;
+    let path = format!("/runs/{run}/stream");
+    let (text, ()) = tokio::join!(server.text(&path), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        target.open(true);
+    });
+    let first = text.lines().next().unwrap();
+    assert_eq!(first, "event: state");
+    assert!(text.contains(r#""state":"completed""#) && text.contains("event: end"), "{text}");
+}

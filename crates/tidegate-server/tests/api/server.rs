@@ -1,0 +1,122 @@
+//! A server of one's own.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use reqwest::{Client, Method, StatusCode};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A running server, its data, and a client.
+pub(crate) struct Server {
+    process: Child,
+    url: String,
+    client: Client,
+    folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Longer than anything here takes; reached only if something never happens.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Server {
+    /// Starts one on an empty file, with this in its configuration.
+    pub(crate) fn start(config: &str) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        let (process, url) = spawn(&folder);
+        Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
+    }
+
+    /// Kills it without a word, and starts another on the same data.
+    pub(crate) fn crash_and_restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        (self.process, self.url) = spawn(&self.folder);
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
+        let mut request = self.client.request(method, format!("{}{path}", self.url));
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let answer = request.send().await.unwrap();
+        let (status, kind) = (answer.status(), answer.headers()["content-type"].clone());
+        let expected =
+            if status.is_success() { "application/json" } else { "application/problem+json" };
+        assert_eq!(kind, expected, "{path}");
+        let text = answer.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.ask(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
+        self.ask(Method::POST, path, Some(body.to_string())).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
+        self.ask(Method::PUT, path, Some(body.to_string())).await
+    }
+
+    /// The status of an answer, if there is one.
+    pub(crate) async fn try_post(&self, path: &str, body: String) -> Option<StatusCode> {
+        let request = self.client.post(format!("{}{path}", self.url)).body(body);
+        request.send().await.ok().map(|answer| answer.status())
+    }
+
+    /// The whole text of an answer, for what is not one document.
+    pub(crate) async fn text(&self, path: &str) -> String {
+        self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
+    }
+
+    /// Posts an event that makes one run; its id.
+    pub(crate) async fn start_run(&self, name: &str, data: Value) -> String {
+        let event = serde_json::json!({ "name": name, "data": data });
+        let (status, told) = self.post("/events", event).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{told}");
+        told["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
+    }
+
+    /// The run, once it is in a state.
+    pub(crate) async fn until(&self, run: &str, state: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let (_, told) = self.get(&format!("/runs/{run}")).await;
+            if told["state"] == state {
+                return told;
+            }
+            assert!(began.elapsed() < PATIENCE, "{run} is never {state}: {told}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn spawn(folder: &TempDir) -> (Child, String) {
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--config", &at("tidegate.toml")])
+        .args(["--store", &format!("sqlite:{}", at("tidegate.db"))])
+        .env_clear()
+        .env("TIDEGATE_LEASE_TTL_MS", "500")
+        .env("TIDEGATE_LOG", "warn")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let first = lines.next().expect("it says where it listens").unwrap();
+    let (_, url) = first.split_once(" listens at ").expect("an address");
+    (process, url.to_owned())
+}

@@ -1,0 +1,101 @@
+//! A service that workflows call, which notes every call and answers as the story says.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, HeaderName, StatusCode},
+    response::{IntoResponse, Response},
+};
+use tokio::sync::watch;
+
+/// One call as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Call {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+type Answer =
+    dyn Fn(&Call, usize) -> (u16, Vec<(&'static str, &'static str)>, String) + Send + Sync;
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    calls: Arc<Mutex<Vec<Call>>>,
+    door: watch::Sender<bool>,
+    answer: Arc<Answer>,
+}
+
+impl Target {
+    /// Answers each call, which is told how many there were before it, with a status, headers and
+    /// a body.
+    pub(crate) async fn start(
+        answer: impl Fn(&Call, usize) -> (u16, Vec<(&'static str, &'static str)>, String)
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (calls, door) = (Arc::default(), watch::Sender::new(true));
+        let target = Self { url, calls, door, answer: Arc::new(answer) };
+        let router = Router::new().fallback(called).with_state(target.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        target
+    }
+
+    /// One that says `{"ok": true}` to everything.
+    pub(crate) async fn kind() -> Self {
+        let json = ("content-type", "application/json");
+        Self::start(move |_, _| (200, vec![json], r#"{"ok": true}"#.to_owned())).await
+    }
+
+    /// Lets calls wait, or go on.
+    pub(crate) fn open(&self, open: bool) {
+        self.door.send_replace(open);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// Waits until there were so many calls.
+    pub(crate) async fn called(&self, times: usize) {
+        while self.calls().len() < times {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+}
+
+async fn called(
+    State(target): State<Target>,
+    headers: HeaderMap,
+    uri: axum::http::Uri,
+    body: Bytes,
+) -> Response {
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    let call = Call { path: uri.path().to_owned(), headers, body };
+    let before = {
+        let mut calls = target.calls.lock().unwrap();
+        calls.push(call.clone());
+        calls.len() - 1
+    };
+    let _ = target.door.subscribe().wait_for(|open| *open).await;
+    let (status, headers, body) = (target.answer)(&call, before);
+    let mut response = (StatusCode::from_u16(status).unwrap(), body).into_response();
+    for (name, value) in headers {
+        response.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    response
+}

@@ -36,6 +36,7 @@ mod open;
 mod registry;
 mod retention;
 mod schedule;
+mod stream;
 mod sweep;
 mod tasks;
 mod telemetry;
@@ -55,6 +56,7 @@ pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
 pub use operate::BulkProgress;
 pub use retention::Retention;
+pub use stream::event as events;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

@@ -1,0 +1,3 @@
+//! Streams in Rust.
+
+pub mod event;

@@ -80,8 +80,8 @@ pub enum Scan {
     /// A reaction's streams that have work and no live lease, longest waiting first.
     /// Locks them and skips those that others lock.
     Work(Workspace, String),
-    /// All places of reactions in a workspace, by reaction and stream. A hint.
-    Subs(Workspace),
+    /// The places of reactions in a workspace, by reaction and stream, after these. A hint.
+    Subs(Workspace, String, String),
     /// Schedules that have an occurrence planned, the earliest first: those that are due, then the
     /// next to be. A hint.
     Schedules,
@@ -103,6 +103,8 @@ pub enum Scan {
     ReceiptsAfter(Seq),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
+    /// The streams of a workspace, by name, after one. A hint.
+    Streams(Workspace, String),
 }
 
 impl Scan {

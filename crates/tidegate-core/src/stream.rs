@@ -212,7 +212,7 @@ pub fn follow<E>(
 ) -> Decided<bool, E> {
     ask(draft, keys(ws, stream, followers))?;
     let Some(stream) = stream_row(draft, ws, stream)? else { return Ok(false) };
-    tell(draft, &stream, followers)?;
+    tell(draft, &stream, followers, stream.head)?;
     Ok(true)
 }
 
@@ -278,17 +278,23 @@ fn append<E>(
     }
     draft.put(LogHead { ws: stream.ws.clone(), pos });
     draft.put(stream.clone());
-    tell(draft, &stream, followers)?;
+    tell(draft, &stream, followers, first - 1)?;
     Ok(Committed { first, last: stream.head, positions: before + 1..=pos, ids })
 }
 
-/// Moves `want` of every follower to the stream's end, never back.
+/// Moves `want` of every follower to the stream's end, never back. `before` is the last version
+/// that a follower from the head on has missed, if this is the first that it hears of the stream.
 ///
 /// A place that has work keeps its turn: otherwise a busy stream would be sent to the back of the
 /// line by each of its own commits.
-fn tell<E>(draft: &mut Draft, stream: &Stream, followers: &[Follower]) -> Decided<(), E> {
+fn tell<E>(
+    draft: &mut Draft,
+    stream: &Stream,
+    followers: &[Follower],
+    before: i64,
+) -> Decided<(), E> {
     for follower in following(followers, &stream.name) {
-        let mut sub = place(draft, stream, follower)?;
+        let mut sub = place(draft, stream, follower, before)?;
         if sub.want < stream.head {
             if !sub.has_work() {
                 to_back(&mut sub, draft.now());
@@ -300,10 +306,11 @@ fn tell<E>(draft: &mut Draft, stream: &Stream, followers: &[Follower]) -> Decide
     Ok(())
 }
 
-/// A follower's place in this stream; at the start if it has none.
+/// A follower's place in this stream. If it has none: at the start, or from the head on behind
+/// `before`.
 ///
 /// A place in what the stream was before a restart says nothing about this one.
-fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower) -> Decided<Sub, E> {
+fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower, before: i64) -> Decided<Sub, E> {
     let key = sub_key(&stream.ws, &follower.reaction, &stream.name);
     Ok(match draft.row(&key)? {
         Some(Row::Sub(sub)) if sub.log == stream.id => sub.clone(),
@@ -311,6 +318,9 @@ fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower) -> Decided<Sub,
             let mut sub = sub.clone();
             rewind(&mut sub, -1);
             Sub { log: stream.id, want: -1, ..sub }
+        }
+        _ if follower.from_head => {
+            Sub { at: before, want: before, ..Sub::new(stream, &follower.reaction) }
         }
         _ => Sub::new(stream, &follower.reaction),
     })

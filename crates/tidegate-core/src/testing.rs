@@ -213,7 +213,13 @@ impl World {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)
             }
-            (Scan::Subs(ws), Row::Sub(sub)) => (sub.ws == *ws).then(Order::default),
+            (Scan::Subs(ws, reaction, stream), Row::Sub(sub)) => {
+                let after = (&sub.reaction, &sub.stream) > (reaction, stream);
+                (sub.ws == *ws && after).then(Order::default)
+            }
+            (Scan::Streams(ws, after), Row::Stream(it)) => {
+                (it.ws == *ws && it.name > *after).then(Order::default)
+            }
             _ => None,
         }
     }

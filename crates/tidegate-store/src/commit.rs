@@ -58,6 +58,8 @@ pub struct Seen {
     pub ready: usize,
     /// The earliest due time.
     pub due: Option<Timestamp>,
+    /// From when on a place of these reactions can be claimed.
+    pub places: BTreeMap<(Workspace, String), Timestamp>,
     /// The inputs, by number.
     pub events: BTreeMap<Seq, Event>,
 }
@@ -73,6 +75,14 @@ impl Seen {
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Chore(chore) => seen.look_at(chore.due),
+                Row::Sub(sub) if sub.has_work() && sub.blocked.is_none() => {
+                    let leased = sub.until.filter(|_| sub.owner.is_some());
+                    let moment = [sub.due, leased].into_iter().flatten().max();
+                    let of = (sub.ws.clone(), sub.reaction.clone());
+                    let moment = moment.unwrap_or(now).max(now);
+                    let first = seen.places.entry(of).or_insert(moment);
+                    *first = moment.min(*first);
+                }
                 Row::Run(run) => {
                     seen.look_at(run.due());
                     match run.phase {

@@ -225,7 +225,10 @@ impl View<'_> {
                 let found = (&sub.ws, &sub.reaction) == (ws, reaction) && has_free_work(sub, now);
                 found.then_some((sub.since.micros(), 0, 0))
             }
-            (Scan::Subs(ws), Row::Sub(sub)) => by_key(sub.ws == *ws),
+            (Scan::Subs(ws, reaction, stream), Row::Sub(it)) => {
+                by_key(it.ws == *ws && (&it.reaction, &it.stream) > (reaction, stream))
+            }
+            (Scan::Streams(ws, after), Row::Stream(it)) => by_key(it.ws == *ws && it.name > *after),
             (Scan::Buriable, Row::Engine(engine)) => by_key(engine.dead && !self.owns(engine.id)),
             (
                 Scan::Line(_)
@@ -240,7 +243,8 @@ impl View<'_> {
                 | Scan::Log(..)
                 | Scan::Feed(..)
                 | Scan::Work(..)
-                | Scan::Subs(_)
+                | Scan::Subs(..)
+                | Scan::Streams(..)
                 | Scan::Buriable,
                 _,
             ) => None,

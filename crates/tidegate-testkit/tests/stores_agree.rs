@@ -273,7 +273,7 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(30) {
+        match self.below(31) {
             25 => Scan::Signals(Seq(self.below(2))),
             26 => Scan::LooseEvents(Seq(self.below(9)), Seq(self.below(9))),
             27 => Scan::LooseEnded(Seq(self.below(9)), Seq(self.below(9))),
@@ -315,7 +315,8 @@ impl Chance {
                 let first = usize::try_from(self.below(4)).expect("small");
                 Scan::Ended(lanes, states[first..].to_vec(), Seq(self.below(12)))
             }
-            _ => Scan::Subs("main".into()),
+            29 => Scan::Streams("main".into(), self.name()),
+            _ => Scan::Subs("main".into(), self.name(), self.name()),
         }
     }
 }

@@ -4,7 +4,11 @@ use super::Refusal;
 use crate::{
     catalog::Catalog,
     draft::{Decided, Draft, Stop},
-    reaction::{self, Ack, Claimed, Failed, Failure, Follower, Lease, Outcome, Reaction, Repair},
+    reaction::{
+        self, Ack, Claimed, Effect, Failed, Failure, Follower, Lease, Outcome, React, Reacted,
+        Reaction, Repair,
+    },
+    reads::{Latch, Mode, ReadSet},
     row::{EngineId, Workspace},
     stream::{self, Close, Closed, Commit, Committed, Restart, Truncated},
     time::Timestamp,
@@ -54,6 +58,8 @@ pub enum StreamCommand {
     },
     /// Moves places forward and frees their leases.
     Ack(Vec<Ack>),
+    /// Moves a place forward together with what its handler wants to happen.
+    React(React),
     /// Reports a failure.
     Fail {
         /// The lease.
@@ -79,7 +85,7 @@ pub enum StreamCommand {
         /// Until when.
         until: Timestamp,
     },
-    /// Unblocks or resets those of the streams that are still meant.
+    /// Unblocks, resets, puts off or puts first those of the streams that are still meant.
     Repair {
         /// What is meant.
         repair: Repair,
@@ -103,6 +109,8 @@ pub enum StreamAnswer {
     Renewed(Vec<Outcome<Timestamp>>),
     /// To `Ack`, `Block` and `Defer`: where each place is.
     At(Vec<Outcome<i64>>),
+    /// To `React`.
+    Reacted(Reacted),
     /// To `Fail`.
     Failed(Outcome<Failed>),
     /// To `Repair`: the streams that were mended.
@@ -112,6 +120,32 @@ pub enum StreamAnswer {
 }
 
 impl StreamCommand {
+    /// What it relies on besides rows: definitions and latches.
+    pub(super) fn reads(&self, ws: &Workspace) -> ReadSet {
+        let reads = ReadSet::default().catalog(ws);
+        match self {
+            Self::Define(_) => reads.latch(Latch::Definitions(ws.clone()), Mode::Exclusive),
+            Self::React(react) => react.effects.iter().fold(reads, |reads, effect| match effect {
+                Effect::Send(event) | Effect::Trigger(event) => {
+                    reads.latch(Latch::Topic(ws.clone(), event.name.clone()), Mode::Shared)
+                }
+                Effect::Commit { .. } | Effect::Call(_) => reads,
+            }),
+            Self::Commit(_)
+            | Self::Close(_)
+            | Self::Truncate { .. }
+            | Self::Restart(_)
+            | Self::Follow { .. }
+            | Self::Claim { .. }
+            | Self::Renew { .. }
+            | Self::Ack(_)
+            | Self::Fail { .. }
+            | Self::Block { .. }
+            | Self::Defer { .. }
+            | Self::Repair { .. } => reads,
+        }
+    }
+
     /// Decides it on a draft.
     pub(super) fn decide(&self, draft: &mut Draft, ws: &Workspace) -> Decided<StreamAnswer> {
         let catalog = draft.catalog(ws)?;
@@ -146,6 +180,10 @@ impl StreamCommand {
                 reaction::renew(draft, reaction, leases).map(StreamAnswer::Renewed)
             }
             Self::Ack(acks) => no(reaction::ack(draft, acks)).map(StreamAnswer::At),
+            Self::React(react) => {
+                let reaction = known(&catalog, &react.lease.reaction)?;
+                reaction::react(draft, reaction, react).map(StreamAnswer::Reacted)
+            }
             Self::Fail { lease, failure } => {
                 let reaction = known(&catalog, &lease.reaction)?;
                 no(reaction::fail(draft, reaction, lease, failure)).map(StreamAnswer::Failed)

@@ -147,7 +147,12 @@ fn hint(scan: &Scan) -> Shape {
             (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
         }
         Scan::Signals(run) => (sql::SIGNAL_OF_RUN, Table::Signal, vec![int(run.0)]),
-        Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
+        Scan::Subs(ws, reaction, stream) => {
+            (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws), text(reaction), text(stream)])
+        }
+        Scan::Streams(ws, after) => {
+            (sql::STREAM_OF_WORKSPACE, Table::Stream, vec![text(ws), text(after)])
+        }
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)

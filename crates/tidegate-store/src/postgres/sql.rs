@@ -108,6 +108,7 @@ statements!(
     LOG_FEED = "log_feed",
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
+    STREAM_OF_WORKSPACE = "stream_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
     SCHEDULE_NEXT = "schedule_next",
     SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",

@@ -93,6 +93,7 @@ pub(super) const LOG_OF_STREAM: &str = sql!("log_of_stream");
 pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
+pub(super) const STREAM_OF_WORKSPACE: &str = sql!("stream_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
 pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
 pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");

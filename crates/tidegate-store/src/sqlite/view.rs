@@ -82,7 +82,12 @@ impl Source for View<'_> {
             Scan::Work(ws, reaction) => {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
-            Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Subs(ws, reaction, stream) => {
+                (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws), text(reaction), text(stream)])
+            }
+            Scan::Streams(ws, after) => {
+                (Table::Stream, sql::STREAM_OF_WORKSPACE, vec![text(ws), text(after)])
+            }
             Scan::Schedules => (Table::Schedule, sql::SCHEDULE_NEXT, Vec::new()),
             Scan::SchedulesOf(ws, app, workflow) => {
                 let cells = vec![text(ws), text(app), text(workflow)];

@@ -75,6 +75,7 @@ macro_rules! store_contract {
             work_is_found_longest_waiting_first,
             leased_blocked_and_deferred_work_is_not_found,
             places_are_found_by_workspace,
+            streams_are_found_by_workspace,
             schedules_come_in_the_order_of_their_next_occurrence,
             chunks_are_read_after_a_place,
             events_are_loose_when_nothing_relies_on_them,

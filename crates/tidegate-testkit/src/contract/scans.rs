@@ -7,7 +7,7 @@ use tidegate_core::{
     reads::{Found, ReadSet, Scan},
     row::{
         Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Purpose, Rank,
-        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Sub, WaitPath, WaitRow,
+        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -395,7 +395,30 @@ pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     let subs = [sample::sub("a", "z"), blocked, sample::sub("b", "a")];
     let other = Sub { ws: "other".into(), ..sample::sub("a", "a") };
     insert(store, subs.iter().rev().cloned().chain([other])).await;
-    check(store, Scan::Subs("main".into()), rows(subs)).await;
+    let all = |reaction: &str, stream: &str| {
+        Scan::Subs("main".into(), reaction.to_owned(), stream.to_owned())
+    };
+    check(store, all("", ""), rows(subs.clone())).await;
+    check(store, all("a", "z"), rows(subs[1..].to_vec())).await;
+    check(store, all("b", "B"), rows(subs[2..].to_vec())).await;
+    check(store, all("b", "a"), Vec::new()).await;
+}
+
+/// By name, after one.
+pub async fn streams_are_found_by_workspace(store: &Arc<dyn Store>) {
+    let stream = |ws: &str, name: &str, id| Stream {
+        ws: ws.into(),
+        name: name.to_owned(),
+        id: Seq(id),
+        head: 3,
+        closed: name == "B",
+    };
+    let streams = [stream("main", "B", 1), stream("main", "a", 2), stream("main", "a-1", 3)];
+    insert(store, streams.iter().rev().cloned().chain([stream("other", "a", 4)])).await;
+    let after = |name: &str| Scan::Streams("main".into(), name.to_owned());
+    check(store, after(""), rows(streams.clone())).await;
+    check(store, after("a"), rows(streams[2..].to_vec())).await;
+    check(store, after("a-1"), Vec::new()).await;
 }
 
 /// By the moment that they plan; one that plans nothing is none of them.
@@ -534,9 +557,10 @@ fn every_scan() -> Vec<Scan> {
         Scan::Gates(vec![1]),
         Scan::Log(Seq(1), 0),
         Scan::Feed(ws.clone(), 0),
-        Scan::Work(ws.clone(), name),
+        Scan::Work(ws.clone(), name.clone()),
+        Scan::Streams(ws.clone(), name),
         Scan::SchedulesOf(ws.clone(), String::new(), String::new()),
-        Scan::Subs(ws),
+        Scan::Subs(ws, String::new(), String::new()),
         Scan::Chunks(Seq(1), 0),
         Scan::Signals(Seq(1)),
         Scan::EventsAfter(Seq(0)),

@@ -16,6 +16,7 @@ mod flow;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
+mod reaction;
 pub mod testing;
 mod workflow;
 
@@ -55,6 +56,9 @@ pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
 pub use operate::BulkProgress;
+pub use reaction::{
+    CloseProgress, Closing, Reaction, ReactionCtx, StreamPage, StreamQuery, StreamView,
+};
 pub use retention::Retention;
 pub use stream::event as events;
 pub use tidegate_core as core;

@@ -116,6 +116,40 @@ pub(crate) fn lease_lost() {
     counter!("tidegate_lease_losses_total").increment(1);
 }
 
+/// A reaction has claimed so many streams.
+pub(crate) fn reaction_claimed(reaction: &str, streams: usize) {
+    let claims = u64::try_from(streams).unwrap_or(u64::MAX);
+    counter!("tidegate_reaction_claims_total", "reaction" => reaction.to_owned()).increment(claims);
+}
+
+/// An event is handed to a reaction so long after its commit.
+pub(crate) fn reaction_handled(reaction: &str, lag: Duration) {
+    reaction_folded(reaction, 1);
+    histogram!("tidegate_reaction_lag_seconds", "reaction" => reaction.to_owned())
+        .record(lag.as_secs_f64());
+}
+
+/// A reaction has folded so many events.
+pub(crate) fn reaction_folded(reaction: &str, events: usize) {
+    let events = u64::try_from(events).unwrap_or(u64::MAX);
+    counter!("tidegate_reaction_events_total", "reaction" => reaction.to_owned()).increment(events);
+}
+
+/// A reaction's handler has failed.
+pub(crate) fn reaction_failed(reaction: &str) {
+    counter!("tidegate_reaction_failures_total", "reaction" => reaction.to_owned()).increment(1);
+}
+
+/// A stream of a reaction is blocked.
+pub(crate) fn reaction_blocked(reaction: &str) {
+    counter!("tidegate_reaction_blocks_total", "reaction" => reaction.to_owned()).increment(1);
+}
+
+/// A lease on a stream was lost.
+pub(crate) fn reaction_lost(reaction: &str) {
+    counter!("tidegate_reaction_lost_leases_total", "reaction" => reaction.to_owned()).increment(1);
+}
+
 /// One verdict, by workflow; and the control that it waits for, if it does.
 fn admitted(outcome: &Outcome) {
     let (workflow, verdict) = (outcome.workflow.clone(), outcome.verdict.outcome());

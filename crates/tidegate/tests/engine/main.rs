@@ -9,6 +9,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 mod batch;
+mod closing;
 mod concurrency;
 mod control;
 mod debounce;
@@ -17,7 +18,9 @@ mod engines;
 mod faults;
 mod idempotency;
 mod priority;
+mod projections;
 mod rate_limit;
+mod reactions;
 mod replace;
 mod request_keys;
 mod requests;
@@ -238,6 +241,31 @@ stories! {
         a_busy_engine_leaves_runs_to_others,
         a_fresh_engine_goes_on_with_every_run,
     }
+    reactions {
+        streams_are_handled_in_order_and_side_by_side,
+        typed_events_are_handled_and_committed,
+        a_failing_event_is_tried_again_then_blocks,
+        a_final_error_blocks_at_once,
+        a_try_waits_for_its_time,
+        a_lease_outlasts_its_handler_but_not_its_engine,
+        a_lost_lease_stops_the_handler,
+        a_shutdown_gives_streams_back_at_once,
+        a_new_reaction_is_brought_up_to_old_streams,
+        a_crash_before_the_ack_leaves_no_effect,
+        a_refused_effect_is_a_failure_of_its_event,
+        a_flood_on_one_stream_starves_no_other,
+        operators_see_and_steer,
+        a_bad_reaction_is_refused,
+        a_stream_event_triggers_a_workflow,
+    }
+    projections {
+        a_projection_is_kept_with_its_ack,
+    }
+    closing {
+        a_close_waits_for_reactions_and_says_for_whom,
+        a_failed_archive_can_be_tried_again,
+        a_restarted_stream_begins_with_its_snapshot,
+    }
     verdicts {
         every_outcome_is_told,
         an_event_starts_each_workflow_once,
@@ -248,5 +276,11 @@ faulty_stories! {
     engines {
         an_engine_that_cannot_renew_stops_in_time,
         a_lost_answer_neither_loses_nor_doubles,
+    }
+    reactions {
+        effects_happen_once_whatever_fails,
+    }
+    closing {
+        an_interrupted_close_goes_on,
     }
 }

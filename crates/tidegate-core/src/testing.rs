@@ -148,6 +148,7 @@ impl World {
     }
 
     /// Where a row stands among those that a scan finds; `None` when it is none of them.
+    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
             (Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns, Row::Run(_)) => {

@@ -76,11 +76,11 @@ impl Seen {
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Chore(chore) => seen.look_at(chore.due),
                 // What is leased is its holder's business, and the others' when they look.
-                Row::Sub(sub) if sub.has_work() && sub.blocked.is_none() => {
-                    if sub.holder(now).is_none() {
-                        let of = (sub.ws.clone(), sub.reaction.clone());
-                        seen.places.entry(of).or_default().insert(sub.due.unwrap_or(now).max(now));
-                    }
+                Row::Sub(sub)
+                    if sub.has_work() && sub.blocked.is_none() && sub.holder(now).is_none() =>
+                {
+                    let of = (sub.ws.clone(), sub.reaction.clone());
+                    seen.places.entry(of).or_default().insert(sub.due.unwrap_or(now).max(now));
                 }
                 Row::Run(run) => {
                     seen.look_at(run.due());

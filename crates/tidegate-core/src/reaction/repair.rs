@@ -266,10 +266,9 @@ impl Repair {
         let mut limit = FIND_READ;
         loop {
             let found = draft.found(&scan, limit)?;
-            let subs = found.iter().filter_map(|row| match row {
-                Row::Sub(sub) => Some(sub),
-                _ => None,
-            });
+            let subs = found
+                .iter()
+                .filter_map(|row| if let Row::Sub(sub) = row { Some(sub) } else { None });
             let complete =
                 found.len() < limit as usize || subs.clone().any(|sub| sub.reaction > reaction);
             let meant = subs.filter(|sub| self.means(sub, draft.now()));

@@ -125,12 +125,12 @@ impl Delivery {
         for event in events {
             let (version, begun) = (event.version, self.keeper.shared.timer.elapsed());
             telemetry::reaction_handled(&self.served.definition.name, self.lag(&event));
-            let handled = match handler {
+            let outcome = match handler {
                 None => Handled::Done(trigger::effects(&self.leased.lease.stream, &event)),
                 Some(_) if event.name == GUARD => Handled::Done(Vec::new()),
                 Some(handler) => self.handle(handler, event).await?,
             };
-            match handled {
+            match outcome {
                 Handled::Done(effects) => {
                     self.keep(version, effects, begun);
                     if self.is_full() && !self.flush(Then::Keep).await? {
@@ -192,7 +192,7 @@ impl Delivery {
     /// Whether what is handled should be kept before the next event is.
     fn is_full(&self) -> bool {
         let elapsed = self.keeper.shared.timer.elapsed();
-        let late = self.pending.since.is_some_and(|since| elapsed - since >= GATHER);
+        let late = self.pending.since.is_some_and(|since| elapsed.saturating_sub(since) >= GATHER);
         late || self.pending.count >= MOST_EFFECTS
     }
 

@@ -63,10 +63,10 @@ pub(crate) async fn a_failed_archive_can_be_tried_again(lab: &Lab) {
     let failing = Closing::new("a").wait(Duration::from_secs(3600)).archive(async |events| {
         if events[0].version > 0 { Err(Fault::new("the disk is full")) } else { Ok(()) }
     });
-    let (closes, wishes) = (engine.clone(), failing.clone());
-    let closes = tokio::spawn(async move { closes.close(&wishes).await });
+    let (waiting, wishes) = (engine.clone(), failing.clone());
+    let waiting = tokio::spawn(async move { waiting.close(&wishes).await });
     lab.advance(secs(600)).await;
-    let error = closes.await.unwrap().unwrap_err();
+    let error = waiting.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Archive(_)), "{error:?}");
     assert_eq!(log(lab, "a").await.len(), 101);
     let archive = Marks::default();

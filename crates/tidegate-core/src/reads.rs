@@ -103,6 +103,12 @@ pub enum Scan {
     ReceiptsAfter(Seq),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
+    /// A workspace's stream events before a global position, newest first.
+    FeedBack(Workspace, i64),
+    /// The stream of a number. A hint.
+    StreamOf(Seq),
+    /// All snapshots of a stream, by what folded it.
+    Snapshots(Seq),
 }
 
 impl Scan {

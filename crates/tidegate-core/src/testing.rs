@@ -214,6 +214,9 @@ impl World {
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)
             }
             (Scan::Subs(ws), Row::Sub(sub)) => (sub.ws == *ws).then(Order::default),
+            (Scan::Snapshots(stream), Row::StreamSnapshot(it)) => {
+                (it.stream == *stream).then(Order::default)
+            }
             _ => None,
         }
     }

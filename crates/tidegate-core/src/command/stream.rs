@@ -6,7 +6,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     reaction::{self, Ack, Claimed, Failed, Failure, Follower, Lease, Outcome, Reaction, Repair},
     row::{EngineId, Workspace},
-    stream::{self, Close, Closed, Commit, Committed, Restart, Truncated},
+    stream::{self, Close, Closed, Commit, Committed, NewSnapshot, Restart, Truncated},
     time::Timestamp,
     version,
 };
@@ -16,6 +16,8 @@ use crate::{
 pub enum StreamCommand {
     /// Appends events.
     Commit(Commit),
+    /// Keeps what a stream has come to.
+    Snapshot(NewSnapshot),
     /// Ends a stream with a guard.
     Close(Close),
     /// Deletes the oldest events of a closed stream that everyone has passed.
@@ -107,7 +109,7 @@ pub enum StreamAnswer {
     Failed(Outcome<Failed>),
     /// To `Repair`: the streams that were mended.
     Repaired(Vec<String>),
-    /// To `Define` and `Follow`.
+    /// To `Define`, `Follow` and `Snapshot`.
     Done,
 }
 
@@ -119,6 +121,10 @@ impl StreamCommand {
         match self {
             Self::Commit(commit) => {
                 no(stream::commit(draft, commit, all)).map(StreamAnswer::Committed)
+            }
+            Self::Snapshot(new) => {
+                no(stream::keep_snapshot(draft, ws, new))?;
+                Ok(StreamAnswer::Done)
             }
             Self::Close(close) => no(stream::close(draft, close, all)).map(StreamAnswer::Closed),
             Self::Truncate { stream, limit } => {

@@ -148,6 +148,11 @@ fn hint(scan: &Scan) -> Shape {
         }
         Scan::Signals(run) => (sql::SIGNAL_OF_RUN, Table::Signal, vec![int(run.0)]),
         Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
+        Scan::FeedBack(ws, before) => {
+            (sql::LOG_FEED_BACK, Table::Log, vec![text(ws), int(*before)])
+        }
+        Scan::StreamOf(id) => (sql::STREAM_OF_NUMBER, Table::Stream, vec![int(id.0)]),
+        Scan::Snapshots(id) => (sql::SNAPSHOT_OF_STREAM, Table::Snapshot, vec![int(id.0)]),
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)

@@ -53,6 +53,10 @@ impl Engine {
         self.shared.ask(command)
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The workspace that it acts in.
     pub fn workspace(&self) -> &str {
         &self.ws

@@ -26,6 +26,7 @@ use crate::{
     registry::Registry,
     retention::Retention,
     schedule::{self, ScheduleKey},
+    stream::Lines,
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
+    /// Who acts on streams right now.
+    pub(crate) lines: Arc<Lines>,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
     /// Rings when a run has been let go, and when there was none to lease.
@@ -155,6 +158,7 @@ impl Shared {
             registry: Mutex::default(),
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
+            lines: Arc::default(),
             own: Notify::new(),
             idle: Notify::new(),
             leaving: AtomicBool::new(false),

@@ -56,7 +56,10 @@ pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
 pub use operate::BulkProgress;
 pub use retention::Retention;
-pub use stream::event as events;
+pub use stream::{
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    StreamEvent, Streams, event as events,
+};
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

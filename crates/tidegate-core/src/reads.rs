@@ -105,6 +105,12 @@ pub enum Scan {
     Buriable,
     /// The streams of a workspace, by name, after one. A hint.
     Streams(Workspace, String),
+    /// A workspace's stream events before a global position, newest first.
+    FeedBack(Workspace, i64),
+    /// The stream of a number. A hint.
+    StreamOf(Seq),
+    /// All snapshots of a stream, by what folded it.
+    Snapshots(Seq),
 }
 
 impl Scan {

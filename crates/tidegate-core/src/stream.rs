@@ -11,21 +11,25 @@
 
 mod close;
 mod limits;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::{fmt, ops::RangeInclusive};
+
+use serde_json::{Value, json};
 
 pub use close::{
     Behind, Close, ClosePhase, Closed, GUARD, Restart, SNAPSHOT, TRUNCATE_CHUNK, Truncated, close,
     close_phase, restart, truncate,
 };
 pub(crate) use limits::is_name;
-pub use limits::{MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_NAME_CHARS};
+pub use limits::{MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, check, size};
+pub use snapshot::{MAX_SNAPSHOT_BYTES, NewSnapshot, keep_snapshot};
 
 use crate::{
     draft::{Decided, Draft, Stop, need},
-    id::EventId,
+    id::{EventId, Seq},
     json::Payload,
     reaction::Follower,
     reads::ReadSet,
@@ -85,6 +89,8 @@ impl fmt::Display for Expected {
 /// Where the events of a commit have gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
+    /// The stream's number: a restarted stream has another.
+    pub log: Seq,
     /// The first event's version.
     pub first: i64,
     /// The last event's version.
@@ -93,6 +99,34 @@ pub struct Committed {
     pub positions: RangeInclusive<i64>,
     /// Their ids, in order.
     pub ids: Vec<EventId>,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+}
+
+impl Committed {
+    /// As a step's record keeps it.
+    pub fn to_value(&self) -> Value {
+        json!({
+            "log": self.log.0,
+            "first": self.first,
+            "position": self.positions.start(),
+            "ids": self.ids.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "at": self.at.micros(),
+        })
+    }
+
+    /// What a step's record says; `None` if it is not one.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let number = |name: &str| value.get(name)?.as_i64();
+        let (first, position) = (number("first")?, number("position")?);
+        let ids = value.get("ids")?.as_array()?.iter();
+        let ids: Vec<EventId> =
+            ids.map(|id| id.as_str()?.parse().ok()).collect::<Option<Vec<_>>>()?;
+        let others = i64::try_from(ids.len()).ok()? - 1;
+        let at = Timestamp::from_micros(number("at")?);
+        let (log, last) = (Seq(number("log")?), first + others);
+        Some(Self { log, first, last, positions: position..=position + others, ids, at })
+    }
 }
 
 /// Why nothing was written.
@@ -186,7 +220,7 @@ pub fn commit(
     commit: &Commit,
     followers: &[Follower],
 ) -> Decided<Committed, StreamRefusal> {
-    limits::check(commit).map_err(Stop::Refused)?;
+    check(commit).map_err(Stop::Refused)?;
     let stream = opened(draft, &commit.ws, &commit.stream, followers)?;
     if let Some(stream) = stream.as_ref().filter(|stream| stream.closed) {
         let (stream, guard) = (stream.name.clone(), stream.head);
@@ -279,7 +313,9 @@ fn append<E>(
     draft.put(LogHead { ws: stream.ws.clone(), pos });
     draft.put(stream.clone());
     tell(draft, &stream, followers, first - 1)?;
-    Ok(Committed { first, last: stream.head, positions: before + 1..=pos, ids })
+    let at = draft.now();
+    let (log, last, positions) = (stream.id, stream.head, before + 1..=pos);
+    Ok(Committed { log, first, last, positions, ids, at })
 }
 
 /// Moves `want` of every follower to the stream's end, never back. `before` is the last version

@@ -221,6 +221,9 @@ impl World {
             (Scan::Streams(ws, after), Row::Stream(it)) => {
                 (it.ws == *ws && it.name > *after).then(Order::default)
             }
+            (Scan::Snapshots(stream), Row::StreamSnapshot(it)) => {
+                (it.stream == *stream).then(Order::default)
+            }
             _ => None,
         }
     }

@@ -57,6 +57,10 @@ impl Engine {
         &*self.shared.timer
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The workspace that it acts in.
     pub fn workspace(&self) -> &str {
         &self.ws

@@ -27,6 +27,7 @@ use crate::{
     registry::Registry,
     retention::Retention,
     schedule::{self, ScheduleKey},
+    stream::Lines,
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
     pub(crate) reactions: Reactions,
+    /// Who acts on streams right now.
+    pub(crate) lines: Arc<Lines>,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
     /// Rings when a run has been let go, and when there was none to lease.
@@ -158,6 +161,7 @@ impl Shared {
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
             reactions: Reactions::default(),
+            lines: Arc::default(),
             own: Notify::new(),
             idle: Notify::new(),
             leaving: AtomicBool::new(false),

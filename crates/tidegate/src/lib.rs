@@ -60,7 +60,10 @@ pub use reaction::{
     CloseProgress, Closing, Reaction, ReactionCtx, StreamPage, StreamQuery, StreamView,
 };
 pub use retention::Retention;
-pub use stream::event as events;
+pub use stream::{
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    StreamEvent, Streams, event as events,
+};
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

@@ -21,7 +21,6 @@ use serde_json::{Map, Value, json};
 use tidegate_core::{
     definition::{Code as ProblemCode, Problem},
     reaction::{Backoff, Reaction as Definition, ReactionProblem},
-    row::Logged,
 };
 
 pub use self::{
@@ -37,6 +36,7 @@ pub(crate) use self::{
 use crate::{
     events,
     fault::{Fault, Result},
+    stream::StreamEvent,
     timer::BoxFuture,
 };
 
@@ -46,13 +46,15 @@ const PARALLEL: usize = 10;
 /// The most streams at once: each holds a batch of events in memory.
 const MOST_PARALLEL: usize = 1000;
 
-type Each = Arc<dyn Fn(ReactionCtx, Logged) -> BoxFuture<Result<()>> + Send + Sync>;
+type Each = Arc<dyn Fn(ReactionCtx, StreamEvent) -> BoxFuture<Result<()>> + Send + Sync>;
 #[cfg(feature = "sqlite")]
 type SqliteFold =
-    Arc<dyn Fn(&tidegate_store::SqliteTransaction<'_>, &[Logged]) -> Result<()> + Send + Sync>;
+    Arc<dyn Fn(&tidegate_store::SqliteTransaction<'_>, &[StreamEvent]) -> Result<()> + Send + Sync>;
 #[cfg(feature = "postgres")]
 type PostgresFold = Arc<
-    dyn Fn(tidegate_store::PostgresTransaction, Vec<Logged>) -> BoxFuture<Result<()>> + Send + Sync,
+    dyn Fn(tidegate_store::PostgresTransaction, Vec<StreamEvent>) -> BoxFuture<Result<()>>
+        + Send
+        + Sync,
 >;
 
 /// What is done with events.
@@ -144,7 +146,7 @@ impl Reaction {
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let (handler, names) = (Arc::new(handler), events::names::<E>());
-        self.code(Code::Each(Arc::new(move |ctx, event: Logged| {
+        self.code(Code::Each(Arc::new(move |ctx, event: StreamEvent| {
             let handler = handler.clone();
             Box::pin(async move {
                 if names.is_some_and(|names| !names.contains(&event.name.as_str())) {
@@ -160,7 +162,7 @@ impl Reaction {
     /// Handles each event as it was committed, whatever its name.
     pub fn on_any<F, Fut>(self, handler: F) -> Self
     where
-        F: Fn(ReactionCtx, Logged) -> Fut + Send + Sync + 'static,
+        F: Fn(ReactionCtx, StreamEvent) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let handler = Arc::new(handler);
@@ -175,7 +177,7 @@ impl Reaction {
     #[cfg(feature = "sqlite")]
     pub fn fold_sqlite<F>(mut self, fold: F) -> Self
     where
-        F: Fn(&tidegate_store::SqliteTransaction<'_>, &[Logged]) -> Result<()>
+        F: Fn(&tidegate_store::SqliteTransaction<'_>, &[StreamEvent]) -> Result<()>
             + Send
             + Sync
             + 'static,
@@ -189,7 +191,7 @@ impl Reaction {
     #[cfg(feature = "postgres")]
     pub fn fold_postgres<F, Fut>(mut self, fold: F) -> Self
     where
-        F: Fn(tidegate_store::PostgresTransaction, Vec<Logged>) -> Fut + Send + Sync + 'static,
+        F: Fn(tidegate_store::PostgresTransaction, Vec<StreamEvent>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         self.folds().postgres = Some(Arc::new(move |tx, events| Box::pin(fold(tx, events))));

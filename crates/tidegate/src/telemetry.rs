@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
 use tidegate_core::{
-    command::Answer,
+    command::{Answer, Refusal, StreamAnswer},
     event::{NewEvent, Outcome, Posted},
     flow::Verdict,
     request::Request,
     row::Run,
+    stream::StreamRefusal,
     time::Timestamp,
 };
 use tracing::{Span, debug_span, field::Empty, info_span};
@@ -84,8 +85,26 @@ pub(crate) fn answered(answer: &Answer) {
             posted.iter().flat_map(|posted| &posted.runs).for_each(admitted);
         }
         Answer::Admitted(outcome) => admitted(outcome),
+        Answer::Stream(StreamAnswer::Committed(_)) => stream_committed(),
         _ => {}
     }
+}
+
+/// A command was refused.
+pub(crate) fn refused(refusal: &Refusal) {
+    if let Refusal::Stream(StreamRefusal::Conflict { .. }) = refusal {
+        stream_conflict();
+    }
+}
+
+/// Events were committed to a stream.
+pub(crate) fn stream_committed() {
+    counter!("tidegate_stream_commits_total").increment(1);
+}
+
+/// A commit found its stream elsewhere than expected.
+pub(crate) fn stream_conflict() {
+    counter!("tidegate_stream_conflicts_total").increment(1);
 }
 
 /// A run was leased at a moment of the store's clock.

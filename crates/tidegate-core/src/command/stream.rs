@@ -10,7 +10,7 @@ use crate::{
     },
     reads::{Latch, Mode, ReadSet},
     row::{EngineId, Workspace},
-    stream::{self, Close, Closed, Commit, Committed, Restart, Truncated},
+    stream::{self, Close, Closed, Commit, Committed, NewSnapshot, Restart, Truncated},
     time::Timestamp,
     version,
 };
@@ -20,6 +20,8 @@ use crate::{
 pub enum StreamCommand {
     /// Appends events.
     Commit(Commit),
+    /// Keeps what a stream has come to.
+    Snapshot(NewSnapshot),
     /// Ends a stream with a guard.
     Close(Close),
     /// Deletes the oldest events of a closed stream that everyone has passed.
@@ -115,7 +117,7 @@ pub enum StreamAnswer {
     Failed(Outcome<Failed>),
     /// To `Repair`: the streams that were mended.
     Repaired(Vec<String>),
-    /// To `Define` and `Follow`.
+    /// To `Define`, `Follow` and `Snapshot`.
     Done,
 }
 
@@ -132,6 +134,7 @@ impl StreamCommand {
                 Effect::Commit { .. } | Effect::Call(_) => reads,
             }),
             Self::Commit(_)
+            | Self::Snapshot(_)
             | Self::Close(_)
             | Self::Truncate { .. }
             | Self::Restart(_)
@@ -153,6 +156,10 @@ impl StreamCommand {
         match self {
             Self::Commit(commit) => {
                 no(stream::commit(draft, commit, all)).map(StreamAnswer::Committed)
+            }
+            Self::Snapshot(new) => {
+                no(stream::keep_snapshot(draft, ws, new))?;
+                Ok(StreamAnswer::Done)
             }
             Self::Close(close) => no(stream::close(draft, close, all)).map(StreamAnswer::Closed),
             Self::Truncate { stream, limit } => {

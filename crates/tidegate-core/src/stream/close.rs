@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Committed, Expected, NewLogged, StreamRefusal, append, ask, check_expected, following, keys,
-    limits, new_stream, opened, place, rewind, stream_row, tell,
+    limits, new_stream, opened, place, rewind, snapshot::forget_snapshots, stream_row, tell,
 };
 use crate::{
     draft::{Decided, Draft, Stop},
@@ -187,6 +187,7 @@ pub fn truncate(
         tell(draft, &stream, followers, stream.head)?;
         return Ok(Truncated::Waits(behind));
     }
+    forget_snapshots(draft, stream.id)?;
     let limit = limit.clamp(1, TRUNCATE_CHUNK);
     // One more than the chunk, to see whether only the guard is left.
     let old: Vec<i64> = versions(draft, &stream, limit + 1)?;

@@ -153,6 +153,11 @@ fn hint(scan: &Scan) -> Shape {
         Scan::Streams(ws, after) => {
             (sql::STREAM_OF_WORKSPACE, Table::Stream, vec![text(ws), text(after)])
         }
+        Scan::FeedBack(ws, before) => {
+            (sql::LOG_FEED_BACK, Table::Log, vec![text(ws), int(*before)])
+        }
+        Scan::StreamOf(id) => (sql::STREAM_OF_NUMBER, Table::Stream, vec![int(id.0)]),
+        Scan::Snapshots(id) => (sql::SNAPSHOT_OF_STREAM, Table::Snapshot, vec![int(id.0)]),
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)

@@ -108,6 +108,11 @@ impl Source for View<'_> {
                 (Table::Ended, sql::ENDED_LOOSE, vec![seq(*after), seq(*until)])
             }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
+            Scan::FeedBack(ws, before) => {
+                (Table::Log, sql::LOG_FEED_BACK, vec![text(ws), int(*before)])
+            }
+            Scan::StreamOf(id) => (Table::Stream, sql::STREAM_OF_NUMBER, vec![seq(*id)]),
+            Scan::Snapshots(id) => (Table::Snapshot, sql::SNAPSHOT_OF_STREAM, vec![seq(*id)]),
         };
         cells.push(int(limit.into()));
         rows(self.db, table, sql, &cells)

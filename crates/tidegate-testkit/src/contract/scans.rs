@@ -356,6 +356,37 @@ pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     check(store, Scan::Feed("main".into(), 10), Vec::new()).await;
 }
 
+/// The position given is the last one seen, from the other side.
+pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) {
+    let feed = [sample::logged(5, 0, 10), sample::logged(5, 1, 9), sample::logged(6, 0, 2)];
+    let other = Logged { ws: "other".into(), ..sample::logged(7, 0, 3) };
+    insert(store, feed.iter().rev().cloned().chain([other])).await;
+    check(store, Scan::FeedBack("main".into(), i64::MAX), rows(feed.clone())).await;
+    check(store, Scan::FeedBack("main".into(), 10), rows(feed[1..].to_vec())).await;
+    check(store, Scan::FeedBack("main".into(), 2), Vec::new()).await;
+}
+
+/// An event says only the number of its stream.
+pub async fn a_stream_is_found_by_its_number(store: &Arc<dyn Store>) {
+    let stream = |name: &str, id| Stream {
+        ws: "main".into(),
+        name: name.to_owned(),
+        id: Seq(id),
+        head: 0,
+        closed: false,
+    };
+    insert(store, [stream("a", 2), stream("b", 1)]).await;
+    check(store, Scan::StreamOf(Seq(1)), rows([stream("b", 1)])).await;
+    check(store, Scan::StreamOf(Seq(3)), Vec::new()).await;
+}
+
+/// Whatever has folded it.
+pub async fn snapshots_are_found_by_their_stream(store: &Arc<dyn Store>) {
+    let of_one = [sample::snapshot(1, "a"), sample::snapshot(1, "b")];
+    insert(store, of_one.iter().rev().cloned().chain([sample::snapshot(2, "a")])).await;
+    check(store, Scan::Snapshots(Seq(1)), rows(of_one)).await;
+}
+
 /// By the moment since when there is work, then by stream.
 pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
     let waiting = |stream: &str, since| Sub {
@@ -570,5 +601,8 @@ fn every_scan() -> Vec<Scan> {
         Scan::ReceiptsAfter(Seq(0)),
         Scan::Schedules,
         Scan::Buriable,
+        Scan::FeedBack("main".into(), 9),
+        Scan::StreamOf(Seq(1)),
+        Scan::Snapshots(Seq(1)),
     ]
 }

@@ -153,7 +153,7 @@ impl Engine {
     async fn guard(&self, closing: &Closing) -> Result<bool, Error> {
         let Closing { stream, expected, meta, .. } = closing.clone();
         let close = Close { ws: self.ws(), stream, expected, meta: Payload::from_value(&meta) };
-        match self.stream(StreamCommand::Close(close)).await {
+        match self.ask_streams(StreamCommand::Close(close)).await {
             Err(Error::Refused(Refusal::Stream(conflict @ StreamRefusal::Conflict { .. }))) => {
                 let begun = closing.snapshot.is_some() && self.has_begun_anew(closing).await?;
                 if begun { Ok(true) } else { Err(Refusal::Stream(conflict).into()) }
@@ -195,7 +195,7 @@ impl Engine {
     async fn truncate(&self, stream: &str) -> Result<(), Error> {
         loop {
             let (stream, limit) = (stream.to_owned(), TRUNCATE_CHUNK);
-            match self.stream(StreamCommand::Truncate { stream, limit }).await? {
+            match self.ask_streams(StreamCommand::Truncate { stream, limit }).await? {
                 StreamAnswer::Truncated(Truncated::Partly(_)) => {}
                 StreamAnswer::Truncated(Truncated::Done(_) | Truncated::Waits(_)) => return Ok(()),
                 other => return Err(unexpected(&Answer::Stream(other))),
@@ -212,7 +212,7 @@ impl Engine {
         let meta = Payload::from_value(&json!({ "closedAt": guard }));
         let (ws, stream) = (self.ws(), closing.stream.clone());
         let restart = Restart { ws, stream, snapshot: snapshot?, meta };
-        self.stream(StreamCommand::Restart(restart)).await?;
+        self.ask_streams(StreamCommand::Restart(restart)).await?;
         Ok(CloseProgress::Restarted)
     }
 

@@ -7,13 +7,12 @@ use std::{
 };
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate_core::{
     event::NewEvent,
     json::{MAX_EVENT_BYTES, Payload},
     reaction::Effect,
     request::Request,
-    row::Logged,
     stream::NewLogged,
     time::Timestamp,
 };
@@ -22,6 +21,7 @@ use crate::{
     events,
     fault::{Fault, Result},
     handler::check_name,
+    stream::StreamEvent,
 };
 
 /// What a handler of one event works with. Cheap to clone.
@@ -33,8 +33,7 @@ pub struct ReactionCtx(Arc<Inner>);
 
 struct Inner {
     reaction: String,
-    stream: String,
-    event: Logged,
+    event: StreamEvent,
     now: Timestamp,
     wanted: Mutex<Wanted>,
 }
@@ -49,15 +48,15 @@ pub(super) struct Wanted {
 
 impl fmt::Debug for ReactionCtx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { reaction, stream, event, .. } = &*self.0;
-        write!(f, "ReactionCtx({reaction}, {stream} version {})", event.version)
+        let Inner { reaction, event, .. } = &*self.0;
+        write!(f, "ReactionCtx({reaction}, {} version {})", event.stream, event.version)
     }
 }
 
 impl ReactionCtx {
-    pub(super) fn new(reaction: &str, stream: &str, event: Logged, now: Timestamp) -> Self {
-        let (reaction, stream) = (reaction.to_owned(), stream.to_owned());
-        Self(Arc::new(Inner { reaction, stream, event, now, wanted: Mutex::default() }))
+    pub(super) fn new(reaction: &str, event: StreamEvent, now: Timestamp) -> Self {
+        let reaction = reaction.to_owned();
+        Self(Arc::new(Inner { reaction, event, now, wanted: Mutex::default() }))
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
@@ -76,22 +75,18 @@ impl ReactionCtx {
 
     /// The stream's name.
     pub fn stream(&self) -> &str {
-        &self.0.stream
+        &self.0.event.stream
     }
 
-    /// The event as it was committed: id, version, position, name, data, time and meta.
-    pub fn event(&self) -> &Logged {
+    /// The event as it was committed: id, version, position, name, data, time and trail.
+    pub fn event(&self) -> &StreamEvent {
         &self.0.event
     }
 
     /// What belongs together: the correlation of the event, or its id if it has none.
     pub fn correlation(&self) -> String {
-        let meta: Value = serde_json::from_str(self.0.event.meta.as_str()).unwrap_or_default();
-        match meta.get("correlation") {
-            None | Some(Value::Null) => self.0.event.id.to_string(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        }
+        let of_event = self.0.event.correlation.clone();
+        of_event.unwrap_or_else(|| self.0.event.id.to_string())
     }
 
     /// A key for effects elsewhere, the same whenever this reaction handles this event.

@@ -11,7 +11,7 @@ use tidegate_core::{
     command::{Answer, Refusal, StreamAnswer, StreamCommand},
     reaction::{Effect, Failed, Failure, Leased, Outcome, React, Reacted, ReactionRefusal, Then},
     reads::{ReadSet, Scan},
-    row::{Logged, Row},
+    row::Row,
     stream::GUARD,
     time::Timestamp,
 };
@@ -26,6 +26,7 @@ use super::{
 use crate::{
     error::Error,
     fault::{Again, Fault, Result},
+    stream::StreamEvent,
     telemetry,
 };
 
@@ -97,7 +98,7 @@ impl Delivery {
     }
 
     /// The batch that comes next.
-    async fn load(&mut self) -> Result<Vec<Logged>, Halt> {
+    async fn load(&mut self) -> Result<Vec<StreamEvent>, Halt> {
         let scan = Scan::Log(self.leased.log, self.at + 1);
         let reads = ReadSet::default().scan(scan.clone(), self.served.definition.batch);
         let (shared, want) = (self.keeper.shared.clone(), self.leased.want);
@@ -113,20 +114,23 @@ impl Delivery {
             }
         };
         let snapshot = self.keeper.during(read).await?;
+        let stream = &self.leased.lease.stream;
         let events = snapshot.found(&scan).into_iter().filter_map(|row| match row {
-            Row::Logged(event) if event.version <= want => Some(event.clone()),
+            Row::Logged(event) if event.version <= want => {
+                Some(StreamEvent::logged(stream, event.clone()))
+            }
             _ => None,
         });
         Ok(events.collect())
     }
 
     /// Hands over one event after another.
-    async fn each(&mut self, handler: Option<&Each>, events: Vec<Logged>) -> Result<(), Halt> {
+    async fn each(&mut self, handler: Option<&Each>, events: Vec<StreamEvent>) -> Result<(), Halt> {
         for event in events {
             let (version, begun) = (event.version, self.keeper.shared.timer.elapsed());
             telemetry::reaction_handled(&self.served.definition.name, self.lag(&event));
             let outcome = match handler {
-                None => Handled::Done(trigger::effects(&self.leased.lease.stream, &event)),
+                None => Handled::Done(trigger::effects(&event)),
                 Some(_) if event.name == GUARD => Handled::Done(Vec::new()),
                 Some(handler) => self.handle(handler, event).await?,
             };
@@ -145,10 +149,10 @@ impl Delivery {
     }
 
     /// Lets the handler handle one event; a panic is a failure.
-    async fn handle(&mut self, handler: &Each, event: Logged) -> Result<Handled, Halt> {
+    async fn handle(&mut self, handler: &Each, event: StreamEvent) -> Result<Handled, Halt> {
         let name = &self.served.definition.name;
         let now = self.keeper.shared.clock.now();
-        let ctx = ReactionCtx::new(name, &self.leased.lease.stream, event.clone(), now);
+        let ctx = ReactionCtx::new(name, event.clone(), now);
         let (called, handler) = (ctx.clone(), handler.clone());
         let mut future = Box::pin(async move { handler(called, event).await });
         let caught = std::future::poll_fn(move |cx| {
@@ -321,7 +325,7 @@ impl Delivery {
     }
 
     /// How long ago an event was committed.
-    fn lag(&self, event: &Logged) -> Duration {
+    fn lag(&self, event: &StreamEvent) -> Duration {
         let now = self.keeper.shared.clock.now();
         let micros = now.micros().saturating_sub(event.at.micros()).max(0);
         Duration::from_micros(micros.unsigned_abs())

@@ -173,7 +173,7 @@ impl Engine {
             let Some(last) = streams.last() else { return Ok(mended) };
             after = Some(last.clone());
             let command = StreamCommand::Repair { repair: repair.clone(), streams };
-            match self.stream(command).await? {
+            match self.ask_streams(command).await? {
                 StreamAnswer::Repaired(streams) => mended.extend(streams),
                 other => return Err(unexpected(&Answer::Stream(other))),
             }
@@ -188,7 +188,7 @@ impl Engine {
     }
 
     /// Has a command about streams decided.
-    pub(super) async fn stream(&self, command: StreamCommand) -> Result<StreamAnswer, Error> {
+    pub(super) async fn ask_streams(&self, command: StreamCommand) -> Result<StreamAnswer, Error> {
         match self.ask(Command::Stream { ws: self.ws(), command }).await? {
             Answer::Stream(answer) => Ok(answer),
             other => Err(unexpected(&other)),

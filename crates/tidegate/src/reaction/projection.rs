@@ -5,7 +5,6 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     reaction::{Reacted, ReactionRefusal, Then},
-    row::Logged,
     stream::GUARD,
 };
 use tidegate_store::{Database, Kept, Salted, StoreError, TransactionError};
@@ -17,6 +16,7 @@ use super::{
 };
 use crate::{
     fault::{Fault, Result},
+    stream::StreamEvent,
     telemetry,
 };
 
@@ -27,7 +27,11 @@ type Transacted = Result<Kept<()>, TransactionError<Fault>>;
 
 impl Delivery {
     /// Folds a batch at once; where that fails, one event after another, to keep what is good.
-    pub(super) async fn fold(&mut self, folds: &Folds, events: Vec<Logged>) -> Result<(), Halt> {
+    pub(super) async fn fold(
+        &mut self,
+        folds: &Folds,
+        events: Vec<StreamEvent>,
+    ) -> Result<(), Halt> {
         let several = events.len() > 1;
         match self.fold_batch(folds, &events, Then::Free).await? {
             Ok(()) => return Ok(()),
@@ -47,11 +51,11 @@ impl Delivery {
     async fn fold_batch(
         &mut self,
         folds: &Folds,
-        events: &[Logged],
+        events: &[StreamEvent],
         then: Then,
     ) -> Result<Result<()>, Halt> {
         let Some(upto) = events.last().map(|event| event.version) else { return Ok(Ok(())) };
-        let kept: Vec<Logged> = events.iter().filter(|it| it.name != GUARD).cloned().collect();
+        let kept: Vec<StreamEvent> = events.iter().filter(|it| it.name != GUARD).cloned().collect();
         let react = StreamCommand::React(self.done_upto(upto, Vec::new(), then));
         let command = Command::Stream { ws: self.leased.lease.ws.clone(), command: react };
         let salted = (command, self.keeper.shared.entropy.number());
@@ -102,7 +106,7 @@ impl Delivery {
 async fn transact(
     database: Database<'_>,
     folds: &Folds,
-    events: Vec<Logged>,
+    events: Vec<StreamEvent>,
     ack: Salted,
 ) -> Transacted {
     match database {

@@ -6,11 +6,11 @@ use tidegate_core::{
     event::NewEvent,
     json::Payload,
     reaction::{Effect, Reaction as Definition, Source},
-    row::Logged,
     workflow::{STREAM_PREFIX, Workflow},
 };
 
 use super::{Code, PARALLEL, Served};
+use crate::stream::StreamEvent;
 
 /// The name of the reaction, the same in every workspace.
 const TRIGGERS: &str = "$triggers";
@@ -36,22 +36,22 @@ pub(crate) fn triggers<'a>(mut workflows: impl Iterator<Item = &'a Workflow>) ->
 }
 
 /// What a stream's event comes to: an event named after it, if somebody asks for it.
-pub(super) fn effects(stream: &str, event: &Logged) -> Vec<Effect> {
+pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
     // Tidegate's own are nobody's business.
     if event.name.starts_with('$') {
         return Vec::new();
     }
-    let (name, data) = (format!("{STREAM_PREFIX}{}", event.name), data(stream, event));
+    let (name, data) = (format!("{STREAM_PREFIX}{}", event.name), data(event));
     vec![Effect::Trigger(NewEvent { name, data, dedupe_id: None, ts: Some(event.at) })]
 }
 
 /// The event's data stays as it was committed, byte for byte.
-fn data(stream: &str, event: &Logged) -> Payload {
-    let Logged { version, pos, .. } = event;
-    let (stream, name, data) = (json!(stream), json!(event.name), event.data.as_str());
+fn data(event: &StreamEvent) -> Payload {
+    let StreamEvent { version, position, .. } = event;
+    let (stream, name, data) = (json!(event.stream), json!(event.name), event.data.as_str());
     let (id, at) = (json!(event.id), json!(event.at));
     let text = format!(
-        r#"{{"stream":{stream},"version":{version},"position":{pos},"name":{name},"data":{data},"id":{id},"at":{at}}}"#
+        r#"{{"stream":{stream},"version":{version},"position":{position},"name":{name},"data":{data},"id":{id},"at":{at}}}"#
     );
     Payload::parse(text.as_bytes(), usize::MAX).unwrap_or_else(|_| Payload::null())
 }

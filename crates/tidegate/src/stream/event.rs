@@ -10,9 +10,12 @@ use serde::{
     de::{DeserializeOwned, Visitor},
     forward_to_deserialize_any,
 };
-use tidegate_core::json::{MAX_EVENT_BYTES, Payload};
+use tidegate_core::{
+    json::{MAX_EVENT_BYTES, Payload},
+    stream::NewLogged,
+};
 
-use crate::error::Error;
+use crate::{api::payload, error::Error};
 
 /// An event's name and data, as a stream keeps them.
 pub fn name_and_data<E: Serialize>(event: &E) -> Result<(String, Payload), Error> {
@@ -28,6 +31,17 @@ pub fn name_and_data<E: Serialize>(event: &E) -> Result<(String, Payload), Error
             "an event must be an enum that serde tags externally (the default), got {of} as {text}"
         ))
     })
+}
+
+/// An event that is named at run time, for [`Streams::commit`](crate::Streams::commit).
+pub fn new(name: impl Into<String>, data: impl Serialize) -> Result<NewLogged, Error> {
+    Ok(NewLogged { name: name.into(), data: payload(data)?, meta: Payload::null() })
+}
+
+/// An event in Rust, for [`Streams::commit`](crate::Streams::commit).
+pub fn of<E: Serialize>(event: &E) -> Result<NewLogged, Error> {
+    let (name, data) = name_and_data(event)?;
+    Ok(NewLogged { name, data, meta: Payload::null() })
 }
 
 /// The event of a name and data.

@@ -29,6 +29,7 @@ mod singleton;
 mod sleepers;
 mod steps;
 mod stores;
+mod streams;
 mod throttle;
 mod verdicts;
 mod versions;
@@ -266,6 +267,22 @@ stories! {
         a_failed_archive_can_be_tried_again,
         a_restarted_stream_begins_with_its_snapshot,
     }
+    streams {
+        an_action_decides_on_the_state_and_commits_on_its_version,
+        a_refusal_is_the_callers_own_and_writes_nothing,
+        a_pinned_version_fails_at_once,
+        whoever_loses_a_race_decides_again,
+        writers_of_one_engine_do_not_collide,
+        a_closed_stream_takes_no_action,
+        a_restarted_stream_goes_on_from_its_snapshot,
+        a_state_is_loaded_as_it_was,
+        a_snapshot_changes_nothing_but_the_work,
+        an_unknown_event_is_named,
+        events_are_read_both_ways_and_filtered,
+        a_reader_goes_on_where_it_was,
+        a_run_commits_to_a_stream_once,
+        a_refused_commit_is_how_its_step_ends,
+    }
     verdicts {
         every_outcome_is_told,
         an_event_starts_each_workflow_once,
@@ -282,5 +299,13 @@ faulty_stories! {
     }
     closing {
         an_interrupted_close_goes_on,
+    }
+    streams {
+        an_overtaken_action_decides_again,
+        nobody_is_told_of_a_state_that_never_was,
+        a_commit_that_fails_leaves_nothing,
+        whoever_stops_waiting_holds_nobody_up,
+        a_run_that_is_overtaken_decides_again,
+        a_lost_answer_doubles_no_commit,
     }
 }

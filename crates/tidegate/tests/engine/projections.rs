@@ -10,9 +10,7 @@ use std::{
 
 use serde_json::json;
 use tidegate::{
-    Ctx, Engine, Fault, Reaction, Workflow,
-    core::{reaction::Which, row::Logged},
-    store::Database,
+    Ctx, Engine, Fault, Reaction, StreamEvent, Workflow, core::reaction::Which, store::Database,
     testing::Lab,
 };
 
@@ -24,11 +22,11 @@ use crate::{
 /// How often the fold falls over behind its write before it goes well.
 type Falls = Arc<AtomicUsize>;
 
-fn amount(event: &Logged) -> i64 {
+fn amount(event: &StreamEvent) -> i64 {
     event.data.as_str().parse().unwrap_or(0)
 }
 
-fn falls(falls: &Falls, events: &[Logged]) -> Result<(), Fault> {
+fn falls(falls: &Falls, events: &[StreamEvent]) -> Result<(), Fault> {
     if events.iter().any(|event| event.name == "poison") {
         return Err(Fault::new("cannot be folded").fatal());
     }

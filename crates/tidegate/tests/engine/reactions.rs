@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, EngineBuilder, Fault, Flow, Reaction, ReactionCtx, StreamQuery,
-    StreamView, Workflow,
+    Action, Ctx, Engine, EngineBuilder, Fault, Flow, Reaction, ReactionCtx, StreamEvent,
+    StreamQuery, StreamView, Workflow,
     core::{
         command::{Command, StreamCommand},
         json::Payload,
@@ -62,7 +62,7 @@ pub(crate) fn numbered(count: usize) -> Vec<(&'static str, Value)> {
 /// A reaction that notes stream and version of each event, and takes so long for each.
 pub(crate) fn noting(journal: &Journal, name: &str, time: Duration) -> Reaction {
     let journal = journal.clone();
-    Reaction::new(name).on_any(move |ctx: ReactionCtx, event: Logged| {
+    Reaction::new(name).on_any(move |ctx: ReactionCtx, event: StreamEvent| {
         let journal = journal.clone();
         async move {
             journal.work("all", format!("{} {}", ctx.stream(), event.version), time).await;
@@ -165,7 +165,7 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(lab: &Lab) {
     let marks = Marks::default();
     let noted = marks.clone();
     let reaction =
-        Reaction::new("mail").max_retries(2).on_any(move |ctx: ReactionCtx, event: Logged| {
+        Reaction::new("mail").max_retries(2).on_any(move |ctx: ReactionCtx, event: StreamEvent| {
             let times = noted.mark(format!("{} {}", ctx.stream(), event.version));
             async move {
                 if ctx.stream() == "bad" && event.version == 1 && times <= 3 {
@@ -233,8 +233,8 @@ pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
     let kind = BackoffKind::Linear;
     let backoff = Backoff { kind, ms: 10_000, max_ms: 60_000, jitter: false };
     let noted = journal.clone();
-    let reaction =
-        Reaction::new("mail").backoff(&backoff).on_any(move |ctx: ReactionCtx, event: Logged| {
+    let reaction = Reaction::new("mail").backoff(&backoff).on_any(
+        move |ctx: ReactionCtx, event: StreamEvent| {
             noted.note(event.version);
             let times = marks.mark(event.version.to_string());
             async move {
@@ -249,7 +249,8 @@ pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
                     _ => Ok(()),
                 }
             }
-        });
+        },
+    );
     append_quietly(lab, "a", &numbered(2)).await;
     // It never looks by itself: what is due is known to whoever made it so.
     let engine = lab.engine().reaction(reaction).start().await.unwrap();
@@ -292,7 +293,7 @@ pub(crate) async fn a_lost_lease_stops_the_handler(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
     let reaction =
-        Reaction::new("mail").source("a").on_any(move |ctx: ReactionCtx, event: Logged| {
+        Reaction::new("mail").source("a").on_any(move |ctx: ReactionCtx, event: StreamEvent| {
             let noted = noted.clone();
             async move {
                 ctx.commit_named("letters", "sent", event.version)?;
@@ -372,16 +373,18 @@ fn shop() -> Flow {
 /// A reaction to orders that commits, sends and calls for each.
 fn ordering(marks: &Marks) -> Reaction {
     let marks = marks.clone();
-    Reaction::new("ordering").source("orders-*").on_any(move |ctx: ReactionCtx, event: Logged| {
-        marks.mark(ctx.idempotency_key());
-        async move {
-            let order: Value = serde_json::from_str(event.data.as_str())?;
-            ctx.commit_named("letters", "sent", &order)?;
-            ctx.send("pack", &order)?;
-            ctx.start(new_request("shop", "ship", &order)?);
-            Ok(())
-        }
-    })
+    Reaction::new("ordering").source("orders-*").on_any(
+        move |ctx: ReactionCtx, event: StreamEvent| {
+            marks.mark(ctx.idempotency_key());
+            async move {
+                let order: Value = serde_json::from_str(event.data.as_str())?;
+                ctx.commit_named("letters", "sent", &order)?;
+                ctx.send("pack", &order)?;
+                ctx.start(new_request("shop", "ship", &order)?);
+                Ok(())
+            }
+        },
+    )
 }
 
 fn serving(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
@@ -427,17 +430,19 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(lab: &Lab) {
     let marks = Marks::default();
     let reaction = |door: &Door| {
         let (door, marks) = (door.clone(), marks.clone());
-        Reaction::new("mail").source("orders-*").on_any(move |ctx: ReactionCtx, event: Logged| {
-            let (door, marks) = (door.clone(), marks.clone());
-            async move {
-                ctx.commit_named("letters", "sent", event.version)?;
-                marks.mark(event.version.to_string());
-                if event.version == 2 {
-                    door.pass().await;
+        Reaction::new("mail").source("orders-*").on_any(
+            move |ctx: ReactionCtx, event: StreamEvent| {
+                let (door, marks) = (door.clone(), marks.clone());
+                async move {
+                    ctx.commit_named("letters", "sent", event.version)?;
+                    marks.mark(event.version.to_string());
+                    if event.version == 2 {
+                        door.pass().await;
+                    }
+                    Ok(())
                 }
-                Ok(())
-            }
-        })
+            },
+        )
     };
     let first = looking(lab).reaction(reaction(&door)).start().await.unwrap();
     append(lab, "orders-1", &numbered(4)).await;
@@ -458,7 +463,7 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(lab: &Lab) {
 /// effect of that event is.
 pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(lab: &Lab) {
     let reaction = Reaction::new("mail").source("orders-*").max_retries(0).on_any(
-        async |ctx: ReactionCtx, event: Logged| {
+        async |ctx: ReactionCtx, event: StreamEvent| {
             ctx.commit_named("letters", "sent", event.version)?;
             if event.version == 2 {
                 ctx.start(new_request("nobody", "nothing", json!({}))?);

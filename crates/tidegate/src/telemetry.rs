@@ -14,6 +14,7 @@ use tidegate_core::{
     command::{Answer, Refusal, StreamAnswer},
     event::{NewEvent, Outcome, Posted},
     flow::Verdict,
+    reaction::Effected,
     request::Request,
     row::Run,
     stream::StreamRefusal,
@@ -86,7 +87,18 @@ pub(crate) fn answered(answer: &Answer) {
         }
         Answer::Admitted(outcome) => admitted(outcome),
         Answer::Stream(StreamAnswer::Committed(_)) => stream_committed(),
+        Answer::Stream(StreamAnswer::Reacted(reacted)) => reacted.effects.iter().for_each(effected),
         _ => {}
+    }
+}
+
+/// What came of something that a reaction's handler wanted.
+fn effected(effect: &Effected) {
+    match effect {
+        Effected::Committed(_) => stream_committed(),
+        Effected::Posted(posted) => posted.runs.iter().for_each(admitted),
+        Effected::Admitted(outcome) => admitted(outcome),
+        Effected::Skipped => {}
     }
 }
 

@@ -57,7 +57,7 @@ async fn table(ctx: Ctx, forget: bool) -> Result<Vec<(String, i64)>> {
 
 async fn look(engine: &Engine, forget: bool) -> Result<Vec<(String, i64)>> {
     let run = engine.send("table", forget).await?.run().expect("it runs");
-    Ok(engine.output(run).await??)
+    engine.output(run).await?
 }
 
 async fn commit(engine: &Engine, stream: &str, account: &[Account]) -> Result<()> {

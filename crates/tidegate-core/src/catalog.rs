@@ -25,6 +25,8 @@ pub struct Catalog {
     lanes: BTreeMap<Seq, Version>,
     reactions: BTreeMap<String, Reaction>,
     followers: Vec<Follower>,
+    /// What the workflows ask for of streams.
+    of_streams: Vec<Trigger>,
 }
 
 /// One workflow with all its versions.
@@ -116,6 +118,10 @@ impl Catalog {
             let workflow: Arc<Workflow> = Arc::new(read(&version.def)?);
             let name = (app.clone(), name.clone());
             index(&mut catalog.by_event, &mut catalog.by_prefix, &name, &workflow);
+            if workflow.flow.is_none() {
+                let of_streams = workflow.triggers.iter().filter_map(Trigger::of_stream);
+                catalog.of_streams.extend(of_streams);
+            }
             entry.current = Some(Current { version, workflow });
         }
         Ok(catalog)
@@ -203,6 +209,11 @@ impl Catalog {
             .collect()
     }
 
+    /// Whether a workflow asks for events out of streams that have this name, `stream:` included.
+    pub fn has_stream_trigger(&self, event: &str) -> bool {
+        self.of_streams.iter().any(|trigger| trigger.matches(event))
+    }
+
     /// The lanes whose runs a list shows.
     pub fn lanes(&self, which: &Which) -> Vec<Seq> {
         let is =
@@ -267,7 +278,7 @@ fn index(
         by_event.entry(name.1.clone()).or_default().push(name.clone());
     }
     for trigger in &workflow.triggers {
-        match trigger {
+        match trigger.of_stream().as_ref().unwrap_or(trigger) {
             Trigger::Event { name: event, prefix: true } => {
                 by_prefix.push((event.clone(), name.clone()));
             }

@@ -489,10 +489,8 @@ impl Command {
             | Self::Serve { .. }
             | Self::Bury { .. }
             | Self::Session { .. } => none,
-            Self::Stream { ws, command } if !matches!(command, StreamCommand::Define(_)) => {
-                none.catalog(ws)
-            }
-            Self::Register { ws, .. } | Self::Release { ws, .. } | Self::Stream { ws, .. } => {
+            Self::Stream { ws, command } => command.reads(ws),
+            Self::Register { ws, .. } | Self::Release { ws, .. } => {
                 none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! A place ([`Sub`](crate::row::Sub)) says how far one reaction is in one stream. [`claim`]
 //! leases places that have work; the engine hands the events to the handler, in order, and ends
-//! the lease by [`ack`], [`fail`], [`block`] or [`defer`]. A lease is lost when its time is up,
+//! the lease by [`react`], [`ack`], [`fail`], [`block`] or [`defer`]. A lease is lost when its time is up,
 //! whether or not somebody else has taken the place since: what counts must not depend on who
 //! looked in between. Whatever a worker says under a lost lease has no effect, and it is told so.
 //!
@@ -20,6 +20,7 @@
 mod define;
 mod end;
 mod lease;
+mod react;
 mod repair;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use define::{
 };
 pub use end::{Ack, Failed, Failure, MAX_ERROR_BYTES, ack, block, defer, fail};
 pub use lease::{Blocked, Claimed, Lease, Leased, Outcome, claim, renew};
+pub use react::{Effect, Effected, React, Reacted, Then, react};
 pub use repair::{Filter, Pattern, PatternError, Remedy, Repair, Which, reset, unblock};
 
 /// Why nothing was changed.
@@ -50,6 +52,14 @@ pub enum ReactionRefusal {
         /// The last version there is.
         want: i64,
     },
+    /// The lease is not the worker's any more: nothing that it asked for has happened.
+    #[error("reaction `{reaction}`, stream `{stream}`: the lease is lost, nothing was kept")]
+    Lost {
+        /// The reaction.
+        reaction: String,
+        /// The stream.
+        stream: String,
+    },
     /// A reset without any restriction.
     #[error("reaction `{reaction}`: a reset of all streams needs all: true, or give a filter")]
     NeedsAll {
@@ -63,6 +73,7 @@ impl ReactionRefusal {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Beyond { .. } => "ack_beyond_stream",
+            Self::Lost { .. } => "reaction_lease_lost",
             Self::NeedsAll { .. } => "reset_needs_all",
         }
     }

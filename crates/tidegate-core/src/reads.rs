@@ -80,8 +80,8 @@ pub enum Scan {
     /// A reaction's streams that have work and no live lease, longest waiting first.
     /// Locks them and skips those that others lock.
     Work(Workspace, String),
-    /// All places of reactions in a workspace, by reaction and stream. A hint.
-    Subs(Workspace),
+    /// The places of reactions in a workspace, by reaction and stream, after these. A hint.
+    Subs(Workspace, String, String),
     /// Schedules that have an occurrence planned, the earliest first: those that are due, then the
     /// next to be. A hint.
     Schedules,
@@ -103,6 +103,14 @@ pub enum Scan {
     ReceiptsAfter(Seq),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
+    /// The streams of a workspace, by name, after one. A hint.
+    Streams(Workspace, String),
+    /// A workspace's stream events before a global position, newest first.
+    FeedBack(Workspace, i64),
+    /// The stream of a number. A hint.
+    StreamOf(Seq),
+    /// All snapshots of a stream, by what folded it.
+    Snapshots(Seq),
 }
 
 impl Scan {

@@ -11,21 +11,25 @@
 
 mod close;
 mod limits;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::{fmt, ops::RangeInclusive};
+
+use serde_json::{Value, json};
 
 pub use close::{
     Behind, Close, ClosePhase, Closed, GUARD, Restart, SNAPSHOT, TRUNCATE_CHUNK, Truncated, close,
     close_phase, restart, truncate,
 };
 pub(crate) use limits::is_name;
-pub use limits::{MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_NAME_CHARS};
+pub use limits::{MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, check, size};
+pub use snapshot::{MAX_SNAPSHOT_BYTES, NewSnapshot, keep_snapshot};
 
 use crate::{
     draft::{Decided, Draft, Stop, need},
-    id::EventId,
+    id::{EventId, Seq},
     json::Payload,
     reaction::Follower,
     reads::ReadSet,
@@ -85,6 +89,8 @@ impl fmt::Display for Expected {
 /// Where the events of a commit have gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
+    /// The stream's number: a restarted stream has another.
+    pub log: Seq,
     /// The first event's version.
     pub first: i64,
     /// The last event's version.
@@ -93,6 +99,34 @@ pub struct Committed {
     pub positions: RangeInclusive<i64>,
     /// Their ids, in order.
     pub ids: Vec<EventId>,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+}
+
+impl Committed {
+    /// As a step's record keeps it.
+    pub fn to_value(&self) -> Value {
+        json!({
+            "log": self.log.0,
+            "first": self.first,
+            "position": self.positions.start(),
+            "ids": self.ids.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "at": self.at.micros(),
+        })
+    }
+
+    /// What a step's record says; `None` if it is not one.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let number = |name: &str| value.get(name)?.as_i64();
+        let (first, position) = (number("first")?, number("position")?);
+        let ids = value.get("ids")?.as_array()?.iter();
+        let ids: Vec<EventId> =
+            ids.map(|id| id.as_str()?.parse().ok()).collect::<Option<Vec<_>>>()?;
+        let others = i64::try_from(ids.len()).ok()? - 1;
+        let at = Timestamp::from_micros(number("at")?);
+        let (log, last) = (Seq(number("log")?), first + others);
+        Some(Self { log, first, last, positions: position..=position + others, ids, at })
+    }
 }
 
 /// Why nothing was written.
@@ -186,7 +220,7 @@ pub fn commit(
     commit: &Commit,
     followers: &[Follower],
 ) -> Decided<Committed, StreamRefusal> {
-    limits::check(commit).map_err(Stop::Refused)?;
+    check(commit).map_err(Stop::Refused)?;
     let stream = opened(draft, &commit.ws, &commit.stream, followers)?;
     if let Some(stream) = stream.as_ref().filter(|stream| stream.closed) {
         let (stream, guard) = (stream.name.clone(), stream.head);
@@ -212,7 +246,7 @@ pub fn follow<E>(
 ) -> Decided<bool, E> {
     ask(draft, keys(ws, stream, followers))?;
     let Some(stream) = stream_row(draft, ws, stream)? else { return Ok(false) };
-    tell(draft, &stream, followers)?;
+    tell(draft, &stream, followers, stream.head)?;
     Ok(true)
 }
 
@@ -278,17 +312,25 @@ fn append<E>(
     }
     draft.put(LogHead { ws: stream.ws.clone(), pos });
     draft.put(stream.clone());
-    tell(draft, &stream, followers)?;
-    Ok(Committed { first, last: stream.head, positions: before + 1..=pos, ids })
+    tell(draft, &stream, followers, first - 1)?;
+    let at = draft.now();
+    let (log, last, positions) = (stream.id, stream.head, before + 1..=pos);
+    Ok(Committed { log, first, last, positions, ids, at })
 }
 
-/// Moves `want` of every follower to the stream's end, never back.
+/// Moves `want` of every follower to the stream's end, never back. `before` is the last version
+/// that a follower from the head on has missed, if this is the first that it hears of the stream.
 ///
 /// A place that has work keeps its turn: otherwise a busy stream would be sent to the back of the
 /// line by each of its own commits.
-fn tell<E>(draft: &mut Draft, stream: &Stream, followers: &[Follower]) -> Decided<(), E> {
+fn tell<E>(
+    draft: &mut Draft,
+    stream: &Stream,
+    followers: &[Follower],
+    before: i64,
+) -> Decided<(), E> {
     for follower in following(followers, &stream.name) {
-        let mut sub = place(draft, stream, follower)?;
+        let mut sub = place(draft, stream, follower, before)?;
         if sub.want < stream.head {
             if !sub.has_work() {
                 to_back(&mut sub, draft.now());
@@ -300,10 +342,11 @@ fn tell<E>(draft: &mut Draft, stream: &Stream, followers: &[Follower]) -> Decide
     Ok(())
 }
 
-/// A follower's place in this stream; at the start if it has none.
+/// A follower's place in this stream. If it has none: at the start, or from the head on behind
+/// `before`.
 ///
 /// A place in what the stream was before a restart says nothing about this one.
-fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower) -> Decided<Sub, E> {
+fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower, before: i64) -> Decided<Sub, E> {
     let key = sub_key(&stream.ws, &follower.reaction, &stream.name);
     Ok(match draft.row(&key)? {
         Some(Row::Sub(sub)) if sub.log == stream.id => sub.clone(),
@@ -311,6 +354,9 @@ fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower) -> Decided<Sub,
             let mut sub = sub.clone();
             rewind(&mut sub, -1);
             Sub { log: stream.id, want: -1, ..sub }
+        }
+        _ if follower.from_head => {
+            Sub { at: before, want: before, ..Sub::new(stream, &follower.reaction) }
         }
         _ => Sub::new(stream, &follower.reaction),
     })

@@ -148,6 +148,7 @@ impl World {
     }
 
     /// Where a row stands among those that a scan finds; `None` when it is none of them.
+    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
             (Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns, Row::Run(_)) => {
@@ -213,7 +214,16 @@ impl World {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)
             }
-            (Scan::Subs(ws), Row::Sub(sub)) => (sub.ws == *ws).then(Order::default),
+            (Scan::Subs(ws, reaction, stream), Row::Sub(sub)) => {
+                let after = (&sub.reaction, &sub.stream) > (reaction, stream);
+                (sub.ws == *ws && after).then(Order::default)
+            }
+            (Scan::Streams(ws, after), Row::Stream(it)) => {
+                (it.ws == *ws && it.name > *after).then(Order::default)
+            }
+            (Scan::Snapshots(stream), Row::StreamSnapshot(it)) => {
+                (it.stream == *stream).then(Order::default)
+            }
             _ => None,
         }
     }

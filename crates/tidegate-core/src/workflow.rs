@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use read::{Context, read};
 pub use retry::Retry;
-pub use trigger::{Overlap, Trigger};
+pub use trigger::{Overlap, STREAM_PREFIX, Trigger};
 
 use crate::{
     definition::{DefinitionErrors, Kind, Parsed, Problem, Problems},

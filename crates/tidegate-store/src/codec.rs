@@ -62,6 +62,8 @@ pub enum Table {
     Chunk,
     /// Rows of [`Row::Staged`].
     Staged,
+    /// Rows of [`Row::StreamSnapshot`].
+    Snapshot,
 }
 
 /// What a column holds.
@@ -91,7 +93,7 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Chore,
         Self::Schedule,
         Self::Gate,
@@ -114,6 +116,7 @@ impl Table {
         Self::Log,
         Self::Chunk,
         Self::Staged,
+        Self::Snapshot,
     ];
 
     /// The table that a key points into.
@@ -141,6 +144,7 @@ impl Table {
             RowKey::Logged(..) => Self::Log,
             RowKey::Chunk(..) => Self::Chunk,
             RowKey::Staged(..) => Self::Staged,
+            RowKey::StreamSnapshot(..) => Self::Snapshot,
         }
     }
 
@@ -169,6 +173,7 @@ impl Table {
             Row::Logged(_) => Self::Log,
             Row::Chunk(_) => Self::Chunk,
             Row::Staged(_) => Self::Staged,
+            Row::StreamSnapshot(_) => Self::Snapshot,
         }
     }
 
@@ -197,6 +202,7 @@ impl Table {
             Self::Log => "log",
             Self::Chunk => "chunk",
             Self::Staged => "staged",
+            Self::Snapshot => "snapshot",
         }
     }
 
@@ -225,6 +231,7 @@ impl Table {
             Self::Log => columns::LOG,
             Self::Chunk => columns::CHUNK,
             Self::Staged => columns::STAGED,
+            Self::Snapshot => columns::SNAPSHOT,
         }
     }
 
@@ -241,7 +248,7 @@ impl Table {
             | Self::Event
             | Self::Ended
             | Self::Receipt => 1,
-            Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged => 2,
+            Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged | Self::Snapshot => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
             Self::Schedule | Self::Session | Self::Chunk => 4,
             Self::Wait => 6,
@@ -407,6 +414,8 @@ mod columns {
         ("version", Int),
         ("seen", Text),
     ];
+    pub(super) const SNAPSHOT: &[Column] =
+        &[("stream", Int), ("kind", Text), ("version", Int), ("body", Text)];
 }
 
 /// An engine's id as it is kept: 32 hex digits, which sort like the number.

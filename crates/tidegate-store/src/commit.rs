@@ -1,7 +1,7 @@
 //! Commands into a store: guess what they read, decide them together, say what came of each.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
@@ -58,6 +58,8 @@ pub struct Seen {
     pub ready: usize,
     /// The earliest due time.
     pub due: Option<Timestamp>,
+    /// When places of these reactions can be claimed.
+    pub places: BTreeMap<(Workspace, String), BTreeSet<Timestamp>>,
     /// The inputs, by number.
     pub events: BTreeMap<Seq, Event>,
 }
@@ -73,6 +75,13 @@ impl Seen {
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Chore(chore) => seen.look_at(chore.due),
+                // What is leased is its holder's business, and the others' when they look.
+                Row::Sub(sub)
+                    if sub.has_work() && sub.blocked.is_none() && sub.holder(now).is_none() =>
+                {
+                    let of = (sub.ws.clone(), sub.reaction.clone());
+                    seen.places.entry(of).or_default().insert(sub.due.unwrap_or(now).max(now));
+                }
                 Row::Run(run) => {
                     seen.look_at(run.due());
                     match run.phase {

@@ -171,6 +171,8 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
         (RowKey::Step(*run, String::new()), RowKey::Step(next(run), String::new()))
     } else if let Scan::Items(run) = scan {
         (RowKey::Item(*run, 0), RowKey::Item(next(run), 0))
+    } else if let Scan::Log(stream, from) = scan {
+        (RowKey::Logged(*stream, *from), RowKey::Logged(next(stream), i64::MIN))
     } else if of_runs {
         (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)))
     } else {
@@ -221,11 +223,18 @@ impl View<'_> {
             (Scan::Feed(ws, after), Row::Logged(it)) => {
                 (it.ws == *ws && it.pos > *after).then_some((it.pos, 0, 0))
             }
+            (Scan::FeedBack(ws, before), Row::Logged(it)) => {
+                (it.ws == *ws && it.pos < *before).then_some((-it.pos, 0, 0))
+            }
+            (Scan::StreamOf(id), Row::Stream(it)) => by_key(it.id == *id),
             (Scan::Work(ws, reaction), Row::Sub(sub)) => {
                 let found = (&sub.ws, &sub.reaction) == (ws, reaction) && has_free_work(sub, now);
                 found.then_some((sub.since.micros(), 0, 0))
             }
-            (Scan::Subs(ws), Row::Sub(sub)) => by_key(sub.ws == *ws),
+            (Scan::Subs(ws, reaction, stream), Row::Sub(it)) => {
+                by_key(it.ws == *ws && (&it.reaction, &it.stream) > (reaction, stream))
+            }
+            (Scan::Streams(ws, after), Row::Stream(it)) => by_key(it.ws == *ws && it.name > *after),
             (Scan::Buriable, Row::Engine(engine)) => by_key(engine.dead && !self.owns(engine.id)),
             (
                 Scan::Line(_)
@@ -240,8 +249,11 @@ impl View<'_> {
                 | Scan::Log(..)
                 | Scan::Feed(..)
                 | Scan::Work(..)
-                | Scan::Subs(_)
-                | Scan::Buriable,
+                | Scan::Subs(..)
+                | Scan::Streams(..)
+                | Scan::Buriable
+                | Scan::FeedBack(..)
+                | Scan::StreamOf(_),
                 _,
             ) => None,
             (Scan::Schedules | Scan::SchedulesOf(..), _) => place_of_schedule(scan, row),
@@ -256,7 +268,8 @@ impl View<'_> {
                 | Scan::EndedAfter(_)
                 | Scan::ReceiptsAfter(_)
                 | Scan::LooseEvents(..)
-                | Scan::LooseEnded(..),
+                | Scan::LooseEnded(..)
+                | Scan::Snapshots(_),
                 _,
             ) => filed(scan, row),
         }
@@ -297,6 +310,9 @@ fn filed(scan: &Scan, row: &Row) -> Option<Order> {
             (it.run == *run && it.seq > *after).then_some((it.seq.into(), 0, 0))
         }
         (Scan::Signals(run), Row::Signal(it)) => (it.run == *run).then_some(BY_KEY),
+        (Scan::Snapshots(stream), Row::StreamSnapshot(it)) => {
+            (it.stream == *stream).then_some(BY_KEY)
+        }
         (Scan::EventsAfter(after), Row::Event(it)) => (it.id.seq > *after).then_some(BY_KEY),
         (Scan::EndedAfter(after), Row::Ended(it)) => (it.id.seq > *after).then_some(BY_KEY),
         (Scan::ReceiptsAfter(after), Row::Receipt(it)) => (it.seq > *after).then_some(BY_KEY),

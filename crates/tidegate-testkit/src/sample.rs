@@ -10,8 +10,8 @@ use tidegate_core::{
         Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState,
         LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose, Rank, Receipt,
         Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span,
-        Staged, Step, StepKind, Stream, Sub, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow,
-        Work,
+        Staged, Step, StepKind, Stream, StreamSnapshot, Sub, Turns, Wait, WaitOn, WaitPath,
+        WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -167,6 +167,11 @@ pub fn logged(stream: i64, version: i64, pos: i64) -> Logged {
         data: payload("{}"),
         meta: payload("{}"),
     }
+}
+
+/// A stream's snapshot.
+pub fn snapshot(stream: i64, kind: &str) -> StreamSnapshot {
+    StreamSnapshot { stream: Seq(stream), kind: kind.to_owned(), version: 1, body: payload("{}") }
 }
 
 /// A schedule that plans a moment long ago.
@@ -510,6 +515,7 @@ fn steps() -> Vec<Row> {
         StepKind::Send,
         StepKind::State,
         StepKind::Compensate,
+        StepKind::Commit,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
     let mut steps: Vec<_> =
@@ -532,7 +538,14 @@ fn streams() -> Vec<Row> {
         ..logged(i64::MAX, i64::MAX, i64::MAX)
     };
     let head = LogHead { ws: NAME.into(), pos: i64::MAX };
-    vec![stream("", -1, false), stream(NAME, i64::MAX, true), logged.into(), head.into()]
+    let full = StreamSnapshot {
+        version: i64::MAX,
+        body: payload(PAYLOADS[9]),
+        ..snapshot(i64::MAX, NAME)
+    };
+    let snapshots = [snapshot(0, "").into(), full.into()];
+    let rows = [stream("", -1, false), stream(NAME, i64::MAX, true), logged.into(), head.into()];
+    rows.into_iter().chain(snapshots).collect()
 }
 
 fn subs() -> Vec<Row> {

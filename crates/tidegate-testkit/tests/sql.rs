@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 38] = [
+const HOT: [&str; 41] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -57,6 +57,9 @@ const HOT: [&str; 38] = [
     "event_after",
     "ended_after",
     "receipt_after",
+    "log_feed_back",
+    "stream_of_number",
+    "snapshot_of_stream",
 ];
 
 fn folder(dialect: &str) -> PathBuf {

@@ -13,7 +13,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{
         Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
-        RowKey, Run, Schedule, Session, Signal, Sub, WaitPath, WaitRow,
+        RowKey, Run, Schedule, Session, Signal, Stream, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -221,7 +221,16 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(10) {
+        match self.below(12) {
+            10 => sample::snapshot(self.below(3), &self.name()).into(),
+            11 => Stream {
+                ws: "main".into(),
+                name: self.name(),
+                id: Seq(self.below(3)),
+                head: self.below(3),
+                closed: false,
+            }
+            .into(),
             8 => sample::chunk(self.below(2), "", version, version).into(),
             7 => Schedule { next: self.maybe_time(), ..sample::schedule(&self.name()) }.into(),
             5 => Ended { lane: Seq(self.below(3)), ..sample::ended_run(self.below(12)) }.into(),
@@ -273,7 +282,10 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(30) {
+        match self.below(34) {
+            32 => Scan::FeedBack("main".into(), self.below(20)),
+            30 => Scan::StreamOf(Seq(self.below(3))),
+            31 => Scan::Snapshots(Seq(self.below(3))),
             25 => Scan::Signals(Seq(self.below(2))),
             26 => Scan::LooseEvents(Seq(self.below(9)), Seq(self.below(9))),
             27 => Scan::LooseEnded(Seq(self.below(9)), Seq(self.below(9))),
@@ -315,7 +327,8 @@ impl Chance {
                 let first = usize::try_from(self.below(4)).expect("small");
                 Scan::Ended(lanes, states[first..].to_vec(), Seq(self.below(12)))
             }
-            _ => Scan::Subs("main".into()),
+            29 => Scan::Streams("main".into(), self.name()),
+            _ => Scan::Subs("main".into(), self.name(), self.name()),
         }
     }
 }

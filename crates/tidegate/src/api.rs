@@ -64,6 +64,10 @@ impl Engine {
         self.shared.ask(command)
     }
 
+    pub(crate) fn timer(&self) -> &dyn crate::timer::Timer {
+        &*self.shared.timer
+    }
+
     /// The workspace that it acts in.
     pub fn workspace(&self) -> &str {
         &self.ws
@@ -268,6 +272,7 @@ impl Engine {
     /// others over.
     pub async fn drain(&self, deadline: Duration) {
         self.shared.committer.close();
+        self.shared.reactions.close();
         self.idle(deadline).await;
         self.shut_down().await;
     }

@@ -226,6 +226,7 @@ pub(crate) async fn listen(shared: &Arc<Shared>) {
             () = poll.as_mut() => {}
         }
         shared.committer.look();
+        shared.reactions.look();
         if shared.driven() > 0 {
             shared.own.notify_one();
         }

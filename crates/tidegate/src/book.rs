@@ -11,6 +11,7 @@ pages! {
     Readme = "README.md",
     Start = "docs/start.md",
     Leases = "docs/concepts/leases.md",
+    Reactions = "docs/concepts/reactions.md",
     Runs = "docs/concepts/runs.md",
     Schedules = "docs/concepts/schedules.md",
     Shutdown = "docs/concepts/shutdown.md",

@@ -10,7 +10,7 @@ use std::{
 use tidegate_core::{
     action::Flow as FlowDefinition,
     catalog::Catalog,
-    command::{Answer, Command},
+    command::{Answer, Command, StreamCommand},
     definition::{Code, DefinitionErrors, Problem},
     reads::ReadSet,
     row::Workspace,
@@ -27,6 +27,7 @@ use crate::{
     error::Error,
     flow::Flow,
     handler::{Handler, Served},
+    reaction::{self, Reaction},
     registry::{Registry, Version},
     retention::{self, Retention},
     schedule,
@@ -51,6 +52,7 @@ pub struct EngineBuilder {
     store: Arc<dyn Store>,
     workspaces: Vec<Workspace>,
     served: Vec<Result<(Definition, Served), Vec<Problem>>>,
+    reactions: Vec<Result<reaction::Served, Vec<Problem>>>,
     options: Options,
     dev: bool,
     clock: Arc<dyn Clock>,
@@ -76,6 +78,7 @@ impl EngineBuilder {
             store,
             workspaces: vec![DEFAULT_WORKSPACE.into()],
             served: Vec::new(),
+            reactions: Vec::new(),
             options: Options {
                 workers: 100,
                 lease_ttl: LEASE_TTL,
@@ -124,6 +127,13 @@ impl EngineBuilder {
             Err(DefinitionErrors(more)) => problems.extend(more),
         }
         self.served.push(Err(problems));
+        self
+    }
+
+    /// Works for a reaction. Its name is its place in the streams: another code under the same
+    /// name goes on where the last one was.
+    pub fn reaction(mut self, reaction: Reaction) -> Self {
+        self.reactions.push(reaction.into_served());
         self
     }
 
@@ -208,6 +218,15 @@ impl EngineBuilder {
             }
         }
         problems.extend(served_twice(&served));
+        let mut reactions = Vec::new();
+        for one in self.reactions {
+            match one {
+                Ok(reaction) => reactions.push(reaction),
+                Err(found) => problems.extend(found),
+            }
+        }
+        problems.extend(reacts_twice(&reactions));
+        reactions.extend(reaction::triggers(served.iter().map(|(definition, _)| definition)));
         let known = known(&*self.store, &self.workspaces).await?;
         if !self.dev {
             problems.extend(known.values().flat_map(|catalog| changed(catalog, &served)));
@@ -225,6 +244,7 @@ impl EngineBuilder {
         for ws in &self.workspaces {
             register(&shared, &mut registry, ws, &served, self.dev).await?;
         }
+        define(&shared, &self.workspaces, reactions).await?;
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
         stored::look(&shared, &mut BTreeMap::new()).await?;
         // The first beat is the lease that everything else is done under.
@@ -266,6 +286,40 @@ fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
     again
         .map(|(definition, _)| conflict(definition, "is served twice: give each its own"))
         .collect()
+}
+
+/// The same name given twice: both would be at the same place.
+fn reacts_twice(reactions: &[reaction::Served]) -> Vec<Problem> {
+    let mut known = BTreeSet::new();
+    let again = reactions.iter().filter(|it| !known.insert(&it.definition.name));
+    again
+        .map(|it| Problem {
+            code: Code::Conflict,
+            subject: format!("reaction `{}`", it.definition.name),
+            field: "name".to_owned(),
+            message: "is given twice: give each its own".to_owned(),
+        })
+        .collect()
+}
+
+/// Defines reactions in all workspaces, before anybody works for them.
+async fn define(
+    shared: &Arc<Shared>,
+    workspaces: &[Workspace],
+    reactions: Vec<reaction::Served>,
+) -> Result<(), Error> {
+    let reactions: Vec<_> = reactions.into_iter().map(Arc::new).collect();
+    let all = workspaces.iter().flat_map(|ws| reactions.iter().map(|it| (ws.clone(), it.clone())));
+    let all: Vec<_> = all.collect();
+    let commands = all.iter().map(|(ws, served)| {
+        let command = StreamCommand::Define(served.definition.clone());
+        (Command::Stream { ws: ws.clone(), command }, shared.entropy.number())
+    });
+    for answer in commit(&*shared.store, commands.collect()).await? {
+        answer?;
+    }
+    shared.reactions.serve(all);
+    Ok(())
 }
 
 /// Numbers that are known with another definition. Found before anything is registered, or what
@@ -357,6 +411,12 @@ fn version(definition: Arc<Definition>, served: &Served) -> Version {
 }
 
 fn spawn(shared: &Arc<Shared>) {
+    for runner in shared.reactions.runners() {
+        let (follower, runner) = (runner.clone(), runner.clone());
+        let (this, that) = (shared.clone(), shared.clone());
+        shared.tasks.spawn(async move { reaction::run(&this, &runner).await });
+        shared.tasks.spawn(async move { reaction::follow(&that, &follower).await });
+    }
     macro_rules! task {
         ($shared:ident => $task:expr) => {
             let $shared = shared.clone();

@@ -232,8 +232,9 @@ impl Committer {
         for (pending, answer) in part.into_iter().zip(answers.by_ref()) {
             match answer {
                 Some(answer) => {
-                    if let Ok(answer) = &answer {
-                        telemetry::answered(answer);
+                    match &answer {
+                        Ok(answer) => telemetry::answered(answer),
+                        Err(refusal) => telemetry::refused(refusal),
                     }
                     ended += i64::from(pending.ends && answer.is_ok());
                     let _ = pending.reply.send(answer.map_err(Error::from));

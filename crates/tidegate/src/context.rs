@@ -7,6 +7,7 @@ mod output;
 mod session;
 mod state;
 mod step;
+mod stream;
 mod transaction;
 mod undo;
 mod wait;
@@ -350,13 +351,19 @@ impl Ctx {
     /// What came of a step that the store decides, once it is durable.
     async fn recorded(&self, step: &str) -> Result<Outcome> {
         poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let missing = || Fault::coded("BadRecord", format!("step `{step}` left no record"));
+        self.record_of(step).await?.ok_or_else(missing)
+    }
+
+    /// What is on record of a step.
+    async fn record_of(&self, step: &str) -> Result<Option<Outcome>> {
         let _reading = Executing::begin(self);
         let key = RowKey::Step(self.run_id().seq, step.to_owned());
         let reads = ReadSet::default().row(key.clone());
         let snapshot = self.store().read(reads).await?;
         match snapshot.rows.get(&key) {
-            Some(Some(Row::Step(step))) => Ok(step.result.clone()),
-            _ => Err(Fault::coded("BadRecord", format!("step `{step}` left no record"))),
+            Some(Some(Row::Step(step))) => Ok(Some(step.result.clone())),
+            _ => Ok(None),
         }
     }
 

@@ -266,9 +266,10 @@ impl Driver {
     /// Reports until the store answers: a repeat of a report changes nothing.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
-        let Ops { steps, sends, session, chunks, progress } = ops;
+        let Ops { steps, sends, session, commits, chunks, progress } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let report = Record { run, engine, fence, steps, sends, session, chunks, progress, then };
+        let report =
+            Record { run, engine, fence, steps, sends, session, commits, chunks, progress, then };
         let command = Command::Record { known: Box::new(known), report };
         let salted = (command, shared.entropy.number());
         Box::pin(async move {

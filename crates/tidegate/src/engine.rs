@@ -24,10 +24,12 @@ use crate::{
     drive::{Driver, Stop},
     entropy::Entropy,
     load::{Loaded, Loader, at_hand},
+    reaction::Reactions,
     registry::{Registry, Version},
     retention::Retention,
     schedule::{self, ScheduleKey},
     stored::Stored,
+    stream::Lines,
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
@@ -60,6 +62,9 @@ pub(crate) struct Shared {
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
+    pub(crate) reactions: Reactions,
+    /// Who acts on streams right now.
+    pub(crate) lines: Arc<Lines>,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
     /// Rings when a run has been let go, and when there was none to lease.
@@ -166,6 +171,8 @@ impl Shared {
             stored: Stored::default(),
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
+            reactions: Reactions::default(),
+            lines: Arc::default(),
             own: Notify::new(),
             idle: Notify::new(),
             leaving: AtomicBool::new(false),
@@ -300,6 +307,13 @@ impl Shared {
             let delay = Duration::from_micros(delay.unsigned_abs());
             self.alarm.set(self.timer.elapsed() + delay);
         }
+        for (reaction, moments) in &seen.places {
+            for moment in moments {
+                let delay = moment.micros().saturating_sub(seen.now.micros()).max(0);
+                let at = self.timer.elapsed() + Duration::from_micros(delay.unsigned_abs());
+                elsewhere |= !self.reactions.has_work(reaction, at, &*self.timer);
+            }
+        }
         if seen.ready > 0 || elsewhere {
             self.store.wake();
         }
@@ -337,11 +351,12 @@ impl Shared {
     pub(crate) fn hand_back(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.stop_all(Stop::Yield);
+        self.reactions.stop();
     }
 
     /// Whether no run is driven here, or is about to be.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.committer.is_leasing() && self.driven() == 0
+        !self.committer.is_leasing() && self.driven() == 0 && self.reactions.is_idle()
     }
 
     /// How many runs are driven here.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tidegate_core::{command::Refusal, definition::Problem, json::PayloadError};
 use tidegate_store::StoreError;
 
+use crate::fault::Fault;
+
 /// Why an engine did not do what it was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -23,6 +25,9 @@ pub enum Error {
     /// A value that cannot be written as JSON, or read in the caller's type.
     #[error("{0}")]
     Value(String),
+    /// The events of a closed stream could not be archived: it stays closed, and none is deleted.
+    #[error("the archive failed, and the stream stays closed with all its events: {0}")]
+    Archive(Fault),
     /// The engine has been shut down.
     #[error("the engine has been shut down")]
     ShutDown,

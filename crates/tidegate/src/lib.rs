@@ -16,6 +16,7 @@ mod flow;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
+mod reaction;
 pub mod testing;
 mod workflow;
 
@@ -37,6 +38,7 @@ mod registry;
 mod retention;
 mod schedule;
 mod stored;
+mod stream;
 mod sweep;
 mod tasks;
 mod telemetry;
@@ -55,7 +57,14 @@ pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
 pub use operate::BulkProgress;
+pub use reaction::{
+    CloseProgress, Closing, Reaction, ReactionCtx, StreamPage, StreamQuery, StreamView,
+};
 pub use retention::Retention;
+pub use stream::{
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    StreamEvent, Streams, event as events,
+};
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
 use tidegate_core::{
-    command::Answer,
+    command::{Answer, Refusal, StreamAnswer},
     event::{NewEvent, Outcome, Posted},
     flow::Verdict,
+    reaction::Effected,
     request::Request,
     row::Run,
+    stream::StreamRefusal,
     time::Timestamp,
 };
 use tracing::{Span, debug_span, field::Empty, info_span};
@@ -84,8 +86,37 @@ pub(crate) fn answered(answer: &Answer) {
             posted.iter().flat_map(|posted| &posted.runs).for_each(admitted);
         }
         Answer::Admitted(outcome) => admitted(outcome),
+        Answer::Stream(StreamAnswer::Committed(_)) => stream_committed(),
+        Answer::Stream(StreamAnswer::Reacted(reacted)) => reacted.effects.iter().for_each(effected),
         _ => {}
     }
+}
+
+/// What came of something that a reaction's handler wanted.
+fn effected(effect: &Effected) {
+    match effect {
+        Effected::Committed(_) => stream_committed(),
+        Effected::Posted(posted) => posted.runs.iter().for_each(admitted),
+        Effected::Admitted(outcome) => admitted(outcome),
+        Effected::Skipped => {}
+    }
+}
+
+/// A command was refused.
+pub(crate) fn refused(refusal: &Refusal) {
+    if let Refusal::Stream(StreamRefusal::Conflict { .. }) = refusal {
+        stream_conflict();
+    }
+}
+
+/// Events were committed to a stream.
+pub(crate) fn stream_committed() {
+    counter!("tidegate_stream_commits_total").increment(1);
+}
+
+/// A commit found its stream elsewhere than expected.
+pub(crate) fn stream_conflict() {
+    counter!("tidegate_stream_conflicts_total").increment(1);
 }
 
 /// A run was leased at a moment of the store's clock.
@@ -114,6 +145,40 @@ pub(crate) fn handed_over(took: Duration) {
 /// The engine's lease was lost.
 pub(crate) fn lease_lost() {
     counter!("tidegate_lease_losses_total").increment(1);
+}
+
+/// A reaction has claimed so many streams.
+pub(crate) fn reaction_claimed(reaction: &str, streams: usize) {
+    let claims = u64::try_from(streams).unwrap_or(u64::MAX);
+    counter!("tidegate_reaction_claims_total", "reaction" => reaction.to_owned()).increment(claims);
+}
+
+/// An event is handed to a reaction so long after its commit.
+pub(crate) fn reaction_handled(reaction: &str, lag: Duration) {
+    reaction_folded(reaction, 1);
+    histogram!("tidegate_reaction_lag_seconds", "reaction" => reaction.to_owned())
+        .record(lag.as_secs_f64());
+}
+
+/// A reaction has folded so many events.
+pub(crate) fn reaction_folded(reaction: &str, events: usize) {
+    let events = u64::try_from(events).unwrap_or(u64::MAX);
+    counter!("tidegate_reaction_events_total", "reaction" => reaction.to_owned()).increment(events);
+}
+
+/// A reaction's handler has failed.
+pub(crate) fn reaction_failed(reaction: &str) {
+    counter!("tidegate_reaction_failures_total", "reaction" => reaction.to_owned()).increment(1);
+}
+
+/// A stream of a reaction is blocked.
+pub(crate) fn reaction_blocked(reaction: &str) {
+    counter!("tidegate_reaction_blocks_total", "reaction" => reaction.to_owned()).increment(1);
+}
+
+/// A lease on a stream was lost.
+pub(crate) fn reaction_lost(reaction: &str) {
+    counter!("tidegate_reaction_lost_leases_total", "reaction" => reaction.to_owned()).increment(1);
 }
 
 /// One verdict, by workflow; and the control that it waits for, if it does.

@@ -16,8 +16,9 @@ use metrics::{
 };
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Concurrency, Ctx, Fault, Flow, Rate, Retry, Workflow,
-    core::{command::Command, row::Row},
+    Action, Concurrency, Ctx, Fault, Flow, Rate, Reaction, ReactionCtx, Retry, StreamEvent,
+    Workflow,
+    core::{command::Command, json::Payload, row::Row, stream::NewLogged},
     new_request,
     store::commit,
     testing::Lab,
@@ -327,4 +328,58 @@ async fn a_request_is_named_by_its_run_where_it_is_called_and_where_it_is_driven
     assert!(called.len() == 1 && called[0].contains(&request), "{called:?}");
     let call = "dispatch workspace=\"default\" flow=\"chat\" action=\"say\" verdict=\"started\"";
     assert!(called[0].starts_with(call), "{called:?}");
+}
+
+/// Lines about reactions, with their level and fields.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target().starts_with("tidegate::reaction") {
+            let mut fields = Fields(String::new());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push((*event.metadata().level(), fields.0));
+        }
+    }
+}
+
+async fn commit_to(engine: &tidegate::Engine, stream: &str) {
+    let (name, data, meta) = ("made".to_owned(), Payload::null(), Payload::null());
+    let event = NewLogged { name, data, meta };
+    engine.streams().commit(stream, vec![event], None).await.unwrap();
+}
+
+/// B221: claimed, acked and blocked are breadcrumbs at trace, and nothing is said at other levels.
+#[tokio::test]
+async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
+    let (lines, heard, lab) = (Lines::default(), Heard::default(), Lab::new());
+    let _listening = tracing::subscriber::set_default(Registry::default().with(lines.clone()));
+    let _counting = metrics::set_default_local_recorder(&heard);
+    let reaction = Reaction::new("mail").on_any(async |ctx: ReactionCtx, _: StreamEvent| {
+        if ctx.stream() == "bad" { Err(Fault::new("never").fatal()) } else { Ok(()) }
+    });
+    let engine = lab.engine().reaction(reaction).start().await.unwrap();
+    lab.settle().await;
+    commit_to(&engine, "good").await;
+    lab.settle().await;
+    commit_to(&engine, "bad").await;
+    lab.settle().await;
+    let lines = lines.0.lock().unwrap().clone();
+    assert!(lines.iter().all(|(level, _)| *level == Level::TRACE), "{lines:#?}");
+    let of = |stream: &str| {
+        let wanted = format!("stream=\"{stream}\"");
+        let lines = lines.iter().filter(|(_, line)| line.contains(&wanted));
+        let words = lines.map(|(_, line)| {
+            let known = ["claimed", "acked", "blocked"];
+            known.into_iter().find(|word| line.contains(&format!("message={word}")))
+        });
+        words.map(Option::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!((of("good"), of("bad")), (vec!["claimed", "acked"], vec!["claimed", "blocked"]));
+    let counted = |metric: &str| heard.sum(&format!("tidegate_reaction_{metric}{{reaction=mail}}"));
+    assert_eq!((counted("claims_total"), counted("events_total")), (2.0, 2.0));
+    assert_eq!((counted("failures_total"), counted("blocks_total")), (1.0, 1.0));
+    let lags = heard.values("tidegate_reaction_lag_seconds{reaction=mail}");
+    assert_eq!(lags, [0.0, 0.0]);
 }

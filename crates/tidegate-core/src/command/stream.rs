@@ -4,9 +4,13 @@ use super::Refusal;
 use crate::{
     catalog::Catalog,
     draft::{Decided, Draft, Stop},
-    reaction::{self, Ack, Claimed, Failed, Failure, Follower, Lease, Outcome, Reaction, Repair},
+    reaction::{
+        self, Ack, Claimed, Effect, Failed, Failure, Follower, Lease, Outcome, React, Reacted,
+        Reaction, Repair,
+    },
+    reads::{Latch, Mode, ReadSet},
     row::{EngineId, Workspace},
-    stream::{self, Close, Closed, Commit, Committed, Restart, Truncated},
+    stream::{self, Close, Closed, Commit, Committed, NewSnapshot, Restart, Truncated},
     time::Timestamp,
     version,
 };
@@ -16,6 +20,8 @@ use crate::{
 pub enum StreamCommand {
     /// Appends events.
     Commit(Commit),
+    /// Keeps what a stream has come to.
+    Snapshot(NewSnapshot),
     /// Ends a stream with a guard.
     Close(Close),
     /// Deletes the oldest events of a closed stream that everyone has passed.
@@ -54,6 +60,8 @@ pub enum StreamCommand {
     },
     /// Moves places forward and frees their leases.
     Ack(Vec<Ack>),
+    /// Moves a place forward together with what its handler wants to happen.
+    React(React),
     /// Reports a failure.
     Fail {
         /// The lease.
@@ -79,7 +87,7 @@ pub enum StreamCommand {
         /// Until when.
         until: Timestamp,
     },
-    /// Unblocks or resets those of the streams that are still meant.
+    /// Unblocks, resets, puts off or puts first those of the streams that are still meant.
     Repair {
         /// What is meant.
         repair: Repair,
@@ -103,15 +111,44 @@ pub enum StreamAnswer {
     Renewed(Vec<Outcome<Timestamp>>),
     /// To `Ack`, `Block` and `Defer`: where each place is.
     At(Vec<Outcome<i64>>),
+    /// To `React`.
+    Reacted(Reacted),
     /// To `Fail`.
     Failed(Outcome<Failed>),
     /// To `Repair`: the streams that were mended.
     Repaired(Vec<String>),
-    /// To `Define` and `Follow`.
+    /// To `Define`, `Follow` and `Snapshot`.
     Done,
 }
 
 impl StreamCommand {
+    /// What it relies on besides rows: definitions and latches.
+    pub(super) fn reads(&self, ws: &Workspace) -> ReadSet {
+        let reads = ReadSet::default().catalog(ws);
+        match self {
+            Self::Define(_) => reads.latch(Latch::Definitions(ws.clone()), Mode::Exclusive),
+            Self::React(react) => react.effects.iter().fold(reads, |reads, effect| match effect {
+                Effect::Send(event) | Effect::Trigger(event) => {
+                    reads.latch(Latch::Topic(ws.clone(), event.name.clone()), Mode::Shared)
+                }
+                Effect::Commit { .. } | Effect::Call(_) => reads,
+            }),
+            Self::Commit(_)
+            | Self::Snapshot(_)
+            | Self::Close(_)
+            | Self::Truncate { .. }
+            | Self::Restart(_)
+            | Self::Follow { .. }
+            | Self::Claim { .. }
+            | Self::Renew { .. }
+            | Self::Ack(_)
+            | Self::Fail { .. }
+            | Self::Block { .. }
+            | Self::Defer { .. }
+            | Self::Repair { .. } => reads,
+        }
+    }
+
     /// Decides it on a draft.
     pub(super) fn decide(&self, draft: &mut Draft, ws: &Workspace) -> Decided<StreamAnswer> {
         let catalog = draft.catalog(ws)?;
@@ -119,6 +156,10 @@ impl StreamCommand {
         match self {
             Self::Commit(commit) => {
                 no(stream::commit(draft, commit, all)).map(StreamAnswer::Committed)
+            }
+            Self::Snapshot(new) => {
+                no(stream::keep_snapshot(draft, ws, new))?;
+                Ok(StreamAnswer::Done)
             }
             Self::Close(close) => no(stream::close(draft, close, all)).map(StreamAnswer::Closed),
             Self::Truncate { stream, limit } => {
@@ -146,6 +187,10 @@ impl StreamCommand {
                 reaction::renew(draft, reaction, leases).map(StreamAnswer::Renewed)
             }
             Self::Ack(acks) => no(reaction::ack(draft, acks)).map(StreamAnswer::At),
+            Self::React(react) => {
+                let reaction = known(&catalog, &react.lease.reaction)?;
+                reaction::react(draft, reaction, react).map(StreamAnswer::Reacted)
+            }
             Self::Fail { lease, failure } => {
                 let reaction = known(&catalog, &lease.reaction)?;
                 no(reaction::fail(draft, reaction, lease, failure)).map(StreamAnswer::Failed)

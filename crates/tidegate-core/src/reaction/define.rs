@@ -21,6 +21,9 @@ pub struct Reaction {
     pub name: String,
     /// The streams that it follows.
     pub source: Source,
+    /// Whether it sees only what is committed after it was defined, not what was there before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub from_head: bool,
     /// How often one event is tried again: n retries are n + 1 attempts.
     pub max_retries: u32,
     /// Whether a stream stops when its retries are used up; otherwise it is retried for ever.
@@ -43,11 +46,15 @@ pub struct Follower {
     pub reaction: String,
     /// The streams that it follows.
     pub source: Source,
+    /// Whether it begins in each stream with the first commit after it was defined.
+    pub from_head: bool,
 }
 
 impl From<&Reaction> for Follower {
     fn from(reaction: &Reaction) -> Self {
-        Self { reaction: reaction.name.clone(), source: reaction.source.clone() }
+        let (reaction, source, from_head) =
+            (reaction.name.clone(), reaction.source.clone(), reaction.from_head);
+        Self { reaction, source, from_head }
     }
 }
 
@@ -198,6 +205,7 @@ impl Reaction {
         Self {
             name: name.to_owned(),
             source,
+            from_head: false,
             max_retries: 3,
             block_on_error: true,
             backoff: None,
@@ -226,9 +234,10 @@ struct Reader {
 }
 
 impl Reader {
-    const FIELDS: [&str; 8] = [
+    const FIELDS: [&str; 9] = [
         "name",
         "source",
+        "fromHead",
         "maxRetries",
         "blockOnError",
         "backoff",
@@ -244,6 +253,7 @@ impl Reader {
         });
         let rule = "a stream, a family such as `orders-*`, or `*`";
         let source = self.text(map, "source", rule, Source::parse);
+        let from_head = self.flag(map, "", "fromHead");
         let max_retries = self.number(map, "", "maxRetries", 0..=u64::from(u32::MAX));
         let block_on_error = self.flag(map, "", "blockOnError");
         let lease_ms = self.number(map, "", "leaseMs", 1..=MAX_DURATION_MS);
@@ -253,6 +263,7 @@ impl Reader {
         let backoff = backoff.map(|value| self.backoff(value));
         let default = Reaction::new(&name?, source?);
         Some(Reaction {
+            from_head: from_head.unwrap_or(default.from_head),
             max_retries: narrow(max_retries).unwrap_or(default.max_retries),
             block_on_error: block_on_error.unwrap_or(default.block_on_error),
             backoff: backoff.flatten(),

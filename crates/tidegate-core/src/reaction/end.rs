@@ -34,6 +34,8 @@ pub struct Failure {
     pub retryable: bool,
     /// A random number, for the jitter of the backoff.
     pub chance: u32,
+    /// How long the handler wants to wait, instead of the backoff.
+    pub wait_ms: Option<u64>,
 }
 
 /// What comes of a failure.
@@ -85,9 +87,10 @@ pub fn fail(
         let error = readable(&failure.error);
         sub.blocked = verdict(reaction, sub.failures, failure.retryable, &error);
         sub.error = Some(error);
-        if let (None, Some(backoff)) = (&sub.blocked, &reaction.backoff) {
-            sub.due = Some(now.plus_ms(backoff.wait_ms(sub.failures, failure.chance)));
-        }
+        let backoff = reaction.backoff.as_ref();
+        let backoff = backoff.map(|backoff| backoff.wait_ms(sub.failures, failure.chance));
+        let wait_ms = failure.wait_ms.or(backoff).filter(|_| sub.blocked.is_none());
+        sub.due = wait_ms.map(|wait_ms| now.plus_ms(wait_ms));
     })?;
     let Outcome::Done(sub) = outcome else { return Ok(Outcome::Lost) };
     let (at, failures, due) = (sub.at, sub.failures, sub.due);
@@ -138,16 +141,8 @@ fn end(
     rest: impl FnOnce(&mut Sub, Timestamp),
 ) -> Decided<Outcome<Sub>, ReactionRefusal> {
     let Some(mut sub) = held(draft, lease)? else { return Ok(Outcome::Lost) };
-    if upto > sub.want {
-        let (reaction, stream, want) = (sub.reaction, sub.stream, sub.want);
-        return Err(Stop::Refused(ReactionRefusal::Beyond { reaction, stream, upto, want }));
-    }
-    if upto > sub.at {
-        sub.at = upto;
-        sub.failures = 0;
-        sub.claims = 0;
-        sub.error = None;
-    }
+    within(&sub, upto).map_err(Stop::Refused)?;
+    move_to(&mut sub, upto);
     (sub.owner, sub.until) = (None, None);
     if sub.has_work() {
         to_back(&mut sub, draft.now());
@@ -155,6 +150,25 @@ fn end(
     rest(&mut sub, draft.now());
     draft.put(sub.clone());
     Ok(Outcome::Done(sub))
+}
+
+/// Nobody has handled what was never committed.
+pub(super) fn within(sub: &Sub, upto: i64) -> Result<(), ReactionRefusal> {
+    if upto <= sub.want {
+        return Ok(());
+    }
+    let (reaction, stream, want) = (sub.reaction.clone(), sub.stream.clone(), sub.want);
+    Err(ReactionRefusal::Beyond { reaction, stream, upto, want })
+}
+
+/// Moves a place forward, never back; progress resets what was counted.
+pub(super) fn move_to(sub: &mut Sub, upto: i64) {
+    if upto > sub.at {
+        sub.at = upto;
+        sub.failures = 0;
+        sub.claims = 0;
+        sub.error = None;
+    }
 }
 
 fn at(outcome: Decided<Outcome<Sub>, ReactionRefusal>) -> Decided<Outcome<i64>, ReactionRefusal> {

@@ -1,4 +1,5 @@
-//! What people do about stuck streams: unblock them, or have them replayed from the start.
+//! What people do about streams: unblock them, have them replayed from the start, put them off,
+//! or have them served next.
 //!
 //! Which streams are meant is found first, without locks and a page at a time
 //! ([`Repair::find`]); then each page is changed, with everything that was asked of a stream
@@ -14,6 +15,7 @@ use crate::{
     reads::Scan,
     row::{Row, Sub, Workspace},
     stream::{ask, rewind, sub_key, to_back},
+    time::Timestamp,
 };
 
 /// How many places are looked at first; four times as many as long as there are more.
@@ -39,6 +41,10 @@ pub enum Remedy {
     Unblock,
     /// Begin again with the first event, blocked or not.
     Reset,
+    /// Claim it not before this moment. Only for those that nobody leases: a holder is at work.
+    Defer(Timestamp),
+    /// Claim it next, before all that wait. Only for those that nobody leases; once.
+    Prioritize,
 }
 
 /// Which streams are meant.
@@ -68,7 +74,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn passes(&self, sub: &Sub, follower: &Follower) -> bool {
+    /// Whether a place is among them.
+    pub fn passes(&self, sub: &Sub, follower: &Follower) -> bool {
         let stream = self.stream.as_ref().is_none_or(|pattern| pattern.matches(&sub.stream));
         let source = self.source.as_ref();
         let source = source.is_none_or(|source| *source == follower.source.to_string());
@@ -171,7 +178,7 @@ impl Repair {
         self.check()?;
         let mut streams = match &self.which {
             Which::Names(names) => names.clone(),
-            Which::Where(_) | Which::All => self.scan(draft)?,
+            Which::Where(_) | Which::All => self.scan(draft, after, limit)?,
         };
         streams.retain(|stream| after.is_none_or(|after| stream.as_str() > after));
         streams.sort_unstable();
@@ -194,7 +201,7 @@ impl Repair {
         let mut done = Vec::new();
         for stream in streams {
             let Some(Row::Sub(sub)) = draft.row(&key(stream))? else { continue };
-            if self.means(sub) {
+            if self.means(sub, draft.now()) {
                 let mut sub = sub.clone();
                 self.mend(&mut sub, draft);
                 draft.put(sub);
@@ -208,6 +215,14 @@ impl Repair {
         let at = match self.remedy {
             Remedy::Unblock => sub.at,
             Remedy::Reset => -1,
+            Remedy::Defer(until) => {
+                sub.due = Some(until);
+                return;
+            }
+            Remedy::Prioritize => {
+                sub.since = Timestamp::default();
+                return;
+            }
         };
         rewind(sub, at);
         // To the back: who unblocks one stream does not mean to hold up the others.
@@ -221,11 +236,11 @@ impl Repair {
                 let reaction = self.follower.reaction.clone();
                 Err(Stop::Refused(ReactionRefusal::NeedsAll { reaction }))
             }
-            (Remedy::Reset | Remedy::Unblock, _) => Ok(()),
+            (Remedy::Reset | Remedy::Unblock | Remedy::Defer(_) | Remedy::Prioritize, _) => Ok(()),
         }
     }
 
-    fn means(&self, sub: &Sub) -> bool {
+    fn means(&self, sub: &Sub, now: Timestamp) -> bool {
         let wanted = match &self.which {
             Which::Names(names) => names.contains(&sub.stream),
             Which::Where(filter) => filter.passes(sub, &self.follower),
@@ -234,21 +249,32 @@ impl Repair {
         let fits = match self.remedy {
             Remedy::Unblock => sub.blocked.is_some(),
             Remedy::Reset => true,
+            Remedy::Defer(_) | Remedy::Prioritize => sub.holder(now).is_none(),
         };
         wanted && fits && sub.ws == self.ws && sub.reaction == self.follower.reaction
     }
 
-    fn scan(&self, draft: &Draft) -> Decided<Vec<String>, ReactionRefusal> {
-        let scan = Scan::Subs(self.ws.clone());
+    /// At least the next `wanted` streams that are meant, or all that are left.
+    fn scan(
+        &self,
+        draft: &Draft,
+        after: Option<&str>,
+        wanted: usize,
+    ) -> Decided<Vec<String>, ReactionRefusal> {
+        let (reaction, after) = (self.follower.reaction.clone(), after.unwrap_or_default());
+        let scan = Scan::Subs(self.ws.clone(), reaction.clone(), after.to_owned());
         let mut limit = FIND_READ;
         loop {
             let found = draft.found(&scan, limit)?;
-            if found.len() < limit as usize {
-                let streams = found.into_iter().filter_map(|row| {
-                    let Row::Sub(sub) = row else { return None };
-                    self.means(sub).then(|| sub.stream.clone())
-                });
-                return Ok(streams.collect());
+            let subs = found
+                .iter()
+                .filter_map(|row| if let Row::Sub(sub) = row { Some(sub) } else { None });
+            let complete =
+                found.len() < limit as usize || subs.clone().any(|sub| sub.reaction > reaction);
+            let meant = subs.filter(|sub| self.means(sub, draft.now()));
+            let streams: Vec<String> = meant.map(|sub| sub.stream.clone()).collect();
+            if complete || streams.len() >= wanted {
+                return Ok(streams);
             }
             limit = limit.saturating_mul(4);
         }

@@ -77,7 +77,7 @@ impl Scene {
     #[track_caller]
     fn fail_with(&mut self, leased: &Leased, done_upto: i64, retryable: bool) -> Outcome<Failed> {
         let (error, reaction) = ("boom".to_owned(), self.reaction.clone());
-        let failure = Failure { done_upto, error, retryable, chance: 0 };
+        let failure = Failure { done_upto, error, retryable, chance: 0, wait_ms: None };
         self.world.decide(|draft| fail(draft, &reaction, &leased.lease, &failure)).unwrap()
     }
 

@@ -24,7 +24,7 @@ pub use run::{
     Span, Step, StepKind, Wait, WaitOn,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
-pub use stream::{Logged, Stream, Sub};
+pub use stream::{Logged, Stream, StreamSnapshot, Sub};
 
 use crate::id::Seq;
 
@@ -81,6 +81,8 @@ pub enum Row {
     Chunk(Chunk),
     /// What a run has staged for a session.
     Staged(Box<Staged>),
+    /// What a stream had come to at a version.
+    StreamSnapshot(StreamSnapshot),
 }
 
 /// What names a row.
@@ -131,6 +133,8 @@ pub enum RowKey {
     Chunk(Seq, String, u32, u32),
     /// By run and place.
     Staged(Seq, u32),
+    /// By the stream's number and what folded it.
+    StreamSnapshot(Seq, String),
 }
 
 impl RowKey {
@@ -160,7 +164,8 @@ impl RowKey {
             | Self::Receipt(_)
             | Self::Logged(..)
             | Self::Chunk(..)
-            | Self::Staged(..) => false,
+            | Self::Staged(..)
+            | Self::StreamSnapshot(..) => false,
         }
     }
 }
@@ -207,6 +212,7 @@ impl Row {
             Self::Logged(row) => RowKey::Logged(row.stream, row.version),
             Self::Chunk(row) => RowKey::Chunk(row.run, row.step.clone(), row.attempt, row.n),
             Self::Staged(row) => RowKey::Staged(row.run, row.n),
+            Self::StreamSnapshot(row) => RowKey::StreamSnapshot(row.stream, row.kind.clone()),
         }
     }
 }
@@ -237,5 +243,6 @@ into_row!(
     Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
     WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
-    Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged
+    Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged,
+    StreamSnapshot => StreamSnapshot
 );

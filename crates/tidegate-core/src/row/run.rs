@@ -492,6 +492,8 @@ pub enum StepKind {
     State,
     /// Registered a compensation.
     Compensate,
+    /// Committed to a stream.
+    Commit,
 }
 
 /// A remembered part of a run: written once, never changed.

@@ -47,6 +47,19 @@ pub struct Logged {
     pub meta: Payload,
 }
 
+/// What a stream had come to at a version: whoever folds it begins here instead of at its start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamSnapshot {
+    /// The stream's number: a restarted stream has another.
+    pub stream: Seq,
+    /// What folded it, and into which shape: no other can read it.
+    pub kind: String,
+    /// The version of the last event in it.
+    pub version: i64,
+    /// The state.
+    pub body: Payload,
+}
+
 /// A reaction's place in one stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sub {

@@ -29,6 +29,7 @@ use crate::{
         Wait, WaitOn, Workspace,
     },
     session::{self, NewSessionOp},
+    stream::{self, Commit, StreamRefusal},
     time::Timestamp,
 };
 
@@ -45,6 +46,8 @@ pub struct Record {
     pub steps: Vec<NewStep>,
     /// What steps send: sent with the step's record, or not at all.
     pub sends: Vec<NewSend>,
+    /// What steps commit to streams: committed with the step's record, or not at all.
+    pub commits: Vec<NewCommit>,
     /// What the run has emitted since.
     pub chunks: Vec<NewChunk>,
     /// How far the run says that it is, where that has changed.
@@ -113,6 +116,17 @@ impl Sent {
             Self::Signal { data, .. } => data,
         }
     }
+}
+
+/// Events that a step commits to a stream. Where they are becomes the step's output.
+///
+/// A conflict is not recorded: the worker decides again on the stream as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCommit {
+    /// The step's id.
+    pub step: String,
+    /// The events, in the run's workspace.
+    pub commit: Commit,
 }
 
 /// How a run goes on after a report.
@@ -223,6 +237,9 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for NewSend { step, what } in &report.sends {
         remember(draft, report, step.clone(), StepKind::Send, |draft| send(draft, &ws, what))?;
     }
+    for asked in &report.commits {
+        append(draft, report, asked)?;
+    }
     // What it sent may have answered the run itself, or replaced it.
     let mut run = match leased(draft, report) {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
@@ -230,6 +247,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     };
     let recorded = report.steps.iter().map(|step| &step.id);
     let recorded = recorded.chain(report.sends.iter().map(|send| &send.step));
+    let recorded = recorded.chain(report.commits.iter().map(|commit| &commit.step));
     for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
         run.losses = 0;
@@ -296,6 +314,28 @@ fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payloa
             sent => sent.map(|()| Ok(Payload::null())),
         },
     }
+}
+
+/// Commits to a stream and records it as a step; after a conflict neither.
+fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> {
+    let NewCommit { step, commit } = asked;
+    let known = draft.row::<Refusal>(&RowKey::Step(report.run, step.clone()))?.is_some();
+    if known {
+        return Ok(());
+    }
+    let catalog = draft.catalog(&commit.ws)?;
+    let result =
+        match draft.keep_or_undo(|draft| stream::commit(draft, commit, catalog.followers())) {
+            Ok(committed) => Ok(Payload::from_value(&committed.to_value())),
+            Err(Stop::Refused(StreamRefusal::Conflict { .. })) => return Ok(()),
+            Err(Stop::Refused(refusal)) => {
+                let (code, message) = (refusal.code().to_owned(), refusal.to_string());
+                Err(Fault { code, message })
+            }
+            Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
+            Err(Stop::Full) => return Err(Stop::Full),
+        };
+    remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result))
 }
 
 /// Counts a compensation with its record: the run may be replaced by what it sends next.

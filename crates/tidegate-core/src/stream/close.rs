@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Committed, Expected, NewLogged, StreamRefusal, append, ask, check_expected, following, keys,
-    limits, new_stream, opened, place, rewind, stream_row, tell,
+    limits, new_stream, opened, place, rewind, snapshot::forget_snapshots, stream_row, tell,
 };
 use crate::{
     draft::{Decided, Draft, Stop},
@@ -184,9 +184,10 @@ pub fn truncate(
     let stream = closed_stream(draft, ws, stream)?;
     let behind = behind(draft, &stream, followers)?;
     if !behind.is_empty() {
-        tell(draft, &stream, followers)?;
+        tell(draft, &stream, followers, stream.head)?;
         return Ok(Truncated::Waits(behind));
     }
+    forget_snapshots(draft, stream.id)?;
     let limit = limit.clamp(1, TRUNCATE_CHUNK);
     // One more than the chunk, to see whether only the guard is left.
     let old: Vec<i64> = versions(draft, &stream, limit + 1)?;
@@ -225,7 +226,7 @@ pub fn restart(
     draft.delete(RowKey::Logged(before.id, before.head));
     let stream = new_stream(draft, &restart.ws, &restart.stream)?;
     for follower in following(followers, &restart.stream) {
-        let mut sub = place(draft, &before, follower)?;
+        let mut sub = place(draft, &before, follower, before.head)?;
         rewind(&mut sub, 0);
         (sub.log, sub.want) = (stream.id, 0);
         draft.put(sub);
@@ -244,7 +245,7 @@ fn closed_stream(draft: &Draft, ws: &Workspace, stream: &str) -> Decided<Stream,
 fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<Vec<Behind>, E> {
     let mut behind = Vec::new();
     for follower in following(followers, &stream.name) {
-        let sub = place(draft, stream, follower)?;
+        let sub = place(draft, stream, follower, stream.head)?;
         let lease = sub.holder(draft.now()).zip(sub.until);
         if sub.at < stream.head || lease.is_some() {
             let (reaction, at, blocked) = (sub.reaction, sub.at, sub.blocked);

@@ -13,7 +13,7 @@ pub const MAX_COMMIT_EVENTS: usize = 1000;
 pub const MAX_COMMIT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Checks everything that needs no row.
-pub(super) fn check(commit: &Commit) -> Result<(), StreamRefusal> {
+pub fn check(commit: &Commit) -> Result<(), StreamRefusal> {
     check_stream(&commit.stream)?;
     let (stream, count) = (&commit.stream, commit.events.len());
     if count == 0 || count > MAX_COMMIT_EVENTS {
@@ -64,11 +64,17 @@ fn bad_name(what: &'static str, name: &str, rule: String) -> StreamRefusal {
     StreamRefusal::BadName { what, name, rule }
 }
 
-fn size(event: &NewLogged) -> usize {
+/// How much of [`MAX_COMMIT_BYTES`] an event takes.
+pub fn size(event: &NewLogged) -> usize {
     event.name.len() + event.data.as_str().len() + event.meta.as_str().len()
 }
 
-fn fits(stream: &str, what: &'static str, size: usize, limit: usize) -> Result<(), StreamRefusal> {
+pub(super) fn fits(
+    stream: &str,
+    what: &'static str,
+    size: usize,
+    limit: usize,
+) -> Result<(), StreamRefusal> {
     if size > limit {
         return Err(StreamRefusal::TooLarge { stream: stream.to_owned(), what, limit, size });
     }

@@ -174,7 +174,8 @@ fn names_and_sizes_have_limits_that_errors_name() {
 #[test]
 fn a_commit_tells_exactly_its_followers() {
     let mut world = World::at_ms(5);
-    let follower = |name: &str, source| Follower { reaction: name.to_owned(), source };
+    let follower =
+        |name: &str, source| Follower { reaction: name.to_owned(), source, from_head: false };
     let followers = [
         follower("one", Source::Stream("orders-1".to_owned())),
         follower("family", Source::Family("orders-".to_owned())),

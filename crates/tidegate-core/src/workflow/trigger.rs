@@ -25,12 +25,16 @@ pub enum Trigger {
         /// What happens while the last run of this schedule is not over.
         on_overlap: Overlap,
     },
-    /// Each event committed to the streams of this name.
+    /// Each event of this name that is committed to a stream, whichever: an event named
+    /// `stream:` and its name.
     Stream {
-        /// The name of the streams.
+        /// The event's name, with a star at its end for all that begin so.
         name: String,
     },
 }
+
+/// What stands before the name of an event that comes out of a stream.
+pub const STREAM_PREFIX: &str = "stream:";
 
 /// What a schedule does while its last run is not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +64,20 @@ impl Trigger {
         match self {
             Trigger::Event { name, prefix: true } => event.starts_with(name.as_str()),
             Trigger::Event { name, prefix: false } => event == name,
-            Trigger::Cron { .. } | Trigger::Stream { .. } => false,
+            Trigger::Stream { name } => {
+                let of_stream = event.strip_prefix(STREAM_PREFIX);
+                of_stream.is_some_and(|event| Trigger::event(name).matches(event))
+            }
+            Trigger::Cron { .. } => false,
+        }
+    }
+
+    /// What it asks for of streams, as a trigger by events; none if it does not speak of streams.
+    pub fn of_stream(&self) -> Option<Trigger> {
+        match self {
+            Trigger::Event { name, .. } if name.starts_with(STREAM_PREFIX) => Some(self.clone()),
+            Trigger::Stream { name } => Some(Trigger::event(&format!("{STREAM_PREFIX}{name}"))),
+            Trigger::Event { .. } | Trigger::Cron { .. } => None,
         }
     }
 
@@ -98,7 +115,10 @@ impl Trigger {
         let cron = fields.name("cron");
         match (event?, stream?, cron?) {
             (Some(event), None, None) => read_event(event, &mut fields),
-            (None, Some(stream), None) => Ok(Trigger::Stream { name: stream.to_owned() }),
+            (None, Some(stream), None) => {
+                starred(stream, "stream", &mut fields)?;
+                Ok(Trigger::Stream { name: stream.to_owned() })
+            }
             (None, None, Some(cron)) => read_cron(cron, &mut fields),
             (None, None, None) => {
                 Err(fields.missing("event", "an event's name, or `cron`, or `stream`"))
@@ -130,13 +150,19 @@ impl Trigger {
 }
 
 fn read_event(text: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
+    starred(text, "event", fields)?;
+    Ok(Trigger::event(text))
+}
+
+/// A star stands at the end of a name or nowhere.
+fn starred(text: &str, field: &'static str, fields: &mut Fields<'_>) -> Result<(), Reported> {
     if text.strip_suffix('*').unwrap_or(text).contains('*') {
         let rule = "may hold one star, at its end";
         let fix = "write one trigger for each beginning";
         let message = format!("{rule}, got `{text}`: {fix}");
-        return Err(fields.error(Code::BadName, "event", message));
+        return Err(fields.error(Code::BadName, field, message));
     }
-    Ok(Trigger::event(text))
+    Ok(())
 }
 
 /// Checks the shape only; the engine, which knows calendars, checks the rest at registration.

@@ -82,6 +82,9 @@ impl From<Error> for Problem {
             Error::Payload(error) => Self::invalid(error.code(), detail),
             Error::Value(_) => Self::invalid("bad_value", detail),
             Error::Store(error) => failed(&error),
+            Error::Archive(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "archive_failed", detail)
+            }
             Error::ShutDown => {
                 let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", detail);
                 problem.retry_after(1)

@@ -214,6 +214,14 @@ create table signal (
   primary key (run, name, seq)
 );
 
+create table snapshot (
+  stream bigint not null,
+  kind text collate "C" not null,
+  version bigint not null,
+  body text collate "C" not null,
+  primary key (stream, kind)
+);
+
 create table staged (
   run bigint not null,
   n bigint not null,
@@ -317,5 +325,7 @@ CREATE INDEX run_past ON run USING btree (past) WHERE past IS NOT NULL;
 CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
 
 CREATE INDEX schedule_next ON schedule USING btree (next, ws, app, workflow, id) WHERE next IS NOT NULL;
+
+CREATE INDEX stream_id ON stream USING btree (id);
 
 CREATE INDEX sub_work ON sub USING btree (ws, reaction, work, stream) WHERE work IS NOT NULL;

@@ -177,6 +177,14 @@ CREATE TABLE signal (
   primary key (run, name, seq)
 ) strict;
 
+CREATE TABLE snapshot (
+  stream  integer not null,
+  kind    text    not null,
+  version integer not null,
+  body    text    not null,
+  primary key (stream, kind)
+) strict, without rowid;
+
 CREATE TABLE staged (
   run     integer not null,
   n       integer not null,
@@ -279,5 +287,7 @@ CREATE INDEX run_past on run (past) where past is not null;
 CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
 
 CREATE INDEX schedule_next on schedule (next, ws, app, workflow, id) where next is not null;
+
+CREATE INDEX stream_id on stream (id);
 
 CREATE INDEX sub_work on sub (ws, reaction, work, stream) where work is not null;

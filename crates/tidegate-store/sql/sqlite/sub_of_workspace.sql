@@ -1,11 +1,12 @@
--- Reads all places of reactions in a workspace.
+-- Reads places of reactions in a workspace, after one.
 --
--- ?1 ws   ?2 how many
+-- ?1 ws   ?2 reaction   ?3 stream   ?4 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,
        blocked, log, error
   from sub
  where ws = ?1
+   and (reaction, stream) > (?2, ?3)
  order by reaction, stream
- limit ?2
+ limit ?4

@@ -12,7 +12,7 @@ use tidegate_core::{
     row::{
         Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item,
         LogHead, Logged, Purpose, Receipt, Row, Run, Schedule, Session, SessionRef, Signal, Source,
-        Staged, Step, Stream, Sub, WaitPath, WaitRow, Workspace,
+        Staged, Step, Stream, StreamSnapshot, Sub, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -108,6 +108,12 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             data: from.payload()?,
         }),
         Table::Staged => staged(from)?,
+        Table::Snapshot => Row::StreamSnapshot(StreamSnapshot {
+            stream: from.seq()?,
+            kind: from.text()?,
+            version: from.int()?,
+            body: from.payload()?,
+        }),
     })
 }
 

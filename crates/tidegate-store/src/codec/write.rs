@@ -80,6 +80,9 @@ pub fn cells(row: &Row) -> Vec<Cell> {
             text(row.data.as_str()),
         ],
         Row::Staged(row) => staged(row),
+        Row::StreamSnapshot(row) => {
+            vec![seq(row.stream), text(&*row.kind), int(row.version), text(row.body.as_str())]
+        }
     }
 }
 
@@ -118,6 +121,7 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         RowKey::WaitPath(ws, name, path) => vec![text(&**ws), text(&**name), text(&**path)],
         RowKey::Signal(run, name, number) => vec![seq(*run), text(&**name), seq(*number)],
         RowKey::Logged(stream, version) => vec![seq(*stream), int(*version)],
+        RowKey::StreamSnapshot(stream, kind) => vec![seq(*stream), text(&**kind)],
         RowKey::Chunk(run, step, attempt, n) => {
             vec![seq(*run), text(&**step), int((*attempt).into()), int((*n).into())]
         }

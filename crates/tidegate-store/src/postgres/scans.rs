@@ -147,7 +147,17 @@ fn hint(scan: &Scan) -> Shape {
             (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
         }
         Scan::Signals(run) => (sql::SIGNAL_OF_RUN, Table::Signal, vec![int(run.0)]),
-        Scan::Subs(ws) => (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws)]),
+        Scan::Subs(ws, reaction, stream) => {
+            (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws), text(reaction), text(stream)])
+        }
+        Scan::Streams(ws, after) => {
+            (sql::STREAM_OF_WORKSPACE, Table::Stream, vec![text(ws), text(after)])
+        }
+        Scan::FeedBack(ws, before) => {
+            (sql::LOG_FEED_BACK, Table::Log, vec![text(ws), int(*before)])
+        }
+        Scan::StreamOf(id) => (sql::STREAM_OF_NUMBER, Table::Stream, vec![int(id.0)]),
+        Scan::Snapshots(id) => (sql::SNAPSHOT_OF_STREAM, Table::Snapshot, vec![int(id.0)]),
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)

@@ -49,6 +49,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "retention",
         sql: include_str!("../../sql/postgres/migrations/0009_retention.sql"),
     },
+    Migration {
+        version: 10,
+        name: "snapshot",
+        sql: include_str!("../../sql/postgres/migrations/0010_snapshot.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -108,6 +113,7 @@ statements!(
     LOG_FEED = "log_feed",
     SUB_WORK = "sub_work",
     SUB_OF_WORKSPACE = "sub_of_workspace",
+    STREAM_OF_WORKSPACE = "stream_of_workspace",
     DEF_OF_WORKSPACE = "def_of_workspace",
     SCHEDULE_NEXT = "schedule_next",
     SCHEDULE_OF_WORKFLOW = "schedule_of_workflow",
@@ -119,6 +125,9 @@ statements!(
     ENDED_AFTER = "ended_after",
     RECEIPT_AFTER = "receipt_after",
     ENGINE_BURIABLE = "engine_buriable",
+    LOG_FEED_BACK = "log_feed_back",
+    STREAM_OF_NUMBER = "stream_of_number",
+    SNAPSHOT_OF_STREAM = "snapshot_of_stream",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",
     LEASE_ACQUIRE = "lease_acquire",
@@ -177,6 +186,7 @@ macro_rules! by_table {
                 Table::Log => file!("log"),
                 Table::Chunk => file!("chunk"),
                 Table::Staged => file!("staged"),
+                Table::Snapshot => file!("snapshot"),
             }
         }
     };
@@ -234,6 +244,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         | Table::Receipt
         | Table::Log
         | Table::Chunk
-        | Table::Staged => None,
+        | Table::Staged
+        | Table::Snapshot => None,
     }
 }

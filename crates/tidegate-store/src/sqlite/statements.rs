@@ -19,6 +19,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 7, name: "schedule", sql: sql!("migrations/0007_schedule") },
     Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
     Migration { version: 9, name: "retention", sql: sql!("migrations/0009_retention") },
+    Migration { version: 10, name: "snapshot", sql: sql!("migrations/0010_snapshot") },
 ];
 
 /// What is done with single rows of a table.
@@ -68,6 +69,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Log => statements!("log"),
         Table::Chunk => statements!("chunk"),
         Table::Staged => statements!("staged"),
+        Table::Snapshot => statements!("snapshot"),
     }
 }
 
@@ -93,6 +95,7 @@ pub(super) const LOG_OF_STREAM: &str = sql!("log_of_stream");
 pub(super) const LOG_FEED: &str = sql!("log_feed");
 pub(super) const SUB_WORK: &str = sql!("sub_work");
 pub(super) const SUB_OF_WORKSPACE: &str = sql!("sub_of_workspace");
+pub(super) const STREAM_OF_WORKSPACE: &str = sql!("stream_of_workspace");
 pub(super) const DEF_OF_WORKSPACE: &str = sql!("def_of_workspace");
 pub(super) const SCHEDULE_NEXT: &str = sql!("schedule_next");
 pub(super) const SCHEDULE_OF_WORKFLOW: &str = sql!("schedule_of_workflow");
@@ -104,6 +107,9 @@ pub(super) const EVENT_AFTER: &str = sql!("event_after");
 pub(super) const ENDED_AFTER: &str = sql!("ended_after");
 pub(super) const RECEIPT_AFTER: &str = sql!("receipt_after");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
+pub(super) const LOG_FEED_BACK: &str = sql!("log_feed_back");
+pub(super) const STREAM_OF_NUMBER: &str = sql!("stream_of_number");
+pub(super) const SNAPSHOT_OF_STREAM: &str = sql!("snapshot_of_stream");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 pub(super) const LEASE_READ: &str = sql!("lease_read");
 pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");

@@ -34,6 +34,7 @@ impl Source for View<'_> {
         Ok(rows(self.db, table, sql::of(table).read, &codec::key_cells(key))?.pop())
     }
 
+    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
         let (table, sql, mut cells) = match scan {
             Scan::Line(key) => {
@@ -82,7 +83,12 @@ impl Source for View<'_> {
             Scan::Work(ws, reaction) => {
                 (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
             }
-            Scan::Subs(ws) => (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws)]),
+            Scan::Subs(ws, reaction, stream) => {
+                (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws), text(reaction), text(stream)])
+            }
+            Scan::Streams(ws, after) => {
+                (Table::Stream, sql::STREAM_OF_WORKSPACE, vec![text(ws), text(after)])
+            }
             Scan::Schedules => (Table::Schedule, sql::SCHEDULE_NEXT, Vec::new()),
             Scan::SchedulesOf(ws, app, workflow) => {
                 let cells = vec![text(ws), text(app), text(workflow)];
@@ -102,6 +108,11 @@ impl Source for View<'_> {
                 (Table::Ended, sql::ENDED_LOOSE, vec![seq(*after), seq(*until)])
             }
             Scan::Buriable => (Table::Engine, sql::ENGINE_BURIABLE, Vec::new()),
+            Scan::FeedBack(ws, before) => {
+                (Table::Log, sql::LOG_FEED_BACK, vec![text(ws), int(*before)])
+            }
+            Scan::StreamOf(id) => (Table::Stream, sql::STREAM_OF_NUMBER, vec![seq(*id)]),
+            Scan::Snapshots(id) => (Table::Snapshot, sql::SNAPSHOT_OF_STREAM, vec![seq(*id)]),
         };
         cells.push(int(limit.into()));
         rows(self.db, table, sql, &cells)

@@ -7,7 +7,7 @@ use std::{
 
 use tidegate_core::{
     catalog::Catalog,
-    command::{Answer, Batch, Command, Refusal, decide, probe},
+    command::{Answer, Batch, Command, Refusal, StreamAnswer, StreamCommand, decide, probe},
     reads::{Change, ReadSet},
     row::{RowKey, Workspace},
     time::Timestamp,
@@ -80,11 +80,27 @@ fn judge(commands: &[Salted], changes: &[Change], answers: Vec<Option<Answered>>
     }
     let inserted = changes.iter().filter(|change| matches!(change, Change::Insert(_)));
     let new: BTreeSet<RowKey> = inserted.map(Change::key).collect();
+    if all.iter().any(is_repeat) {
+        return Err(Undone::Recorded);
+    }
+    if commands.iter().any(|(command, _)| is_ack(command)) {
+        return Ok(all);
+    }
     let mut steps = commands.iter().flat_map(|(command, _)| steps_of(command)).peekable();
     if steps.peek().is_none() {
         return Err(data("a transactional step must be recorded with its effect"));
     }
     if steps.all(|step| new.contains(&step)) { Ok(all) } else { Err(Undone::Recorded) }
+}
+
+/// Whether a command moves a reaction's place past what it handled: a record of its own.
+fn is_ack(command: &Command) -> bool {
+    matches!(command, Command::Stream { command: StreamCommand::React(_), .. })
+}
+
+/// Whether the place was there before.
+fn is_repeat(answer: &Answer) -> bool {
+    matches!(answer, Answer::Stream(StreamAnswer::Reacted(reacted)) if reacted.already)
 }
 
 /// The steps that a command records.

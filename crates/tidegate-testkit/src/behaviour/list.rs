@@ -350,6 +350,16 @@ macro_rules! behaviours {
                 what_comes_after_the_lease_has_no_effect,
                 a_renewed_lease_is_kept,
             }
+            reacting {
+                effects_are_kept_with_the_ack,
+                a_lost_lease_keeps_no_effect,
+                a_refused_effect_refuses_the_whole,
+                a_repeated_report_changes_nothing,
+                from_the_head_on_the_past_is_no_news,
+                a_stream_trigger_is_asked_for_by_name,
+                an_operator_puts_streams_off,
+                an_operator_puts_streams_first,
+            }
             repairs {
                 leases_lost_too_often_block_the_stream,
                 a_backoff_is_waited_for,

@@ -26,6 +26,7 @@ pub mod output;
 pub mod policies;
 pub mod priority;
 pub mod rate_limit;
+pub mod reacting;
 pub mod reactions;
 pub mod receipts;
 pub mod releases;

@@ -172,6 +172,7 @@ fn touch(row: &mut Row) {
         Row::Logged(row) => row.meta = sample::payload("42"),
         Row::Session(row) => row.version = 42,
         Row::Staged(row) => row.version = 42,
+        Row::StreamSnapshot(row) => row.version = 42,
         // Nothing but their keys.
         Row::Wait(_) | Row::WaitPath(_) => {}
     }

@@ -7,7 +7,7 @@ use tidegate_core::{
     reads::{Found, ReadSet, Scan},
     row::{
         Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Purpose, Rank,
-        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Sub, WaitPath, WaitRow,
+        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -356,6 +356,37 @@ pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     check(store, Scan::Feed("main".into(), 10), Vec::new()).await;
 }
 
+/// The position given is the last one seen, from the other side.
+pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) {
+    let feed = [sample::logged(5, 0, 10), sample::logged(5, 1, 9), sample::logged(6, 0, 2)];
+    let other = Logged { ws: "other".into(), ..sample::logged(7, 0, 3) };
+    insert(store, feed.iter().rev().cloned().chain([other])).await;
+    check(store, Scan::FeedBack("main".into(), i64::MAX), rows(feed.clone())).await;
+    check(store, Scan::FeedBack("main".into(), 10), rows(feed[1..].to_vec())).await;
+    check(store, Scan::FeedBack("main".into(), 2), Vec::new()).await;
+}
+
+/// An event says only the number of its stream.
+pub async fn a_stream_is_found_by_its_number(store: &Arc<dyn Store>) {
+    let stream = |name: &str, id| Stream {
+        ws: "main".into(),
+        name: name.to_owned(),
+        id: Seq(id),
+        head: 0,
+        closed: false,
+    };
+    insert(store, [stream("a", 2), stream("b", 1)]).await;
+    check(store, Scan::StreamOf(Seq(1)), rows([stream("b", 1)])).await;
+    check(store, Scan::StreamOf(Seq(3)), Vec::new()).await;
+}
+
+/// Whatever has folded it.
+pub async fn snapshots_are_found_by_their_stream(store: &Arc<dyn Store>) {
+    let of_one = [sample::snapshot(1, "a"), sample::snapshot(1, "b")];
+    insert(store, of_one.iter().rev().cloned().chain([sample::snapshot(2, "a")])).await;
+    check(store, Scan::Snapshots(Seq(1)), rows(of_one)).await;
+}
+
 /// By the moment since when there is work, then by stream.
 pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
     let waiting = |stream: &str, since| Sub {
@@ -395,7 +426,30 @@ pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     let subs = [sample::sub("a", "z"), blocked, sample::sub("b", "a")];
     let other = Sub { ws: "other".into(), ..sample::sub("a", "a") };
     insert(store, subs.iter().rev().cloned().chain([other])).await;
-    check(store, Scan::Subs("main".into()), rows(subs)).await;
+    let all = |reaction: &str, stream: &str| {
+        Scan::Subs("main".into(), reaction.to_owned(), stream.to_owned())
+    };
+    check(store, all("", ""), rows(subs.clone())).await;
+    check(store, all("a", "z"), rows(subs[1..].to_vec())).await;
+    check(store, all("b", "B"), rows(subs[2..].to_vec())).await;
+    check(store, all("b", "a"), Vec::new()).await;
+}
+
+/// By name, after one.
+pub async fn streams_are_found_by_workspace(store: &Arc<dyn Store>) {
+    let stream = |ws: &str, name: &str, id| Stream {
+        ws: ws.into(),
+        name: name.to_owned(),
+        id: Seq(id),
+        head: 3,
+        closed: name == "B",
+    };
+    let streams = [stream("main", "B", 1), stream("main", "a", 2), stream("main", "a-1", 3)];
+    insert(store, streams.iter().rev().cloned().chain([stream("other", "a", 4)])).await;
+    let after = |name: &str| Scan::Streams("main".into(), name.to_owned());
+    check(store, after(""), rows(streams.clone())).await;
+    check(store, after("a"), rows(streams[2..].to_vec())).await;
+    check(store, after("a-1"), Vec::new()).await;
 }
 
 /// By the moment that they plan; one that plans nothing is none of them.
@@ -534,9 +588,10 @@ fn every_scan() -> Vec<Scan> {
         Scan::Gates(vec![1]),
         Scan::Log(Seq(1), 0),
         Scan::Feed(ws.clone(), 0),
-        Scan::Work(ws.clone(), name),
+        Scan::Work(ws.clone(), name.clone()),
+        Scan::Streams(ws.clone(), name),
         Scan::SchedulesOf(ws.clone(), String::new(), String::new()),
-        Scan::Subs(ws),
+        Scan::Subs(ws, String::new(), String::new()),
         Scan::Chunks(Seq(1), 0),
         Scan::Signals(Seq(1)),
         Scan::EventsAfter(Seq(0)),
@@ -546,5 +601,8 @@ fn every_scan() -> Vec<Scan> {
         Scan::ReceiptsAfter(Seq(0)),
         Scan::Schedules,
         Scan::Buriable,
+        Scan::FeedBack("main".into(), 9),
+        Scan::StreamOf(Seq(1)),
+        Scan::Snapshots(Seq(1)),
     ]
 }

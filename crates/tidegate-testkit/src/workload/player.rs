@@ -356,7 +356,8 @@ impl Player {
             Streams::Fail { lease, retryable } => {
                 let (lease, upto) = take(&mut self.leases, lease)?;
                 let error = "it broke".to_owned();
-                let failure = Failure { done_upto: upto - 1, error, retryable, chance: 7 };
+                let failure =
+                    Failure { done_upto: upto - 1, error, retryable, chance: 7, wait_ms: None };
                 StreamCommand::Fail { lease, failure }
             }
             Streams::Hold { lease, block: true } => {
@@ -369,7 +370,7 @@ impl Player {
             }
             Streams::Repair { reset } => {
                 let source = Source::parse("order-*").expect("a prefix");
-                let follower = Follower { reaction: "mail".to_owned(), source };
+                let follower = Follower { reaction: "mail".to_owned(), source, from_head: false };
                 let remedy = if reset { Remedy::Reset } else { Remedy::Unblock };
                 let which = if reset { Which::All } else { Which::Where(Filter::default()) };
                 let streams = vec!["order-1".to_owned(), "order-2".to_owned()];

@@ -116,7 +116,8 @@ impl World {
 
     /// A handler failed behind a version.
     pub async fn fail_with(&self, leased: &Leased, upto: i64, retryable: bool) -> Outcome<Failed> {
-        let failure = Failure { done_upto: upto, error: "boom".into(), retryable, chance: 0 };
+        let failure =
+            Failure { done_upto: upto, error: "boom".into(), retryable, chance: 0, wait_ms: None };
         match self.stream(StreamCommand::Fail { lease: leased.lease.clone(), failure }).await {
             Ok(StreamAnswer::Failed(failed)) => failed,
             other => panic!("a failure was answered {other:?}"),

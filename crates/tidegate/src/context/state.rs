@@ -11,9 +11,10 @@ use tidegate_core::{
     row::{self, Progress, Run, StepKind},
     run::{
         output::NewChunk,
-        record::{NewSend, NewStep, NewWait},
+        record::{NewCommit, NewSend, NewStep, NewWait},
     },
     session::NewSessionOp,
+    stream,
 };
 
 use super::undo::Undo;
@@ -32,14 +33,16 @@ pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
     pub(crate) sends: Vec<NewSend>,
     pub(crate) session: Vec<NewSessionOp>,
+    pub(crate) commits: Vec<NewCommit>,
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) progress: Option<Progress>,
 }
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { steps, sends, session, chunks, progress } = self;
+        let Self { steps, sends, session, commits, chunks, progress } = self;
         let quiet = chunks.is_empty() && progress.is_none();
+        let quiet = quiet && commits.is_empty();
         steps.is_empty() && sends.is_empty() && session.is_empty() && quiet
     }
 
@@ -55,11 +58,13 @@ impl Ops {
         let steps = self.steps.iter().take_while(|step| fits(size(step))).count();
         let session = self.session.iter().take_while(|_| fits(0)).count();
         let sends = self.sends.iter().take_while(|it| fits(it.what.data().as_str().len())).count();
+        let commits = self.commits.iter().take_while(|it| fits(room_of(it))).count();
         let chunks = self.chunks.iter().take_while(|it| fits(it.data.as_str().len())).count();
         Self {
             steps: first(&mut self.steps, steps),
             session: first(&mut self.session, session),
             sends: first(&mut self.sends, sends),
+            commits: first(&mut self.commits, commits),
             chunks: first(&mut self.chunks, chunks),
             progress: self.progress.take(),
         }
@@ -71,6 +76,12 @@ const MAX_OPS: usize = 500;
 
 /// The most bytes in one report, give or take one value.
 const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
+
+/// What a commit takes of a report: each of its events is a row.
+fn room_of(asked: &NewCommit) -> usize {
+    let events = &asked.commit.events;
+    events.iter().map(stream::size).sum::<usize>() + events.len() * (MAX_OPS_BYTES / MAX_OPS)
+}
 
 fn first<T>(from: &mut Vec<T>, count: usize) -> Vec<T> {
     let rest = from.split_off(count.min(from.len()));
@@ -254,6 +265,12 @@ impl State {
         self.wake_driver();
     }
 
+    /// A step commits to a stream.
+    pub(crate) fn commit(&mut self, commit: NewCommit) {
+        self.ops.commits.push(commit);
+        self.wake_driver();
+    }
+
     /// A step works on a session's state.
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
         self.ops.session.push(op);
@@ -301,9 +318,9 @@ impl State {
 
     /// Whether the handler has come to something that is not on record.
     pub(crate) fn goes_on(&self) -> bool {
-        let Ops { steps, sends, session, .. } = &self.ops;
+        let Ops { steps, sends, session, commits, .. } = &self.ops;
         let new = !steps.is_empty() || !sends.is_empty() || !session.is_empty();
-        new || !self.waits.is_empty() || !self.sleepers.is_empty()
+        new || !commits.is_empty() || !self.waits.is_empty() || !self.sleepers.is_empty()
     }
 
     /// What is recorded of a step.
@@ -383,8 +400,8 @@ impl State {
 }
 
 /// What the code does, as opposed to what it waits for.
-const EFFECTS: [StepKind; 4] =
-    [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate];
+const EFFECTS: [StepKind; 5] =
+    [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate, StepKind::Commit];
 
 /// A step's kind as people read it.
 fn word(kind: StepKind) -> &'static str {
@@ -397,5 +414,6 @@ fn word(kind: StepKind) -> &'static str {
         StepKind::Send => "a message sent",
         StepKind::State => "an operation on a session",
         StepKind::Compensate => "a compensation",
+        StepKind::Commit => "a commit to a stream",
     }
 }

@@ -10,12 +10,13 @@ use async_trait::async_trait;
 use tidegate::{
     core::{
         catalog::Catalog,
+        command::Command,
         reads::{ReadSet, Snapshot},
         row::{EngineId, Row, Workspace},
     },
-    store::{Database, Decide, Decision, Store, StoreError},
+    store::{Database, Decide, Decision, Salted, Store, StoreError, commit},
 };
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// How a transaction fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,10 @@ pub(crate) enum Beats {
 struct Plan {
     /// Which transaction fails, counted down, and how.
     fails: Option<(usize, Failure)>,
+    /// What the next transaction waits for.
+    held: Option<oneshot::Receiver<()>>,
+    /// What somebody else does right before the next transaction.
+    before: Vec<Salted>,
     beats: Beats,
     engines: Vec<EngineId>,
 }
@@ -56,7 +61,8 @@ pub(crate) struct Faults {
 
 impl Faults {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let plan = Plan { fails: None, beats: Beats::Fine, engines: Vec::new() };
+        let (before, engines) = Default::default();
+        let plan = Plan { fails: None, held: None, before, beats: Beats::Fine, engines };
         Self { store, plan: Mutex::new(plan) }
     }
 
@@ -67,6 +73,25 @@ impl Faults {
     /// The transaction after so many others fails in this way, once.
     pub(crate) fn fail(&self, after: usize, failure: Failure) {
         self.plan().fails = Some((after, failure));
+    }
+
+    /// Holds the next transaction up until told.
+    pub(crate) fn hold(&self) -> oneshot::Sender<()> {
+        let (go, held) = oneshot::channel();
+        self.plan().held = Some(held);
+        go
+    }
+
+    /// Waits until a transaction is held up.
+    pub(crate) async fn holds(&self) {
+        while self.plan().held.is_some() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Somebody else is faster than the next transaction, with this.
+    pub(crate) fn overtake(&self, command: Command) {
+        self.plan().before.push((command, 7));
     }
 
     /// Whether that has come to pass.
@@ -104,6 +129,14 @@ impl Faults {
 impl Store for Faults {
     async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
         let unknown = || Err(StoreError::Unknown("the answer was lost, as planned".to_owned()));
+        let held = self.plan().held.take();
+        if let Some(held) = held {
+            let _ = held.await;
+        }
+        let before = std::mem::take(&mut self.plan().before);
+        if !before.is_empty() {
+            commit(&*self.store, before).await?;
+        }
         match self.next() {
             None => self.store.transact(reads, decide).await,
             Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".to_owned())),

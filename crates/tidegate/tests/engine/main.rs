@@ -9,6 +9,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 mod batch;
+mod closing;
 mod concurrency;
 mod control;
 mod debounce;
@@ -17,7 +18,9 @@ mod engines;
 mod faults;
 mod idempotency;
 mod priority;
+mod projections;
 mod rate_limit;
+mod reactions;
 mod replace;
 mod request_keys;
 mod requests;
@@ -29,6 +32,7 @@ mod sleepers;
 mod steps;
 mod stored;
 mod stores;
+mod streams;
 mod throttle;
 mod verdicts;
 mod versions;
@@ -265,6 +269,47 @@ stories! {
         a_schedule_begins_with_its_definition,
         a_bad_definition_changes_nothing,
     }
+    reactions {
+        streams_are_handled_in_order_and_side_by_side,
+        typed_events_are_handled_and_committed,
+        a_failing_event_is_tried_again_then_blocks,
+        a_final_error_blocks_at_once,
+        a_try_waits_for_its_time,
+        a_lease_outlasts_its_handler_but_not_its_engine,
+        a_lost_lease_stops_the_handler,
+        a_shutdown_gives_streams_back_at_once,
+        a_new_reaction_is_brought_up_to_old_streams,
+        a_crash_before_the_ack_leaves_no_effect,
+        a_refused_effect_is_a_failure_of_its_event,
+        a_flood_on_one_stream_starves_no_other,
+        operators_see_and_steer,
+        a_bad_reaction_is_refused,
+        a_stream_event_triggers_a_workflow,
+    }
+    projections {
+        a_projection_is_kept_with_its_ack,
+    }
+    closing {
+        a_close_waits_for_reactions_and_says_for_whom,
+        a_failed_archive_can_be_tried_again,
+        a_restarted_stream_begins_with_its_snapshot,
+    }
+    streams {
+        an_action_decides_on_the_state_and_commits_on_its_version,
+        a_refusal_is_the_callers_own_and_writes_nothing,
+        a_pinned_version_fails_at_once,
+        whoever_loses_a_race_decides_again,
+        writers_of_one_engine_do_not_collide,
+        a_closed_stream_takes_no_action,
+        a_restarted_stream_goes_on_from_its_snapshot,
+        a_state_is_loaded_as_it_was,
+        a_snapshot_changes_nothing_but_the_work,
+        an_unknown_event_is_named,
+        events_are_read_both_ways_and_filtered,
+        a_reader_goes_on_where_it_was,
+        a_run_commits_to_a_stream_once,
+        a_refused_commit_is_how_its_step_ends,
+    }
     verdicts {
         every_outcome_is_told,
         an_event_starts_each_workflow_once,
@@ -275,5 +320,19 @@ faulty_stories! {
     engines {
         an_engine_that_cannot_renew_stops_in_time,
         a_lost_answer_neither_loses_nor_doubles,
+    }
+    reactions {
+        effects_happen_once_whatever_fails,
+    }
+    closing {
+        an_interrupted_close_goes_on,
+    }
+    streams {
+        an_overtaken_action_decides_again,
+        nobody_is_told_of_a_state_that_never_was,
+        a_commit_that_fails_leaves_nothing,
+        whoever_stops_waiting_holds_nobody_up,
+        a_run_that_is_overtaken_decides_again,
+        a_lost_answer_doubles_no_commit,
     }
 }

@@ -31,7 +31,7 @@ fn all_problems_are_said_at_once() {
             "backoff": {"type": "quick", "ms": 100, "maxMs": 50, "jitter": 1, "base": 2},
         }),
         expect![[r#"
-            [unknown_field] reaction ``: retries is not known: use one of name, source, maxRetries, blockOnError, backoff, leaseMs, batch, maxLostLeases
+            [unknown_field] reaction ``: retries is not known: use one of name, source, fromHead, maxRetries, blockOnError, backoff, leaseMs, batch, maxLostLeases
             [bad_name] reaction ``: name must have 1 to 256 characters, got 0
             [bad_name] reaction ``: source may have one * at its end, got `a*b*`
             [out_of_range] reaction ``: maxRetries must be at least 0, got -1
@@ -60,8 +60,8 @@ fn required_fields_are_named() {
     check(
         json!([1]),
         expect![[r#"
-        [wrong_type] reaction ``: definition must be an object of name, source, maxRetries, blockOnError, backoff, leaseMs, batch, maxLostLeases, got [1]
-    "#]],
+            [wrong_type] reaction ``: definition must be an object of name, source, fromHead, maxRetries, blockOnError, backoff, leaseMs, batch, maxLostLeases, got [1]
+        "#]],
     );
     let long = json!({"name": 1, "source": null, "leaseMs": 31_536_000_001_u64, "backoff": 5});
     check(

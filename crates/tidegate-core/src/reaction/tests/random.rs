@@ -82,7 +82,13 @@ impl Play {
             }
             Step::Fail { lease, ahead, retryable } => {
                 let Some((lease, done_upto)) = self.pick(lease, ahead) else { return };
-                let failure = Failure { done_upto, error: "x".to_owned(), retryable, chance: 9 };
+                let failure = Failure {
+                    done_upto,
+                    error: "x".to_owned(),
+                    retryable,
+                    chance: 9,
+                    wait_ms: None,
+                };
                 self.scene.world.decide(|draft| fail(draft, &reaction, &lease, &failure)).unwrap();
             }
             Step::Block { lease } => {

@@ -1,0 +1,129 @@
+//! What a stream has come to, kept so that nobody has to fold it from its start.
+//!
+//! A snapshot is written behind a commit and decides nothing: to lose one loses time. It goes
+//! with the events that it sums up.
+
+use super::{StreamRefusal, ask, limits, stream_row};
+use crate::{
+    draft::{Decided, Draft, Stop},
+    id::Seq,
+    json::Payload,
+    reads::Scan,
+    row::{Row, RowKey, Stream, StreamSnapshot, Workspace},
+};
+
+/// The largest snapshot. A state that is larger is folded from its events.
+pub const MAX_SNAPSHOT_BYTES: usize = limits::MAX_COMMIT_BYTES;
+
+/// How many snapshots of a stream are expected: each type that folds it has one.
+const FEW: u32 = 8;
+
+/// A state to be kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSnapshot {
+    /// The stream's name.
+    pub stream: String,
+    /// The stream's number when it was folded.
+    pub log: Seq,
+    /// What folded it, and into which shape.
+    pub kind: String,
+    /// The version of the last event in it.
+    pub version: i64,
+    /// The state.
+    pub body: Payload,
+}
+
+/// Keeps a snapshot, unless a newer one is there or the stream is not what it was.
+pub fn keep_snapshot(
+    draft: &mut Draft,
+    ws: &Workspace,
+    new: &NewSnapshot,
+) -> Decided<bool, StreamRefusal> {
+    let size = new.body.as_str().len();
+    limits::fits(&new.stream, "a snapshot", size, MAX_SNAPSHOT_BYTES).map_err(Stop::Refused)?;
+    let key = RowKey::StreamSnapshot(new.log, new.kind.clone());
+    ask(draft, [RowKey::Stream(ws.clone(), new.stream.clone()), key.clone()])?;
+    let open = |it: &Stream| it.id == new.log && it.head >= new.version && !it.closed;
+    let newer = match draft.row(&key)? {
+        Some(Row::StreamSnapshot(old)) => old.version >= new.version,
+        _ => false,
+    };
+    if newer || !stream_row(draft, ws, &new.stream)?.is_some_and(|stream| open(&stream)) {
+        return Ok(false);
+    }
+    let NewSnapshot { log: stream, kind, version, body, .. } = new.clone();
+    draft.put(StreamSnapshot { stream, kind, version, body });
+    Ok(true)
+}
+
+/// Deletes all snapshots of a stream.
+pub(super) fn forget_snapshots<E>(draft: &mut Draft, stream: Seq) -> Decided<(), E> {
+    let found = draft.found_all(&Scan::Snapshots(stream), FEW)?;
+    let (from, to) = (
+        RowKey::StreamSnapshot(stream, String::new()),
+        RowKey::StreamSnapshot(Seq(stream.0.saturating_add(1)), String::new()),
+    );
+    let keys: Vec<RowKey> =
+        found.into_iter().chain(draft.written(from, to)).map(Row::key).collect();
+    for key in keys {
+        draft.delete(key);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        stream::{Close, close, truncate},
+        testing::{World, ws},
+    };
+
+    fn kept(world: &mut World, log: Seq, version: i64) -> bool {
+        let (stream, kind) = ("orders-1".to_owned(), "Total#1".to_owned());
+        let new = NewSnapshot { stream, log, kind, version, body: Payload::null() };
+        world.decide(|draft| keep_snapshot(draft, &ws(), &new)).unwrap()
+    }
+
+    fn snapshots(world: &World) -> Vec<i64> {
+        let version = |row: &Row| match row {
+            Row::StreamSnapshot(row) => Some(row.version),
+            _ => None,
+        };
+        world.rows.values().filter_map(version).collect()
+    }
+
+    #[test]
+    fn only_a_newer_snapshot_of_the_stream_as_it_is_now_is_kept() {
+        let mut world = World::at_ms(5);
+        world.append("orders-1", 4, &[]);
+        let log = world.stream("orders-1").unwrap().id;
+        let table = [
+            (log, 2, true, 2),
+            (log, 1, false, 2),
+            (log, 2, false, 2),
+            (log, 3, true, 3),
+            (log, 4, false, 3),
+            (Seq(log.0 + 1000), 3, false, 3),
+        ];
+        for (log, version, keeps, then) in table {
+            assert_eq!(kept(&mut world, log, version), keeps, "version {version}");
+            assert_eq!(snapshots(&world), [then]);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_goes_with_the_events_that_it_sums_up() {
+        let mut world = World::at_ms(5);
+        world.append("orders-1", 4, &[]);
+        let log = world.stream("orders-1").unwrap().id;
+        assert!(kept(&mut world, log, 3));
+        let (stream, meta) = ("orders-1".to_owned(), Payload::null());
+        let command = Close { ws: ws(), stream, expected: None, meta };
+        world.decide(|draft| close(draft, &command, &[])).unwrap();
+        assert_eq!(snapshots(&world), [3]);
+        world.decide(|draft| truncate(draft, &ws(), "orders-1", &[], 1)).unwrap();
+        assert_eq!(snapshots(&world), Vec::<i64>::new());
+        assert!(!kept(&mut world, log, 4), "nothing of a closed stream is kept");
+    }
+}

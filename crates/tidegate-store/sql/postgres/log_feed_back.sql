@@ -1,0 +1,19 @@
+-- Reads workspaces' stream events before a global position, newest first.
+--
+-- $1 ws   $2 before   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: the unique key (ws, pos).
+-- Returns the scan's place first, from 1.
+select wanted.n, found.stream, found.version, found.ws, found.pos, found.seq,
+       found.salt, found.name, found.at, found.data, found.meta
+  from unnest($1::text[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(ws, before, most, n)
+ cross join lateral (
+        select log.stream, log.version, log.ws, log.pos, log.seq, log.salt, log.name,
+               log.at, log.data, log.meta
+          from log
+         where log.ws = wanted.ws
+           and log.pos < wanted.before
+         order by log.pos desc
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.pos desc

@@ -1,0 +1,15 @@
+-- Deletes streams' snapshots by key.
+--
+-- $1 stream   $2 kind (arrays of one length)
+-- The rows are deleted under the lock of the row that owns them.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from snapshot
+     using unnest($1::bigint[], $2::text[])
+           as old(stream, kind)
+     where snapshot.stream = old.stream
+       and snapshot.kind = old.kind
+    returning 1
+)
+select expect_rows('snapshot', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,17 @@
+-- Reads workspaces' streams by name, after one.
+--
+-- $1 ws   $2 after   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: the primary key.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.ws, found.name, found.id, found.head, found.closed
+  from unnest($1::text[], $2::text[], $3::bigint[])
+       with ordinality as wanted(ws, after, most, n)
+ cross join lateral (
+        select stream.ws, stream.name, stream.id, stream.head, stream.closed
+          from stream
+         where stream.ws = wanted.ws
+           and stream.name > wanted.after
+         order by stream.name
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.name

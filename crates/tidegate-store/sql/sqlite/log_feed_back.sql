@@ -1,0 +1,11 @@
+-- Reads a workspace's stream events before a global position, newest first.
+--
+-- ?1 ws   ?2 before this position   ?3 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: unique (ws, pos).
+select stream, version, ws, pos, seq, salt, name, at, data, meta
+  from log
+ where ws = ?1
+   and pos < ?2
+ order by pos desc
+ limit ?3

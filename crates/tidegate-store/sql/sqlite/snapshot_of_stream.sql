@@ -1,0 +1,10 @@
+-- Reads all snapshots of a stream.
+--
+-- ?1 stream   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select stream, kind, version, body
+  from snapshot
+ where stream = ?1
+ order by kind
+ limit ?2

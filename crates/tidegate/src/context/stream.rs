@@ -1,0 +1,136 @@
+//! What a run commits to streams: as steps, in the transaction of their record.
+
+use std::future::poll_fn;
+
+use serde::Serialize;
+use tidegate_core::{
+    json::Payload,
+    row::StepKind,
+    run::record::{NewCommit, NewStep},
+    stream::{Commit, Committed, Expected, NewLogged},
+};
+
+use super::{Ctx, Outcome, step::Executing};
+use crate::{
+    fault::{Fault, Result},
+    stream::{DEFAULT_RETRIES, State, Trail, Until, event, load},
+    telemetry,
+};
+
+impl Ctx {
+    /// Appends events to a stream, exactly once however often the handler is replayed: they are
+    /// committed with the step's record. They belong to the run, and name the step as their cause.
+    pub async fn commit<E: Serialize>(
+        &self,
+        id: impl Into<String>,
+        stream: impl Into<String>,
+        events: &[E],
+    ) -> Result<Committed> {
+        let (step, stream) = (id.into(), stream.into());
+        let known = self.state().ask(&step, StepKind::Commit)?;
+        let outcome = match known {
+            Some(outcome) => Some(outcome),
+            None => {
+                let events = self.logged(&step, events)?;
+                self.try_commit(&step, stream, events, None).await?
+            }
+        };
+        let nothing = || bad_record(&step);
+        read(&step, outcome.ok_or_else(nothing)?)?.ok_or_else(nothing)
+    }
+
+    /// Decides on a stream's state and commits what comes of it on that very version, exactly
+    /// once however often the handler is replayed. After a conflict it decides again. A refusal
+    /// is recorded like any other end of a step; `None` if there was nothing to commit.
+    pub async fn act<S, F>(
+        &self,
+        id: impl Into<String>,
+        stream: impl Into<String>,
+        mut action: F,
+    ) -> Result<Option<Committed>>
+    where
+        S: State,
+        F: FnMut(&S) -> Result<Vec<S::Event>> + Send,
+    {
+        let (step, stream) = (id.into(), stream.into());
+        if let Some(outcome) = self.state().ask(&step, StepKind::Commit)? {
+            return read(&step, outcome);
+        }
+        for _ in 0..=DEFAULT_RETRIES {
+            let loaded = {
+                let _reading = Executing::begin(self);
+                load::<S>(self.store(), &self.activation().run.ws, &stream, Until::Head).await?
+            };
+            let events = match action(&loaded.loaded.state) {
+                Ok(events) if !events.is_empty() => events,
+                decided => {
+                    let result = decided.map(|_| Payload::null()).map_err(|it| it.to_row());
+                    return self.settle(step, result);
+                }
+            };
+            let (events, version) = (self.logged(&step, &events)?, loaded.loaded.version);
+            let expected = Some(Expected::after(version));
+            if let Some(outcome) = self.try_commit(&step, stream.clone(), events, expected).await? {
+                return read(&step, outcome);
+            }
+        }
+        let times = DEFAULT_RETRIES + 1;
+        let message = format!("stream `{stream}`: others were first {times} times in a row");
+        Err(Fault::coded("Conflict", message))
+    }
+
+    /// Records a step that commits nothing.
+    fn settle(&self, id: String, result: Outcome) -> Result<Option<Committed>> {
+        self.state().finish(NewStep {
+            id: id.clone(),
+            kind: StepKind::Commit,
+            result: result.clone(),
+        });
+        read(&id, result)
+    }
+
+    /// Commits with the step's record; `None` after a conflict, of which nothing is recorded.
+    async fn try_commit(
+        &self,
+        step: &str,
+        stream: String,
+        events: Vec<NewLogged>,
+        expected: Option<Expected>,
+    ) -> Result<Option<Outcome>> {
+        let commit = Commit { ws: self.activation().run.ws.clone(), stream, events, expected };
+        self.state().commit(NewCommit { step: step.to_owned(), commit });
+        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        let outcome = self.record_of(step).await?;
+        match &outcome {
+            Some(Ok(_)) => telemetry::stream_committed(),
+            Some(Err(_)) => {}
+            None => telemetry::stream_conflict(),
+        }
+        Ok(outcome)
+    }
+
+    fn logged<E: Serialize>(&self, step: &str, events: &[E]) -> Result<Vec<NewLogged>> {
+        let trail = Trail::new(self.run_id().to_string(), self.idempotency_key(step));
+        let meta = trail.meta(&self.0.shared.entropy);
+        let logged = events.iter().map(|event| {
+            let (name, data) = event::name_and_data(event)?;
+            Ok(NewLogged { name, data, meta: meta.clone() })
+        });
+        logged.collect()
+    }
+}
+
+/// What a step's record says.
+fn read(step: &str, outcome: Outcome) -> Result<Option<Committed>> {
+    let recorded = outcome.map_err(|fault| Fault::recorded(&fault))?;
+    if recorded == Payload::null() {
+        return Ok(None);
+    }
+    let value = serde_json::from_str(recorded.as_str()).ok();
+    let committed = value.as_ref().and_then(Committed::from_value);
+    committed.map(Some).ok_or_else(|| bad_record(step))
+}
+
+fn bad_record(step: &str) -> Fault {
+    Fault::coded("BadRecord", format!("the record of step `{step}` cannot be read")).fatal()
+}

@@ -1,0 +1,306 @@
+//! Reactions: code that follows streams, in order within a stream and in parallel over streams.
+//!
+//! What a handler commits, sends and calls through its [`ReactionCtx`] is kept together with the
+//! ack of the event, so that it happens exactly once. Inside, a reaction is one task that claims
+//! streams (`runner.rs`) and one for each stream that is claimed (`delivery.rs`).
+
+mod close;
+mod context;
+mod delivery;
+mod follow;
+mod lease;
+mod operate;
+mod projection;
+mod runner;
+mod trigger;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tidegate_core::{
+    definition::{Code as ProblemCode, Problem},
+    reaction::{Backoff, Reaction as Definition, ReactionProblem},
+};
+
+pub use self::{
+    close::{CloseProgress, Closing},
+    context::ReactionCtx,
+    operate::{StreamPage, StreamQuery, StreamView},
+};
+pub(crate) use self::{
+    follow::follow,
+    runner::{Reactions, run},
+    trigger::triggers,
+};
+use crate::{
+    events,
+    fault::{Fault, Result},
+    stream::StreamEvent,
+    timer::BoxFuture,
+};
+
+/// How many streams one engine works on at once unless set.
+const PARALLEL: usize = 10;
+
+/// The most streams at once: each holds a batch of events in memory.
+const MOST_PARALLEL: usize = 1000;
+
+type Each = Arc<dyn Fn(ReactionCtx, StreamEvent) -> BoxFuture<Result<()>> + Send + Sync>;
+#[cfg(feature = "sqlite")]
+type SqliteFold =
+    Arc<dyn Fn(&tidegate_store::SqliteTransaction<'_>, &[StreamEvent]) -> Result<()> + Send + Sync>;
+#[cfg(feature = "postgres")]
+type PostgresFold = Arc<
+    dyn Fn(tidegate_store::PostgresTransaction, Vec<StreamEvent>) -> BoxFuture<Result<()>>
+        + Send
+        + Sync,
+>;
+
+/// What is done with events.
+#[derive(Clone, Default)]
+pub(crate) enum Code {
+    /// Nothing was said.
+    #[default]
+    None,
+    /// A handler for one event at a time.
+    Each(Each),
+    /// A fold of a batch in the store's own database.
+    Fold(Folds),
+    /// Tidegate's own: workflows are triggered.
+    Triggers,
+}
+
+/// A fold for each database.
+#[derive(Clone, Default)]
+pub(crate) struct Folds {
+    #[cfg(feature = "sqlite")]
+    sqlite: Option<SqliteFold>,
+    #[cfg(feature = "postgres")]
+    postgres: Option<PostgresFold>,
+}
+
+/// A reaction to the events of streams, with its code.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use tidegate::{Reaction, ReactionCtx};
+///
+/// #[derive(Serialize, Deserialize)]
+/// enum Account {
+///     Opened { owner: String },
+///     Closed,
+/// }
+///
+/// let welcome = Reaction::new("welcome").source("account-*").on(
+///     async |ctx: ReactionCtx, event: Account| {
+///         if let Account::Opened { owner } = event {
+///             ctx.send("mail.welcome", serde_json::json!({ "to": owner }))?;
+///         }
+///         Ok(())
+///     },
+/// );
+/// ```
+#[must_use]
+pub struct Reaction {
+    definition: Map<String, Value>,
+    parallel: usize,
+    code: Code,
+}
+
+impl fmt::Debug for Reaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reaction").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+impl Reaction {
+    /// A reaction to the events of all streams, which does nothing yet.
+    pub fn new(name: &str) -> Self {
+        let mut definition = Map::new();
+        definition.insert("name".to_owned(), json!(name));
+        definition.insert("source".to_owned(), json!("*"));
+        Self { definition, parallel: PARALLEL, code: Code::None }
+    }
+
+    fn with(mut self, field: &str, value: Value) -> Self {
+        self.definition.insert(field.to_owned(), value);
+        self
+    }
+
+    /// The streams that it follows, instead of all: `orders-1`, or `orders-*` for a family.
+    pub fn source(self, source: &str) -> Self {
+        self.with("source", json!(source))
+    }
+
+    /// Sees only what is committed after it was first defined, not what was there before.
+    pub fn from_head(self) -> Self {
+        self.with("fromHead", json!(true))
+    }
+
+    /// Handles each event that is a variant of `E`; passes over those of other names.
+    pub fn on<E, F, Fut>(self, handler: F) -> Self
+    where
+        E: DeserializeOwned + Send + 'static,
+        F: Fn(ReactionCtx, E) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let (handler, names) = (Arc::new(handler), events::names::<E>());
+        self.code(Code::Each(Arc::new(move |ctx, event: StreamEvent| {
+            let handler = handler.clone();
+            Box::pin(async move {
+                if names.is_some_and(|names| !names.contains(&event.name.as_str())) {
+                    return Ok(());
+                }
+                let read = events::read::<E>(&event.name, &event.data);
+                let unreadable = |error: crate::Error| Fault::coded("BadEvent", error.to_string());
+                handler(ctx, read.map_err(|error| unreadable(error).fatal())?).await
+            })
+        })))
+    }
+
+    /// Handles each event as it was committed, whatever its name.
+    pub fn on_any<F, Fut>(self, handler: F) -> Self
+    where
+        F: Fn(ReactionCtx, StreamEvent) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        self.code(Code::Each(Arc::new(move |ctx, event| {
+            let handler = handler.clone();
+            Box::pin(async move { handler(ctx, event).await })
+        })))
+    }
+
+    /// Folds batches of events into tables of the store's own SQLite file: what it writes and the
+    /// ack are kept together or not at all.
+    #[cfg(feature = "sqlite")]
+    pub fn fold_sqlite<F>(mut self, fold: F) -> Self
+    where
+        F: Fn(&tidegate_store::SqliteTransaction<'_>, &[StreamEvent]) -> Result<()>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.folds().sqlite = Some(Arc::new(fold));
+        self
+    }
+
+    /// Folds batches of events into tables of the store's own PostgreSQL database: what it writes
+    /// and the ack are kept together or not at all.
+    #[cfg(feature = "postgres")]
+    pub fn fold_postgres<F, Fut>(mut self, fold: F) -> Self
+    where
+        F: Fn(tidegate_store::PostgresTransaction, Vec<StreamEvent>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.folds().postgres = Some(Arc::new(move |tx, events| Box::pin(fold(tx, events))));
+        self
+    }
+
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn folds(&mut self) -> &mut Folds {
+        if !matches!(self.code, Code::Fold(_)) {
+            self.code = Code::Fold(Folds::default());
+        }
+        let Code::Fold(folds) = &mut self.code else { unreachable!("it was just set") };
+        folds
+    }
+
+    fn code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// How often an event is tried again: 3 times unless set, which makes 4 attempts.
+    pub fn max_retries(self, retries: u32) -> Self {
+        self.with("maxRetries", json!(retries))
+    }
+
+    /// Whether a stream stops when its retries are used up, which it does unless set; otherwise
+    /// it is retried for ever.
+    pub fn block_on_error(self, block: bool) -> Self {
+        self.with("blockOnError", json!(block))
+    }
+
+    /// The wait before an event is tried again; without one it is tried at once.
+    pub fn backoff(self, backoff: &Backoff) -> Self {
+        self.with("backoff", json!(backoff))
+    }
+
+    /// How long a lease on a stream lasts without renewal: 30 s unless set.
+    pub fn lease_time(self, time: Duration) -> Self {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.with("leaseMs", json!(ms))
+    }
+
+    /// How many events of a stream are handled in one turn at the most: 100 unless set.
+    pub fn batch_size(self, events: u32) -> Self {
+        self.with("batch", json!(events))
+    }
+
+    /// How many claims in a row may end without progress before the stream is blocked: 10 unless
+    /// set.
+    pub fn max_lost_leases(self, leases: u32) -> Self {
+        self.with("maxLostLeases", json!(leases))
+    }
+
+    /// How many streams one engine works on at once: 10 unless set.
+    pub fn parallel_streams(mut self, streams: usize) -> Self {
+        self.parallel = streams;
+        self
+    }
+
+    /// What is defined in the store, and what is done here; or everything that is wrong with it.
+    pub(crate) fn into_served(self) -> Result<Served, Vec<Problem>> {
+        let Self { definition, parallel, code } = self;
+        let parsed = Definition::parse(&Value::Object(definition.clone()));
+        let mut problems = match &parsed {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.0.iter().map(problem).collect(),
+        };
+        let name = definition.get("name").and_then(Value::as_str).unwrap_or_default();
+        let mut wrong = |code, field: &str, message: String| {
+            let subject = format!("reaction `{name}`");
+            problems.push(Problem { code, subject, field: field.to_owned(), message });
+        };
+        if name.starts_with('$') {
+            let message = format!("may not begin with $, which is Tidegate's own, got `{name}`");
+            wrong(ProblemCode::BadName, "name", message);
+        }
+        if !(1..=MOST_PARALLEL).contains(&parallel) {
+            let message = format!("must be 1 to {MOST_PARALLEL}, got {parallel}");
+            wrong(ProblemCode::OutOfRange, "parallelStreams", message);
+        }
+        if matches!(code, Code::None) {
+            let message = "is required: say what is done with events, by `on` or a fold";
+            wrong(ProblemCode::MissingField, "handler", message.to_owned());
+        }
+        match parsed {
+            Ok(definition) if problems.is_empty() => Ok(Served { definition, parallel, code }),
+            Ok(_) | Err(_) => Err(problems),
+        }
+    }
+}
+
+/// A reaction that an engine works for.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) definition: Definition,
+    parallel: usize,
+    code: Code,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+fn problem(found: &ReactionProblem) -> Problem {
+    use ProblemCode::{BadName, MissingField, OutOfRange, UnknownField, UnknownValue, WrongType};
+    let codes = [MissingField, WrongType, OutOfRange, UnknownField, UnknownValue];
+    let ReactionProblem { code, subject, field, message } = found.clone();
+    let code = codes.into_iter().find(|it| it.as_str() == code).unwrap_or(BadName);
+    Problem { code, subject, field, message }
+}

@@ -1,0 +1,158 @@
+//! What a reaction's handler sees: the event, and what it wants to happen with the ack.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::Serialize;
+use serde_json::json;
+use tidegate_core::{
+    event::NewEvent,
+    json::{MAX_EVENT_BYTES, Payload},
+    reaction::Effect,
+    request::Request,
+    stream::NewLogged,
+    time::Timestamp,
+};
+
+use crate::{
+    events,
+    fault::{Fault, Result},
+    handler::check_name,
+    stream::StreamEvent,
+};
+
+/// What a handler of one event works with. Cheap to clone.
+///
+/// What it commits, sends and calls is collected, and kept when the handler has returned: together
+/// with the ack, or not at all.
+#[derive(Clone)]
+pub struct ReactionCtx(Arc<Inner>);
+
+struct Inner {
+    reaction: String,
+    event: StreamEvent,
+    now: Timestamp,
+    wanted: Mutex<Wanted>,
+}
+
+/// What a handler asked for.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) effects: Vec<Effect>,
+    /// Handle the event later.
+    pub(super) later: Option<Timestamp>,
+}
+
+impl fmt::Debug for ReactionCtx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { reaction, event, .. } = &*self.0;
+        write!(f, "ReactionCtx({reaction}, {} version {})", event.stream, event.version)
+    }
+}
+
+impl ReactionCtx {
+    pub(super) fn new(reaction: &str, event: StreamEvent, now: Timestamp) -> Self {
+        let reaction = reaction.to_owned();
+        Self(Arc::new(Inner { reaction, event, now, wanted: Mutex::default() }))
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was asked for by now.
+    pub(super) fn take(&self) -> Wanted {
+        std::mem::take(&mut *self.wanted())
+    }
+
+    /// The reaction's name.
+    pub fn reaction(&self) -> &str {
+        &self.0.reaction
+    }
+
+    /// The stream's name.
+    pub fn stream(&self) -> &str {
+        &self.0.event.stream
+    }
+
+    /// The event as it was committed: id, version, position, name, data, time and trail.
+    pub fn event(&self) -> &StreamEvent {
+        &self.0.event
+    }
+
+    /// What belongs together: the correlation of the event, or its id if it has none.
+    pub fn correlation(&self) -> String {
+        let of_event = self.0.event.correlation.clone();
+        of_event.unwrap_or_else(|| self.0.event.id.to_string())
+    }
+
+    /// A key for effects elsewhere, the same whenever this reaction handles this event.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}/{}", self.0.reaction, self.0.event.id)
+    }
+
+    /// Appends events to the end of a stream, whatever that is by then. They inherit the
+    /// correlation and name this event as their cause.
+    pub fn commit<E: Serialize>(
+        &self,
+        stream: &str,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<()> {
+        let named = events.into_iter().map(|event| Ok(events::name_and_data(&event)?));
+        self.append(stream, named.collect::<Result<Vec<_>>>()?);
+        Ok(())
+    }
+
+    /// Appends one event of a name and data to the end of a stream.
+    pub fn commit_named(&self, stream: &str, name: &str, data: impl Serialize) -> Result<()> {
+        self.append(stream, vec![(name.to_owned(), payload(&data)?)]);
+        Ok(())
+    }
+
+    fn append(&self, stream: &str, named: Vec<(String, Payload)>) {
+        let (correlation, causation) = (self.correlation(), self.0.event.id);
+        let meta =
+            Payload::from_value(&json!({ "correlation": correlation, "causation": causation }));
+        let events =
+            named.into_iter().map(|(name, data)| NewLogged { name, data, meta: meta.clone() });
+        let effect = Effect::Commit { stream: stream.to_owned(), events: events.collect() };
+        self.wanted().effects.push(effect);
+    }
+
+    /// Posts an event, for workflows and for those who wait.
+    pub fn send(&self, name: &str, data: impl Serialize) -> Result<()> {
+        check_name(name).map_err(|rule| {
+            Fault::coded("BadName", format!("event name `{name}` {rule}")).fatal()
+        })?;
+        let (name, data) = (name.to_owned(), payload(&data)?);
+        let event = NewEvent { name, data, dedupe_id: None, ts: None };
+        self.wanted().effects.push(Effect::Send(event));
+        Ok(())
+    }
+
+    /// Starts a run of an action, as a request does.
+    pub fn start(&self, request: Request) {
+        self.wanted().effects.push(Effect::Call(request));
+    }
+
+    /// Puts the stream off: this event is handled again at that moment, and those behind it wait
+    /// with it. Not a failure. What the handler asked for besides is dropped.
+    pub fn defer(&self, until: Timestamp) {
+        self.wanted().later = Some(until);
+    }
+
+    /// The same, for so long from now.
+    pub fn defer_for(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.defer(self.0.now.plus_ms(ms));
+    }
+}
+
+fn payload(data: &impl Serialize) -> Result<Payload> {
+    let bad = |error: String| Fault::coded("BadOutput", error).fatal();
+    let text = serde_json::to_vec(data).map_err(|error| bad(error.to_string()))?;
+    Payload::parse(&text, MAX_EVENT_BYTES).map_err(|error| bad(error.to_string()))
+}

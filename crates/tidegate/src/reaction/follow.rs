@@ -1,0 +1,117 @@
+//! Brings a reaction up to the streams that were there before it.
+//!
+//! A commit tells those who follow at the time; a stream that rests would never be heard of. All
+//! streams are looked through at each start, so that it does not matter how far the last start
+//! got: what is followed already costs a read.
+
+use std::sync::Arc;
+
+use tidegate_core::{
+    command::{Command, StreamCommand},
+    reaction::Source,
+    reads::{ReadSet, Scan},
+    row::{Row, RowKey, Stream},
+};
+
+use super::{lease::pause, runner::Runner};
+use crate::{engine::Shared, error::Error};
+
+/// How many streams are looked at in one go.
+const PAGE: u32 = 500;
+
+/// After how many streams a line says how far it is.
+const TELL: usize = 10_000;
+
+/// Brings a reaction up to old streams, and tries again until it is done.
+pub(crate) async fn follow(shared: &Arc<Shared>, runner: &Arc<Runner>) {
+    // What begins at the head hears of a stream when there is something to hear.
+    if runner.served.definition.from_head {
+        return;
+    }
+    let reaction = &runner.served.definition.name;
+    while let Err(error) = bring_up(shared, runner).await {
+        tracing::warn!(%error, reaction, "old streams could not be followed; trying again");
+        pause(shared).await;
+    }
+}
+
+async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
+    let definition = &runner.served.definition;
+    let mut after = first(&definition.source);
+    let (mut seen, mut followed) = (0, 0);
+    loop {
+        let page = page(shared, runner, &after).await?;
+        let Some(last) = page.last().map(|stream| stream.name.clone()) else { break };
+        let covered: Vec<&Stream> =
+            page.iter().filter(|it| definition.source.covers(&it.name)).collect();
+        let more = page.len() >= PAGE as usize && goes_on(&definition.source, &last);
+        followed += follow_all(shared, runner, &covered).await?;
+        seen += covered.len();
+        if seen / TELL != (seen - covered.len()) / TELL {
+            let reaction = &definition.name;
+            tracing::info!(reaction, seen, followed, "following streams that were there before");
+        }
+        if !more {
+            break;
+        }
+        after = last;
+    }
+    if followed > 0 {
+        let reaction = &definition.name;
+        tracing::info!(reaction, followed, "follows all streams that were there before");
+    }
+    Ok(())
+}
+
+/// The name behind which the streams of a source begin.
+fn first(source: &Source) -> String {
+    let (Source::Stream(name) | Source::Family(name)) = source else { return String::new() };
+    // The greatest name that is less than this one: without its last character, or nothing.
+    let mut before = name.clone();
+    before.pop();
+    before
+}
+
+/// Whether streams of the source may come after this one.
+fn goes_on(source: &Source, last: &str) -> bool {
+    match source {
+        Source::Stream(name) => last < name.as_str(),
+        Source::Family(prefix) => last < prefix.as_str() || last.starts_with(prefix.as_str()),
+        Source::All => true,
+    }
+}
+
+async fn page(shared: &Shared, runner: &Runner, after: &str) -> Result<Vec<Stream>, Error> {
+    let scan = Scan::Streams(runner.ws.clone(), after.to_owned());
+    let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), PAGE)).await?;
+    let streams = snapshot.found(&scan).into_iter().filter_map(|row| match row {
+        Row::Stream(stream) => Some(stream.clone()),
+        _ => None,
+    });
+    Ok(streams.collect())
+}
+
+/// Follows those that it does not follow yet; how many they were.
+async fn follow_all(shared: &Shared, runner: &Runner, streams: &[&Stream]) -> Result<usize, Error> {
+    let reaction = &runner.served.definition.name;
+    let key =
+        |stream: &Stream| RowKey::Sub(runner.ws.clone(), reaction.clone(), stream.name.clone());
+    let reads = streams.iter().map(|it| key(it)).fold(ReadSet::default(), ReadSet::row);
+    let snapshot = shared.store.read(reads).await?;
+    let missing = streams.iter().filter(|stream| match snapshot.rows.get(&key(stream)) {
+        Some(Some(Row::Sub(sub))) => sub.log != stream.id || sub.want < stream.head,
+        _ => true,
+    });
+    let asked: Vec<_> = missing
+        .map(|stream| {
+            let (reaction, stream) = (reaction.clone(), stream.name.clone());
+            let command = StreamCommand::Follow { reaction, stream };
+            shared.ask(Command::Stream { ws: runner.ws.clone(), command })
+        })
+        .collect();
+    let followed = asked.len();
+    for answer in asked {
+        answer.await?;
+    }
+    Ok(followed)
+}

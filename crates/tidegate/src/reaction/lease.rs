@@ -1,0 +1,148 @@
+//! A lease on a stream, kept while its events are handled and given up in time.
+
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+
+use tidegate_core::{
+    command::{Answer, Command, StreamAnswer, StreamCommand},
+    reaction::{Lease, Outcome},
+};
+use tidegate_store::StoreError;
+use tokio::sync::watch;
+
+use crate::{committer::Reply, engine::Shared, error::Error, telemetry};
+
+/// Why the work on a stream has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// The stream is another's, or may be: nothing more is said about it.
+    Lost,
+    /// The engine shuts down: give the stream back.
+    ShutDown,
+}
+
+/// How soon what the store did not answer is asked again.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a reaction leaves a store alone that has failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+pub(super) async fn pause(shared: &Shared) {
+    shared.timer.sleep_until(shared.timer.elapsed() + PAUSE).await;
+}
+
+/// Keeps one lease.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) shared: Arc<Shared>,
+    pub(super) lease: Lease,
+    time: Duration,
+    /// When the lease was last known to be held: before it was asked for, on our own clock.
+    held: Duration,
+    stop: watch::Receiver<bool>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        lease: Lease,
+        lease_ms: u64,
+        held: Duration,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        Self { shared, lease, time: Duration::from_millis(lease_ms), held, stop }
+    }
+
+    /// Something else has renewed the lease, and was asked for at this time.
+    pub(super) fn renewed(&mut self, asked: Duration) {
+        self.held = self.held.max(asked);
+    }
+
+    /// After this nobody here may act under the lease.
+    fn end(&self) -> Duration {
+        self.held + self.time
+    }
+
+    /// Works under the lease, which is renewed meanwhile; drops the work when it is lost, and
+    /// when the engine shuts down.
+    pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
+        let mut work = pin!(work);
+        let mut stop = self.stop.clone();
+        let mut stopped = pin!(async move { stop.wait_for(|stop| *stop).await.is_ok() });
+        let timer = self.shared.timer.clone();
+        let mut renewal: Option<(Reply, Duration)> = None;
+        let mut next = self.held + self.time / 3;
+        loop {
+            let wake = if renewal.is_some() { self.end() } else { next.min(self.end()) };
+            let answer = async {
+                match &mut renewal {
+                    Some((reply, _)) => reply.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = stopped.as_mut() => return Err(Halt::ShutDown),
+                done = work.as_mut() => return Ok(done),
+                answer = answer => {
+                    let asked = renewal.take().map_or(self.held, |(_, asked)| asked);
+                    next = match answer {
+                        Ok(Answer::Stream(StreamAnswer::Renewed(told)))
+                            if matches!(told[..], [Outcome::Done(_)]) => {
+                            self.renewed(asked);
+                            self.held + self.time / 3
+                        }
+                        Ok(_) => return Err(self.lost()),
+                        Err(error) => {
+                            tracing::warn!(%error, "a stream's lease could not be renewed");
+                            timer.elapsed() + self.time / 30
+                        }
+                    };
+                }
+                () = timer.sleep_until(wake) => {
+                    if timer.elapsed() >= self.end() {
+                        return Err(self.lost());
+                    }
+                    let (reaction, leases) = (self.lease.reaction.clone(), vec![self.lease.clone()]);
+                    let renew = StreamCommand::Renew { reaction, leases };
+                    renewal = Some((self.send(renew), timer.elapsed()));
+                }
+            }
+        }
+    }
+
+    fn send(&self, command: StreamCommand) -> Reply {
+        self.shared.ask(Command::Stream { ws: self.lease.ws.clone(), command })
+    }
+
+    /// Asks the same until the store answers, as long as the lease lasts.
+    pub(super) async fn insist(&self, command: StreamCommand) -> Result<Answer, Error> {
+        let command = Command::Stream { ws: self.lease.ws.clone(), command };
+        let salted = (command, self.shared.entropy.number());
+        let (timer, mut pause) = (&*self.shared.timer, FIRST_PAUSE);
+        loop {
+            match self.shared.committer.send(salted.clone()).await {
+                Err(Error::Store(error))
+                    if !matches!(*error, StoreError::Data(_)) && timer.elapsed() < self.end() =>
+                {
+                    tracing::warn!(%error, "a reaction's report is tried again");
+                    timer.sleep_until(timer.elapsed() + pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The lease is gone: whatever was done since the last ack is delivered again.
+    pub(super) fn lost(&self) -> Halt {
+        let Lease { reaction, stream, .. } = &self.lease;
+        tracing::warn!(
+            reaction,
+            stream,
+            "a stream's lease was lost: what was not acked is delivered again"
+        );
+        telemetry::reaction_lost(reaction);
+        Halt::Lost
+    }
+}

@@ -1,0 +1,259 @@
+//! One reaction at work: claims streams when there is something to do, as many as it may.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tidegate_core::{
+    command::{Answer, Command, StreamAnswer, StreamCommand},
+    reaction::Claimed,
+    row::Workspace,
+};
+use tokio::sync::{Notify, watch};
+
+use super::{
+    Served,
+    delivery::Delivery,
+    lease::{Keeper, pause},
+};
+use crate::{engine::Shared, error::Error, telemetry, timer::Timer};
+
+/// The reactions that an engine works for.
+#[derive(Debug, Default)]
+pub(crate) struct Reactions {
+    runners: OnceLock<BTreeMap<(Workspace, String), Arc<Runner>>>,
+    /// Claims and turns under way.
+    busy: AtomicUsize,
+    /// No more streams are claimed.
+    closed: AtomicBool,
+    /// Streams that are being worked on are given back.
+    stop: watch::Sender<bool>,
+}
+
+/// One reaction in one workspace.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    pub(super) ws: Workspace,
+    pub(super) served: Arc<Served>,
+    /// Streams that are being worked on.
+    working: AtomicUsize,
+    /// The last claim got all that it asked for: there may be more.
+    more: AtomicBool,
+    bell: Notify,
+    /// When streams can be claimed that have to wait.
+    moments: Mutex<BTreeSet<Duration>>,
+}
+
+/// The most moments that are kept in mind. Those behind are found by looking now and then.
+const MOMENTS: usize = 4096;
+
+impl Reactions {
+    /// Takes over what was defined. Once.
+    pub(crate) fn serve(&self, served: Vec<(Workspace, Arc<Served>)>) {
+        let runners = served.into_iter().map(|(ws, served)| {
+            let name = served.definition.name.clone();
+            (
+                (ws.clone(), name),
+                Arc::new(Runner {
+                    ws,
+                    served,
+                    working: AtomicUsize::new(0),
+                    more: AtomicBool::new(false),
+                    bell: Notify::new(),
+                    moments: Mutex::default(),
+                }),
+            )
+        });
+        let _twice = self.runners.set(runners.collect());
+    }
+
+    /// All of them.
+    pub(crate) fn runners(&self) -> impl Iterator<Item = &Arc<Runner>> {
+        self.runners.get().into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Something may have been committed elsewhere.
+    pub(crate) fn look(&self) {
+        self.runners().for_each(|runner| runner.bell.notify_one());
+    }
+
+    /// Streams of a reaction can be claimed at a moment; `false` if nobody here does it.
+    pub(crate) fn has_work(
+        &self,
+        of: &(Workspace, String),
+        at: Duration,
+        timer: &dyn Timer,
+    ) -> bool {
+        let runner = self.runners.get().and_then(|runners| runners.get(of));
+        let Some(runner) = runner else { return false };
+        if at > timer.elapsed() {
+            runner.look_at(at);
+            return true;
+        }
+        runner.more.store(true, Ordering::SeqCst);
+        runner.bell.notify_one();
+        runner.free() > 0
+    }
+
+    /// Claims no more streams.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Gives back all streams that are being worked on.
+    pub(crate) fn stop(&self) {
+        self.close();
+        self.stop.send_replace(true);
+    }
+
+    /// Whether no stream is being worked on, or is about to be.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) == 0
+    }
+}
+
+impl Runner {
+    fn moments(&self) -> MutexGuard<'_, BTreeSet<Duration>> {
+        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_at(&self, at: Duration) {
+        let mut moments = self.moments();
+        let first = moments.first().is_none_or(|first| at < *first);
+        moments.insert(at);
+        if moments.len() > MOMENTS {
+            moments.pop_last();
+        }
+        if first {
+            self.bell.notify_one();
+        }
+    }
+
+    /// The next moment after now.
+    fn next_moment(&self, now: Duration) -> Option<Duration> {
+        let mut moments = self.moments();
+        // Those that have passed have had their look.
+        *moments = moments.split_off(&(now + Duration::from_nanos(1)));
+        moments.first().copied()
+    }
+
+    fn free(&self) -> usize {
+        self.served.parallel.saturating_sub(self.working.load(Ordering::SeqCst))
+    }
+}
+
+/// Counts something under way, until it is dropped.
+struct Underway(Arc<Shared>);
+
+impl Underway {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.reactions.busy.fetch_add(1, Ordering::SeqCst);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.reactions.busy.fetch_sub(1, Ordering::SeqCst);
+        self.0.idle.notify_waiters();
+    }
+}
+
+/// Claims streams and has them worked on, for as long as the engine lives.
+pub(crate) async fn run(shared: &Arc<Shared>, runner: &Arc<Runner>) {
+    loop {
+        let free = runner.free();
+        if free > 0 && !shared.reactions.closed.load(Ordering::SeqCst) {
+            let underway = Underway::begin(shared);
+            match claim(shared, runner, free).await {
+                Ok(again) => {
+                    drop(underway);
+                    if again {
+                        continue;
+                    }
+                }
+                Err(error) => {
+                    drop(underway);
+                    let reaction = &runner.served.definition.name;
+                    tracing::warn!(%error, reaction, "streams could not be claimed");
+                    pause(shared).await;
+                    continue;
+                }
+            }
+        }
+        let next = runner.next_moment(shared.timer.elapsed());
+        let due = async {
+            match next {
+                Some(at) => shared.timer.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = runner.bell.notified() => {}
+            () = due => {}
+        }
+    }
+}
+
+/// Claims up to so many streams; `true` if there may be more.
+async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Result<bool, Error> {
+    runner.more.store(false, Ordering::SeqCst);
+    let definition = &runner.served.definition;
+    let (engine, limit) = (shared.id(), u32::try_from(free).unwrap_or(u32::MAX));
+    let command = StreamCommand::Claim { reaction: definition.name.clone(), engine, limit };
+    let asked = shared.timer.elapsed();
+    let claimed = match shared.ask(Command::Stream { ws: runner.ws.clone(), command }).await? {
+        Answer::Stream(StreamAnswer::Claimed(claimed)) => claimed,
+        other => return Err(crate::api::unexpected(&other)),
+    };
+    telemetry::reaction_claimed(&definition.name, claimed.leased.len());
+    let Claimed { leased, blocked } = claimed;
+    for blocked in &blocked {
+        let (reaction, stream, reason) = (&definition.name, &blocked.stream, &blocked.reason);
+        tracing::trace!(reaction, stream, reason, "blocked");
+        telemetry::reaction_blocked(reaction);
+    }
+    let full = leased.len() + blocked.len() >= free;
+    runner.more.fetch_or(full, Ordering::SeqCst);
+    for leased in leased {
+        let (lease, at, want) = (leased.lease.clone(), leased.at, leased.want);
+        tracing::trace!(reaction = lease.reaction, stream = lease.stream, at, want, "claimed");
+        let stop = shared.reactions.stop.subscribe();
+        let keeper = Keeper::new(shared.clone(), lease, definition.lease_ms, asked, stop);
+        let delivery = Delivery::new(keeper, runner.served.clone(), leased);
+        let turn = Turn::begin(shared, runner);
+        shared.tasks.spawn(async move {
+            delivery.run().await;
+            drop(turn);
+        });
+    }
+    Ok(full && runner.free() > 0)
+}
+
+/// A stream's turn, until it is dropped.
+struct Turn {
+    runner: Arc<Runner>,
+    _underway: Underway,
+}
+
+impl Turn {
+    fn begin(shared: &Arc<Shared>, runner: &Arc<Runner>) -> Self {
+        runner.working.fetch_add(1, Ordering::SeqCst);
+        Self { runner: runner.clone(), _underway: Underway::begin(shared) }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.runner.working.fetch_sub(1, Ordering::SeqCst);
+        if self.runner.more.load(Ordering::SeqCst) {
+            self.runner.bell.notify_one();
+        }
+    }
+}

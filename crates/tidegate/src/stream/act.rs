@@ -1,0 +1,180 @@
+//! Actions: a function of the state that gives events, or a refusal.
+
+use tidegate_core::{
+    command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
+    stream::{Commit, Committed, Expected, NewLogged, StreamRefusal},
+};
+
+use super::{
+    State, Stream, StreamEvent, event,
+    line::{Lost, Told, Verdict},
+    load::{Until, load},
+};
+use crate::{api::unexpected, error::Error};
+
+/// What an action has done.
+#[derive(Clone, Debug)]
+pub struct Acted<S> {
+    /// The state after its events.
+    pub state: S,
+    /// The last event's version; -1 if the stream has none.
+    pub version: i64,
+    /// Its events, as they are committed; none if it had nothing to commit.
+    pub events: Vec<StreamEvent>,
+    /// How often it was decided: once, and once more after each conflict.
+    pub attempts: u32,
+}
+
+/// Why an action has done nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ActError<E> {
+    /// The action's own no.
+    #[error("{0}")]
+    Refused(E),
+    /// The stream is not where the caller says, or others were first each time.
+    #[error("stream `{stream}`: expected {expected}, got {}", Expected::after(*actual))]
+    Conflict {
+        /// The stream.
+        stream: String,
+        /// The version that was decided on.
+        expected: Expected,
+        /// The version that is there; -1 for none.
+        actual: i64,
+    },
+    /// The stream is closed.
+    #[error("stream `{stream}`: closed at version {guard}, nothing more is committed")]
+    Closed {
+        /// The stream.
+        stream: String,
+        /// The guard's version.
+        guard: i64,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Failed(Error),
+}
+
+impl<E> From<Error> for ActError<E> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(Refusal::Stream(refusal)) => refusal.into(),
+            error => Self::Failed(error),
+        }
+    }
+}
+
+impl<E> From<StreamRefusal> for ActError<E> {
+    fn from(refusal: StreamRefusal) -> Self {
+        match refusal {
+            StreamRefusal::Conflict { stream, expected, actual } => {
+                Self::Conflict { stream, expected, actual }
+            }
+            StreamRefusal::StreamClosed { stream, guard } => Self::Closed { stream, guard },
+            refusal => Self::Failed(Refusal::from(refusal).into()),
+        }
+    }
+}
+
+impl<S: State> Stream<S> {
+    /// Decides on the state as it is, and commits what comes of it on that very version.
+    ///
+    /// After a conflict it decides again, so an action must do nothing but decide. Actions of one
+    /// engine on one stream wait for each other rather than collide. Whatever the answer is, the
+    /// state that it was decided on was that of the stream after the call began.
+    pub async fn act<E, F>(&self, mut action: F) -> Result<Acted<S>, ActError<E>>
+    where
+        E: Send,
+        F: FnMut(&S) -> Result<Vec<S::Event>, E> + Send,
+    {
+        if let Some(version) = self.expected {
+            return self.act_at(version, action).await;
+        }
+        let shared = self.engine.shared();
+        let line = shared.lines.of::<S>(&self.engine.ws(), &self.name);
+        let mut conflicts = 0;
+        loop {
+            let (verdict, told) = line.decide(shared, &self.trail, &mut action).await?;
+            let joined = matches!(verdict, Verdict::Joined { .. });
+            let committed = match told {
+                Some(told) => outcome(told).await.map(Some),
+                None => Ok(None),
+            };
+            match committed {
+                Ok(committed) => return self.told(verdict, committed.as_deref(), conflicts + 1),
+                Err(Lost::Conflict(conflict)) if conflicts >= self.retries => {
+                    return Err(conflict.into());
+                }
+                Err(Lost::Conflict(_)) => conflicts += 1,
+                Err(Lost::Failed(error)) if joined => return Err(error.into()),
+                // The trouble was another's: decide on what there is now.
+                Err(Lost::Failed(_) | Lost::Void) => {}
+            }
+        }
+    }
+
+    /// What the caller is told, now that it holds.
+    fn told<E>(
+        &self,
+        verdict: Verdict<S, E>,
+        committed: Option<&Committed>,
+        attempts: u32,
+    ) -> Result<Acted<S>, ActError<E>> {
+        let (loaded, events) = match (verdict, committed) {
+            (Verdict::Refused(refusal), _) => return Err(ActError::Refused(refusal)),
+            (Verdict::Joined { after, place, events }, Some(committed)) => {
+                (after, StreamEvent::committed(&self.name, events, committed, place))
+            }
+            (Verdict::Nothing(loaded) | Verdict::Joined { after: loaded, .. }, _) => {
+                (loaded, Vec::new())
+            }
+        };
+        Ok(Acted { state: loaded.state, version: loaded.version, events, attempts })
+    }
+
+    /// Acts on this version or not at all.
+    async fn act_at<E, F>(&self, version: i64, mut action: F) -> Result<Acted<S>, ActError<E>>
+    where
+        E: Send,
+        F: FnMut(&S) -> Result<Vec<S::Event>, E> + Send,
+    {
+        let (stream, ws) = (self.name.clone(), self.engine.ws());
+        let folded = load::<S>(&**self.engine.store(), &ws, &stream, Until::Head).await?;
+        let (loaded, expected) = (folded.loaded, Expected::after(version));
+        if let Some(guard) = folded.closed {
+            return Err(ActError::Closed { stream, guard });
+        }
+        if loaded.version != version {
+            return Err(ActError::Conflict { stream, expected, actual: loaded.version });
+        }
+        let events = action(&loaded.state).map_err(ActError::Refused)?;
+        let (mut state, attempts) = (loaded.state, 1);
+        if events.is_empty() {
+            return Ok(Acted { state, version, events: Vec::new(), attempts });
+        }
+        let meta = self.trail.meta(&self.engine.shared().entropy);
+        let logged = events.iter().map(|event| {
+            let (name, data) = event::name_and_data(event)?;
+            Ok(NewLogged { name, data, meta: meta.clone() })
+        });
+        let logged = logged.collect::<Result<Vec<_>, Error>>()?;
+        let commit =
+            Commit { ws: ws.clone(), stream, events: logged.clone(), expected: Some(expected) };
+        let command = Command::Stream { ws, command: StreamCommand::Commit(commit) };
+        let committed = match self.engine.ask(command).await? {
+            Answer::Stream(StreamAnswer::Committed(committed)) => committed,
+            other => return Err(unexpected(&other).into()),
+        };
+        events.iter().for_each(|event| state.apply(event));
+        let events = StreamEvent::committed(&self.name, logged, &committed, 0);
+        Ok(Acted { state, version: committed.last, events, attempts })
+    }
+}
+
+/// What became of a batch.
+async fn outcome(mut told: Told) -> Result<std::sync::Arc<Committed>, Lost> {
+    match told.wait_for(Option::is_some).await {
+        Ok(outcome) => outcome.clone().unwrap_or(Err(Lost::Void)),
+        // Nobody is there any more to tell.
+        Err(_) => Err(Lost::Failed(Error::ShutDown)),
+    }
+}

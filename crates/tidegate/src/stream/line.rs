@@ -1,0 +1,383 @@
+//! Writers of one process queue on a stream instead of colliding.
+//!
+//! Each action is decided in turn, on the state as it will be after those before it, and its
+//! events join the batch that goes out next, as one commit on the version that the first of them
+//! saw. While a batch is on its way the next one fills. When one is not committed, the state that
+//! all later ones have seen never came to be: they are void, and all decide again.
+
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tidegate_core::{
+    command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
+    json::Payload,
+    row::Workspace,
+    stream::{
+        self, Commit, Committed, Expected, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, NewLogged,
+        NewSnapshot, StreamRefusal,
+    },
+};
+use tokio::sync::{Mutex as TurnMutex, watch};
+
+use super::{
+    Loaded, State,
+    load::{Until, kind, load, stream_row},
+    trail::Trail,
+};
+use crate::{api::unexpected, engine::Shared, error::Error, stream::event};
+
+type Key = (Workspace, String, TypeId);
+
+/// The lines of an engine: one for each stream that somebody acts on right now.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(Mutex<BTreeMap<Key, Weak<dyn Any + Send + Sync>>>);
+
+impl Lines {
+    /// The line of a stream, as a type sees it.
+    pub(super) fn of<S: State>(self: &Arc<Self>, ws: &Workspace, stream: &str) -> Arc<Line<S>> {
+        let key = (ws.clone(), stream.to_owned(), TypeId::of::<S>());
+        let mut lines = self.lock();
+        let known = lines.get(&key).and_then(Weak::upgrade).map(Arc::downcast::<Line<S>>);
+        if let Some(Ok(line)) = known {
+            return line;
+        }
+        let line = Arc::new(Line {
+            key: key.clone(),
+            lines: self.clone(),
+            turn: TurnMutex::new(None),
+            queue: Mutex::default(),
+        });
+        let erased: Arc<dyn Any + Send + Sync> = line.clone();
+        lines.insert(key, Arc::downgrade(&erased));
+        line
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Weak<dyn Any + Send + Sync>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+/// The actions on one stream.
+pub(super) struct Line<S> {
+    key: Key,
+    lines: Arc<Lines>,
+    /// The state after all that has been decided; held by whoever decides.
+    turn: TurnMutex<Option<Ahead<S>>>,
+    queue: Mutex<Queue>,
+}
+
+/// A state that may not be committed yet.
+struct Ahead<S> {
+    loaded: Loaded<S>,
+    era: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Grows whenever a batch is not committed: no state of before counts any more.
+    era: u64,
+    waiting: VecDeque<Batch>,
+    /// What became of the batch that went in last.
+    last: Option<Told>,
+    /// Somebody is sending.
+    sending: bool,
+}
+
+/// Events that are committed together.
+struct Batch {
+    /// The version before the first.
+    base: i64,
+    events: Vec<NewLogged>,
+    bytes: usize,
+    /// What the stream has come to at a version in it, if that is to be kept.
+    snapshot: Option<(i64, Payload)>,
+    tell: watch::Sender<Option<Outcome>>,
+}
+
+/// What became of a batch.
+type Outcome = Result<Arc<Committed>, Lost>;
+
+/// Where that is told.
+pub(super) type Told = watch::Receiver<Option<Outcome>>;
+
+/// Why a batch was not committed.
+#[derive(Clone, Debug)]
+pub(super) enum Lost {
+    /// Another process was first.
+    Conflict(StreamRefusal),
+    /// Something that deciding again does not help.
+    Failed(Error),
+    /// A batch before it was not committed.
+    Void,
+}
+
+/// What an action came to, on a state that may not be committed yet.
+pub(super) enum Verdict<S: State, E> {
+    /// It said no.
+    Refused(E),
+    /// It had nothing to commit.
+    Nothing(Loaded<S>),
+    /// Its events are in a batch, from this place on.
+    Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged> },
+}
+
+impl<S> Drop for Line<S> {
+    fn drop(&mut self) {
+        let mut lines = self.lines.lock();
+        // Another one may stand there already.
+        if lines.get(&self.key).is_some_and(|line| line.strong_count() == 0) {
+            lines.remove(&self.key);
+        }
+    }
+}
+
+impl<S: State> Line<S> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stream(&self) -> &str {
+        &self.key.1
+    }
+
+    /// Decides an action in its turn. What it came to holds once the batch that is told of is
+    /// committed; at once if there is none.
+    pub(super) async fn decide<E>(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        trail: &Trail,
+        action: &mut (dyn FnMut(&S) -> Result<Vec<S::Event>, E> + Send),
+    ) -> Result<(Verdict<S, E>, Option<Told>), Error> {
+        let mut turn = self.turn.lock().await;
+        loop {
+            let (era, last) = self.now();
+            let known = turn.as_ref().is_some_and(|ahead| ahead.era == era);
+            if !known {
+                *turn = Some(Ahead { loaded: self.load(shared).await?, era });
+            }
+            let ahead = turn.as_ref().expect("it was just loaded");
+            let verdict = match action(&ahead.loaded.state) {
+                Ok(events) if !events.is_empty() => {
+                    let logged = self.logged(shared, trail, &events)?;
+                    match self.join(shared, &mut turn, &events, logged) {
+                        Some(joined) => return Ok(joined),
+                        None => continue,
+                    }
+                }
+                Ok(_) => Verdict::Nothing(ahead.loaded.clone()),
+                Err(refusal) => Verdict::Refused(refusal),
+            };
+            // What was true before this action began may not be so any more.
+            let doubtful = known && last.is_none();
+            if doubtful && !self.is_head(shared, ahead.loaded.version).await? {
+                *turn = None;
+                continue;
+            }
+            return Ok((verdict, last));
+        }
+    }
+
+    /// The era, and what the last batch will come to, if that is open.
+    fn now(&self) -> (u64, Option<Told>) {
+        let queue = self.queue();
+        let open = queue.last.clone().filter(|told| told.borrow().is_none());
+        (queue.era, open)
+    }
+
+    async fn load(&self, shared: &Shared) -> Result<Loaded<S>, Error> {
+        let folded = load::<S>(&*shared.store, &self.key.0, self.stream(), Until::Head).await?;
+        match folded.closed {
+            Some(guard) => {
+                let stream = self.stream().to_owned();
+                Err(Refusal::from(StreamRefusal::StreamClosed { stream, guard }).into())
+            }
+            None => Ok(folded.loaded),
+        }
+    }
+
+    async fn is_head(&self, shared: &Shared, version: i64) -> Result<bool, Error> {
+        let stream = stream_row(&*shared.store, &self.key.0, self.stream()).await?;
+        Ok(stream.map_or(-1, |stream| stream.head) == version)
+    }
+
+    /// An action's events as the stream keeps them, if they can be committed at all.
+    fn logged(
+        &self,
+        shared: &Shared,
+        trail: &Trail,
+        events: &[S::Event],
+    ) -> Result<Vec<NewLogged>, Error> {
+        let meta = trail.meta(&shared.entropy);
+        let logged = events.iter().map(|event| {
+            let (name, data) = event::name_and_data(event)?;
+            Ok(NewLogged { name, data, meta: meta.clone() })
+        });
+        let events = logged.collect::<Result<Vec<_>, Error>>()?;
+        let commit = self.commit(events, -1);
+        stream::check(&commit).map_err(Refusal::from)?;
+        Ok(commit.events)
+    }
+
+    fn commit(&self, events: Vec<NewLogged>, base: i64) -> Commit {
+        let (ws, stream) = (self.key.0.clone(), self.stream().to_owned());
+        Commit { ws, stream, events, expected: Some(Expected::after(base)) }
+    }
+
+    /// Puts an action's events into a batch; `None` if its state has just been lost.
+    fn join<E>(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        turn: &mut Option<Ahead<S>>,
+        events: &[S::Event],
+        logged: Vec<NewLogged>,
+    ) -> Option<(Verdict<S, E>, Option<Told>)> {
+        // Gone if `apply` panics: half a state is none.
+        let Ahead { mut loaded, era } = turn.take().expect("it was just decided on");
+        let base = loaded.version;
+        events.iter().for_each(|event| loaded.state.apply(event));
+        loaded.version += i64::try_from(events.len()).expect("a commit has a limit");
+        let snapshot = snapshot(&loaded, base);
+
+        let mut queue = self.queue();
+        if queue.era != era {
+            return None;
+        }
+        let (place, told) = queue.put(base, logged.clone(), snapshot);
+        if !std::mem::replace(&mut queue.sending, true) {
+            shared.tasks.spawn(send(self.clone(), shared.clone()));
+        }
+        drop(queue);
+        *turn = Some(Ahead { loaded: loaded.clone(), era });
+        Some((Verdict::Joined { after: loaded, place, events: logged }, Some(told)))
+    }
+
+    /// A batch was not committed: neither is what was decided on it.
+    fn lose(&self, lost: &Lost) {
+        let mut queue = self.queue();
+        queue.era += 1;
+        queue.last = None;
+        for batch in queue.waiting.drain(..) {
+            let _ = batch.tell.send(Some(Err(match lost {
+                Lost::Conflict(_) => lost.clone(),
+                Lost::Failed(_) | Lost::Void => Lost::Void,
+            })));
+        }
+    }
+}
+
+impl Queue {
+    /// Puts events into the batch that goes last, if they fit, or into another.
+    fn put(
+        &mut self,
+        base: i64,
+        events: Vec<NewLogged>,
+        snapshot: Option<(i64, Payload)>,
+    ) -> (usize, Told) {
+        let bytes: usize = events.iter().map(stream::size).sum();
+        if let Some(batch) = self.waiting.back_mut().filter(|it| it.takes(base, &events, bytes)) {
+            let place = batch.events.len();
+            batch.events.extend(events);
+            batch.bytes += bytes;
+            batch.snapshot = snapshot.or(batch.snapshot.take());
+            return (place, batch.tell.subscribe());
+        }
+        let (tell, told) = watch::channel(None);
+        self.waiting.push_back(Batch { base, events, bytes, snapshot, tell });
+        self.last = Some(told.clone());
+        (0, told)
+    }
+}
+
+impl Batch {
+    fn takes(&self, base: i64, events: &[NewLogged], bytes: usize) -> bool {
+        let follows = i64::try_from(self.events.len()).is_ok_and(|count| self.base + count == base);
+        let fits = self.events.len() + events.len() <= MAX_COMMIT_EVENTS;
+        follows && fits && self.bytes + bytes <= MAX_COMMIT_BYTES
+    }
+}
+
+/// What is to be kept of a state whose last events came after `base`.
+fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
+    let every = i64::from(S::SNAPSHOT_EVERY.filter(|every| *every > 0)?);
+    if (loaded.version + 1) / every == (base + 1) / every {
+        return None;
+    }
+    let text = serde_json::to_vec(&loaded.state).ok()?;
+    match Payload::parse(&text, stream::MAX_SNAPSHOT_BYTES) {
+        Ok(body) => Some((loaded.version, body)),
+        Err(error) => {
+            tracing::debug!(%error, "a state is not kept as a snapshot");
+            None
+        }
+    }
+}
+
+/// Sends batch after batch, until none waits. A task of its own: whoever waits for an answer may
+/// stop waiting.
+async fn send<S: State>(line: Arc<Line<S>>, shared: Arc<Shared>) {
+    let mut sending = Sending { line, done: false };
+    let line = sending.line.clone();
+    loop {
+        let batch = {
+            let mut queue = line.queue();
+            match queue.waiting.pop_front() {
+                Some(batch) => batch,
+                None => {
+                    (queue.sending, queue.last, sending.done) = (false, None, true);
+                    return;
+                }
+            }
+        };
+        let Batch { base, events, snapshot, tell, .. } = batch;
+        let (ws, command) = (line.key.0.clone(), StreamCommand::Commit(line.commit(events, base)));
+        let outcome = match shared.ask(Command::Stream { ws, command }).await {
+            Ok(Answer::Stream(StreamAnswer::Committed(committed))) => Ok(Arc::new(committed)),
+            Ok(other) => Err(Lost::Failed(unexpected(&other))),
+            Err(Error::Refused(Refusal::Stream(conflict @ StreamRefusal::Conflict { .. }))) => {
+                Err(Lost::Conflict(conflict))
+            }
+            Err(error) => Err(Lost::Failed(error)),
+        };
+        match &outcome {
+            Ok(committed) => line.keep(&shared, committed, snapshot),
+            Err(lost) => line.lose(lost),
+        }
+        let _ = tell.send(Some(outcome));
+    }
+}
+
+impl<S: State> Line<S> {
+    /// Sends a snapshot after its commit. Nobody waits for it: to lose one loses nothing.
+    fn keep(&self, shared: &Shared, committed: &Committed, snapshot: Option<(i64, Payload)>) {
+        let Some((version, body)) = snapshot else { return };
+        let (stream, log, kind) = (self.stream().to_owned(), committed.log, kind::<S>());
+        let new = NewSnapshot { stream, log, kind, version, body };
+        let (ws, command) = (self.key.0.clone(), StreamCommand::Snapshot(new));
+        drop(shared.ask(Command::Stream { ws, command }));
+    }
+}
+
+/// Whoever waits behind a sender that was stopped is told so.
+struct Sending<S: State> {
+    line: Arc<Line<S>>,
+    done: bool,
+}
+
+impl<S: State> Drop for Sending<S> {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut queue = self.line.queue();
+            (queue.sending, queue.last) = (false, None);
+            queue.era += 1;
+            queue.waiting.clear();
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Folding a stream: from the newest snapshot that fits, or from its start.
+
+use tidegate_core::{
+    command::Refusal,
+    id::Seq,
+    json::Payload,
+    reads::{ReadSet, Scan},
+    row::{self, Logged, Row, RowKey, Workspace},
+    stream::{SNAPSHOT, StreamRefusal},
+    time::Timestamp,
+};
+use tidegate_store::Store;
+
+use super::{Loaded, State, event};
+use crate::error::Error;
+
+/// How many events are read at a time.
+const PAGE: u32 = 500;
+
+/// How far a stream is folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// To its end.
+    Head,
+    /// To this version.
+    Version(i64),
+    /// To the last event before the first that is later.
+    Moment(Timestamp),
+}
+
+/// A folded stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Folded<S> {
+    pub(crate) loaded: Loaded<S>,
+    /// The guard's version, where the stream is closed.
+    pub(crate) closed: Option<i64>,
+}
+
+/// What folds a stream, and into which shape: only its own snapshots can be read.
+pub(super) fn kind<S: State>() -> String {
+    format!("{}#{}", std::any::type_name::<S>(), S::SHAPE)
+}
+
+/// Folds a stream.
+pub(crate) async fn load<S: State>(
+    store: &dyn Store,
+    ws: &Workspace,
+    name: &str,
+    until: Until,
+) -> Result<Folded<S>, Error> {
+    loop {
+        let found = stream_row(store, ws, name).await?;
+        let head = found.as_ref().map_or(-1, |stream| stream.head);
+        if let Until::Version(version) = until
+            && !(0..=head).contains(&version)
+        {
+            return Err(no_version(name, version, head));
+        }
+        let Some(stream) = found else {
+            let loaded = Loaded { state: S::default(), version: -1 };
+            return Ok(Folded { loaded, closed: None });
+        };
+        let start = start::<S>(store, &stream, until).await?;
+        if let Some(loaded) = fold(store, &stream, start, until).await? {
+            let closed = stream.closed.then_some(stream.head);
+            return Ok(Folded { loaded, closed });
+        }
+        // The events that it begins with are gone: cut off for good, or for another beginning.
+        let now = stream_row(store, ws, name).await?;
+        if now.is_some_and(|now| now.id == stream.id) {
+            let (stream, guard) = (name.to_owned(), stream.head);
+            return Err(Refusal::from(StreamRefusal::StreamClosed { stream, guard }).into());
+        }
+    }
+}
+
+/// The row of a stream.
+pub(super) async fn stream_row(
+    store: &dyn Store,
+    ws: &Workspace,
+    name: &str,
+) -> Result<Option<row::Stream>, Error> {
+    let key = RowKey::Stream(ws.clone(), name.to_owned());
+    let snapshot = store.read(ReadSet::default().row(key.clone())).await?;
+    match snapshot.rows.get(&key) {
+        Some(Some(Row::Stream(stream))) => Ok(Some(stream.clone())),
+        _ => Ok(None),
+    }
+}
+
+/// What the fold begins with.
+async fn start<S: State>(
+    store: &dyn Store,
+    stream: &row::Stream,
+    until: Until,
+) -> Result<Loaded<S>, Error> {
+    let limit = match until {
+        Until::Head => i64::MAX,
+        Until::Version(version) => version,
+        // The clock may have stood differently at each of the events in a snapshot.
+        Until::Moment(_) => -1,
+    };
+    let empty = Loaded { state: S::default(), version: -1 };
+    if S::SNAPSHOT_EVERY.is_none() || limit < 0 {
+        return Ok(empty);
+    }
+    let key = RowKey::StreamSnapshot(stream.id, kind::<S>());
+    let snapshot = store.read(ReadSet::default().row(key.clone())).await?;
+    let Some(Some(Row::StreamSnapshot(kept))) = snapshot.rows.get(&key) else { return Ok(empty) };
+    if kept.version > limit {
+        return Ok(empty);
+    }
+    match serde_json::from_str(kept.body.as_str()) {
+        Ok(state) => Ok(Loaded { state, version: kept.version }),
+        Err(error) => {
+            tracing::debug!(stream = stream.name, kind = kept.kind, %error, "a snapshot is passed over");
+            Ok(empty)
+        }
+    }
+}
+
+/// Folds on; `None` if events are missing.
+async fn fold<S: State>(
+    store: &dyn Store,
+    stream: &row::Stream,
+    mut loaded: Loaded<S>,
+    until: Until,
+) -> Result<Option<Loaded<S>>, Error> {
+    loop {
+        let page = page(store, stream.id, loaded.version + 1, PAGE).await?;
+        let full = page.len() >= PAGE as usize;
+        for logged in page {
+            let beyond = match until {
+                Until::Head => false,
+                Until::Version(version) => logged.version > version,
+                Until::Moment(moment) => logged.at > moment,
+            };
+            if logged.version != loaded.version + 1 {
+                return Ok(None);
+            }
+            if beyond {
+                return Ok(Some(loaded));
+            }
+            apply(&mut loaded.state, &stream.name, &logged)?;
+            loaded.version = logged.version;
+        }
+        if !full {
+            // A stream has its last event for as long as it is there.
+            return Ok((loaded.version >= stream.head).then_some(loaded));
+        }
+    }
+}
+
+/// Events of a stream from a version on.
+pub(super) async fn page(
+    store: &dyn Store,
+    stream: Seq,
+    from: i64,
+    limit: u32,
+) -> Result<Vec<Logged>, Error> {
+    let scan = Scan::Log(stream, from);
+    let mut snapshot = store.read(ReadSet::default().scan(scan.clone(), limit)).await?;
+    let found = snapshot.scans.remove(&scan).unwrap_or_default();
+    let rows = found.keys.iter().filter_map(|key| snapshot.rows.remove(key).flatten());
+    Ok(rows.filter_map(|row| if let Row::Logged(it) = row { Some(it) } else { None }).collect())
+}
+
+/// What one event makes of a state. Tidegate's own events are passed over, except the one that a
+/// restarted stream begins with: what it had come to before.
+fn apply<S: State>(state: &mut S, stream: &str, logged: &Logged) -> Result<(), Error> {
+    let Logged { version, name, data, .. } = logged;
+    let unreadable =
+        |reason: String| Error::Value(format!("stream `{stream}`, version {version}: {reason}"));
+    if name == SNAPSHOT && *data != Payload::null() {
+        *state = serde_json::from_str(data.as_str())
+            .map_err(|error| unreadable(format!("`{name}` cannot be read: {error}")))?;
+    } else if !name.starts_with('$') {
+        let event = event::read(name, data).map_err(|error| unreadable(error.to_string()))?;
+        state.apply(&event);
+    }
+    Ok(())
+}
+
+fn no_version(stream: &str, version: i64, head: i64) -> Error {
+    let end = if head < 0 { "has no events".to_owned() } else { format!("ends at version {head}") };
+    Error::Value(format!("stream `{stream}` has no version {version}: it {end}"))
+}

@@ -1,0 +1,38 @@
+//! What a commit belongs to, and what caused it.
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::json::Payload;
+
+use crate::entropy::Entropy;
+
+/// Correlation and causation, as an event's meta keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Trail {
+    /// The same for all that follows from one beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) correlation: Option<String>,
+    /// The event, or the run's step, that it follows from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) causation: Option<String>,
+}
+
+impl Trail {
+    pub(crate) fn new(correlation: impl Into<String>, causation: impl Into<String>) -> Self {
+        Self { correlation: Some(correlation.into()), causation: Some(causation.into()) }
+    }
+
+    /// What an event's meta says.
+    pub(crate) fn read(meta: &Payload) -> Self {
+        serde_json::from_str(meta.as_str()).unwrap_or_default()
+    }
+
+    /// As an event's meta. What belongs to nothing is a beginning, under a name of its own: an
+    /// event's id would do, but is not known before it is committed.
+    pub(crate) fn meta(&self, entropy: &Entropy) -> Payload {
+        let fresh = || format!("cor_{:016x}{:016x}", entropy.number(), entropy.number());
+        let correlation = self.correlation.clone().unwrap_or_else(fresh);
+        let trail = Self { correlation: Some(correlation), causation: self.causation.clone() };
+        let value = serde_json::to_value(&trail).expect("two texts are JSON");
+        Payload::from_value(&value)
+    }
+}

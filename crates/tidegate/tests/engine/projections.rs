@@ -1,0 +1,130 @@
+//! Read models in the store's own database, in the transaction of the ack.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use serde_json::json;
+use tidegate::{
+    Ctx, Engine, Fault, Reaction, StreamEvent, Workflow, core::reaction::Which, store::Database,
+    testing::Lab,
+};
+
+use crate::{
+    reactions::{append, append_quietly, looking, view},
+    words::secs,
+};
+
+/// How often the fold falls over behind its write before it goes well.
+type Falls = Arc<AtomicUsize>;
+
+fn amount(event: &StreamEvent) -> i64 {
+    event.data.as_str().parse().unwrap_or(0)
+}
+
+fn falls(falls: &Falls, events: &[StreamEvent]) -> Result<(), Fault> {
+    if events.iter().any(|event| event.name == "poison") {
+        return Err(Fault::new("cannot be folded").fatal());
+    }
+    if falls.load(SeqCst) > 0 {
+        falls.fetch_sub(1, SeqCst);
+        return Err(Fault::new("falls over behind its write"));
+    }
+    Ok(())
+}
+
+/// A reaction that sums the amounts of each batch in a table, on both databases.
+fn summing(table: &str, fall: &Falls) -> Reaction {
+    let (table, other, fall, too) =
+        (table.to_owned(), table.to_owned(), fall.clone(), fall.clone());
+    Reaction::new("sums")
+        .source("account-*")
+        .fold_sqlite(move |tx, events| {
+            tx.execute_batch(&format!("create table if not exists {table} (amount integer)"))?;
+            for event in events {
+                tx.execute(&format!("insert into {table} values (?1)"), [amount(event)])?;
+            }
+            falls(&fall, events)
+        })
+        .fold_postgres(move |tx, events| {
+            let (table, fall) = (other.clone(), too.clone());
+            async move {
+                let create = format!("create table if not exists {table} (amount bigint)");
+                tx.execute(&create, &[]).await?;
+                for event in &events {
+                    let insert = format!("insert into {table} values ($1)");
+                    tx.execute(&insert, &[&amount(event)]).await?;
+                }
+                falls(&fall, &events)
+            }
+        })
+}
+
+/// Reads or clears the table, in a run's step: the one way to it that every store has.
+fn looking_in(table: &str, lab: &Lab) -> Workflow<String, Vec<i64>> {
+    let (table, sqlite) = (table.to_owned(), matches!(lab.store().database(), Database::Sqlite(_)));
+    Workflow::new("table", move |ctx: Ctx, what: String| {
+        let table = table.clone();
+        async move {
+            let clear = format!("delete from {table} where 'clear' = '{what}'");
+            let sum =
+                format!("select count(*), cast(coalesce(sum(amount), 0) as bigint) from {table}");
+            if sqlite {
+                let step = ctx.sqlite_step("look", move |tx| {
+                    tx.execute(&clear, [])?;
+                    Ok(tx.query_row(&sum, [], |row| Ok(vec![row.get(0)?, row.get(1)?]))?)
+                });
+                return step.await;
+            }
+            let step = ctx.postgres_step("look", async |tx| {
+                tx.execute(&clear, &[]).await?;
+                let row = tx.query_one(&sum, &[]).await?;
+                Ok(vec![row.get(0), row.get(1)])
+            });
+            step.await
+        }
+    })
+}
+
+async fn look(engine: &Engine, what: &str) -> Vec<i64> {
+    let run = engine.send("table", what).await.unwrap().run().unwrap();
+    engine.output(run).await.unwrap().unwrap()
+}
+
+/// A projection counts each event exactly once, though its writes fall over and its engine dies;
+/// an event that cannot be folded stops its stream behind those that can; a reset rebuilds it.
+/// Where there is no database the stream is blocked and says so.
+pub(crate) async fn a_projection_is_kept_with_its_ack(lab: &Lab) {
+    let table = format!("sums_{:016x}", RandomState::new().hash_one(0));
+    let fall = Falls::default();
+    let serve = || looking(lab).reaction(summing(&table, &fall)).workflow(looking_in(&table, lab));
+    let engine = serve().start().await.unwrap();
+    append(lab, "account-1", &[("put", json!(5)), ("put", json!(7))]).await;
+    if matches!(lab.store().database(), Database::None) {
+        let told = view(&engine, "sums", "account-1").await.blocked.unwrap();
+        assert!(told.contains("no fold for a store that is in memory"), "{told}");
+        return;
+    }
+    assert_eq!(look(&engine, "").await, [2, 12]);
+    fall.store(4, SeqCst);
+    append_quietly(lab, "account-1", &[("put", json!(1)), ("put", json!(2))]).await;
+    append(lab, "account-2", &[("put", json!(3)), ("poison", json!(0)), ("put", json!(9))]).await;
+    assert_eq!(look(&engine, "").await, [5, 18], "each once, but for what is stuck");
+    let stuck = view(&engine, "sums", "account-2").await;
+    assert_eq!(stuck.position, 0);
+    assert!(stuck.blocked.unwrap().contains("cannot be folded"));
+    lab.crash(&engine).await;
+    let engine = serve().start().await.unwrap();
+    append(lab, "account-1", &[("put", json!(100))]).await;
+    lab.advance(secs(32)).await;
+    assert_eq!(look(&engine, "").await, [6, 118]);
+    assert_eq!(look(&engine, "clear").await, [0, 0]);
+    let both = ["account-1", "account-2"].map(str::to_owned);
+    assert_eq!(engine.reset("sums", Which::All).await.unwrap(), both);
+    lab.settle().await;
+    assert_eq!(look(&engine, "").await, [6, 118], "rebuilt from the first event");
+}

@@ -1,0 +1,426 @@
+//! Streams through types: actions decide on folded state, and lose no race unnoticed.
+
+mod reads;
+mod runs;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate::{
+    ActError, Acted, Engine, State, Stream,
+    core::{
+        command::{Answer, Command, StreamAnswer, StreamCommand},
+        json::Payload,
+        row::{Row, Workspace},
+        stream::{Close, Commit, Expected, Restart, Truncated},
+    },
+    events,
+    store::commit,
+    testing::Lab,
+};
+
+pub(crate) use self::{reads::*, runs::*};
+use crate::faults::{Failure, Faults};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An account that cannot be overdrawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) balance: u64,
+    pub(crate) moves: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Moved {
+    Deposited { amount: u64 },
+    Withdrawn { amount: u64 },
+    Looked,
+}
+
+impl State for Account {
+    type Event = Moved;
+    const SNAPSHOT_EVERY: Option<u32> = Some(4);
+
+    fn apply(&mut self, event: &Moved) {
+        self.moves += 1;
+        match event {
+            Moved::Deposited { amount } => self.balance += amount,
+            Moved::Withdrawn { amount } => self.balance -= amount,
+            Moved::Looked => {}
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are only {0}")]
+pub(crate) struct TooLittle(pub(crate) u64);
+
+pub(crate) type Decided = Result<Vec<Moved>, TooLittle>;
+
+pub(crate) fn deposit(amount: u64) -> impl FnMut(&Account) -> Decided + Send {
+    move |_| Ok(vec![Moved::Deposited { amount }])
+}
+
+pub(crate) fn withdraw(amount: u64) -> impl FnMut(&Account) -> Decided + Send {
+    move |account| match account.balance {
+        balance if balance >= amount => Ok(vec![Moved::Withdrawn { amount }]),
+        balance => Err(TooLittle(balance)),
+    }
+}
+
+/// The versions of a stream as the store has them.
+async fn versions(engine: &Engine, stream: &str) -> Vec<i64> {
+    let query = tidegate::Query::stream(stream).limit(100_000);
+    let page = engine.streams().read(&query).await.unwrap();
+    assert!(!page.more);
+    page.events.iter().map(|event| event.version).collect()
+}
+
+/// Does something about streams that only operators do.
+async fn operate(lab: &Lab, command: StreamCommand) -> StreamAnswer {
+    let command = Command::Stream { ws: Workspace::from("default"), command };
+    let answers = commit(&**lab.store(), vec![(command, 7)]).await.unwrap();
+    match answers.into_iter().next().unwrap() {
+        Ok(Answer::Stream(answer)) => answer,
+        other => panic!("it was answered {other:?}"),
+    }
+}
+
+async fn close(lab: &Lab, stream: &str) {
+    let (ws, stream) = (Workspace::from("default"), stream.to_owned());
+    let close = Close { ws, stream, expected: None, meta: Payload::null() };
+    operate(lab, StreamCommand::Close(close)).await;
+}
+
+async fn truncate(lab: &Lab, stream: &str) {
+    let command = || StreamCommand::Truncate { stream: stream.to_owned(), limit: 3 };
+    while let StreamAnswer::Truncated(Truncated::Partly(_)) = operate(lab, command()).await {}
+}
+
+/// B183, B191: an action sees the state of the stream, its events follow on the version that it
+/// saw, and its caller is told where they are.
+pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(lab: &Lab) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    let before = account.load().await.unwrap();
+    assert_eq!((before.state, before.version), (Account::default(), -1));
+    let acted = account.act(deposit(10)).await.unwrap();
+    assert_eq!((acted.state.balance, acted.version, acted.attempts), (10, 0, 1));
+    let acted = account
+        .act(|account: &Account| {
+            let half = account.balance / 2;
+            let withdrawn = Moved::Withdrawn { amount: half };
+            Ok::<_, Infallible>(vec![withdrawn, Moved::Looked])
+        })
+        .await
+        .unwrap();
+    assert_eq!((acted.state.balance, acted.version), (5, 2));
+    let [first, second] = &acted.events[..] else { panic!("two events: {acted:?}") };
+    assert_eq!((first.version, first.position, &*first.name), (1, 2, "Withdrawn"));
+    assert_eq!((second.version, second.position, second.data.as_str()), (2, 3, "null"));
+    assert_eq!(first.read::<Moved>().unwrap(), Moved::Withdrawn { amount: 5 });
+    assert_eq!(first.correlation, second.correlation, "they belong together");
+    assert_eq!(engine.stream::<Account>("account-1").load().await.unwrap().state, acted.state);
+    assert_eq!(engine.stream::<Account>("account-2").load().await.unwrap().version, -1);
+    let elsewhere = engine.in_workspace("b").stream::<Account>("account-1");
+    assert_eq!(elsewhere.load().await.unwrap().version, -1);
+}
+
+/// B191: what an action refuses, and what it has nothing to say to, writes nothing.
+pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(lab: &Lab) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    account.act(deposit(3)).await.unwrap();
+    let rows = lab.store().dump().await.unwrap();
+    match account.act(withdraw(4)).await {
+        Err(ActError::Refused(refused)) => assert_eq!(refused, TooLittle(3)),
+        other => panic!("it was not refused: {other:?}"),
+    }
+    let nothing = account.act(|_: &Account| Ok::<_, TooLittle>(Vec::new())).await.unwrap();
+    assert_eq!((nothing.version, nothing.state.balance, nothing.events.len()), (0, 3, 0));
+    assert_eq!(lab.store().dump().await.unwrap(), rows);
+}
+
+/// B185, B191: a pinned version fails at once where the stream is elsewhere, before and after the
+/// action has decided, and says where it is.
+pub(crate) async fn a_pinned_version_fails_at_once(lab: &Lab) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    let first = account.clone().expecting(-1).act(deposit(10)).await.unwrap();
+    assert_eq!(first.version, 0);
+    for pinned in [-1, 1] {
+        let mut asked = 0;
+        let counted = |_: &Account| {
+            asked += 1;
+            Ok::<_, TooLittle>(vec![Moved::Looked])
+        };
+        match account.clone().expecting(pinned).act(counted).await {
+            Err(ActError::Conflict { stream, expected, actual }) => {
+                assert_eq!((&*stream, expected, actual), ("account-1", Expected::after(pinned), 0));
+            }
+            other => panic!("it fits: {other:?}"),
+        }
+        assert_eq!(asked, 0);
+    }
+    let again = account.clone().expecting(0).act(withdraw(4)).await.unwrap();
+    assert_eq!((again.state.balance, again.version), (6, 1));
+    let refused = account.clone().expecting(1).act(withdraw(40)).await;
+    assert!(matches!(refused, Err(ActError::Refused(TooLittle(6)))), "{refused:?}");
+}
+
+/// B186, B188: actions of several engines at the same time lose to each other and decide again on
+/// what is there: none is lost, none is overdrawn, and versions have no gap.
+pub(crate) async fn whoever_loses_a_race_decides_again(lab: &Lab) {
+    let mut engines = Vec::new();
+    for _ in 0..3 {
+        engines.push(lab.engine().start().await.unwrap());
+    }
+    engines[0].stream::<Account>("account-1").act(deposit(20)).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..30 {
+        let account = engines[n % 3].stream::<Account>("account-1").retries(1000);
+        tasks.spawn(async move { account.act(withdraw(1)).await });
+    }
+    let (mut done, mut refused) = (0, 0);
+    while let Some(acted) = tasks.join_next().await {
+        match acted.unwrap() {
+            Ok(acted) => {
+                done += 1;
+                assert_eq!(acted.state.balance + acted.state.moves, 21, "a state of its own");
+                assert_eq!(acted.version + 1, i64::try_from(acted.state.moves).unwrap());
+            }
+            Err(ActError::Refused(TooLittle(left))) => {
+                refused += 1;
+                assert_eq!(left, 0, "nobody is refused on a state that never was");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!((done, refused), (20, 10));
+    let loaded = engines[1].stream::<Account>("account-1").load().await.unwrap();
+    assert_eq!((loaded.state.balance, loaded.version), (0, 20));
+    assert_eq!(versions(&engines[2], "account-1").await, (0..=20).collect::<Vec<_>>());
+}
+
+/// A commit of somebody else, without an expectation.
+pub(crate) fn append(stream: &str, event: &Moved) -> Command {
+    let (ws, stream) = (Workspace::from("default"), stream.to_owned());
+    let events = vec![events::of(event).unwrap()];
+    let commit = Commit { ws: ws.clone(), stream, events, expected: None };
+    Command::Stream { ws, command: StreamCommand::Commit(commit) }
+}
+
+/// B185, B191, SPEC 10: an action that is overtaken between what it saw and its commit decides
+/// again; whoever has used up its retries, or has pinned a version, is told of the conflict, in
+/// the same words as one that was found too late from the start.
+pub(crate) async fn an_overtaken_action_decides_again(lab: &Lab, faults: &Faults) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    lab.settle().await;
+    let overtaken = async |account: Stream<Account>, times: usize| {
+        let mut seen = Vec::new();
+        let outcome = account
+            .act(|account: &Account| {
+                seen.push(account.balance);
+                if seen.len() <= times {
+                    faults.overtake(append("account-1", &Moved::Deposited { amount: 1 }));
+                }
+                withdraw(0)(account)
+            })
+            .await;
+        (outcome, seen)
+    };
+    let (acted, seen) = overtaken(account.clone().retries(2), 2).await;
+    let acted = acted.unwrap();
+    assert_eq!((acted.version, acted.attempts, acted.state.balance), (2, 3, 2));
+    assert_eq!(seen, [0, 1, 2], "each time on what is there");
+
+    let told = |outcome: Result<Acted<Account>, ActError<TooLittle>>| match outcome {
+        Err(error @ ActError::Conflict { .. }) => error.to_string(),
+        other => panic!("no conflict: {other:?}"),
+    };
+    let (outcome, seen) = overtaken(account.clone().retries(1), 9).await;
+    assert_eq!(seen, [2, 3]);
+    assert_eq!(told(outcome), "stream `account-1`: expected version 3, got version 4");
+    let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
+    assert_eq!(seen, [4], "a pinned version is not tried again");
+    let late = "stream `account-1`: expected version 4, got version 5";
+    assert_eq!(told(outcome), late);
+    let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
+    assert_eq!(seen, [0; 0]);
+    assert_eq!(told(outcome), late, "found by the check, it is the same");
+    assert_eq!(versions(&engine, "account-1").await, [0, 1, 2, 3, 4, 5]);
+}
+
+/// SPEC 10: what an action has decided on a state that is still on its way is not told before
+/// that is committed. When it is not, whoever stood behind decides again, on what is there.
+pub(crate) async fn nobody_is_told_of_a_state_that_never_was(lab: &Lab, faults: &Faults) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    for failure in [Some(Failure::Unavailable), Some(Failure::BeforeCommit), None] {
+        let left = account.load().await.unwrap().state.balance;
+        account.act(deposit(5 - left)).await.unwrap();
+        lab.settle().await;
+        let go = faults.hold();
+        let (first, _) = spend(&account, 4);
+        faults.holds().await;
+        let (second, third) = (spend(&account, 2), spend(&account, 1));
+        while second.1.load(Ordering::SeqCst) + third.1.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!second.0.is_finished() && !third.0.is_finished(), "nothing holds yet");
+        if let Some(failure) = failure {
+            faults.fail(0, failure);
+        }
+        go.send(()).unwrap();
+        let (first, second, third) = tokio::join!(first, second.0, third.0);
+        let (first, second, third) = (first.unwrap(), second.unwrap(), third.unwrap());
+        if failure.is_some() {
+            let error = first.unwrap_err();
+            assert!(matches!(error, ActError::Failed(tidegate::Error::Store(_))), "{error:?}");
+            let left = [second.unwrap().state.balance, third.unwrap().state.balance];
+            assert!([[3, 2], [2, 4]].contains(&left), "in either order: {left:?}");
+        } else {
+            assert_eq!(first.unwrap().state.balance, 1);
+            assert!(matches!(second, Err(ActError::Refused(TooLittle(1)))), "{second:?}");
+            assert_eq!(third.unwrap().state.balance, 0);
+        }
+    }
+}
+
+/// What comes of an action in a task of its own.
+type Spent = tokio::task::JoinHandle<Result<Acted<Account>, ActError<TooLittle>>>;
+
+/// Spends in a task of its own, and counts how often that is decided.
+fn spend(account: &Stream<Account>, amount: u64) -> (Spent, Arc<AtomicU32>) {
+    let (account, asked) = (account.clone(), Arc::new(AtomicU32::new(0)));
+    let (counted, mut spend) = (asked.clone(), withdraw(amount));
+    let counting = move |account: &Account| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        spend(account)
+    };
+    (tokio::spawn(async move { account.act(counting).await }), asked)
+}
+
+/// SPEC 10: actions that go out in one commit fail together, and leave nothing.
+pub(crate) async fn a_commit_that_fails_leaves_nothing(lab: &Lab, faults: &Faults) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    account.act(deposit(9)).await.unwrap();
+    lab.settle().await;
+    let go = faults.hold();
+    let (first, _) = spend(&account, 1);
+    faults.holds().await;
+    let (second, third) = (spend(&account, 2), spend(&account, 3));
+    while second.1.load(Ordering::SeqCst) + third.1.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    faults.fail(1, Failure::BeforeCommit);
+    go.send(()).unwrap();
+    assert_eq!(first.await.unwrap().unwrap().state.balance, 8);
+    for spent in [second.0, third.0] {
+        let error = spent.await.unwrap().unwrap_err();
+        assert!(matches!(error, ActError::Failed(tidegate::Error::Store(_))), "{error:?}");
+    }
+    assert_eq!(account.load().await.unwrap().state.balance, 8);
+    assert_eq!(account.act(withdraw(8)).await.unwrap().version, 2);
+}
+
+/// An action that nobody waits for any more is carried out all the same, once it is decided, and
+/// holds nobody up.
+pub(crate) async fn whoever_stops_waiting_holds_nobody_up(lab: &Lab, faults: &Faults) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    lab.settle().await;
+    let go = faults.hold();
+    let first = tokio::spawn({
+        let account = account.clone();
+        async move { account.act(deposit(1)).await }
+    });
+    faults.holds().await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    go.send(()).unwrap();
+    let second = account.act(deposit(2)).await.unwrap();
+    assert_eq!((second.state.balance, second.version), (3, 1));
+}
+
+/// Writers of one engine queue rather than collide: many actions at once are few commits and no
+/// conflict, and each has seen those before it.
+pub(crate) async fn writers_of_one_engine_do_not_collide(lab: &Lab) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1").retries(0);
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 1..=40 {
+        let account = account.clone();
+        tasks.spawn(async move { account.act(deposit(n)).await });
+    }
+    let mut positions = Vec::new();
+    while let Some(acted) = tasks.join_next().await {
+        let acted = acted.unwrap().unwrap();
+        assert_eq!(acted.attempts, 1);
+        assert_eq!(acted.version, acted.events[0].version);
+        positions.push((acted.events[0].position, acted.events[0].id));
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    assert_eq!(positions.len(), 40);
+    assert_eq!(versions(&engine, "account-1").await, (0..40).collect::<Vec<_>>());
+}
+
+/// B219: what is closed takes no action, and says so; its past can be loaded until it is cut off.
+pub(crate) async fn a_closed_stream_takes_no_action(lab: &Lab) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    for _ in 0..5 {
+        account.act(deposit(2)).await.unwrap();
+    }
+    lab.settle().await;
+    close(lab, "account-1").await;
+    for account in [account.clone(), account.clone().expecting(5)] {
+        match account.act(deposit(1)).await {
+            Err(ActError::Closed { stream, guard }) => {
+                assert_eq!((&*stream, guard), ("account-1", 5));
+            }
+            other => panic!("it takes actions: {other:?}"),
+        }
+    }
+    assert_eq!(account.load().await.unwrap().state.balance, 10);
+    assert!(engine.streams().head("account-1").await.unwrap().unwrap().closed);
+    truncate(lab, "account-1").await;
+    let gone = account.load().await.unwrap_err().to_string();
+    assert!(gone.contains("closed at version 5"), "{gone}");
+    let rows = lab.store().dump().await.unwrap();
+    assert!(!rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))), "nor is its snapshot");
+}
+
+/// N74: a stream that was begun anew goes on from what it had come to.
+pub(crate) async fn a_restarted_stream_goes_on_from_its_snapshot(lab: &Lab) {
+    let engine = lab.engine().start().await.unwrap();
+    let account = engine.stream::<Account>("account-1");
+    for _ in 0..5 {
+        account.act(deposit(2)).await.unwrap();
+    }
+    lab.settle().await;
+    let state = account.load().await.unwrap().state;
+    close(lab, "account-1").await;
+    truncate(lab, "account-1").await;
+    let snapshot = Payload::from_value(&serde_json::to_value(&state).unwrap());
+    let (ws, stream, meta) = ("default".into(), "account-1".to_owned(), Payload::null());
+    operate(lab, StreamCommand::Restart(Restart { ws, stream, snapshot, meta })).await;
+    let loaded = account.load().await.unwrap();
+    assert_eq!((loaded.state, loaded.version), (state, 0));
+    for n in 1..=5i64 {
+        let acted = account.act(withdraw(2)).await.unwrap();
+        assert_eq!((acted.version, acted.state.balance), (n, 10 - 2 * n.unsigned_abs()));
+    }
+    assert_eq!(account.load().await.unwrap().state.balance, 0);
+}

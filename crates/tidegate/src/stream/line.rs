@@ -60,7 +60,7 @@ impl Lines {
     }
 
     #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.lock().len()
     }
 }
@@ -379,5 +379,87 @@ impl<S: State> Drop for Sending<S> {
             queue.era += 1;
             queue.waiting.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::testing::Lab;
+
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    struct Count(u32);
+
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    enum Counted {
+        One,
+        Bad,
+    }
+
+    impl State for Count {
+        type Event = Counted;
+
+        fn apply(&mut self, event: &Counted) {
+            match event {
+                Counted::One => self.0 += 1,
+                Counted::Bad => panic!("this event is not to be applied"),
+            }
+        }
+    }
+
+    fn one(_: &Count) -> Result<Vec<Counted>, Infallible> {
+        Ok(vec![Counted::One])
+    }
+
+    #[tokio::test]
+    async fn no_line_is_left_when_nobody_waits() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let lines = engine.shared().lines.clone();
+        let (a, b) = (engine.stream::<Count>("a"), engine.stream::<Count>("b"));
+        let (first, second, third) = tokio::join!(a.act(one), a.act(one), b.act(one));
+        assert_eq!(first.unwrap().version + second.unwrap().version, 1);
+        assert_eq!(third.unwrap().version, 0);
+        let dropped = Box::pin(a.act(one));
+        drop(dropped);
+        lab.settle().await;
+        assert_eq!(lines.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_action_that_panics_harms_nobody_else() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        count.act(one).await.unwrap();
+        let panicking = count.clone();
+        let panics = tokio::spawn(async move {
+            panicking.act(|_| -> Result<Vec<Counted>, Infallible> { panic!("as planned") }).await
+        });
+        let half = count.clone();
+        let halves = tokio::spawn(async move {
+            half.act(|_| Ok::<_, Infallible>(vec![Counted::One, Counted::Bad])).await
+        });
+        let (acted, panics, halves) = tokio::join!(count.act(one), panics, halves);
+        assert!(panics.unwrap_err().is_panic() && halves.unwrap_err().is_panic());
+        assert_eq!(acted.unwrap().state.0, 2);
+        assert_eq!(count.act(one).await.unwrap().state.0, 3);
+        lab.settle().await;
+        assert_eq!(engine.shared().lines.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_killed_engine_tells_whoever_waits() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        lab.crash(&engine).await;
+        let error = count.act(one).await.unwrap_err();
+        assert_eq!(error.to_string(), "the engine has been shut down");
+        assert_eq!(engine.shared().lines.len(), 0);
     }
 }

@@ -34,6 +34,7 @@ impl Source for View<'_> {
         Ok(rows(self.db, table, sql::of(table).read, &codec::key_cells(key))?.pop())
     }
 
+    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
         let (table, sql, mut cells) = match scan {
             Scan::Line(key) => {

@@ -129,6 +129,9 @@ pub(super) enum Verdict<S: State, E> {
     Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged> },
 }
 
+/// A function of the state to events, or a no.
+pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Event>, E> + Send + 'a;
+
 impl<S> Drop for Line<S> {
     fn drop(&mut self) {
         let mut lines = self.lines.lock();
@@ -154,7 +157,7 @@ impl<S: State> Line<S> {
         self: &Arc<Self>,
         shared: &Arc<Shared>,
         trail: &Trail,
-        action: &mut (dyn FnMut(&S) -> Result<Vec<S::Event>, E> + Send),
+        action: &mut Action<'_, S, E>,
     ) -> Result<(Verdict<S, E>, Option<Told>), Error> {
         let mut turn = self.turn.lock().await;
         loop {
@@ -242,7 +245,9 @@ impl<S: State> Line<S> {
         // Gone if `apply` panics: half a state is none.
         let Ahead { mut loaded, era } = turn.take().expect("it was just decided on");
         let base = loaded.version;
-        events.iter().for_each(|event| loaded.state.apply(event));
+        for event in events {
+            loaded.state.apply(event);
+        }
         loaded.version += i64::try_from(events.len()).expect("a commit has a limit");
         let snapshot = snapshot(&loaded, base);
 
@@ -411,6 +416,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "an action may refuse")]
     fn one(_: &Count) -> Result<Vec<Counted>, Infallible> {
         Ok(vec![Counted::One])
     }

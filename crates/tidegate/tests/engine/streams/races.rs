@@ -237,7 +237,9 @@ pub(crate) async fn any_order_of_actions_gives_one_history(lab: &Lab) {
         assert_eq!(versions, (0..).take(log.len()).collect::<Vec<i64>>(), "seed {seed}");
         assert_eq!(told.into_values().collect::<Vec<_>>(), log, "seed {seed}");
         let mut folded = Account::default();
-        log.iter().for_each(|event| folded.apply(&event.read().unwrap()));
+        for event in &log {
+            folded.apply(&event.read().unwrap());
+        }
         let loaded = all[2].stream::<Account>(&stream).load().await.unwrap();
         assert_eq!(loaded.state, folded, "seed {seed}");
     }

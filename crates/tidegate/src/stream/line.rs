@@ -459,6 +459,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refusal_is_of_the_stream_as_it_is_now() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let other = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        // Somebody acts on it all the time, so that its state is at hand.
+        let _kept = engine.shared().lines.of::<Count>(&engine.ws(), "a");
+        count.act(one).await.unwrap();
+        other.stream::<Count>("a").act(one).await.unwrap();
+        match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
+            Err(crate::ActError::Refused(seen)) => assert_eq!(seen, 2),
+            other => panic!("it was not refused: {other:?}"),
+        }
+        other.stream::<Count>("a").act(one).await.unwrap();
+        let nothing = count.act(|_| Ok::<_, u32>(Vec::new())).await.unwrap();
+        assert_eq!((nothing.state.0, nothing.version), (3, 2));
+    }
+
+    #[tokio::test]
     async fn a_killed_engine_tells_whoever_waits() {
         let lab = Lab::new();
         let engine = lab.engine().start().await.unwrap();

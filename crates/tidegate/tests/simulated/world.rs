@@ -271,14 +271,15 @@ impl Inner {
             };
             let inside = self.running.iter().filter(|(_, gates)| gates.contains(gate)).count();
             if limit.is_some_and(|limit| inside as u64 >= limit) {
-                broken = Some(format!("{inside} are inside of {scope:?}, and {effect:?} enters"));
+                let text = format!("{inside} are inside of {scope:?}, and {effect:?} enters");
+                broken = Some(("I2", text));
             }
         }
         if let Some(other) = self.running.iter().find(|(other, _)| other.run == effect.run) {
-            broken = Some(format!("{other:?} is inside of the same run as {effect:?}"));
+            broken = Some(("I26", format!("{other:?} is inside of the same run as {effect:?}")));
         }
-        if let Some(text) = broken {
-            self.judge.report("I2", text);
+        if let Some((number, text)) = broken {
+            self.judge.report(number, text);
         }
         self.running.push((effect.clone(), gates));
     }

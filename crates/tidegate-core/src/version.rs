@@ -227,11 +227,9 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     if run.needs.iter().any(|need| need.gate == key) {
         return Ok(true);
     }
-    // Whoever waits for another version's handoff gets in before nobody who waits for this one:
-    // each could come to hold what the other waits for.
-    let next = run.needs.get(run.has).and_then(|need| need.gate.class());
-    let lined = |gate: &Gate| matches!(&gate.state, GateState::Slots(it) if it.head.is_some());
-    if next == Some(Class::Handoff) && draft.gate(&key)?.is_some_and(lined) {
+    // Gates are taken in one order, so that no two runs wait for each other, and a hold that is
+    // given is no exception: whoever has yet to pass a gate before this one gets none.
+    if run.needs.get(run.has).is_some_and(|next| next.gate < key) {
         return Ok(true);
     }
     let mut row = match draft.gate(&key)? {

@@ -185,12 +185,28 @@ impl Lab {
         Self { clock, store, busy, seed: Mutex::new(seed) }
     }
 
+    /// Draws all chance of the engines to come from this seed.
+    #[must_use]
+    pub fn seeded(self, seed: u64) -> Self {
+        Self { seed: Mutex::new(seed), ..self }
+    }
+
     /// Begins an engine on the lab's store and clock. Several share both.
     pub fn engine(&self) -> EngineBuilder {
+        self.begin(self.store.clone())
+    }
+
+    /// Begins an engine that reaches the lab's store through something of one's own: a store that
+    /// passes calls on, and fails now and then.
+    pub fn engine_through(&self, store: Arc<dyn Store>) -> EngineBuilder {
+        self.begin(Arc::new(Counted { store, busy: self.busy.clone() }))
+    }
+
+    fn begin(&self, store: Arc<dyn Store>) -> EngineBuilder {
         let mut seed = self.seed.lock().unwrap_or_else(PoisonError::into_inner);
         *seed += 1;
         let timer = Arc::new(VirtualTimer(self.clock.clone()));
-        let builder = Engine::builder(self.store.clone()).on_clock(self.clock.clone(), timer);
+        let builder = Engine::builder(store).on_clock(self.clock.clone(), timer);
         let builder = builder.seeded(*seed).tracked(self.busy.clone());
         builder.lease_ttl(QUIET).poll_interval(QUIET)
     }

@@ -254,6 +254,7 @@ macro_rules! behaviours {
                 assigned_versions_count_up,
                 rolling_back_is_a_release,
                 releases_in_turn_make_no_deadlock,
+                a_release_gives_no_hold_to_those_who_are_yet_to_wait,
                 a_new_handoff_adopts_live_runs,
                 a_coexisting_version_is_adopted_by_the_next,
                 a_singleton_beside_a_handoff_is_within_its_version,

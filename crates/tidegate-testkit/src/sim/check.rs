@@ -15,7 +15,7 @@ use tidegate_core::{
     command::Command,
     id::Seq,
     reads::Change,
-    row::{EngineId, GateKey, Phase, Row, RowKey, Run},
+    row::{EngineId, GateKey, Phase, Purpose, Row, RowKey, Run},
     time::Timestamp,
 };
 use tidegate_store::{Answered, Salted};
@@ -87,6 +87,8 @@ pub struct Look<'a> {
     deltas: &'a [Delta],
     commands: &'a [Salted],
     answers: &'a [Answered],
+    /// Only the rows are known, not who asked for what.
+    rows_only: bool,
     /// The store's time of the commit.
     at: Timestamp,
     /// The time that processes measure.
@@ -118,9 +120,7 @@ impl<'a> Look<'a> {
 
     /// Whether the commit changed definitions.
     fn redefines(&self) -> bool {
-        self.commands.iter().any(|(command, _)| {
-            matches!(command, Command::Register { .. } | Command::Release { .. })
-        })
+        self.deltas.iter().any(|delta| matches!(delta.key, RowKey::Def(_)))
     }
 
     /// The controls that rule at a gate now.
@@ -143,6 +143,11 @@ impl<'a> Look<'a> {
     fn answered(&self) -> impl Iterator<Item = (&'a Command, &'a Answered)> {
         self.commands.iter().map(|(command, _)| command).zip(self.answers)
     }
+}
+
+/// Whether a run undoes another: it was not admitted, and has that one's place in its gates.
+fn undoes(run: &Run) -> bool {
+    matches!(run.purpose, Purpose::Compensates(_))
 }
 
 /// Watches every commit.
@@ -179,6 +184,22 @@ impl Judge {
         answers: &[Answered],
         changes: Vec<Change>,
     ) {
+        self.look(now, at, Some((commands, answers)), changes);
+    }
+
+    /// Sees a commit of somebody who does not say what was asked for.
+    pub fn rows(&mut self, now: u64, at: Timestamp, changes: Vec<Change>) {
+        self.look(now, at, None, changes);
+    }
+
+    fn look(
+        &mut self,
+        now: u64,
+        at: Timestamp,
+        asked: Option<(&[Salted], &[Answered])>,
+        changes: Vec<Change>,
+    ) {
+        let (commands, answers) = asked.unwrap_or_default();
         let deltas = self.state.apply(changes);
         let ends = deltas.iter().filter(|delta| matches!(delta.key, RowKey::Ended(_)));
         self.ended += ends.count() as u64;
@@ -194,6 +215,7 @@ impl Judge {
             deltas: &deltas,
             commands,
             answers,
+            rows_only: asked.is_none(),
             at,
             now,
             lines,
@@ -206,6 +228,11 @@ impl Judge {
         if let Some(violation) = broken {
             self.report(violation.number, violation.text);
         }
+    }
+
+    /// Sees that a caller was told of a run: it has to come to an end.
+    pub fn promised(&mut self, run: Seq, word: &str) {
+        self.history.promised.push((run, word.to_owned()));
     }
 
     /// Sees an engine's beat.

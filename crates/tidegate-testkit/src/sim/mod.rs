@@ -24,7 +24,7 @@ pub mod world;
 
 use std::{fmt, sync::Arc};
 
-use tidegate_core::row::{GateState, Workspace};
+use tidegate_core::row::Workspace;
 use tidegate_store::{ManualClock, MemoryStore, SqliteStore, Store};
 
 use self::{
@@ -180,7 +180,7 @@ impl Sim {
         self.world.calm = true;
         self.actors.iter_mut().for_each(|actor| actor.settle());
         let (mut ended, mut turn, mut time) = (0, self.turns, self.world.now);
-        while !self.is_at_rest() {
+        while !self.world.judge.state.is_at_rest() {
             if self.world.judge.ended > ended {
                 (ended, turn, time) = (self.world.judge.ended, self.turns, self.world.now);
             }
@@ -234,13 +234,5 @@ impl Sim {
                 }
             }
         }
-    }
-
-    /// Nothing is under way any more.
-    fn is_at_rest(&self) -> bool {
-        let state = &self.world.judge.state;
-        state.runs().next().is_none()
-            // A window that has fired is forgotten at the sweep's leisure.
-            && !state.gates().any(|gate| matches!(&gate.state, GateState::Fold(it) if !it.fired))
     }
 }

@@ -14,6 +14,7 @@ use tidegate_store::Salted;
 use super::{
     Actor,
     faults::Trouble,
+    state::State,
     task::SIGNAL,
     workload::{Delivery, Plan, SCHEDULE, VERSIONS},
     world::World,
@@ -151,31 +152,40 @@ impl Meddler {
 
     /// Brings what live runs wait for from outside.
     fn help(world: &mut World) {
-        let mut commands = Vec::new();
-        for run in world.judge.state.runs() {
-            let (ws, id) = (run.ws.clone(), run.id);
-            if run.phase == Phase::Paused || run.pausing {
-                commands.push(Command::Resume { ws: ws.clone(), run: id });
-            }
-            for wait in &run.waits {
-                match &wait.on {
-                    WaitOn::Signal { .. } if wait.until.is_none() => commands.push(signal(run)),
-                    WaitOn::Event { name, matches } if wait.until.is_none() => {
-                        let data = match matches.first() {
-                            Some((_, value)) => value_of(value),
-                            None => json!({ "d": 9 }),
-                        };
-                        let events = vec![event(name, &data)];
-                        commands.push(Command::Post { ws: ws.clone(), events });
-                    }
-                    _ => {}
-                }
-            }
-        }
-        for command in commands.into_iter().take(8) {
+        for command in missing(&world.judge.state) {
             Self::act(world, command);
         }
     }
+}
+
+/// How many of these there are at once.
+const HELP: usize = 8;
+
+/// What would let live runs go on that wait for something outside.
+pub fn missing(state: &State) -> Vec<Command> {
+    let mut commands = Vec::new();
+    for run in state.runs() {
+        let (ws, id) = (run.ws.clone(), run.id);
+        if run.phase == Phase::Paused || run.pausing {
+            commands.push(Command::Resume { ws: ws.clone(), run: id });
+        }
+        for wait in &run.waits {
+            match &wait.on {
+                WaitOn::Signal { .. } if wait.until.is_none() => commands.push(signal(run)),
+                WaitOn::Event { name, matches } if wait.until.is_none() => {
+                    let data = match matches.first() {
+                        Some((_, value)) => value_of(value),
+                        None => json!({ "d": 9 }),
+                    };
+                    let events = vec![event(name, &data)];
+                    commands.push(Command::Post { ws: ws.clone(), events });
+                }
+                _ => {}
+            }
+        }
+    }
+    commands.truncate(HELP);
+    commands
 }
 
 /// An event that matches a wait for this value of `k`.

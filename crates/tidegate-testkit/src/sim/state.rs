@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_core::{
     id::Seq,
     reads::Change,
-    row::{Def, Ended, Engine, EngineId, Gate, GateKey, Row, RowKey, Run, Workspace},
+    row::{Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Workspace},
 };
 
 /// A row's change: as it was, as it is.
@@ -117,5 +117,12 @@ impl State {
             Some(Row::Def(def)) => def.released.unwrap_or(0),
             _ => 0,
         }
+    }
+
+    /// Nothing is under way any more.
+    pub fn is_at_rest(&self) -> bool {
+        // A window that has fired is forgotten at the sweep's leisure.
+        let open = |gate: &Gate| matches!(&gate.state, GateState::Fold(it) if !it.fired);
+        self.runs().next().is_none() && !self.gates().any(open)
     }
 }

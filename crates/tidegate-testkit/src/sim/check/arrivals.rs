@@ -11,6 +11,7 @@ use tidegate_core::{
 use super::{
     Checked, Look, folds,
     history::{History, is_direct},
+    undoes,
 };
 use crate::sim::{controls::Pace, state::State};
 
@@ -107,7 +108,8 @@ pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
 /// A singleton has one live run; whoever is skipped was skipped for one.
 pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     let mut live: BTreeMap<_, &Run> = BTreeMap::new();
-    for run in look.state.runs().filter(|run| run.phase != Phase::Stopping) {
+    let over = |run: &&Run| run.phase == Phase::Stopping || undoes(run);
+    for run in look.state.runs().filter(|run| !over(run)) {
         for need in &run.needs {
             if need.gate.class() == Some(Class::Singleton)
                 && let Some(other) = live.insert(&need.gate, run)

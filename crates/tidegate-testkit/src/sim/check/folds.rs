@@ -133,7 +133,7 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
     for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
     {
         let Source::Batch(first) = run.source else { continue };
-        let carried = items(look.state, run.id.seq);
+        let carried = items(look.state, run.batch().seq);
         if carried.first().is_none_or(|item| item.event != first) {
             return Err(format!("{} begins with {first}: {carried:?}", run.id));
         }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::row::{Class, Gate, GateState, Hold, Phase, Place, Row, RowKey, Run, Span};
+use tidegate_core::row::{
+    Class, Gate, GateState, Hold, Phase, Place, Purpose, Row, RowKey, Run, Span,
+};
 
-use super::{Checked, Look, history::History};
+use super::{Checked, Look, history::History, undoes};
 use crate::sim::state::State;
 
 fn holders(gate: &Gate) -> &[Hold] {
@@ -46,7 +48,11 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
             _ => 0,
         });
         let known = before.map(holders).unwrap_or_default();
-        let fresh = holders(gate).iter().any(|hold| known.iter().all(|old| old.run != hold.run));
+        let fresh = holders(gate).iter().any(|hold| {
+            // Whoever undoes a run has that one's hold.
+            let undoes = look.state.run(hold.run.seq).is_some_and(undoes);
+            !undoes && known.iter().all(|old| old.run != hold.run)
+        });
         let limit = look.limit(&gate.key);
         if limit.is_some_and(|limit| inside as u64 > limit) && (inside > was || fresh) {
             return Err(format!("{inside} are inside of {:?}, limit {limit:?}", gate.key.scope()));
@@ -171,6 +177,10 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
         let known = inside(before);
         for seq in inside(gate).into_iter().filter(|seq| !known.contains(seq)) {
             let Some(run) = look.state.run(seq) else { continue };
+            // Whoever undoes a run keeps that one's place.
+            if undoes(run) {
+                continue;
+            }
             let Some(need) = run.needs.iter().find(|need| need.gate == gate.key) else { continue };
             let by_arrival = gate.key.class() == Some(Class::Policy);
             let mut rank = run.rank;
@@ -192,9 +202,7 @@ pub(super) fn i10(look: &Look<'_>, _: &History) -> Checked {
         let (held, open) = run.needs.split_at(run.has);
         let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
         let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
-        // A hold that a release gave is held already, wherever it stands.
-        let adopted = held.iter().any(|need| need.gate.class() == Some(Class::Handoff));
-        if !sorted || !(after || adopted) {
+        if !sorted || !after {
             return Err(format!("its gates are out of order: {run:?}"));
         }
     }
@@ -225,7 +233,12 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
             Some(old) if old.rank != run.rank || old.queued_at != run.queued_at => {
                 return Err(format!("its rank changed from {:?} to {:?}", old.rank, run.rank));
             }
-            None if run.replaced.is_none() => {
+            // What follows a run's end is not admitted, and has no priority; a retry goes on in its
+            // own version by today's rules.
+            None if run.replaced.is_none()
+                && run.purpose == Purpose::Ordinary
+                && run.replay_of.is_none() =>
+            {
                 let controls = look.plan.spec(&run.workflow).map(|spec| spec.version(run.version));
                 let shift = controls.and_then(|(controls, _)| controls.shift_ms).unwrap_or(0);
                 if run.rank.at != run.queued_at.minus_ms(shift) {

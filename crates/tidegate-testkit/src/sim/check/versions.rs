@@ -1,18 +1,18 @@
 //! Order between runs: sessions, replacements, releases.
 
 use tidegate_core::{
-    row::{Class, Phase, Row, RowKey, Run, Scope},
+    row::{Class, GateKey, GateState, Phase, Row, RowKey, Run, Scope},
     run::wait::encoded,
 };
 
-use super::{Checked, Look, history::History};
+use super::{Checked, Look, history::History, undoes};
 use crate::sim::controls::Policy;
 
-/// The runs that this commit started for the first time.
+/// The runs that this commit started for the first time, but for those that undo others.
 fn started<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Run> {
     look.runs().filter_map(|(before, after)| {
         let fresh = before.is_none_or(|run| !run.started);
-        after.filter(|run| run.started && fresh)
+        after.filter(|run| run.started && fresh && !undoes(run))
     })
 }
 
@@ -69,11 +69,13 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
         let key = |run: &Run| path.map(|path| field(look, run, path));
         for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
             let older = other.lane != run.lane && release(other) < release(run);
-            if !older || key(other) != key(run) {
+            // A retry of an older version may come when a newer run has its place already.
+            let late = other.replay_of.is_some() && !other.started;
+            if !older || late || key(other) != key(run) {
                 continue;
             }
             let shares = other.needs.iter().any(|it| it.gate == gate.gate);
-            let over = other.phase == Phase::Stopping || !other.started;
+            let over = other.phase == Phase::Stopping || !other.started || undoes(other);
             if on == "supersede" && shares && !over && !run.started {
                 return Err(format!("{} leaves the older {other:?} alone", run.id));
             }
@@ -84,12 +86,22 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             // Whoever had started got its hold at the release; one who waited elsewhere may not.
             let released = history.released.get(&(run.ws.clone(), release(run)));
             let began = history.begun.get(&other.id.seq);
+            let shares = shares && !is_before(look, run, other, &gate.gate);
             if shares || began.zip(released).is_some_and(|(began, at)| began < at) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }
         }
     }
     Ok(())
+}
+
+/// Whether a run was let in before another, which a later release gave its hold.
+fn is_before(look: &Look<'_>, run: &Run, other: &Run, gate: &GateKey) -> bool {
+    let GateState::Slots(slots) = &look.state.gate(gate).expect("a gate of a run").state else {
+        return false;
+    };
+    let place = |run: &Run| slots.holders.iter().position(|hold| hold.run == run.id);
+    place(run).zip(place(other)).is_some_and(|(run, other)| run < other)
 }
 
 /// What a run's input has at a path.

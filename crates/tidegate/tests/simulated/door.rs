@@ -1,0 +1,154 @@
+//! The way from one process to the store, on which things go wrong.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use tidegate::{
+    core::{
+        catalog::Catalog,
+        reads::{ReadSet, Snapshot},
+        row::{EngineId, Row, Workspace},
+    },
+    store::{Decide, Decision, Store, StoreError},
+};
+use tidegate_testkit::sim::faults::{Fate, Kept};
+use tokio::{sync::watch, task::yield_now};
+
+use crate::world::World;
+
+/// The way from one process to the store.
+#[derive(Debug)]
+pub(crate) struct Door {
+    world: Arc<World>,
+    process: usize,
+    /// Until when nothing gets through, in microseconds.
+    cut: AtomicU64,
+    /// Until when no beat gets through.
+    mute: AtomicU64,
+}
+
+impl Door {
+    pub(crate) fn new(world: Arc<World>, process: usize) -> Self {
+        Self { world, process, cut: AtomicU64::new(0), mute: AtomicU64::new(0) }
+    }
+
+    /// Nothing gets through for so many microseconds; or no beat.
+    pub(crate) fn shut(&self, micros: u64, beats_only: bool) {
+        let until = self.world.now() + micros;
+        let gate = if beats_only { &self.mute } else { &self.cut };
+        gate.store(until, Ordering::SeqCst);
+        self.world.note(|| format!("process {} is cut off for {micros} µs", self.process));
+    }
+
+    /// Everything gets through again.
+    pub(crate) fn open(&self) {
+        self.cut.store(0, Ordering::SeqCst);
+        self.mute.store(0, Ordering::SeqCst);
+    }
+
+    /// The others go first for a while.
+    async fn dawdle(&self) {
+        for _ in 0..self.world.delay() {
+            yield_now().await;
+        }
+    }
+
+    fn check(&self, gate: &AtomicU64, permille: u64) -> Result<(), StoreError> {
+        let shut = gate.load(Ordering::SeqCst) > self.world.now();
+        if shut || self.world.strikes(permille) {
+            return Err(StoreError::Unavailable("as simulated".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Decides and commits, and shows the judge what was kept.
+    async fn commit(
+        &self,
+        reads: ReadSet,
+        mut decide: Decide,
+        keeps: bool,
+    ) -> Result<(), StoreError> {
+        let decided: Arc<Mutex<Kept>> = Arc::default();
+        let seen = decided.clone();
+        let watched = move |snapshot: Snapshot| {
+            let now = snapshot.now;
+            match decide(snapshot) {
+                Decision::Apply(_) if !keeps => Decision::Apply(Vec::new()),
+                Decision::Apply(changes) => {
+                    *seen.lock().unwrap_or_else(PoisonError::into_inner) = (now, changes.clone());
+                    Decision::Apply(changes)
+                }
+                need @ Decision::Need(..) => need,
+            }
+        };
+        self.world.store.transact(reads, Box::new(watched)).await?;
+        let (at, changes) =
+            std::mem::take(&mut *decided.lock().unwrap_or_else(PoisonError::into_inner));
+        if keeps {
+            self.world.commit(self.process, at, changes);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for Door {
+    async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
+        self.dawdle().await;
+        self.check(&self.cut, 0)?;
+        let fate = self.world.fate();
+        if fate == Fate::Unavailable {
+            return Err(StoreError::Unavailable("as simulated".to_owned()));
+        }
+        self.commit(reads, decide, fate.is_kept()).await?;
+        // Whoever waits for the answer may die meanwhile.
+        self.dawdle().await;
+        if fate == Fate::Told {
+            return Ok(());
+        }
+        self.world.note(|| format!("process {} is not told: {fate:?}", self.process));
+        Err(StoreError::Unknown("the answer was lost, as simulated".to_owned()))
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.dawdle().await;
+        self.check(&self.cut, self.world.plan.mix.unavailable)?;
+        let snapshot = self.world.store.read(reads).await;
+        self.dawdle().await;
+        snapshot
+    }
+
+    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+        self.check(&self.cut, 0)?;
+        self.check(&self.mute, self.world.plan.mix.lost_beat)?;
+        self.dawdle().await;
+        let alive = self.world.store.beat(engine).await?;
+        self.world.beat(self.process, engine, alive);
+        self.check(&self.mute, self.world.plan.mix.lost_beat)?;
+        Ok(alive)
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.world.store.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.world.wakes()
+    }
+
+    fn wake(&self) {
+        if !self.world.strikes(self.world.plan.mix.lost_wake) {
+            self.world.wake();
+        }
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.world.store.dump().await
+    }
+}

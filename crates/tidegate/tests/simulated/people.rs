@@ -1,0 +1,182 @@
+//! Those outside: clients who send what the plan says, and people who meddle with runs.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use serde_json::json;
+use tidegate::{
+    Engine, Error, NewEvent, RunId,
+    core::{
+        event::Outcome,
+        row::{Ended, Row, Run},
+    },
+    new_event, new_request,
+    store::StoreError,
+};
+use tidegate_testkit::{
+    sim::{
+        task::SIGNAL,
+        workload::{Delivery, Plan},
+    },
+    workload::Chance,
+};
+use tokio::task::JoinSet;
+
+use crate::world::World;
+
+/// Something to be delivered: when, in microseconds, where, what.
+type Letter = (u64, usize, Delivery);
+
+/// What came of a delivery.
+type Answer = (Letter, Result<Vec<Outcome>, Error>);
+
+/// Sends the traffic. A delivery whose answer is lost is sent again where that is safe.
+#[derive(Debug)]
+pub(crate) struct Client {
+    left: VecDeque<Letter>,
+    underway: JoinSet<Answer>,
+}
+
+impl Client {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let left = plan.traffic.iter().cloned().map(|(ms, ws, what)| (ms * 1000, ws, what));
+        Self { left: left.collect(), underway: JoinSet::new() }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.left.is_empty() && self.underway.is_empty()
+    }
+
+    /// Sends what is due, through any of these, and looks at what was answered.
+    pub(crate) fn turn(&mut self, world: &World, chance: &mut Chance, engines: &[Engine]) {
+        while let Some(answer) = self.underway.try_join_next() {
+            let ((_, ws, what), answer) = answer.expect("a client does not panic");
+            let again = match answer {
+                Ok(outcomes) => {
+                    promise(world, &outcomes);
+                    false
+                }
+                Err(Error::Store(error)) if matches!(*error, StoreError::Unavailable(_)) => true,
+                Err(Error::Store(_) | Error::ShutDown) => is_safe(&what),
+                Err(Error::Refused(_)) => false,
+                Err(error) => panic!("{what:?} was answered with {error:?}"),
+            };
+            if again {
+                let at = world.now() + chance.between(500, 20_000);
+                self.left.push_back((at, ws, what));
+            }
+        }
+        if engines.is_empty() {
+            return;
+        }
+        let now = world.now();
+        let (due, left) = self.left.drain(..).partition::<Vec<_>, _>(|(at, ..)| *at <= now);
+        self.left = left.into();
+        for letter in due {
+            let ws = world.plan.workspaces[letter.1];
+            let engine = engines[chance.index(engines.len())].in_workspace(ws);
+            self.underway.spawn(async move {
+                let answer = deliver(&engine, &letter.2).await;
+                (letter, answer)
+            });
+        }
+    }
+}
+
+fn is_safe(delivery: &Delivery) -> bool {
+    matches!(delivery, Delivery::Post(events)
+        if events.iter().all(|(_, _, dedupe)| dedupe.is_some()))
+}
+
+async fn deliver(engine: &Engine, delivery: &Delivery) -> Result<Vec<Outcome>, Error> {
+    match delivery {
+        Delivery::Post(events) => {
+            let events = events.iter().map(|(name, data, dedupe_id)| {
+                let event = new_event(name, data)?;
+                Ok(NewEvent { dedupe_id: dedupe_id.clone(), ..event })
+            });
+            let posted = engine.send_all(events.collect::<Result<_, Error>>()?).await?;
+            Ok(posted.into_iter().flat_map(|posted| posted.runs).collect())
+        }
+        Delivery::Call { action, session, input } => {
+            let mut request = new_request("f", action, input)?;
+            request.session.clone_from(session);
+            Ok(vec![engine.dispatch(request).await?])
+        }
+        // The engines have schedules of their own.
+        Delivery::Occur { .. } => Ok(Vec::new()),
+    }
+}
+
+/// Whoever was told of a run relies on it.
+fn promise(world: &World, outcomes: &[Outcome]) {
+    let mut inner = world.lock();
+    for outcome in outcomes {
+        if let Some(run) = outcome.verdict.run() {
+            inner.judge.promised(run.seq, outcome.verdict.outcome());
+        }
+    }
+}
+
+/// What people do to a run.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Cancel,
+    Pause,
+    Resume,
+    Signal,
+    Replay,
+    RetryFrom,
+}
+
+/// Does something to some run. Nobody waits for what comes of it.
+pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
+    let deed = chance.one(&[
+        Deed::Cancel,
+        Deed::Cancel,
+        Deed::Pause,
+        Deed::Resume,
+        Deed::Signal,
+        Deed::Signal,
+        Deed::Replay,
+        Deed::RetryFrom,
+    ]);
+    let again = matches!(deed, Deed::Replay | Deed::RetryFrom);
+    let Some((ws, run)) = pick(world, chance, again, matches!(deed, Deed::RetryFrom)) else {
+        return;
+    };
+    world.note(|| format!("people {deed:?} {run}"));
+    let (engine, world) = (engine.in_workspace(&*ws), world.clone());
+    tokio::spawn(async move {
+        // What people are told otherwise is of no interest: they look again.
+        let _ = match deed {
+            Deed::Cancel => engine.cancel(run, "by hand").await,
+            Deed::Pause => engine.pause(run).await,
+            Deed::Resume => engine.resume(run).await,
+            Deed::Signal => engine.signal(run, SIGNAL, json!("signal")).await,
+            Deed::Replay => engine.replay(run).await.map(|outcome| promise(&world, &[outcome])),
+            Deed::RetryFrom => {
+                engine.retry_from(run, "s1").await.map(|outcome| promise(&world, &[outcome]))
+            }
+        };
+    });
+}
+
+/// Some run that is alive, or one that has ended.
+fn pick(world: &World, chance: &mut Chance, ended: bool, plain: bool) -> Option<(String, RunId)> {
+    let inner = world.lock();
+    let state = &inner.judge.state;
+    let live = |run: &Run| (run.ws.to_string(), run.id);
+    let over = |row: &Row| match row {
+        // A retry keeps what its run had recorded, but not what it had staged for a session.
+        Row::Ended(Ended { ws, id, workflow, .. }) if !(plain && workflow.contains('/')) => {
+            Some((ws.to_string(), *id))
+        }
+        _ => None,
+    };
+    let runs: Vec<_> = if ended {
+        state.rows().filter_map(over).collect()
+    } else {
+        state.runs().map(live).collect()
+    };
+    if runs.is_empty() { None } else { Some(runs[chance.index(runs.len())].clone()) }
+}

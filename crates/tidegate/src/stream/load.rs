@@ -4,7 +4,7 @@ use tidegate_core::{
     command::Refusal,
     id::Seq,
     json::Payload,
-    reads::{ReadSet, Scan},
+    reads::{ReadSet, Scan, Snapshot},
     row::{self, Logged, Row, RowKey, Workspace},
     stream::{SNAPSHOT, StreamRefusal},
     time::Timestamp,
@@ -60,8 +60,8 @@ pub(crate) async fn load<S: State>(
             let loaded = Loaded { state: S::default(), version: -1 };
             return Ok(Folded { loaded, closed: None });
         };
-        let start = start::<S>(store, &stream, until).await?;
-        if let Some(loaded) = fold(store, &stream, start, until).await? {
+        let (start, ahead) = start::<S>(store, &stream, until).await?;
+        if let Some(loaded) = fold(store, &stream, start, ahead, until).await? {
             let closed = stream.closed.then_some(stream.head);
             return Ok(Folded { loaded, closed });
         }
@@ -88,12 +88,13 @@ pub(super) async fn stream_row(
     }
 }
 
-/// What the fold begins with.
+/// What the fold begins with, and the events that should follow it: snapshots are kept at known
+/// versions, so both can be asked for at once.
 async fn start<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
     until: Until,
-) -> Result<Loaded<S>, Error> {
+) -> Result<(Loaded<S>, Vec<Logged>), Error> {
     let limit = match until {
         Until::Head => i64::MAX,
         Until::Version(version) => version,
@@ -101,20 +102,28 @@ async fn start<S: State>(
         Until::Moment(_) => -1,
     };
     let empty = Loaded { state: S::default(), version: -1 };
-    if S::SNAPSHOT_EVERY.is_none() || limit < 0 {
-        return Ok(empty);
-    }
+    let every = S::SNAPSHOT_EVERY.filter(|every| *every > 0 && limit >= 0);
+    let Some(every) = every.map(i64::from) else { return Ok((empty, Vec::new())) };
     let key = RowKey::StreamSnapshot(stream.id, kind::<S>());
-    let snapshot = store.read(ReadSet::default().row(key.clone())).await?;
-    let Some(Some(Row::StreamSnapshot(kept))) = snapshot.rows.get(&key) else { return Ok(empty) };
+    let scan = Scan::Log(stream.id, (stream.head.min(limit) + 1) / every * every);
+    let reads = ReadSet::default().row(key.clone()).scan(scan.clone(), PAGE);
+    let mut snapshot = store.read(reads).await?;
+    let Some(Some(Row::StreamSnapshot(kept))) = snapshot.rows.remove(&key) else {
+        return Ok((empty, Vec::new()));
+    };
     if kept.version > limit {
-        return Ok(empty);
+        return Ok((empty, Vec::new()));
     }
     match serde_json::from_str(kept.body.as_str()) {
-        Ok(state) => Ok(Loaded { state, version: kept.version }),
+        Ok(state) => {
+            let mut ahead = events(snapshot, &scan);
+            ahead.retain(|event| event.version > kept.version);
+            Ok((Loaded { state, version: kept.version }, ahead))
+        }
         Err(error) => {
-            tracing::debug!(stream = stream.name, kind = kept.kind, %error, "a snapshot is passed over");
-            Ok(empty)
+            let (stream, kind) = (&stream.name, &kept.kind);
+            tracing::debug!(stream, kind, %error, "a snapshot is passed over");
+            Ok((empty, Vec::new()))
         }
     }
 }
@@ -124,10 +133,18 @@ async fn fold<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
     mut loaded: Loaded<S>,
+    ahead: Vec<Logged>,
     until: Until,
 ) -> Result<Option<Loaded<S>>, Error> {
+    let next = loaded.version + 1;
+    let mut ahead = Some(ahead).filter(|ahead| ahead.first().is_some_and(|it| it.version == next));
     loop {
-        let page = page(store, stream.id, loaded.version + 1, PAGE).await?;
+        let known = ahead.take();
+        let more = known.is_some();
+        let page = match known {
+            Some(known) => known,
+            None => page(store, stream.id, loaded.version + 1, PAGE).await?,
+        };
         let full = page.len() >= PAGE as usize;
         for logged in page {
             let beyond = match until {
@@ -144,9 +161,10 @@ async fn fold<S: State>(
             apply(&mut loaded.state, &stream.name, &logged)?;
             loaded.version = logged.version;
         }
-        if !full {
-            // A stream has its last event for as long as it is there.
-            return Ok((loaded.version >= stream.head).then_some(loaded));
+        // A stream has its last event for as long as it is there.
+        let whole = loaded.version >= stream.head;
+        if !full && (whole || !more) {
+            return Ok(whole.then_some(loaded));
         }
     }
 }
@@ -159,10 +177,15 @@ pub(super) async fn page(
     limit: u32,
 ) -> Result<Vec<Logged>, Error> {
     let scan = Scan::Log(stream, from);
-    let mut snapshot = store.read(ReadSet::default().scan(scan.clone(), limit)).await?;
-    let found = snapshot.scans.remove(&scan).unwrap_or_default();
+    let snapshot = store.read(ReadSet::default().scan(scan.clone(), limit)).await?;
+    Ok(events(snapshot, &scan))
+}
+
+/// The events that a scan has found.
+fn events(mut snapshot: Snapshot, scan: &Scan) -> Vec<Logged> {
+    let found = snapshot.scans.remove(scan).unwrap_or_default();
     let rows = found.keys.iter().filter_map(|key| snapshot.rows.remove(key).flatten());
-    Ok(rows.filter_map(|row| if let Row::Logged(it) = row { Some(it) } else { None }).collect())
+    rows.filter_map(|row| if let Row::Logged(it) = row { Some(it) } else { None }).collect()
 }
 
 /// What one event makes of a state. Tidegate's own events are passed over, except the one that a

@@ -153,12 +153,7 @@ impl SessionError {
 
     /// As the error of a step or a run, whose codes are words: `SessionConflict`.
     pub fn to_fault(&self) -> Fault {
-        let capital = |word: &str| {
-            let (first, rest) = word.split_at(1);
-            format!("{}{rest}", first.to_uppercase())
-        };
-        let code = self.code().split('_').map(capital).collect();
-        Fault { code, message: self.to_string() }
+        Fault::of(self.code(), self.to_string())
     }
 }
 

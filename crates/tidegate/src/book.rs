@@ -17,4 +17,5 @@ pages! {
     Shutdown = "docs/concepts/shutdown.md",
     Steps = "docs/concepts/steps.md",
     Testing = "docs/concepts/testing.md",
+    Streams = "docs/concepts/streams.md",
 }

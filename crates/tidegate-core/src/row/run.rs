@@ -425,6 +425,17 @@ pub struct Fault {
     pub message: String,
 }
 
+impl Fault {
+    /// A refusal as the error of a step or a run, whose codes are words: `SessionConflict`.
+    pub fn of(code: &str, message: String) -> Self {
+        let capital = |word: &str| {
+            let (first, rest) = word.split_at(1);
+            format!("{}{rest}", first.to_uppercase())
+        };
+        Self { code: code.split('_').map(capital).collect(), message }
+    }
+}
+
 /// A run that has ended. Final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {

@@ -280,10 +280,7 @@ fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> 
         match draft.keep_or_undo(|draft| stream::commit(draft, commit, catalog.followers())) {
             Ok(committed) => Ok(Payload::from_value(&committed.to_value())),
             Err(Stop::Refused(StreamRefusal::Conflict { .. })) => return Ok(()),
-            Err(Stop::Refused(refusal)) => {
-                let (code, message) = (refusal.code().to_owned(), refusal.to_string());
-                Err(Fault { code, message })
-            }
+            Err(Stop::Refused(refusal)) => Err(Fault::of(refusal.code(), refusal.to_string())),
             Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
             Err(Stop::Full) => return Err(Stop::Full),
         };

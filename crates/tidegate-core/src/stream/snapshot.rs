@@ -86,9 +86,8 @@ mod tests {
     }
 
     fn snapshots(world: &World) -> Vec<i64> {
-        let version = |row: &Row| match row {
-            Row::StreamSnapshot(row) => Some(row.version),
-            _ => None,
+        let version = |row: &Row| {
+            if let Row::StreamSnapshot(row) = row { Some(row.version) } else { None }
         };
         world.rows.values().filter_map(version).collect()
     }

@@ -164,7 +164,9 @@ impl<S: State> Stream<S> {
             Answer::Stream(StreamAnswer::Committed(committed)) => committed,
             other => return Err(unexpected(&other).into()),
         };
-        events.iter().for_each(|event| state.apply(event));
+        for event in &events {
+            state.apply(event);
+        }
         let events = StreamEvent::committed(&self.name, logged, &committed, 0);
         Ok(Acted { state, version: committed.last, events, attempts })
     }

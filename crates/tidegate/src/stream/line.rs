@@ -60,7 +60,7 @@ impl Lines {
     }
 
     #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.lock().len()
     }
 }
@@ -129,6 +129,9 @@ pub(super) enum Verdict<S: State, E> {
     Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged> },
 }
 
+/// A function of the state to events, or a no.
+pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Event>, E> + Send + 'a;
+
 impl<S> Drop for Line<S> {
     fn drop(&mut self) {
         let mut lines = self.lines.lock();
@@ -154,7 +157,7 @@ impl<S: State> Line<S> {
         self: &Arc<Self>,
         shared: &Arc<Shared>,
         trail: &Trail,
-        action: &mut (dyn FnMut(&S) -> Result<Vec<S::Event>, E> + Send),
+        action: &mut Action<'_, S, E>,
     ) -> Result<(Verdict<S, E>, Option<Told>), Error> {
         let mut turn = self.turn.lock().await;
         loop {
@@ -242,7 +245,9 @@ impl<S: State> Line<S> {
         // Gone if `apply` panics: half a state is none.
         let Ahead { mut loaded, era } = turn.take().expect("it was just decided on");
         let base = loaded.version;
-        events.iter().for_each(|event| loaded.state.apply(event));
+        for event in events {
+            loaded.state.apply(event);
+        }
         loaded.version += i64::try_from(events.len()).expect("a commit has a limit");
         let snapshot = snapshot(&loaded, base);
 
@@ -379,5 +384,107 @@ impl<S: State> Drop for Sending<S> {
             queue.era += 1;
             queue.waiting.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::testing::Lab;
+
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    struct Count(u32);
+
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    enum Counted {
+        One,
+        Bad,
+    }
+
+    impl State for Count {
+        type Event = Counted;
+
+        fn apply(&mut self, event: &Counted) {
+            match event {
+                Counted::One => self.0 += 1,
+                Counted::Bad => panic!("this event is not to be applied"),
+            }
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "an action may refuse")]
+    fn one(_: &Count) -> Result<Vec<Counted>, Infallible> {
+        Ok(vec![Counted::One])
+    }
+
+    #[tokio::test]
+    async fn no_line_is_left_when_nobody_waits() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let lines = engine.shared().lines.clone();
+        let (a, b) = (engine.stream::<Count>("a"), engine.stream::<Count>("b"));
+        let (first, second, third) = tokio::join!(a.act(one), a.act(one), b.act(one));
+        assert_eq!(first.unwrap().version + second.unwrap().version, 1);
+        assert_eq!(third.unwrap().version, 0);
+        let dropped = Box::pin(a.act(one));
+        drop(dropped);
+        lab.settle().await;
+        assert_eq!(lines.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_action_that_panics_harms_nobody_else() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        count.act(one).await.unwrap();
+        let panicking = count.clone();
+        let panics = tokio::spawn(async move {
+            panicking.act(|_| -> Result<Vec<Counted>, Infallible> { panic!("as planned") }).await
+        });
+        let half = count.clone();
+        let halves = tokio::spawn(async move {
+            half.act(|_| Ok::<_, Infallible>(vec![Counted::One, Counted::Bad])).await
+        });
+        let (acted, panics, halves) = tokio::join!(count.act(one), panics, halves);
+        assert!(panics.unwrap_err().is_panic() && halves.unwrap_err().is_panic());
+        assert_eq!(acted.unwrap().state.0, 2);
+        assert_eq!(count.act(one).await.unwrap().state.0, 3);
+        lab.settle().await;
+        assert_eq!(engine.shared().lines.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_of_the_stream_as_it_is_now() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let other = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        // Somebody acts on it all the time, so that its state is at hand.
+        let _kept = engine.shared().lines.of::<Count>(&engine.ws(), "a");
+        count.act(one).await.unwrap();
+        other.stream::<Count>("a").act(one).await.unwrap();
+        match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
+            Err(crate::ActError::Refused(seen)) => assert_eq!(seen, 2),
+            other => panic!("it was not refused: {other:?}"),
+        }
+        other.stream::<Count>("a").act(one).await.unwrap();
+        let nothing = count.act(|_| Ok::<_, u32>(Vec::new())).await.unwrap();
+        assert_eq!((nothing.state.0, nothing.version), (3, 2));
+    }
+
+    #[tokio::test]
+    async fn a_killed_engine_tells_whoever_waits() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        lab.crash(&engine).await;
+        let error = count.act(one).await.unwrap_err();
+        assert_eq!(error.to_string(), "the engine has been shut down");
+        assert_eq!(engine.shared().lines.len(), 0);
     }
 }

@@ -349,9 +349,10 @@ impl Streams {
         let mut found = Page { events: Vec::new(), cursor: Cursor(at), more: false };
         let (mut streams, mut looked) = (BTreeMap::new(), 0);
         loop {
-            let scan = match query.backwards {
-                true => Scan::FeedBack(ws.clone(), at),
-                false => Scan::Feed(ws.clone(), at),
+            let scan = if query.backwards {
+                Scan::FeedBack(ws.clone(), at)
+            } else {
+                Scan::Feed(ws.clone(), at)
             };
             let chunk = self.chunk(scan).await?;
             let full = chunk.len() >= CHUNK as usize;

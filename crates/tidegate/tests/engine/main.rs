@@ -280,6 +280,7 @@ stories! {
         an_unknown_event_is_named,
         events_are_read_both_ways_and_filtered,
         a_reader_goes_on_where_it_was,
+        any_order_of_actions_gives_one_history,
         a_run_commits_to_a_stream_once,
         a_refused_commit_is_how_its_step_ends,
     }

@@ -48,6 +48,15 @@ pub(crate) async fn open_sqlite(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>>
 }
 
 pub(crate) async fn open_postgres(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
+    postgres_with(clock, 1).await
+}
+
+/// With transactions at the same time.
+pub(crate) async fn open_postgres_wide(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
+    postgres_with(clock, 3).await
+}
+
+async fn postgres_with(clock: Arc<dyn Clock>, committers: usize) -> Option<Arc<dyn Store>> {
     let Ok(url) = std::env::var("TIDEGATE_TEST_POSTGRES") else {
         assert!(std::env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
         eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
@@ -56,7 +65,7 @@ pub(crate) async fn open_postgres(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store
     let options = PostgresOptions {
         schema: format!("story_{:016x}", RandomState::new().hash_one(0)),
         clock: Some(clock),
-        committers: 1,
+        committers,
         readers: 1,
         ..PostgresOptions::default()
     };

@@ -1,5 +1,6 @@
 //! Streams through types: actions decide on folded state, and lose no race unnoticed.
 
+mod races;
 mod reads;
 mod runs;
 
@@ -26,7 +27,7 @@ use tidegate::{
     testing::Lab,
 };
 
-pub(crate) use self::{reads::*, runs::*};
+pub(crate) use self::{races::*, reads::*, runs::*};
 use crate::faults::{Failure, Faults};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -117,7 +117,7 @@ pub(crate) async fn a_refused_commit_is_how_its_step_ends(lab: &Lab) {
     let engine = lab.engine().workflow(pay).start().await.unwrap();
     let run = start(&engine, "pay", json!(null)).await;
     lab.settle().await;
-    let told = json!(["bad_name", "Frozen", "not today", true]);
+    let told = json!(["BadName", "Frozen", "not today", true]);
     assert_eq!(lab.completed(&engine, run).await, told);
     assert_eq!(engine.streams().position().await.unwrap(), 0);
 }

@@ -15,12 +15,13 @@ use std::{
 
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    id::Seq,
     run::record::Then,
 };
-use tidegate_store::{Answered, Salted, Seen, StoreError, commit_once};
+use tidegate_store::{Answered, Salted, Seen, StoreError, commit_reading};
 use tokio::sync::{Notify, oneshot};
 
-use crate::{engine::Shared, error::Error, telemetry};
+use crate::{engine::Shared, error::Error, load::Ahead, telemetry};
 
 /// The most commands in one transaction: more make it long, and gain nothing.
 const MAX_BATCH: usize = 512;
@@ -55,6 +56,8 @@ struct Batch {
     leases: Vec<(Command, u32)>,
     /// Free workers that the leases are meant for.
     reserved: i64,
+    /// Inputs to read along.
+    inputs: Vec<Seq>,
 }
 
 /// The queue in front of the store.
@@ -84,6 +87,8 @@ struct Queue {
     leasing: bool,
     /// Nothing is decided any more.
     shut: bool,
+    /// Inputs of those who are next.
+    ahead: Ahead,
 }
 
 impl Committer {
@@ -190,12 +195,13 @@ impl Committer {
         let reserved = wanted.min(queue.free).max(0);
         queue.free -= reserved;
         queue.leasing = !leases.is_empty();
-        Batch { pending, leases, reserved }
+        let inputs = if leases.is_empty() { Vec::new() } else { queue.ahead.take() };
+        Batch { pending, leases, reserved, inputs }
     }
 
     /// One transaction, or several where one is too small for all.
     async fn decide(&self, shared: &Arc<Shared>, batch: Batch) {
-        let Batch { pending, leases, reserved } = batch;
+        let Batch { pending, leases, reserved, inputs } = batch;
         let mut parts = vec![pending];
         let mut leases = Some(leases);
         while let Some(part) = parts.pop() {
@@ -206,14 +212,14 @@ impl Committer {
             let asked = with.iter().map(|(lease, _)| (lease.clone(), 0));
             let commands: Arc<[Salted]> = commands.into_iter().chain(asked).collect();
             let started = shared.timer.elapsed();
-            let outcome = commit_once(&*shared.store, commands.clone()).await;
+            let outcome = commit_reading(&*shared.store, commands.clone(), inputs.clone()).await;
             telemetry::committed(
                 part.len(),
                 shared.timer.elapsed().saturating_sub(started),
                 outcome.is_ok(),
             );
             match outcome {
-                Ok(done) => self.answer(shared, &commands, part, with, done),
+                Ok(done) => self.answer(shared, &commands, part, with, &inputs, done),
                 // A row that the store refuses must not take its neighbours down.
                 Err(StoreError::Data(_)) if part.len() > 1 => {
                     let again = part.into_iter().zip(&*commands);
@@ -247,6 +253,7 @@ impl Committer {
         commands: &[Salted],
         part: Vec<Waiting>,
         leases: Vec<(Command, u32)>,
+        inputs: &[Seq],
         (answers, mut seen): (Vec<Option<Answered>>, Seen),
     ) {
         let mut answers = answers.into_iter();
@@ -279,6 +286,7 @@ impl Committer {
             let mut queue = self.queue();
             queue.free += ended - i64::try_from(taken.len()).unwrap_or(i64::MAX);
             queue.look |= look;
+            queue.ahead.saw(inputs, &taken, &mut seen);
             for pending in left.into_iter().rev() {
                 queue.pending.push_front(pending);
             }

@@ -64,7 +64,7 @@ impl Record {
     /// What a plain report reads: its run and the steps that it brings. None where the run has
     /// more to do with others than that, and only trying it out tells.
     ///
-    /// Most reports are plain, and to try each of them out took a sixth of the engine's time.
+    /// Most reports are plain, and to try each of them out was a tenth of all processor time.
     pub fn plain_reads(&self, known: &Run) -> Option<ReadSet> {
         let Self { sends, chunks, progress, session, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none();

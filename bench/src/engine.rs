@@ -4,6 +4,7 @@ mod goals;
 mod loads;
 pub(crate) mod memory;
 mod meter;
+mod page;
 mod rig;
 
 use clap::Args;
@@ -37,6 +38,12 @@ pub(crate) struct Arguments {
     /// The distinct keys of W9.
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
+    /// The runs of W9 that wake at one moment.
+    #[arg(long, default_value_t = 10_000)]
+    wakers: usize,
+    /// Puts the table and a picture into the page of results, bench/README.md.
+    #[arg(long)]
+    write: bool,
 }
 
 impl Arguments {
@@ -60,7 +67,9 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // Once: a backlog is large, and memory is not noisy.
         loads::backlogs(arguments, &mut figures, *kind).await?;
         memory::both(arguments, &mut figures, *kind).await?;
+        loads::wake(arguments, &mut figures, *kind).await?;
     }
-    goals::table(&figures, &kinds);
-    Ok(())
+    let lines = goals::lines(&figures, &kinds);
+    goals::print(&lines);
+    if arguments.write { page::write(&lines, arguments.repeat) } else { Ok(()) }
 }

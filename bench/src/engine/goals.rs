@@ -44,107 +44,153 @@ fn goals(kind: Kind) -> Vec<(&'static str, Limit)> {
         ("W7.1M", Limit::Beside("W7.0", 0.8)),
         ("W9.sleeping", Limit::Megabytes(100.0)),
         ("W9.keys", Limit::Megabytes(200.0)),
+        ("W9.wake", Limit::Rows(0.0)),
     ]
 }
 
-/// One line of the table.
-struct Line {
-    /// Each figure divided by its limit.
-    ratios: Vec<f64>,
-    limit: String,
+/// One workload on one store, beside its limit.
+pub(super) struct Line {
+    pub(super) kind: Kind,
+    pub(super) workload: &'static str,
+    /// The figures, in the order in which they were taken.
+    pub(super) taken: Vec<f64>,
+    /// Each figure divided by its limit of the same round.
+    pub(super) ratios: Vec<f64>,
+    /// What the limit is.
+    pub(super) limit: String,
+    /// How much of it the very same changes reach, written with nothing around them.
+    pub(super) same: Option<f64>,
     /// How the ratio should be; none where nothing is asked for.
-    goal: Option<(bool, f64)>,
+    pub(super) goal: Option<Goal>,
+    /// Row writes, commits, reads and microseconds of each, where they were counted.
+    pub(super) each: Option<[f64; 4]>,
+}
+
+/// What a ratio should be.
+#[derive(Clone, Copy)]
+pub(super) enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Line {
+    pub(super) fn ratio(&self) -> f64 {
+        median(&self.ratios)
+    }
+
+    /// Whether the goal is met.
+    pub(super) fn met(&self) -> Option<bool> {
+        Some(match self.goal? {
+            Goal::AtLeast(goal) => self.ratio() >= goal,
+            Goal::AtMost(goal) => self.ratio() <= goal,
+        })
+    }
+
+    /// The goal and whether it is met, for people.
+    pub(super) fn verdict(&self) -> String {
+        let goal = match self.goal {
+            None => return String::new(),
+            Some(Goal::AtLeast(goal)) => format!("≥ {goal:.2}"),
+            Some(Goal::AtMost(goal)) => format!("≤ {goal:.2}"),
+        };
+        format!("{goal} {}", if self.met() == Some(true) { "met" } else { "MISSED" })
+    }
+
+    /// The spread of the figures.
+    pub(super) fn spread(&self) -> String {
+        let (least, most) = ends(&self.taken);
+        format!("{}–{}", short(least), short(most))
+    }
+
+    /// The spread of the ratios.
+    pub(super) fn ratio_spread(&self) -> String {
+        let (low, high) = ends(&self.ratios);
+        format!("{low:.2}–{high:.2}")
+    }
+}
+
+/// All that was measured, workload by workload.
+pub(super) fn lines(figures: &Figures, kinds: &[Kind]) -> Vec<Line> {
+    let all = kinds.iter().flat_map(|kind| {
+        let goals = goals(*kind).into_iter();
+        goals.map(|(workload, limit)| line(figures, *kind, workload, &limit))
+    });
+    all.filter(|line| !line.taken.is_empty()).collect()
 }
 
 /// Prints the table.
 #[expect(clippy::print_stderr, reason = "printing is what it is for")]
-pub(super) fn table(figures: &Figures, kinds: &[Kind]) {
+pub(super) fn print(lines: &[Line]) {
     eprintln!(
         "{:15} {:18} {:>9} {:>17}  {:>6} {:>11}  of what; goal; row writes, commits, reads and processor time each",
         "", "", "median", "spread", "ratio", "spread"
     );
-    for kind in kinds {
-        for (workload, limit) in goals(*kind) {
-            let taken = figures.of(kind.name(), workload);
-            if taken.is_empty() {
-                continue;
-            }
-            let line = line(figures, *kind, workload, &limit);
-            let (least, most) = ends(taken);
-            let (low, high) = ends(&line.ratios);
-            let ratio = median(&line.ratios);
-            let goal = match line.goal {
-                None => String::new(),
-                Some((above, goal)) => {
-                    let met = if above { ratio >= goal } else { ratio <= goal };
-                    let sign = if above { '≥' } else { '≤' };
-                    format!("; goal {sign} {goal:.2} {}", if met { "met" } else { "MISSED" })
-                }
-            };
-            eprintln!(
-                "{:15} {workload:18} {:>9} {:>17}  {ratio:>6.2} {:>11}  {}{goal}{}",
-                kind.name(),
-                short(median(taken)),
-                format!("{}–{}", short(least), short(most)),
-                format!("{low:.2}–{high:.2}"),
-                line.limit,
-                counts(figures, *kind, workload)
+    for line in lines {
+        let mut rest = line.limit.clone();
+        if let Some(same) = line.same {
+            let _ = write!(rest, " ({same:.2} of the same changes raw)");
+        }
+        if line.goal.is_some() {
+            let _ = write!(rest, "; goal {}", line.verdict());
+        }
+        if let Some([rows, commits, reads, cpu]) = line.each {
+            let _ = write!(
+                rest,
+                "; {rows:.2} rows, {commits:.3} commits, {reads:.3} reads, {cpu:.0} µs"
             );
         }
+        eprintln!(
+            "{:15} {:18} {:>9} {:>17}  {:>6.2} {:>11}  {rest}",
+            line.kind.name(),
+            line.workload,
+            short(median(&line.taken)),
+            line.spread(),
+            line.ratio(),
+            line.ratio_spread(),
+        );
     }
 }
 
-fn line(figures: &Figures, kind: Kind, workload: &str, limit: &Limit) -> Line {
+fn line(figures: &Figures, kind: Kind, workload: &'static str, limit: &Limit) -> Line {
     let (peer, raw) = (kind.name(), limits::peer(kind));
     let taken = figures.of(peer, workload);
     let over = |limits: &[f64]| -> Vec<f64> {
         taken.iter().zip(limits).map(|(figure, limit)| figure / limit).collect()
     };
-    match limit {
+    let at_least = |goal: f64| (goal > 0.0).then_some(Goal::AtLeast(goal));
+    let (ratios, limit, goal) = match limit {
         Limit::Of(name, goal) => {
             let of = figures.of(raw, name);
-            let limit = format!("{name} {}", short(median(of)));
-            Line { ratios: over(of), limit, goal: (*goal > 0.0).then_some((true, *goal)) }
+            (over(of), format!("{name} {}", short(median(of))), at_least(*goal))
         }
         Limit::Rows(goal) => {
             let rows = figures.of(peer, &format!("{workload}.rows"));
-            let of: Vec<f64> =
-                figures.of(raw, "rows500").iter().zip(rows).map(|(all, rows)| all / rows).collect();
-            let mut limit = format!("rows500 ÷ {:.2} rows {}", median(rows), short(median(&of)));
-            let replay = figures.of(raw, &format!("{workload}.replay"));
-            if !replay.is_empty() {
-                let share = median(&over(replay));
-                let _ = write!(limit, " ({share:.2} of the same changes raw)");
-            }
-            Line { ratios: over(&of), limit, goal: (*goal > 0.0).then_some((true, *goal)) }
+            let of = figures.of(raw, "rows500").iter().zip(rows);
+            let of: Vec<f64> = of.map(|(all, rows)| all / rows).collect();
+            let limit = format!("rows500 ÷ {:.2} rows {}", median(rows), short(median(&of)));
+            (over(&of), limit, at_least(*goal))
         }
         Limit::Beside(name, goal) => {
             let of = figures.of(peer, name);
-            let limit = format!("{name} {}", short(median(of)));
-            Line { ratios: over(of), limit, goal: (*goal > 0.0).then_some((true, *goal)) }
+            (over(of), format!("{name} {}", short(median(of))), at_least(*goal))
         }
         Limit::Time(peer, name, times, plus) => {
-            let of: Vec<f64> =
-                figures.of(peer, name).iter().map(|one| one * times + plus).collect();
+            let of = figures.of(peer, name).iter().map(|one| one * times + plus);
+            let of: Vec<f64> = of.collect();
             let limit = format!("{times} × {name} + {plus} = {:.2} ms", median(&of));
-            Line { ratios: over(&of), limit, goal: Some((false, 1.0)) }
+            (over(&of), limit, Some(Goal::AtMost(1.0)))
         }
         Limit::Megabytes(most) => {
             let ratios = taken.iter().map(|figure| figure / most).collect();
-            Line { ratios, limit: format!("{most} MB"), goal: Some((false, 1.0)) }
+            (ratios, format!("{most} MB"), Some(Goal::AtMost(1.0)))
         }
-    }
-}
-
-/// What the engine did for each run, start or step.
-fn counts(figures: &Figures, kind: Kind, workload: &str) -> String {
-    let each = |what: &str| median(figures.of(kind.name(), &format!("{workload}.{what}")));
-    let (rows, commits, reads) = (each("rows"), each("commits"), each("reads"));
-    if rows.is_nan() {
-        return String::new();
-    }
-    let cpu = each("cpu");
-    format!("; {rows:.2} rows, {commits:.3} commits, {reads:.3} reads, {cpu:.0} µs")
+    };
+    let replay = figures.of(raw, &format!("{workload}.replay"));
+    let same = (!replay.is_empty()).then(|| median(&over(replay)));
+    let each = ["rows", "commits", "reads", "cpu"]
+        .map(|what| median(figures.of(peer, &format!("{workload}.{what}"))));
+    let each = (!each[0].is_nan()).then_some(each);
+    Line { kind, workload, taken: taken.to_vec(), ratios, limit, same, goal, each }
 }
 
 fn ends(figures: &[f64]) -> (f64, f64) {
@@ -153,6 +199,6 @@ fn ends(figures: &[f64]) -> (f64, f64) {
 }
 
 /// A figure for people.
-fn short(figure: f64) -> String {
+pub(super) fn short(figure: f64) -> String {
     if figure < 100.0 { format!("{figure:.2}") } else { format!("{figure:.0}") }
 }

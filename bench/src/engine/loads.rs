@@ -1,11 +1,16 @@
 //! The workloads.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
+use tidegate_store::{Clock, SystemClock};
 
 use super::{
     Arguments,
+    memory::pause,
     rig::{Bench, Flow, Rig},
 };
 use crate::{
@@ -266,4 +271,37 @@ pub(super) async fn backlogs(
         bench.close().await?;
     }
     Ok(())
+}
+
+/// How long the runs of `W9.wake` have to fall asleep.
+const NAP: Duration = Duration::from_secs(45);
+
+/// `W9.wake`: runs that sleep until one moment; from that moment until the last has ended.
+pub(super) async fn wake(
+    arguments: &Arguments,
+    figures: &mut Figures,
+    kind: Kind,
+) -> anyhow::Result<()> {
+    let (workload, n) = ("W9.wake", arguments.wakers);
+    if !arguments.wants(workload) || n == 0 {
+        return Ok(());
+    }
+    let load = Load { arguments, kind };
+    let bench = Bench::new(kind, arguments.workers).await?;
+    let (began, now) = (Instant::now(), SystemClock.now().micros());
+    let at = u64::try_from(now)? + u64::try_from(NAP.as_micros())?;
+    bench.rig.load(Flow::Waker, n, 4, move |_| at).await?;
+    while bench.rig.meter.witness.begun() < n || bench.rig.engine.driven() > 0 {
+        pause().await;
+    }
+    let left = NAP.checked_sub(began.elapsed());
+    let left = left.ok_or_else(|| anyhow::anyhow!("{n} runs took longer than {NAP:?} to sleep"))?;
+    bench.rig.meter.reset();
+    bench.rig.meter.ended(n).await;
+    let took = began.elapsed().saturating_sub(NAP);
+    anyhow::ensure!(left > Duration::ZERO && took > Duration::ZERO, "they woke too early");
+    bench.rig.meter.witness.check_each(n, 2)?;
+    load.count(figures, workload, &bench.rig, n);
+    figures.throughput(kind.name(), workload, n, took, Value::Null);
+    bench.close().await
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark lives in real time")]
-async fn pause() {
+pub(super) async fn pause() {
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
 }
 

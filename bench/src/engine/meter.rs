@@ -232,10 +232,15 @@ impl Witness {
 
     /// Fails unless so many runs have begun once and ended once.
     pub(crate) fn check(&self, runs: usize) -> anyhow::Result<()> {
+        self.check_each(runs, 1)
+    }
+
+    /// Fails unless so many runs have begun so often each, and ended once.
+    pub(crate) fn check_each(&self, runs: usize, times: usize) -> anyhow::Result<()> {
         let it = self.lock();
         let (begun, ended, twice) = (self.begun(), it.ended.len(), it.twice);
         anyhow::ensure!(
-            begun == runs && ended == runs && twice == 0,
+            begun == runs * times && ended == runs && twice == 0,
             "{runs} runs: {begun} handlers begun, {ended} runs ended, {twice} twice"
         );
         Ok(())

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tidegate::{Concurrency, Ctx, Engine, NewEvent, Posted, Workflow, new_event};
-use tidegate_core::id::Seq;
+use tidegate_core::{id::Seq, time::Timestamp};
 use tidegate_store::Store;
 
 use super::meter::{Meter, Witness};
@@ -40,7 +40,12 @@ pub(crate) enum Flow {
     Keyed,
     /// Sleeps for a day.
     Sleeper,
+    /// Sleeps until the moment that its key says, in microseconds.
+    Waker,
 }
+
+const ALL: [Flow; 7] =
+    [Flow::Noop, Flow::One, Flow::Slack, Flow::Ten, Flow::Keyed, Flow::Sleeper, Flow::Waker];
 
 impl Flow {
     fn name(self) -> &'static str {
@@ -51,22 +56,23 @@ impl Flow {
             Self::Ten => "ten",
             Self::Keyed => "keyed",
             Self::Sleeper => "sleeper",
+            Self::Waker => "waker",
         }
     }
 
     fn workflow(self, witness: Arc<Witness>) -> Workflow<Input, u64> {
         let workflow = Workflow::new(self.name(), move |ctx: Ctx, input: Input| {
             witness.begin(ctx.run_id().seq, input.k);
-            self.handle(ctx, input.n)
+            self.handle(ctx, input.n, input.k)
         });
         match self {
             Self::Slack => workflow.concurrency(Concurrency::limit(1_000_000)),
             Self::Keyed => workflow.concurrency(Concurrency::limit(1).key("k")),
-            Self::Noop | Self::One | Self::Ten | Self::Sleeper => workflow,
+            Self::Noop | Self::One | Self::Ten | Self::Sleeper | Self::Waker => workflow,
         }
     }
 
-    async fn handle(self, ctx: Ctx, n: u64) -> tidegate::Result<u64> {
+    async fn handle(self, ctx: Ctx, n: u64, k: u64) -> tidegate::Result<u64> {
         match self {
             Self::Noop => {}
             // Somebody else may take a turn in the middle.
@@ -78,6 +84,10 @@ impl Flow {
                 }
             }
             Self::Sleeper => ctx.sleep("night", Duration::from_secs(86_400)).await?,
+            Self::Waker => {
+                let at = Timestamp::from_micros(i64::try_from(k).unwrap_or(i64::MAX));
+                ctx.sleep_until("nap", at).await?;
+            }
         }
         Ok(n)
     }
@@ -100,8 +110,7 @@ impl Rig {
     async fn on(meter: Arc<Meter>, workers: usize) -> anyhow::Result<Self> {
         let store: Arc<dyn Store> = meter.clone();
         let mut builder = Engine::builder(store).workers(workers);
-        let all = [Flow::Noop, Flow::One, Flow::Slack, Flow::Ten, Flow::Keyed, Flow::Sleeper];
-        for flow in all {
+        for flow in ALL {
             builder = builder.workflow(flow.workflow(meter.witness.clone()));
         }
         let engine = builder.start().await?;

@@ -509,6 +509,12 @@ impl Command {
         None
     }
 
+    /// What a plain report reads, which need not be tried out.
+    fn plain_reads(&self) -> Option<ReadSet> {
+        let Self::Record { known, report } = self else { return None };
+        report.plain_reads(known)
+    }
+
     /// Decides it on a draft.
     fn decide(&self, draft: &mut Draft) -> Decided<Answer> {
         match self {
@@ -588,27 +594,32 @@ pub fn probe(
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
     now: Timestamp,
 ) -> ReadSet {
-    let rows: Vec<Row> = commands.iter().filter_map(|(command, _)| command.known()).collect();
-    let mut reads = rows.iter().map(Row::key).fold(ReadSet::default(), ReadSet::row);
-    let base = Snapshot {
-        now,
-        rows: rows.into_iter().map(|row| (row.key(), Some(row))).collect(),
-        catalogs: catalogs.clone(),
-        ..Snapshot::default()
-    };
-    for (command, _) in commands {
+    let mut reads = ReadSet::default();
+    let mut tried = Vec::new();
+    for (command, salt) in commands {
         reads.merge(command.reads());
+        match command.plain_reads() {
+            Some(plain) => reads.merge(plain),
+            None => tried.push((command, *salt)),
+        }
     }
-    reads.merge(missing(commands, base).0);
+    let known = tried.iter().filter_map(|(command, _)| command.known());
+    let rows: BTreeMap<_, _> = known.map(|row| (row.key(), Some(row))).collect();
+    reads.rows.extend(rows.keys().cloned());
+    let base = Snapshot { now, rows, catalogs: catalogs.clone(), ..Snapshot::default() };
+    reads.merge(missing(tried, base).0);
     reads
 }
 
 /// What the commands would read next if all that is not in the snapshot were absent.
-fn missing(commands: &[(Command, u64)], base: Snapshot) -> (ReadSet, Snapshot) {
+fn missing<'a>(
+    commands: impl IntoIterator<Item = (&'a Command, u64)>,
+    base: Snapshot,
+) -> (ReadSet, Snapshot) {
     let mut draft = Draft::probing(base);
     for (command, salt) in commands {
         // What it comes to is of no interest here.
-        let _ = draft.attempt(*salt, |draft| command.decide(draft));
+        let _ = draft.attempt(salt, |draft| command.decide(draft));
     }
     draft.into_probed()
 }
@@ -653,6 +664,7 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     }
     // A decision stops at the first row that is missing; with many gates on its way it would ask
     // once for each.
+    let commands = commands.iter().map(|(command, salt)| (command, *salt));
     let (more, base) = missing(commands, draft.into_base());
     needed.merge(more);
     Batch::Need(needed, base)

@@ -10,8 +10,8 @@ use tidegate_core::{
     draft::{Draft, Stop},
     explain::{Why, explain},
     id::{RunId, Seq},
-    reads::{Change, ReadSet, Snapshot},
-    row::{Ended, Event, Phase, Row, Workspace},
+    reads::{Change, ReadSet, Scan, Snapshot},
+    row::{Ended, Event, Phase, Row, RowKey, Workspace},
     time::Timestamp,
 };
 
@@ -60,16 +60,24 @@ pub struct Seen {
     pub due: Option<Timestamp>,
     /// When places of these reactions can be claimed.
     pub places: BTreeMap<(Workspace, String), BTreeSet<Timestamp>>,
-    /// The inputs, by number.
+    /// The inputs that it wrote or read along, by number.
     pub events: BTreeMap<Seq, Event>,
+    /// Runs that now stand first in a line and have never been driven, with their inputs.
+    pub next: BTreeMap<Seq, Seq>,
 }
 
 impl Seen {
     #[expect(clippy::wildcard_enum_match_arm, reason = "nobody waits for the other rows")]
-    fn of(now: Timestamp, changes: &[Change]) -> Self {
-        let mut seen = Self { now, ..Self::default() };
+    fn see(mut self, changes: &[Change]) -> Self {
+        let now = self.now;
+        let seen = &mut self;
         for change in changes {
-            let (Change::Insert(row) | Change::Update(row)) = change else { continue };
+            let (Change::Insert(row) | Change::Update(row)) = change else {
+                if let Change::Delete(RowKey::Run(run)) = change {
+                    seen.next.remove(run);
+                }
+                continue;
+            };
             match row {
                 Row::Ended(ended) => seen.ended.push(ended.clone()),
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
@@ -84,6 +92,9 @@ impl Seen {
                 }
                 Row::Run(run) => {
                     seen.look_at(run.due());
+                    if !matches!(run.phase, Phase::Line { .. }) {
+                        seen.next.remove(&run.id.seq);
+                    }
                     match run.phase {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
                         Phase::Ready => seen.ready += 1,
@@ -91,6 +102,22 @@ impl Seen {
                     }
                 }
                 _ => {}
+            }
+        }
+        self
+    }
+
+    /// What a transaction finds before it changes anything.
+    fn before(snapshot: &Snapshot, inputs: &[Seq]) -> Self {
+        let mut seen = Self { now: snapshot.now, ..Self::default() };
+        for (scan, _) in snapshot.scans.iter().filter(|(scan, _)| matches!(scan, Scan::Line(_))) {
+            let runs = snapshot.found(scan).into_iter().filter_map(Row::as_run);
+            let new = runs.filter(|run| run.fence == 0);
+            seen.next.extend(new.map(|run| (run.id.seq, run.source.first().seq)));
+        }
+        for input in inputs {
+            if let Some(Some(Row::Event(event))) = snapshot.rows.get(&RowKey::Event(*input)) {
+                seen.events.insert(*input, event.clone());
             }
         }
         seen
@@ -106,15 +133,25 @@ pub async fn commit_once(
     store: &dyn Store,
     batch: Arc<[Salted]>,
 ) -> Result<(Vec<Option<Answered>>, Seen), StoreError> {
-    let reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
+    commit_reading(store, batch, Vec::new()).await
+}
+
+/// As [`commit_once`], and reads these inputs along, for the runs that it may lease.
+pub async fn commit_reading(
+    store: &dyn Store,
+    batch: Arc<[Salted]>,
+    inputs: Vec<Seq>,
+) -> Result<(Vec<Option<Answered>>, Seen), StoreError> {
+    let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
+    reads.rows.extend(inputs.iter().copied().map(RowKey::Event));
     let size = batch.len();
     let outcome = Arc::new(Mutex::new((Vec::new(), Seen::default())));
     let told = outcome.clone();
     let decide = Box::new(move |snapshot: Snapshot| {
-        let now = snapshot.now;
+        let seen = Seen::before(&snapshot, &inputs);
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
-                let seen = Seen::of(now, &changes);
+                let seen = seen.see(&changes);
                 *told.lock().expect("nothing panics under this lock") = (answers, seen);
                 Decision::Apply(changes)
             }

@@ -21,7 +21,9 @@ mod settle;
 mod transactional;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{Answered, Salted, Seen, commit, commit_apart, commit_once, dry_run, why};
+pub use commit::{
+    Answered, Salted, Seen, commit, commit_apart, commit_once, commit_reading, dry_run, why,
+};
 pub use list::list_runs;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]

@@ -15,22 +15,39 @@ use std::{
 
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    id::Seq,
     run::record::Then,
 };
-use tidegate_store::{Answered, Salted, Seen, StoreError, commit_once};
+use tidegate_store::{Answered, Salted, Seen, StoreError, commit_reading};
 use tokio::sync::{Notify, oneshot};
 
-use crate::{engine::Shared, error::Error, telemetry};
+use crate::{engine::Shared, error::Error, load::Ahead, telemetry};
 
 /// The most commands in one transaction: more make it long, and gain nothing.
 const MAX_BATCH: usize = 512;
 
+/// The most events in one transaction, give or take one command: it is full at 4,000 rows, and
+/// what does not fit would be tried out for nothing.
+const MAX_EVENTS: usize = 1800;
+
 /// A command that waits for its transaction.
 struct Pending {
     salted: Salted,
+    waiting: Waiting,
+}
+
+/// Who waits for a command.
+struct Waiting {
     /// Its worker is free once it is done.
     ends: bool,
     reply: oneshot::Sender<Result<Answer, Error>>,
+}
+
+impl Pending {
+    /// How much of a transaction it may fill.
+    fn weight(&self) -> usize {
+        if let Command::Post { events, .. } = &self.salted.0 { events.len() } else { 1 }
+    }
 }
 
 /// What goes into one transaction.
@@ -39,6 +56,8 @@ struct Batch {
     leases: Vec<(Command, u32)>,
     /// Free workers that the leases are meant for.
     reserved: i64,
+    /// Inputs to read along.
+    inputs: Vec<Seq>,
 }
 
 /// The queue in front of the store.
@@ -68,6 +87,8 @@ struct Queue {
     leasing: bool,
     /// Nothing is decided any more.
     shut: bool,
+    /// Inputs of those who are next.
+    ahead: Ahead,
 }
 
 impl Committer {
@@ -90,7 +111,7 @@ impl Committer {
         let mut queue = self.queue();
         // Without its sender an answer is that the engine has been shut down.
         if !queue.shut {
-            queue.pending.push_back(Pending { salted, ends, reply });
+            queue.pending.push_back(Pending { salted, waiting: Waiting { ends, reply } });
             self.bell.notify_one();
         }
         Reply(answer)
@@ -156,10 +177,16 @@ impl Committer {
     /// What goes into the next transaction.
     fn take(&self, shared: &Shared) -> Batch {
         let mut queue = self.queue();
-        let count = queue.pending.len().min(MAX_BATCH);
+        let mut events = 0;
+        let fits = |pending: &&Pending| {
+            let fits = events < MAX_EVENTS;
+            events += pending.weight();
+            fits
+        };
+        let count = queue.pending.iter().take(MAX_BATCH).take_while(fits).count();
         let pending: Vec<Pending> = queue.pending.drain(..count).collect();
         // Whatever is decided may make runs ready, and frees the workers of those that end.
-        let ending = pending.iter().filter(|pending| pending.ends).count();
+        let ending = pending.iter().filter(|pending| pending.waiting.ends).count();
         let idle = if queue.closed { 0 } else { queue.free + i64::try_from(ending).unwrap_or(0) };
         let look = !pending.is_empty() || queue.look;
         let leases = if look { shared.leases(idle) } else { Vec::new() };
@@ -168,34 +195,36 @@ impl Committer {
         let reserved = wanted.min(queue.free).max(0);
         queue.free -= reserved;
         queue.leasing = !leases.is_empty();
-        Batch { pending, leases, reserved }
+        let inputs = if leases.is_empty() { Vec::new() } else { queue.ahead.take() };
+        Batch { pending, leases, reserved, inputs }
     }
 
     /// One transaction, or several where one is too small for all.
     async fn decide(&self, shared: &Arc<Shared>, batch: Batch) {
-        let Batch { pending, leases, reserved } = batch;
+        let Batch { pending, leases, reserved, inputs } = batch;
         let mut parts = vec![pending];
         let mut leases = Some(leases);
         while let Some(part) = parts.pop() {
             let last = parts.is_empty();
             let with = if last { leases.take().unwrap_or_default() } else { Vec::new() };
-            let commands: Arc<[Salted]> = part
-                .iter()
-                .map(|pending| pending.salted.clone())
-                .chain(with.iter().map(|(lease, _)| (lease.clone(), 0)))
-                .collect();
+            let parted = part.into_iter().map(|pending| (pending.salted, pending.waiting));
+            let (commands, part): (Vec<Salted>, Vec<Waiting>) = parted.unzip();
+            let asked = with.iter().map(|(lease, _)| (lease.clone(), 0));
+            let commands: Arc<[Salted]> = commands.into_iter().chain(asked).collect();
             let started = shared.timer.elapsed();
-            let outcome = commit_once(&*shared.store, commands).await;
+            let outcome = commit_reading(&*shared.store, commands.clone(), inputs.clone()).await;
             telemetry::committed(
                 part.len(),
                 shared.timer.elapsed().saturating_sub(started),
                 outcome.is_ok(),
             );
             match outcome {
-                Ok((answers, seen)) => self.answer(shared, part, with, answers, seen),
+                Ok(done) => self.answer(shared, &commands, part, with, &inputs, done),
                 // A row that the store refuses must not take its neighbours down.
                 Err(StoreError::Data(_)) if part.len() > 1 => {
-                    let mut first = part;
+                    let again = part.into_iter().zip(&*commands);
+                    let again = again.map(|(waiting, it)| Pending { salted: it.clone(), waiting });
+                    let mut first: Vec<Pending> = again.collect();
                     let second = first.split_off(first.len() / 2);
                     leases = Some(if last { with } else { Vec::new() });
                     parts.push(second);
@@ -204,8 +233,8 @@ impl Committer {
                 Err(error) => {
                     tracing::warn!(%error, commands = part.len(), "a transaction failed");
                     let error = Error::from(error);
-                    for pending in part {
-                        let _ = pending.reply.send(Err(error.clone()));
+                    for waiting in part {
+                        let _ = waiting.reply.send(Err(error.clone()));
                     }
                 }
             }
@@ -221,25 +250,25 @@ impl Committer {
     fn answer(
         &self,
         shared: &Arc<Shared>,
-        part: Vec<Pending>,
+        commands: &[Salted],
+        part: Vec<Waiting>,
         leases: Vec<(Command, u32)>,
-        answers: Vec<Option<Answered>>,
-        mut seen: Seen,
+        inputs: &[Seq],
+        (answers, mut seen): (Vec<Option<Answered>>, Seen),
     ) {
         let mut answers = answers.into_iter();
-        let mut left = Vec::new();
-        let mut ended = 0;
-        for (pending, answer) in part.into_iter().zip(answers.by_ref()) {
+        let (mut left, mut ended) = (Vec::new(), 0);
+        for ((waiting, salted), answer) in part.into_iter().zip(commands).zip(answers.by_ref()) {
             match answer {
                 Some(answer) => {
                     match &answer {
                         Ok(answer) => telemetry::answered(answer),
                         Err(refusal) => telemetry::refused(refusal),
                     }
-                    ended += i64::from(pending.ends && answer.is_ok());
-                    let _ = pending.reply.send(answer.map_err(Error::from));
+                    ended += i64::from(waiting.ends && answer.is_ok());
+                    let _ = waiting.reply.send(answer.map_err(Error::from));
                 }
-                None => left.push(pending),
+                None => left.push(Pending { salted: salted.clone(), waiting }),
             }
         }
         let (mut taken, mut look) = (Vec::new(), !left.is_empty());
@@ -258,6 +287,7 @@ impl Committer {
             let mut queue = self.queue();
             queue.free += ended - i64::try_from(taken.len()).unwrap_or(i64::MAX);
             queue.look |= look;
+            queue.ahead.saw(inputs, &taken, &mut seen);
             for pending in left.into_iter().rev() {
                 queue.pending.push_front(pending);
             }

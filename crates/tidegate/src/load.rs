@@ -3,7 +3,7 @@
 //! Loads gather like commits do: many runs, one read.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
@@ -12,7 +12,7 @@ use tidegate_core::{
     reads::{ReadSet, Scan, Snapshot},
     row::{Ended, Event, Purpose, Row, RowKey, Run, Source, Step},
 };
-use tidegate_store::StoreError;
+use tidegate_store::{Seen, StoreError};
 use tokio::sync::Notify;
 
 use crate::engine::{Seat, Shared};
@@ -130,6 +130,56 @@ async fn load(
         loaded.insert(run.id.seq, Loaded { events, steps: steps(run.id.seq), undoes });
     }
     Ok(loaded)
+}
+
+/// Inputs of runs that stand next in a line: read along with the transaction that may lease them,
+/// so that a hot key is handed on without a read in between.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// To be read along with the next transaction that leases runs.
+    wanted: BTreeSet<Seq>,
+    /// Read, and not needed yet. Only a cache: whoever is not found here is read as always.
+    here: BTreeMap<Seq, Event>,
+}
+
+/// How many inputs are kept ahead at the most, and how large each may be.
+const MAX_AHEAD: usize = 64;
+const MAX_AHEAD_BYTES: usize = 16 * 1024;
+
+/// Where more lines than these move at once, those who are next are not driven at once: their
+/// inputs are read together when they are.
+const MAX_LINES: usize = 8;
+
+impl Ahead {
+    /// What to read along now.
+    pub(crate) fn take(&mut self) -> Vec<Seq> {
+        std::mem::take(&mut self.wanted).into_iter().collect()
+    }
+
+    /// Remembers what a transaction has read along and who is next, and gives out what the runs
+    /// that it leased start from.
+    pub(crate) fn saw(&mut self, read: &[Seq], runs: &[Run], seen: &mut Seen) {
+        for seq in read {
+            if let Some(event) = seen.events.get(seq)
+                && event.data.as_str().len() <= MAX_AHEAD_BYTES
+            {
+                self.here.insert(*seq, event.clone());
+            }
+        }
+        for run in runs {
+            let input = run.source.first().seq;
+            if let Some(event) = self.here.remove(&input) {
+                seen.events.insert(input, event);
+            }
+        }
+        if seen.next.len() <= MAX_LINES {
+            let next = seen.next.values().filter(|input| !self.here.contains_key(input));
+            self.wanted.extend(next);
+        }
+        while self.here.len() > MAX_AHEAD {
+            self.here.pop_first();
+        }
+    }
 }
 
 /// What a run that has just been admitted starts from, if that is known without reading.

@@ -13,34 +13,55 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tidegate::{
-    Ctx, Workflow,
+    Concurrency, Ctx, Workflow,
     core::{
         catalog::Catalog,
         reads::{ReadSet, Snapshot},
-        row::{EngineId, Row, Workspace},
+        row::{EngineId, Row, RowKey, Workspace},
         time::Timestamp,
     },
     new_event,
-    store::{Clock, Decide, MemoryStore, Store, StoreError},
+    store::{Clock, Decide, Decision, MemoryStore, Store, StoreError},
     testing::{Lab, VirtualClock},
 };
 use tokio::sync::watch;
 
-/// Counts transactions.
+/// Counts transactions, and what is read besides what was read at first.
 #[derive(Debug)]
 struct Counting {
     store: MemoryStore,
     transactions: AtomicUsize,
+    /// Decisions that asked for more rows.
+    asked_again: Arc<AtomicUsize>,
+    /// Reads of inputs outside of any transaction.
+    inputs_read: AtomicUsize,
+}
+
+impl Counting {
+    fn new(clock: Arc<VirtualClock>) -> Arc<Self> {
+        let store = MemoryStore::new(clock as Arc<dyn Clock>);
+        let (transactions, asked_again, inputs_read) = Default::default();
+        Arc::new(Self { store, transactions, asked_again, inputs_read })
+    }
 }
 
 #[async_trait]
 impl Store for Counting {
-    async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
+    async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
         self.transactions.fetch_add(1, Ordering::SeqCst);
-        self.store.transact(reads, decide).await
+        let asked_again = self.asked_again.clone();
+        let watched = Box::new(move |snapshot| {
+            let decision = decide(snapshot);
+            let asks = matches!(decision, Decision::Need(..));
+            asked_again.fetch_add(usize::from(asks), Ordering::SeqCst);
+            decision
+        });
+        self.store.transact(reads, watched).await
     }
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        let inputs = reads.rows.iter().any(|key| matches!(key, RowKey::Event(_)));
+        self.inputs_read.fetch_add(usize::from(inputs), Ordering::SeqCst);
         self.store.read(reads).await
     }
 
@@ -69,8 +90,7 @@ impl Store for Counting {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn runs_that_were_answered_together_report_together() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
-    let store = MemoryStore::new(clock.clone() as Arc<dyn Clock>);
-    let store = Arc::new(Counting { store, transactions: AtomicUsize::new(0) });
+    let store = Counting::new(clock.clone());
     let lab = Lab::on(store.clone(), clock);
     let steps = Workflow::new("steps", async |ctx: Ctx, _: Value| {
         for n in 0..10 {
@@ -81,6 +101,7 @@ async fn runs_that_were_answered_together_report_together() {
     let engine = lab.engine().workflow(steps).start().await.unwrap();
     lab.settle().await;
     let before = store.transactions.load(Ordering::SeqCst);
+    let asked_before = store.asked_again.load(Ordering::SeqCst);
     let events = (0..50).map(|n| new_event("steps", json!({ "n": n })).unwrap());
     engine.send_all(events.collect()).await.unwrap();
     lab.settle().await;
@@ -89,4 +110,27 @@ async fn runs_that_were_answered_together_report_together() {
     // the test and the engine are on different threads.
     let transactions = store.transactions.load(Ordering::SeqCst) - before;
     assert!(transactions <= 14, "{transactions} transactions");
+    let asked_again = store.asked_again.load(Ordering::SeqCst) - asked_before;
+    assert_eq!(asked_again, 0, "what plain runs need is read at first");
+}
+
+#[tokio::test]
+async fn a_hot_key_is_handed_on_without_a_read_in_between() {
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
+    let store = Counting::new(clock.clone());
+    let lab = Lab::on(store.clone(), clock);
+    let hot = Workflow::new("hot", async |_: Ctx, input: Value| Ok(input["n"].clone()))
+        .concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workflow(hot).start().await.unwrap();
+    lab.settle().await;
+    let events = (0..50).map(|n| new_event("hot", json!({ "n": n })).unwrap());
+    let posted = engine.send_all(events.collect()).await.unwrap();
+    lab.settle().await;
+    for (n, posted) in posted.iter().enumerate() {
+        let output: Value = engine.output(posted.run().unwrap()).await.unwrap().unwrap();
+        assert_eq!(output, json!(n), "each has its own input");
+    }
+    // The first had it at hand, and nobody knew yet that the second would be next.
+    let read = store.inputs_read.load(Ordering::SeqCst);
+    assert!(read <= 1, "inputs were read {read} times");
 }

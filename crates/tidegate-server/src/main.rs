@@ -4,6 +4,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "what is not listed gets the common answer")]
 
 mod call;
+mod client;
 mod config;
 mod demo;
 mod http;
@@ -15,7 +16,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::Config;
+use crate::{
+    client::{Ask, Remote},
+    config::Config,
+};
 
 /// Decisions make many small rows; this allocator is made for that.
 #[global_allocator]
@@ -25,6 +29,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version)]
 struct Arguments {
+    #[command(flatten)]
+    remote: Remote,
     #[command(subcommand)]
     command: Command,
 }
@@ -40,6 +46,8 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    #[command(flatten)]
+    Ask(Ask),
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,7 +81,8 @@ async fn main() -> anyhow::Result<()> {
     // Of two that the dependencies could bring, this one is built in.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let out = &mut std::io::stdout();
-    match Arguments::parse().command {
+    let Arguments { remote, command } = Arguments::parse();
+    match command {
         Command::Demo => demo::run(&mut out.lock()).await,
         Command::Serve(settings) => {
             let config = settings.load()?;
@@ -84,6 +93,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())
         }
+        Command::Ask(ask) => client::run(&remote, ask, out).await,
     }
 }
 

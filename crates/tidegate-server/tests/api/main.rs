@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
 mod calls;
+mod commands;
 mod events;
 mod runs;
 mod server;

@@ -82,6 +82,15 @@ impl Server {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
     }
 
+    /// Runs a command of the binary against this server: what it printed, or its error.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.env_clear().env("TIDEGATE_URL", &self.url).args(arguments);
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
     /// Posts an event that makes one run; its id.
     pub(crate) async fn start_run(&self, name: &str, data: Value) -> String {
         let event = serde_json::json!({ "name": name, "data": data });

@@ -1,0 +1,324 @@
+//! The commands that talk to a server: they ask over HTTP what any other client could.
+
+use std::{fmt::Write as _, io::Write};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+
+/// Where the server is, and how to print its answers.
+#[derive(Args, Debug)]
+pub(crate) struct Remote {
+    /// The server's address.
+    #[arg(long, env = "TIDEGATE_URL", default_value = "http://127.0.0.1:7400", global = true)]
+    server: String,
+    /// The workspace.
+    #[arg(long, env = "TIDEGATE_WORKSPACE", global = true)]
+    workspace: Option<String>,
+    /// Prints the server's answer as it is.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ask {
+    /// Sends an event, and says what became of it.
+    Send {
+        /// The event's name.
+        name: String,
+        /// Its data, as JSON; text that is none is taken as text.
+        #[arg(default_value = "null")]
+        data: String,
+        /// Takes it once, however often it is sent under this id.
+        #[arg(long)]
+        dedupe_id: Option<String>,
+        /// Sends it so many times.
+        #[arg(long, default_value_t = 1)]
+        count: u32,
+        /// Says what would become of it, without any effect.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Says why a run waits, or what became of it.
+    Why {
+        /// The run.
+        run: String,
+    },
+    /// Looks at runs and acts on them.
+    Runs {
+        #[command(subcommand)]
+        command: Runs,
+    },
+    /// Shows what is defined.
+    Workflows,
+    /// Gives a version the new runs. Rolling back is a release.
+    Release {
+        /// The workflow.
+        workflow: String,
+        /// The version.
+        version: u32,
+        /// The app.
+        #[arg(long, default_value = "default")]
+        app: String,
+    },
+}
+
+/// What can be done with runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// Shows the newest.
+    List {
+        /// Only those of a workflow.
+        #[arg(long)]
+        workflow: Option<String>,
+        /// Only those in a state.
+        #[arg(long)]
+        state: Option<String>,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// Shows one, with its steps.
+    Show {
+        /// The run.
+        run: String,
+    },
+    /// Cancels one.
+    Cancel {
+        /// The run.
+        run: String,
+        /// Why.
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Pauses one at its next boundary.
+    Pause {
+        /// The run.
+        run: String,
+    },
+    /// Lets a paused one go on.
+    Resume {
+        /// The run.
+        run: String,
+    },
+    /// Starts a new run of one that has ended.
+    Replay {
+        /// The run.
+        run: String,
+    },
+    /// Starts a new run from a step of one that has ended.
+    Retry {
+        /// The run.
+        run: String,
+        /// The step.
+        #[arg(long)]
+        from: String,
+    },
+}
+
+/// The most events of one request.
+const AT_ONCE: u32 = 1000;
+
+struct Server<'a> {
+    client: Client,
+    remote: &'a Remote,
+}
+
+impl Server<'_> {
+    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+        let base = self.remote.server.trim_end_matches('/');
+        let mut request = self.client.request(method, format!("{base}{path}"));
+        if let Some(workspace) = &self.remote.workspace {
+            request = request.header("tidegate-workspace", workspace);
+        }
+        if let Some(body) = body {
+            request = request.body(body.to_string());
+        }
+        let answer = request.send().await.with_context(|| {
+            format!(
+                "no server answers at {base}; start one with `tidegate serve`, or give --server"
+            )
+        })?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        let told: Value = serde_json::from_str(&text)
+            .with_context(|| format!("{base} is not a Tidegate server: {status}"))?;
+        if status.is_success() {
+            return Ok(told);
+        }
+        let (detail, code) = (&told["detail"], &told["error"]);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        anyhow::bail!("{} ({})", text(detail), text(code))
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.ask(Method::GET, path, None).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> anyhow::Result<Value> {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+}
+
+/// Asks, and prints the answer.
+pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyhow::Result<()> {
+    let server = Server { client: Client::builder().no_proxy().build()?, remote };
+    let (told, shown) = match ask {
+        Ask::Send { name, data, dedupe_id, count, dry_run } => {
+            let data = serde_json::from_str(&data).unwrap_or(Value::String(data));
+            let mut event = json!({ "name": name, "data": data });
+            if let Some(id) = dedupe_id {
+                event["dedupeId"] = id.into();
+            }
+            let told = send(&server, &event, count, dry_run).await?;
+            let shown = verdicts(&told);
+            (told, shown)
+        }
+        Ask::Why { run } => {
+            let told = server.get(&format!("/runs/{}/why", part(&run))).await?;
+            let shown = format!("{run} is {}: {}\n", text(&told["state"]), text(&told["sentence"]));
+            (told, shown)
+        }
+        Ask::Runs { command } => runs(&server, command).await?,
+        Ask::Workflows => {
+            let told = server.get("/workflows").await?;
+            let shown = table(&told["workflows"], &["name", "app", "version", "flowControl"]);
+            (told, shown)
+        }
+        Ask::Release { workflow, version, app } => {
+            let path = format!("/workflows/{}/release?app={}", part(&workflow), part(&app));
+            let told = server.post(&path, json!({ "version": version })).await?;
+            let (older, stranded) = (&told["older"], &told["stranded"]);
+            let shown = format!(
+                "{workflow} v{version} gets the new runs; {older} older runs are not over, \
+                 {stranded} of them stranded\n"
+            );
+            (told, shown)
+        }
+    };
+    let printed = if remote.json { format!("{told}\n") } else { shown };
+    Ok(out.write_all(printed.as_bytes())?)
+}
+
+/// Sends an event so many times, in requests as large as they may be.
+async fn send(
+    server: &Server<'_>,
+    event: &Value,
+    count: u32,
+    dry_run: bool,
+) -> anyhow::Result<Value> {
+    let path = if dry_run { "/events?dryRun=true" } else { "/events" };
+    let (mut left, mut all) = (count.max(1), Vec::new());
+    while left > 0 {
+        let now = left.min(AT_ONCE);
+        let mut told = server.post(path, vec![event.clone(); now as usize].into()).await?;
+        all.extend(told["events"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        left -= now;
+    }
+    Ok(json!({ "events": all }))
+}
+
+async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(Value, String)> {
+    let told = match command {
+        Runs::List { workflow, state, limit } => {
+            let mut path = format!("/runs?limit={limit}");
+            for (name, value) in [("workflow", workflow), ("state", state)] {
+                if let Some(value) = value {
+                    write!(path, "&{name}={}", part(&value))?;
+                }
+            }
+            let told = server.get(&path).await?;
+            let shown = table(&told["runs"], &["id", "workflow", "version", "state", "queuedAt"]);
+            return Ok((told, shown));
+        }
+        Runs::Show { run } => {
+            let path = format!("/runs/{}", part(&run));
+            let mut told = server.get(&path).await?;
+            told["steps"] = server.get(&format!("{path}/steps")).await?["steps"].take();
+            return Ok((told.clone(), format!("{told:#}\n")));
+        }
+        Runs::Cancel { run, reason } => {
+            let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+            server.post(&format!("/runs/{}/cancel", part(&run)), body).await?
+        }
+        Runs::Pause { run } => {
+            server.post(&format!("/runs/{}/pause", part(&run)), json!({})).await?
+        }
+        Runs::Resume { run } => {
+            server.post(&format!("/runs/{}/resume", part(&run)), json!({})).await?
+        }
+        Runs::Replay { run } => {
+            server.post(&format!("/runs/{}/replay", part(&run)), json!({})).await?
+        }
+        Runs::Retry { run, from } => {
+            server.post(&format!("/runs/{}/retry", part(&run)), json!({ "from": from })).await?
+        }
+    };
+    let id = told.get("runId").or(told.get("id")).map(text).unwrap_or_default();
+    let state = told.get("state").or(told.get("outcome")).map(text).unwrap_or_default();
+    Ok((told, format!("{id} is {state}\n")))
+}
+
+/// How many of each verdict there are, workflow by workflow, and whose word it was.
+fn verdicts(told: &Value) -> String {
+    let mut counts: std::collections::BTreeMap<_, usize> = std::collections::BTreeMap::new();
+    let events = told["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for event in events {
+        let runs = event["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for run in runs {
+            let by = run["control"].as_str().map(|control| format!(" by {control}"));
+            let word = format!("{}{}", text(&run["outcome"]), by.unwrap_or_default());
+            *counts.entry((text(&run["workflow"]), word)).or_default() += 1;
+        }
+        if runs.is_empty() {
+            let word = if event["deduped"] == true { "deduped" } else { "recorded" };
+            *counts.entry((String::new(), word.to_owned())).or_default() += 1;
+        }
+    }
+    let lines = counts.into_iter().map(|((workflow, word), count)| {
+        if workflow.is_empty() {
+            format!("{count} {word}\n")
+        } else {
+            format!("{count} {word}: {workflow}\n")
+        }
+    });
+    lines.collect()
+}
+
+/// Rows of a list under their names.
+fn table(list: &Value, columns: &[&str]) -> String {
+    let rows = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut cells = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
+    cells.extend(rows.iter().map(|row| columns.iter().map(|name| text(&row[*name])).collect()));
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    cells.iter().map(line).collect()
+}
+
+/// A value as people read it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A text as a part of an address.
+fn part(text: &str) -> String {
+    let mut part = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            part.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(part, "%{byte:02X}");
+        }
+    }
+    part
+}

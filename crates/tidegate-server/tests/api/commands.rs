@@ -1,0 +1,53 @@
+//! The commands that talk to a server, as people run them.
+
+use serde_json::{Value, json};
+
+use crate::{server::Server, target::Target};
+
+/// Sending, looking, asking why and acting, in words and as JSON.
+#[tokio::test]
+async fn a_server_is_worked_with_from_the_command_line() {
+    let target = Target::kind().await;
+    target.open(false);
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\nconcurrency = {{ limit = 1 }}"
+    ));
+    let said = server.command(&["send", "sync", r#"{"n": 1}"#, "--count", "1200"]).unwrap();
+    assert_eq!(said, "1199 queued by concurrency: sync\n1 started: sync\n");
+    assert_eq!(server.command(&["send", "other"]).unwrap(), "1 recorded\n");
+    target.called(1).await;
+    let list = server.command(&["runs", "list", "--state", "queued", "--limit", "2"]).unwrap();
+    let lines: Vec<_> = list.lines().collect();
+    assert!(lines[0].starts_with("id") && lines.len() == 3, "{list}");
+    let run = lines[1].split_whitespace().next().unwrap();
+    let why = server.command(&["why", run]).unwrap();
+    assert!(why.contains("is queued: it waits for concurrency"), "{why}");
+    let why: Value =
+        serde_json::from_str(&server.command(&["why", run, "--json"]).unwrap()).unwrap();
+    assert_eq!(why["state"], "queued");
+    let said = server.command(&["runs", "cancel", run, "--reason", "enough"]).unwrap();
+    assert_eq!(said, format!("{run} is cancelled\n"));
+    let shown = server.command(&["runs", "show", run]).unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["reason"], &shown["steps"]), (&json!("enough"), &json!([])));
+    let listed = server.command(&["workflows"]).unwrap();
+    assert!(listed.contains(r#"sync  default  1        {"concurrency":{"limit":1}}"#), "{listed}");
+    let said = server.command(&["release", "sync", "1"]).unwrap();
+    assert!(said.starts_with("sync v1 gets the new runs"), "{said}");
+}
+
+/// What cannot be done is said in one line, and the exit status says that it was not.
+#[tokio::test]
+async fn what_cannot_be_done_is_said() {
+    let server = Server::start("");
+    for (command, said) in [
+        (vec!["why", "run_x"], "there is no run `run_x` (no_run)"),
+        (vec!["release", "a/b", "2"], "`a/b` in app `default` has no version 2 (no_version)"),
+        (vec!["send", ""], "event 0: its name must have 1 to 256 characters, got 0 (bad_value)"),
+        (vec!["runs", "list", "--server", "http://127.0.0.1:1"], "no server answers at"),
+    ] {
+        let error = server.command(&command).unwrap_err();
+        assert!(error.contains(said), "{command:?}: {error}");
+    }
+}

@@ -32,10 +32,7 @@ pub(crate) fn judge() {
     let writers: Vec<_> = (0..writers).map(|n| start(role, format!("w{n}"))).collect();
     let (count, mut watch) = (writers.len(), Watch::new(&place));
     let over = |lines: &[Line]| lines.iter().filter(|line| line.what == "over").count();
-    while over(&scene.journal.lines()) < count {
-        watch.look();
-        block_on(pause(Duration::from_millis(20)));
-    }
+    watch.until(&scene.journal, |lines| over(lines) == count);
     for writer in writers {
         assert!(writer.wait().success(), "a writer has failed:\n{}", scene.journal.told());
     }
@@ -72,12 +69,9 @@ pub(crate) fn judge_killed_at_random() {
     let (all, mut next, mut watch) = (writers * commits, 0, Watch::new(&place));
     for _ in 0..kills {
         next += 1 + draw(&mut seed, (2 * all / kills).max(3) - 2);
-        let due = next.min(all - all / 10);
-        let reached = || {
-            watch.look();
-            did(&scene.journal.lines()) >= due
-        };
-        wait_until(reached, || scene.journal.told());
+        // Whoever is killed may take along what it had under way.
+        let due = next.min(all - kills * CALLERS);
+        watch.until(&scene.journal, |lines| did(lines) >= due);
         let (process, name, role) = living.swap_remove(draw(&mut seed, living.len()));
         process.kill();
         // Another goes on with what the killed one had not begun.
@@ -89,11 +83,11 @@ pub(crate) fn judge_killed_at_random() {
             role => role,
         }));
     }
-    let over = |name: &str| scene.journal.count(name, "over") > 0;
-    let writing = living.iter().filter(|(.., role)| matches!(role, Role::Committer { .. }));
-    for (_, name, _) in writing {
-        wait_until(|| over(name), || format!("{name}:\n{}", scene.journal.told()));
-    }
+    let is_writer = |role: &Role| matches!(role, Role::Committer { .. });
+    let writing = living.iter().filter(|(.., role)| is_writer(role));
+    let names: Vec<&str> = writing.map(|(_, name, _)| name.as_str()).collect();
+    let over = |line: &&Line| line.what == "over" && names.contains(&line.by.as_str());
+    watch.until(&scene.journal, |lines| lines.iter().filter(over).count() == names.len());
     watch.until_drained(|| scene.journal.told());
     let (tried, handled) = judge_place(&scene, &place);
     assert_eq!(handled, tried.done + tried.unreported);

@@ -7,12 +7,16 @@ use std::{
 };
 
 use crate::{
+    journal::{Journal, Line},
     place::{Place, block_on},
     readers::LEASE,
 };
 
 /// How long nothing may move before it is thought stuck.
 const STUCK: Duration = Duration::from_secs(40);
+
+/// How often somebody who waits looks again.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A reaction's place in one stream, and the moment by the store's clock when it was looked at.
 #[derive(Clone, Debug)]
@@ -82,6 +86,23 @@ impl<'a> Watch<'a> {
         spots
     }
 
+    /// Looks until the journal says so, for as long as anybody writes in it.
+    pub(crate) fn until(&mut self, journal: &Journal, so: impl Fn(&[Line]) -> bool) {
+        let (mut written, mut moved) = (0, Instant::now());
+        loop {
+            self.look();
+            let lines = journal.lines();
+            if so(&lines) {
+                return;
+            }
+            if lines.len() != written {
+                (written, moved) = (lines.len(), Instant::now());
+            }
+            assert!(moved.elapsed() < STUCK, "nobody writes any more:\n{}", journal.told());
+            thread::sleep(LOOK);
+        }
+    }
+
     /// Looks until all is handled and all leases are given back, for as long as anything moves.
     pub(crate) fn until_drained(&mut self, told: impl Fn() -> String) {
         let (mut last, mut moved) = ((0, 0), Instant::now());
@@ -98,7 +119,7 @@ impl<'a> Watch<'a> {
                 (last, moved) = (now, Instant::now());
             }
             assert!(moved.elapsed() < STUCK, "stuck at {left:?}:\n{}", told());
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(LOOK);
         }
     }
 }

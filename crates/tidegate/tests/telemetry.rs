@@ -18,7 +18,12 @@ use serde_json::{Value, json};
 use tidegate::{
     Action, Concurrency, Ctx, Fault, Flow, Rate, Reaction, ReactionCtx, Retry, StreamEvent,
     Workflow,
-    core::{command::Command, json::Payload, row::Row, stream::NewLogged},
+    core::{
+        command::Command,
+        json::Payload,
+        row::Row,
+        stream::{Expected, NewLogged},
+    },
     new_request,
     store::commit,
     testing::Lab,
@@ -382,4 +387,37 @@ async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
     assert_eq!((counted("failures_total"), counted("blocks_total")), (1.0, 1.0));
     let lags = heard.values("tidegate_reaction_lag_seconds{reaction=mail}");
     assert_eq!(lags, [0.0, 0.0]);
+}
+
+/// Everything that is told at any level, spans apart.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Told {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        let (level, target) = (event.metadata().level(), event.metadata().target());
+        self.0.lock().unwrap().push(format!("{level} {target}: {}", fields.0));
+    }
+}
+
+/// B220: a conflict is for whoever asked. Nothing else is said about it, at any level.
+#[tokio::test]
+async fn a_conflict_is_told_to_the_caller_only() {
+    let (told, lab) = (Told::default(), Lab::new());
+    let engine = lab.engine().start().await.unwrap();
+    lab.settle().await;
+    let listening = tracing::subscriber::set_default(Registry::default().with(told.clone()));
+    commit_to(&engine, "order").await;
+    let quiet = std::mem::take(&mut *told.0.lock().unwrap());
+    let event = tidegate::events::new("made", Value::Null).unwrap();
+    let pinned = engine.streams().commit("order", vec![event], Some(Expected::NoStream)).await;
+    let pinned = pinned.unwrap_err().to_string();
+    assert_eq!(pinned, "stream `order`: expected no stream, got version 0");
+    lab.settle().await;
+    assert_eq!(*told.0.lock().unwrap(), quiet, "nothing that a commit without one does not say");
+    tracing::warn!("heard");
+    assert_eq!(told.0.lock().unwrap().len(), quiet.len() + 1, "somebody listens");
+    drop(listening);
 }

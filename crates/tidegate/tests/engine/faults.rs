@@ -50,6 +50,10 @@ struct Plan {
     before: Vec<Salted>,
     beats: Beats,
     engines: Vec<EngineId>,
+    /// Nothing is answered until it is over.
+    outage: bool,
+    /// How often others were woken.
+    wakes: usize,
 }
 
 /// Passes everything on, but for what it was told to spoil.
@@ -61,8 +65,15 @@ pub(crate) struct Faults {
 
 impl Faults {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let (before, engines) = Default::default();
-        let plan = Plan { fails: None, held: None, before, beats: Beats::Fine, engines };
+        let plan = Plan {
+            fails: None,
+            held: None,
+            before: Vec::new(),
+            beats: Beats::Fine,
+            engines: Vec::new(),
+            outage: false,
+            wakes: 0,
+        };
         Self { store, plan: Mutex::new(plan) }
     }
 
@@ -99,6 +110,21 @@ impl Faults {
         self.plan().fails.is_none()
     }
 
+    /// From here on nothing can be reached, or everything again.
+    pub(crate) fn set_outage(&self, outage: bool) {
+        self.plan().outage = outage;
+    }
+
+    fn reach(&self) -> Result<(), StoreError> {
+        let down = || Err(StoreError::Unavailable("an outage, as planned".to_owned()));
+        if self.plan().outage { down() } else { Ok(()) }
+    }
+
+    /// How often an engine has woken the others.
+    pub(crate) fn wakes_given(&self) -> usize {
+        self.plan().wakes
+    }
+
     pub(crate) fn set_beats(&self, beats: Beats) {
         self.plan().beats = beats;
     }
@@ -128,6 +154,7 @@ impl Faults {
 #[async_trait]
 impl Store for Faults {
     async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        self.reach()?;
         let unknown = || Err(StoreError::Unknown("the answer was lost, as planned".to_owned()));
         let held = self.plan().held.take();
         if let Some(held) = held {
@@ -156,6 +183,7 @@ impl Store for Faults {
     }
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.reach()?;
         self.store.read(reads).await
     }
 
@@ -185,6 +213,7 @@ impl Store for Faults {
     }
 
     fn wake(&self) {
+        self.plan().wakes += 1;
         self.store.wake();
     }
 

@@ -37,6 +37,7 @@ mod throttle;
 mod verdicts;
 mod versions;
 mod waits;
+mod woken;
 mod words;
 
 macro_rules! stories {
@@ -315,6 +316,10 @@ stories! {
         every_outcome_is_told,
         an_event_starts_each_workflow_once,
     }
+    woken {
+        what_comes_while_a_reaction_works_is_not_overlooked,
+        a_handler_that_panics_harms_no_other,
+    }
 }
 
 faulty_stories! {
@@ -335,5 +340,9 @@ faulty_stories! {
         whoever_stops_waiting_holds_nobody_up,
         a_run_that_is_overtaken_decides_again,
         a_lost_answer_doubles_no_commit,
+    }
+    woken {
+        others_are_woken_for_what_is_left_to_them,
+        reactions_outlast_an_outage,
     }
 }

@@ -158,7 +158,7 @@ pub(crate) async fn typed_events_are_handled_and_committed(lab: &Lab) {
     assert_eq!(journal.take_times(), [(1000, "owners 0".to_owned())], "at once, not by looking");
 }
 
-/// B201, B202, B205, B206: the events before a failing one are done with; it and those behind it
+/// B201, B202, B205, B206, B210: the events before a failing one are done with; it and those behind it
 /// come again, as often as retries say, then the stream is blocked and others are not; unblocked
 /// it goes on where it was.
 pub(crate) async fn a_failing_event_is_tried_again_then_blocks(lab: &Lab) {

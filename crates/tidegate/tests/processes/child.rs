@@ -11,7 +11,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tidegate::{Engine, EngineBuilder};
 
-use crate::{crowd, handover, journal::Journal, matrix, place::Place, process::journal_of, zombie};
+use crate::{
+    crowd, handover, journal::Journal, matrix, place::Place, process::journal_of, readers, writers,
+    zombie,
+};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -21,6 +24,10 @@ pub(crate) enum Role {
     Heir,
     Leaver,
     Crowd,
+    Committer { commits: usize, streams: usize },
+    Actor { acts: usize },
+    Follower,
+    Reader,
 }
 
 /// What a process is told.
@@ -113,6 +120,10 @@ pub(crate) fn live() {
             Role::Heir => zombie::inherit(me).await,
             Role::Leaver => handover::live(me).await,
             Role::Crowd => crowd::live(me).await,
+            Role::Committer { commits, streams } => writers::commit(me, commits, streams).await,
+            Role::Actor { acts } => writers::act(me, acts).await,
+            Role::Follower => writers::follow(me).await,
+            Role::Reader => readers::live(me).await,
         }
     });
     process::exit(0);

@@ -73,7 +73,7 @@ pub(crate) async fn live(me: &'static Me) {
 }
 
 /// A random number below another, from a seed that changes with every draw.
-fn draw(seed: &mut u64, below: usize) -> usize {
+pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     // SplitMix64.
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;

@@ -1,5 +1,6 @@
 //! What holds when processes die: the real engine in real processes, killed, stopped and asked to
-//! go, on a SQLite file and on PostgreSQL.
+//! go, on a SQLite file and on PostgreSQL. With `TIDEGATE_TEST_FULL` the storms on streams are
+//! played at full size.
 //!
 //! A test starts this very program again as its children and tells them where to stop. They write
 //! down what they do in a [`journal`](journal::Journal) outside of the store; the test waits for
@@ -11,11 +12,17 @@
 
 mod child;
 mod crowd;
+mod drain;
 mod handover;
 mod journal;
+mod ledger;
 mod matrix;
 mod place;
 mod process;
+mod readers;
+mod storm;
+mod watch;
+mod writers;
 mod zombie;
 
 use place::Place;
@@ -50,6 +57,36 @@ fn a_process_that_is_asked_to_go_under_load_leaves_nothing_behind() {
 #[test]
 fn processes_that_are_killed_at_random_do_everything_once() {
     crowd::judge();
+}
+
+#[test]
+fn processes_that_commit_to_many_streams_lose_nothing() {
+    storm::judge_many_streams();
+}
+
+#[test]
+fn processes_that_act_on_one_stream_all_succeed() {
+    storm::judge_one_stream();
+}
+
+#[test]
+fn reactions_in_many_processes_handle_everything_that_is_committed_meanwhile() {
+    drain::judge();
+}
+
+#[test]
+fn processes_that_commit_and_react_can_be_killed_at_random() {
+    drain::judge_killed_at_random();
+}
+
+#[test]
+fn a_process_that_is_killed_between_handler_and_ack_leaves_no_effect_and_a_lease_that_ends() {
+    drain::judge_killed_before_the_ack();
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_commits_has_committed_all_or_nothing() {
+    drain::judge_killed_in_a_commit();
 }
 
 /// Not a test: the process that the tests start.

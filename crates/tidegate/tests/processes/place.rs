@@ -95,12 +95,18 @@ impl Place {
         }
     }
 
-    async fn client(&self) -> tokio_postgres::Client {
+    pub(crate) async fn client(&self) -> tokio_postgres::Client {
         let Self::Postgres { url, .. } = self else { panic!("no PostgreSQL") };
         let (client, connection) =
             tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         client
+    }
+
+    /// A table of the store itself.
+    pub(crate) fn own(&self, table: &str) -> String {
+        let Self::Postgres { schema, .. } = self else { panic!("no PostgreSQL") };
+        format!("{schema}.{table}")
     }
 
     /// Every row there is.

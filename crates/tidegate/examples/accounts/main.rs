@@ -1,0 +1,214 @@
+//! Accounts and transfers: what an account may do is decided on its events, and money that leaves
+//! one account arrives at the other exactly once, though engines die on the way.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::{
+    collections::BTreeMap,
+    future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate::{
+    ActError, Engine, Error, Query, Reaction, ReactionCtx, State,
+    core::time::Timestamp,
+    store::SqliteStore,
+    testing::{Lab, VirtualClock},
+};
+
+/// The streams of two accounts.
+const ADA: &str = "account-ada";
+const BOB: &str = "account-bob";
+
+/// What happens to an account. These names and fields are what the store keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Moved {
+    Opened { owner: String },
+    Deposited { amount: u64 },
+    Sent { to: String, amount: u64 },
+    Received { from: String, amount: u64 },
+}
+
+/// What an account has come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Account {
+    owner: Option<String>,
+    balance: u64,
+}
+
+impl State for Account {
+    type Event = Moved;
+
+    fn apply(&mut self, event: &Moved) {
+        match event {
+            Moved::Opened { owner } => self.owner = Some(owner.clone()),
+            Moved::Deposited { amount } | Moved::Received { amount, .. } => self.balance += amount,
+            Moved::Sent { amount, .. } => self.balance -= amount,
+        }
+    }
+}
+
+/// Why an account says no.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum No {
+    #[error("the account is open already")]
+    Open,
+    #[error("the account was never opened")]
+    NotOpen,
+    #[error("{amount} is more than the {balance} there is")]
+    Overdrawn { balance: u64, amount: u64 },
+}
+
+// An action is a function of the state: it decides, and does nothing else.
+
+fn open(owner: &str, amount: u64) -> impl FnMut(&Account) -> Result<Vec<Moved>, No> {
+    move |account| match account.owner {
+        Some(_) => Err(No::Open),
+        None => Ok(vec![Moved::Opened { owner: owner.to_owned() }, Moved::Deposited { amount }]),
+    }
+}
+
+fn send(to: &str, amount: u64) -> impl FnMut(&Account) -> Result<Vec<Moved>, No> {
+    move |account| match (&account.owner, account.balance) {
+        (None, _) => Err(No::NotOpen),
+        (Some(_), balance) if balance < amount => Err(No::Overdrawn { balance, amount }),
+        (Some(_), _) => Ok(vec![Moved::Sent { to: to.to_owned(), amount }]),
+    }
+}
+
+/// Carries what was sent to the account it was sent to. What a handler commits is kept together
+/// with the note that the event is handled, so it may be run again but its money arrives once.
+fn transfers(runs: &Arc<AtomicUsize>, first_hangs: bool) -> Reaction {
+    let runs = runs.clone();
+    Reaction::new("transfers").source("account-*").on(move |ctx: ReactionCtx, event: Moved| {
+        let runs = runs.clone();
+        async move {
+            let Moved::Sent { to, amount } = event else { return Ok(()) };
+            ctx.commit(&to, [Moved::Received { from: ctx.stream().to_owned(), amount }])?;
+            if runs.fetch_add(1, Ordering::SeqCst) == 0 && first_hangs {
+                // Here its engine is going to die, with the money on its way.
+                future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    })
+}
+
+async fn balance(engine: &Engine, account: &str) -> Result<u64, Error> {
+    Ok(engine.stream::<Account>(account).load().await?.state.balance)
+}
+
+/// Reads the whole log: after each event, what the accounts have and what is on its way between
+/// them must be what was ever paid in. Says how much that is.
+async fn audit(engine: &Engine) -> Result<u64, Error> {
+    let (mut accounts, mut transit, mut paid) = (BTreeMap::<String, Account>::new(), 0, 0);
+    let mut query = Query::family("account-");
+    loop {
+        let page = engine.streams().read(&query).await?;
+        for event in &page.events {
+            let moved: Moved = event.read()?;
+            accounts.entry(event.stream.clone()).or_default().apply(&moved);
+            match moved {
+                Moved::Opened { .. } => {}
+                Moved::Deposited { amount } => paid += amount,
+                Moved::Sent { amount, .. } => transit += amount,
+                Moved::Received { amount, .. } => transit -= amount,
+            }
+            let sum: u64 = accounts.values().map(|account| account.balance).sum();
+            assert_eq!(sum + transit, paid, "after position {}", event.position);
+        }
+        if !page.more {
+            assert_eq!(transit, 0, "nothing is on its way any more");
+            return Ok(paid);
+        }
+        query = query.from(page.cursor);
+    }
+}
+
+/// Ten transfers at once: each is decided on what those before it have left.
+async fn ten_at_once(engine: &Engine, lab: &Lab) -> Result<(), Box<dyn std::error::Error>> {
+    let account = engine.stream::<Account>(ADA);
+    let sends = (0..10).map(|_| {
+        let account = account.clone();
+        tokio::spawn(async move { account.act(send(BOB, 20)).await.is_ok() })
+    });
+    let mut sent = 0;
+    for send in sends.collect::<Vec<_>>() {
+        sent += usize::from(send.await?);
+    }
+    lab.advance(Duration::from_secs(1)).await;
+    assert_eq!(sent, 3);
+    assert_eq!((balance(engine, ADA).await?, balance(engine, BOB).await?), (10, 110));
+    println!("of ten times 20 at once Ada's 70 cover {sent}");
+    Ok(())
+}
+
+/// What the log says about the past.
+async fn look_back(engine: &Engine, noon: Timestamp) -> Result<(), Error> {
+    // Both ends of a transfer belong together: the second names the first as its cause.
+    let arrived = Query::stream(BOB).named(["Received"]).limit(1);
+    let arrived = engine.streams().read(&arrived).await?.events.remove(0);
+    let whole = Query::all().correlation(arrived.correlation.clone().expect("each has one"));
+    let whole = engine.streams().read(&whole).await?.events;
+    let story: Vec<_> = whole.iter().map(|event| (&*event.stream, &*event.name)).collect();
+    assert_eq!(story, [(ADA, "Sent"), (BOB, "Received")]);
+    assert_eq!(arrived.causation, Some(whole[0].id.to_string()));
+
+    let account = engine.stream::<Account>(ADA);
+    assert_eq!(account.load_as_of(noon).await?.state.balance, 100);
+    assert_eq!(account.load_at(2).await?.state.balance, 70);
+    println!("Ada had 100 at noon, and 70 after her third event");
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = std::env::temp_dir().join(format!("tidegate-accounts-{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    // A real file; the clock is a toy, so that a minute takes no time.
+    let clock = Arc::new(VirtualClock::default());
+    let store = SqliteStore::open(dir.join("bank.db"), clock.clone()).await?;
+    let lab = Lab::on(Arc::new(store), clock);
+    let runs = Arc::new(AtomicUsize::new(0));
+
+    // A second between looks for what dead engines have left, as everywhere but in a lab.
+    let serve = |first_hangs| {
+        let reaction = transfers(&runs, first_hangs);
+        lab.engine().poll_interval(Duration::from_secs(1)).reaction(reaction)
+    };
+
+    let engine = serve(true).start().await?;
+    engine.stream::<Account>(ADA).act(open("Ada", 100)).await?;
+    engine.stream::<Account>(BOB).act(open("Bob", 20)).await?;
+    let noon = lab.now();
+    lab.advance(Duration::from_secs(1)).await;
+
+    let refused = engine.stream::<Account>(BOB).act(send(ADA, 50)).await;
+    let Err(ActError::Refused(no)) = refused else { panic!("{refused:?}") };
+    assert_eq!(no, No::Overdrawn { balance: 20, amount: 50 });
+    println!("Bob sends 50: {no}");
+
+    engine.stream::<Account>(ADA).act(send(BOB, 30)).await?;
+    lab.advance(Duration::from_secs(1)).await;
+    assert_eq!((balance(&engine, ADA).await?, balance(&engine, BOB).await?), (70, 20));
+    println!("Ada has sent 30, and the engine dies before Bob has them");
+    lab.crash(&engine).await;
+
+    let engine = serve(false).start().await?;
+    lab.advance(Duration::from_mins(1)).await;
+    assert_eq!((balance(&engine, ADA).await?, balance(&engine, BOB).await?), (70, 50));
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    println!("another engine carries them over: the handler ran twice, Bob has 50");
+
+    ten_at_once(&engine, &lab).await?;
+    look_back(&engine, noon).await?;
+    assert_eq!(audit(&engine).await?, 120);
+    println!("120 were paid in, and 120 are there after every single event");
+    std::fs::remove_dir_all(&dir)?;
+    Ok(())
+}

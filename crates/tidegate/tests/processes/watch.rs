@@ -1,0 +1,125 @@
+//! The places of reactions, looked at from outside while processes work and die.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    journal::{Journal, Line},
+    place::{Place, block_on},
+    readers::LEASE,
+};
+
+/// How long nothing may move before it is thought stuck.
+const STUCK: Duration = Duration::from_secs(40);
+
+/// How often somebody who waits looks again.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A reaction's place in one stream, and the moment by the store's clock when it was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) reaction: String,
+    pub(crate) stream: String,
+    pub(crate) at: i64,
+    pub(crate) want: i64,
+    pub(crate) fence: i64,
+    pub(crate) owner: Option<String>,
+    pub(crate) until: Option<i64>,
+    pub(crate) blocked: Option<String>,
+    pub(crate) now: i64,
+}
+
+/// All places as they are.
+pub(crate) fn spots(place: &Place) -> Vec<Spot> {
+    let sql = format!(
+        "select reaction, stream, at, want, fence, owner, until, blocked,
+                (extract(epoch from clock_timestamp()) * 1000000)::bigint
+         from {} order by reaction, stream",
+        place.own("sub")
+    );
+    let rows = block_on(async { place.client().await.query(&sql, &[]).await.unwrap() });
+    let spot = |row: &tidegate::store::tokio_postgres::Row| Spot {
+        reaction: row.get(0),
+        stream: row.get(1),
+        at: row.get(2),
+        want: row.get(3),
+        fence: row.get(4),
+        owner: row.get(5),
+        until: row.get(6),
+        blocked: row.get(7),
+        now: row.get(8),
+    };
+    rows.iter().map(spot).collect()
+}
+
+/// What was seen of them so far.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    place: &'a Place,
+    seen: BTreeMap<(String, String), Spot>,
+    pub(crate) looks: usize,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(place: &'a Place) -> Self {
+        Self { place, seen: BTreeMap::new(), looks: 0 }
+    }
+
+    /// Looks once: no position and no fence moves back, no lease lasts longer than its time, and
+    /// nothing is blocked.
+    pub(crate) fn look(&mut self) -> Vec<Spot> {
+        let spots = spots(self.place);
+        for spot in &spots {
+            assert_eq!(spot.blocked, None, "{spot:?}");
+            let longest = spot.now + i64::try_from(LEASE.as_micros()).unwrap();
+            assert!(spot.until.is_none_or(|until| until <= longest), "too long a lease: {spot:?}");
+            let key = (spot.reaction.clone(), spot.stream.clone());
+            if let Some(before) = self.seen.insert(key, spot.clone()) {
+                let back = spot.at < before.at || spot.fence < before.fence;
+                assert!(!back, "moved back from {before:?} to {spot:?}");
+            }
+        }
+        self.looks += 1;
+        spots
+    }
+
+    /// Looks until the journal says so, for as long as anybody writes in it.
+    pub(crate) fn until(&mut self, journal: &Journal, so: impl Fn(&[Line]) -> bool) {
+        let (mut written, mut moved) = (0, Instant::now());
+        loop {
+            self.look();
+            let lines = journal.lines();
+            if so(&lines) {
+                return;
+            }
+            if lines.len() != written {
+                (written, moved) = (lines.len(), Instant::now());
+            }
+            assert!(moved.elapsed() < STUCK, "nobody writes any more:\n{}", journal.told());
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Looks until all is handled and all leases are given back, for as long as anything moves.
+    pub(crate) fn until_drained(&mut self, told: impl Fn() -> String) {
+        let (mut last, mut moved) = ((0, 0), Instant::now());
+        loop {
+            let spots = self.look();
+            let open = |spot: &&Spot| spot.at < spot.want || spot.owner.is_some();
+            let left: Vec<_> = spots.iter().filter(open).collect();
+            if left.is_empty() {
+                return;
+            }
+            let sum = |of: fn(&Spot) -> i64| spots.iter().map(of).sum::<i64>();
+            let now = (sum(|spot| spot.at), sum(|spot| spot.fence));
+            if now != last {
+                (last, moved) = (now, Instant::now());
+            }
+            assert!(moved.elapsed() < STUCK, "stuck at {left:?}:\n{}", told());
+            thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Processes that write to streams and follow them, and what they say about it.
+//!
+//! Each event carries a key that was written down before it was asked for (`try`), and again with
+//! its place once the store has answered (`done`). So whoever reads the journal knows what must
+//! be there, and what may be there because its process was killed in between.
+
+use serde::{Deserialize, Serialize};
+use tidegate::{
+    Engine, Error, Query, State,
+    core::{command::Refusal, stream::Expected, stream::StreamRefusal},
+    events,
+};
+
+use crate::child::{Me, pause, wait_for_door};
+
+/// Events that are under way at once in one process, so that they share transactions.
+pub(crate) const CALLERS: usize = 4;
+
+/// Opened by the test when all are there, so that they begin together.
+pub(crate) const BEGIN: &str = "begin";
+
+/// Opened by the test when nothing more is committed.
+pub(crate) const OVER: &str = "over";
+
+/// The stream that all actors act on.
+pub(crate) const ONE: &str = "tally";
+
+/// What is committed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    Counted {
+        key: String,
+        /// The version that it was decided on; none where it was only appended.
+        after: Option<i64>,
+    },
+}
+
+/// How many events there are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Tally {
+    count: i64,
+}
+
+impl State for Tally {
+    type Event = Work;
+
+    fn apply(&mut self, _: &Work) {
+        self.count += 1;
+    }
+}
+
+/// Commits events, spread over streams: half of them on a version that it names.
+pub(crate) async fn commit(me: &'static Me, commits: usize, streams: usize) {
+    let engine = ready(me).await;
+    let callers = (0..CALLERS).map(|caller| {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            for n in (caller..commits).step_by(CALLERS) {
+                let stream = format!("work-{}", n % streams);
+                commit_one(me, &engine, &stream, n, n % 2 == 0).await;
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    me.note("over");
+}
+
+async fn commit_one(me: &Me, engine: &Engine, stream: &str, n: usize, pinned: bool) {
+    let key = format!("{}.{n}", me.name());
+    me.note(&format!("try {key}"));
+    loop {
+        let after = if pinned {
+            let head = engine.streams().head(stream).await.unwrap();
+            Some(head.map_or(-1, |head| head.version))
+        } else {
+            None
+        };
+        let event = events::of(&Work::Counted { key: key.clone(), after }).unwrap();
+        let expected = after.map(Expected::after);
+        match engine.streams().commit(stream, vec![event], expected).await {
+            Ok(done) => return say_done(me, &key, stream, done[0].version, done[0].position),
+            Err(Error::Refused(Refusal::Stream(StreamRefusal::Conflict { .. }))) => {
+                me.note("conflict");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Acts on one stream, as all others of its kind do at the same time.
+pub(crate) async fn act(me: &'static Me, acts: usize) {
+    let engine = ready(me).await;
+    let callers = (0..CALLERS).map(|caller| {
+        // As often as it takes: with 8 processes the default of 32 is used up now and then.
+        let stream = engine.stream::<Tally>(ONE).retries(10_000);
+        tokio::spawn(async move {
+            for n in (caller..acts).step_by(CALLERS) {
+                let key = format!("{}.{n}", me.name());
+                me.note(&format!("try {key}"));
+                let decide = |tally: &Tally| {
+                    Ok::<_, Error>(vec![Work::Counted {
+                        key: key.clone(),
+                        after: Some(tally.count - 1),
+                    }])
+                };
+                let acted = stream.act(decide).await.unwrap();
+                let event = &acted.events[0];
+                say_done(me, &key, ONE, event.version, event.position);
+                for _ in 1..acted.attempts {
+                    me.note("conflict");
+                }
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    me.note("over");
+}
+
+/// Reads all events in the order of their positions, while they are committed.
+pub(crate) async fn follow(me: &'static Me) {
+    let engine = ready(me).await;
+    let mut query = Query::all().limit(500);
+    loop {
+        // Asked before the read: what is read then is all there ever will be.
+        let over = me.door(OVER).exists();
+        let page = engine.streams().read(&query).await.unwrap();
+        for event in &page.events {
+            me.note(&format!("seen {}", event.position));
+        }
+        query = query.from(page.cursor);
+        if over && !page.more {
+            return me.note("over");
+        }
+        if page.events.is_empty() {
+            pause(std::time::Duration::from_millis(5)).await;
+        }
+    }
+}
+
+async fn ready(me: &'static Me) -> Engine {
+    let engine = me.engine().await.start().await.unwrap();
+    me.note("ready");
+    wait_for_door(&me.door(BEGIN)).await;
+    engine
+}
+
+fn say_done(me: &Me, key: &str, stream: &str, version: i64, position: i64) {
+    me.note(&format!("done {key} {stream} {version} {position}"));
+}

@@ -31,7 +31,7 @@ use super::{
     load::{Until, kind, load, stream_row},
     trail::Trail,
 };
-use crate::{api::unexpected, engine::Shared, error::Error, stream::event};
+use crate::{api::unexpected, committer::step_aside, engine::Shared, error::Error, stream::event};
 
 type Key = (Workspace, String, TypeId);
 
@@ -413,10 +413,24 @@ async fn send<S: State>(line: Arc<Line<S>>, shared: Arc<Shared>) {
             Err(lost) => line.lose(lost),
         }
         let _ = tell.send(Some(outcome));
+        line.gather().await;
     }
 }
 
 impl<S: State> Line<S> {
+    /// Lets those act first who were just told: otherwise callers split into two halves, and each
+    /// commit is for one of them.
+    async fn gather(&self) {
+        let mut before = None;
+        loop {
+            step_aside().await;
+            let waiting = self.queue().waiting.back().map_or(0, |batch| batch.events.len());
+            if waiting == 0 || before.replace(waiting) == Some(waiting) {
+                return;
+            }
+        }
+    }
+
     /// Sends a snapshot after its commit. Nobody waits for it: to lose one loses nothing.
     fn keep(&self, shared: &Shared, committed: &Committed, snapshot: Option<(i64, Payload)>) {
         let Some((version, body)) = snapshot else { return };

@@ -268,6 +268,11 @@ fn check_expected(
     let actual = stream.map_or(-1, |stream| stream.head);
     match expected {
         Some(expected) if !is_met(expected, actual, stream) => {
+            // The number says something only where the version does not.
+            let expected = match expected {
+                Expected::Of(_, version) if version != actual => Expected::after(version),
+                expected => expected,
+            };
             Err(StreamRefusal::Conflict { stream: name.to_owned(), expected, actual })
         }
         Some(_) | None => Ok(()),

@@ -91,14 +91,14 @@ impl<S: State> Stream<S> {
         }
         let shared = self.engine.shared();
         let line = shared.lines.of::<S>(&self.engine.ws(), &self.name);
-        let (mut attempts, mut conflicts, mut spared) = (0, 0, false);
+        let (mut attempts, mut conflicts, mut forgiven) = (0, 0, false);
         loop {
             let (verdict, told) = line.decide(shared, &self.trail, &mut action).await?;
             attempts += 1;
             let joined = matches!(verdict, Verdict::Joined { .. });
             // A state of before the call says nothing about others now; the next one is loaded.
             let kept = matches!(verdict, Verdict::Joined { kept: true, .. });
-            let spare = kept && !std::mem::replace(&mut spared, kept);
+            let spare = kept && !std::mem::replace(&mut forgiven, kept);
             let committed = match told {
                 Some(told) => outcome(told).await.map(Some),
                 None => Ok(None),

@@ -27,11 +27,15 @@ pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     );
     eprintln!("|---|---|---|---|---|---|---|---|---|");
     for (workload, goal) in RATES {
-        kinds.iter().for_each(|kind| rate(figures, *kind, workload, goal));
+        for kind in kinds {
+            rate(figures, *kind, workload, goal);
+        }
     }
     eprintln!("\n| | store | median ms | spread | p99 ms | goal |\n|---|---|---|---|---|---|");
     for (workload, goal) in TIMES {
-        kinds.iter().for_each(|kind| time(figures, *kind, workload, goal));
+        for kind in kinds {
+            time(figures, *kind, workload, goal);
+        }
     }
 }
 

@@ -271,7 +271,7 @@ fn check_expected(
             // The number says something only where the version does not.
             let expected = match expected {
                 Expected::Of(_, version) if version != actual => Expected::after(version),
-                expected => expected,
+                Expected::NoStream | Expected::Version(_) | Expected::Of(..) => expected,
             };
             Err(StreamRefusal::Conflict { stream: name.to_owned(), expected, actual })
         }

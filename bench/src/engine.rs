@@ -9,6 +9,7 @@ mod rig;
 
 use clap::Args;
 
+pub(crate) use self::meter::Meter;
 use crate::{figures::Figures, limits, stores::Kind};
 
 /// The benchmark of the engine.

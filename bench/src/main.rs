@@ -10,6 +10,7 @@ mod group;
 mod limits;
 mod raw;
 mod stores;
+mod streams;
 mod transact;
 mod workload;
 
@@ -24,6 +25,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 enum Arguments {
     /// The workloads of BENCH.md, through the engine.
     Engine(engine::Arguments),
+    /// W6 of BENCH.md: streams and reactions.
+    Streams(streams::Arguments),
     /// Transactions of the stores, without an engine.
     Transact(transact::Arguments),
     /// What `engine` starts as a process of its own, to look at its memory.
@@ -35,6 +38,7 @@ enum Arguments {
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse() {
         Arguments::Engine(arguments) => engine::run(&arguments).await,
+        Arguments::Streams(arguments) => streams::run(&arguments).await,
         Arguments::Transact(arguments) => transact::run(&arguments).await,
         Arguments::Memory(arguments) => engine::memory::run(&arguments).await,
     }

@@ -68,12 +68,20 @@ pub enum Expected {
     NoStream,
     /// The last event has this version.
     Version(i64),
+    /// The last event has this version, and the stream this number: a stream that has begun anew
+    /// may have come to the same version with other events.
+    Of(Seq, i64),
 }
 
 impl Expected {
     /// What a loaded stream says of its end: the last version, or -1 for none.
     pub fn after(head: i64) -> Self {
         if head < 0 { Self::NoStream } else { Self::Version(head) }
+    }
+
+    /// The same, for whoever also knows the stream's number.
+    pub fn seen(log: Option<Seq>, head: i64) -> Self {
+        log.filter(|_| head >= 0).map_or(Self::after(head), |log| Self::Of(log, head))
     }
 }
 
@@ -82,6 +90,7 @@ impl fmt::Display for Expected {
         match self {
             Self::NoStream => f.write_str("no stream"),
             Self::Version(version) => write!(f, "version {version}"),
+            Self::Of(log, version) => write!(f, "version {version} of log {}", log.0),
         }
     }
 }
@@ -258,10 +267,22 @@ fn check_expected(
 ) -> Result<(), StreamRefusal> {
     let actual = stream.map_or(-1, |stream| stream.head);
     match expected {
-        Some(expected) if expected != Expected::after(actual) => {
+        Some(expected) if !is_met(expected, actual, stream) => {
+            // The number says something only where the version does not.
+            let expected = match expected {
+                Expected::Of(_, version) if version != actual => Expected::after(version),
+                Expected::NoStream | Expected::Version(_) | Expected::Of(..) => expected,
+            };
             Err(StreamRefusal::Conflict { stream: name.to_owned(), expected, actual })
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+fn is_met(expected: Expected, actual: i64, stream: Option<&Stream>) -> bool {
+    match expected {
+        Expected::Of(log, version) => version == actual && stream.is_some_and(|it| it.id == log),
+        Expected::NoStream | Expected::Version(_) => expected == Expected::after(actual),
     }
 }
 

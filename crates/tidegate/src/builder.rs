@@ -83,6 +83,7 @@ impl EngineBuilder {
                 workers: 100,
                 lease_ttl: LEASE_TTL,
                 poll,
+                kept_states: 2000,
                 retention: Retention::default(),
             },
             dev: false,
@@ -146,6 +147,14 @@ impl EngineBuilder {
     /// How many runs are driven at once at the most: 100 unless set. 0 drives none.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
+        self
+    }
+
+    /// How many streams' states are kept in memory after an action on them, those used last: 2,000
+    /// unless set. An action on such a stream loads nothing, and loads after all if another
+    /// process has committed to it. 0 keeps none.
+    pub fn kept_states(mut self, streams: usize) -> Self {
+        self.options.kept_states = streams;
         self
     }
 

@@ -303,7 +303,7 @@ impl Committer {
 
 /// Lets all other tasks of this thread have a turn. (Not `tokio::task::yield_now`, which wakes
 /// later, so that a test might think that nothing is left to do.)
-async fn step_aside() {
+pub(crate) async fn step_aside() {
     let mut waited = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut waited, true) {

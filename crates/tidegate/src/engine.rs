@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) lease_ttl: Duration,
     /// How often the store is looked at when nobody says that there is something.
     pub(crate) poll: Duration,
+    /// How many streams' states are kept at hand after actions on them.
+    pub(crate) kept_states: usize,
     /// How long what is over is kept.
     pub(crate) retention: Retention,
 }
@@ -159,6 +161,7 @@ impl Shared {
         busy: Option<Arc<Busy>>,
     ) -> Self {
         let id = entropy.engine_id();
+        let lines = Arc::new(Lines::new(options.kept_states));
         Self {
             store,
             clock,
@@ -172,7 +175,7 @@ impl Shared {
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
             reactions: Reactions::default(),
-            lines: Arc::default(),
+            lines,
             own: Notify::new(),
             idle: Notify::new(),
             leaving: AtomicBool::new(false),

@@ -376,7 +376,13 @@ fn a_restart_begins_at_version_0_with_a_snapshot_that_followers_have_behind_them
 
     let committed = begin_again(&mut world, "orders-1").unwrap();
     assert_eq!((committed.first, committed.last, committed.positions), (0, 0, 6..=6));
-    assert_ne!(world.stream("orders-1").unwrap().id, number);
+    let now = world.stream("orders-1").unwrap().id;
+    assert_ne!(now, number);
+    let of_before = Expected::Of(number, 0);
+    let told = run(&mut world, &to("orders-1", &["x"], Some(of_before))).unwrap_err();
+    let (stream, actual) = ("orders-1".to_owned(), 0);
+    assert_eq!(told, StreamRefusal::Conflict { stream, expected: of_before, actual });
+    assert_eq!(Expected::seen(Some(now), 0), Expected::Of(now, 0));
     let log = world.log("orders-1");
     assert_eq!((log.len(), &*log[0].name, log[0].data.as_str()), (1, SNAPSHOT, r#"{"total":7}"#));
     let rows = world.rows.values().filter(|row| matches!(row, Row::Logged(_))).count();

@@ -69,7 +69,7 @@ impl Ctx {
                 }
             };
             let (events, version) = (self.logged(&step, &events)?, loaded.loaded.version);
-            let expected = Some(Expected::after(version));
+            let expected = Some(Expected::seen(loaded.log, version));
             if let Some(outcome) = self.try_commit(&step, stream.clone(), events, expected).await? {
                 return read(&step, outcome);
             }

@@ -165,7 +165,7 @@ impl Engine {
     /// Whether the stream begins with the snapshot that this closing wanted.
     async fn has_begun_anew(&self, closing: &Closing) -> Result<bool, Error> {
         let guard = match closing.expected {
-            Some(Expected::Version(version)) => version + 1,
+            Some(Expected::Version(version) | Expected::Of(_, version)) => version + 1,
             Some(Expected::NoStream) | None => 0,
         };
         let Some(row) = self.stream_row(&closing.stream).await? else { return Ok(false) };

@@ -21,6 +21,7 @@ use super::{
     Code, Each, Served,
     context::ReactionCtx,
     lease::{Halt, Keeper, pause},
+    runner::Turn,
     trigger,
 };
 use crate::{
@@ -64,12 +65,13 @@ pub(super) struct Delivery {
     /// The last event that is acked.
     pub(super) at: i64,
     pending: Pending,
+    place: Turn,
 }
 
 impl Delivery {
-    pub(super) fn new(keeper: Keeper, served: Arc<Served>, leased: Leased) -> Self {
+    pub(super) fn new(keeper: Keeper, served: Arc<Served>, leased: Leased, place: Turn) -> Self {
         let at = leased.at;
-        Self { keeper, served, leased, at, pending: Pending::default() }
+        Self { keeper, served, leased, at, pending: Pending::default(), place }
     }
 
     /// Works through one batch, and gives the stream back.
@@ -145,6 +147,7 @@ impl Delivery {
                 Handled::Later(until) => return self.put_off(until).await,
             }
         }
+        self.place.handled();
         self.flush(Then::Free).await.map(drop)
     }
 

@@ -226,34 +226,41 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
         tracing::trace!(reaction = lease.reaction, stream = lease.stream, at, want, "claimed");
         let stop = shared.reactions.stop.subscribe();
         let keeper = Keeper::new(shared.clone(), lease, definition.lease_ms, asked, stop);
-        let delivery = Delivery::new(keeper, runner.served.clone(), leased);
         let turn = Turn::begin(shared, runner);
-        shared.tasks.spawn(async move {
-            delivery.run().await;
-            drop(turn);
-        });
+        let delivery = Delivery::new(keeper, runner.served.clone(), leased, turn);
+        shared.tasks.spawn(delivery.run());
     }
     Ok(full && runner.free() > 0)
 }
 
 /// A stream's turn, until it is dropped.
-struct Turn {
+pub(super) struct Turn {
     runner: Arc<Runner>,
+    /// Handlers may run in it.
+    handles: bool,
     _underway: Underway,
 }
 
 impl Turn {
     fn begin(shared: &Arc<Shared>, runner: &Arc<Runner>) -> Self {
         runner.working.fetch_add(1, Ordering::SeqCst);
-        Self { runner: runner.clone(), _underway: Underway::begin(shared) }
+        Self { runner: runner.clone(), handles: true, _underway: Underway::begin(shared) }
+    }
+
+    /// Nothing more is handled in this turn: another stream may be claimed, by the transaction
+    /// that acks this one.
+    pub(super) fn handled(&mut self) {
+        if std::mem::replace(&mut self.handles, false) {
+            self.runner.working.fetch_sub(1, Ordering::SeqCst);
+            if self.runner.more.load(Ordering::SeqCst) {
+                self.runner.bell.notify_one();
+            }
+        }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.runner.working.fetch_sub(1, Ordering::SeqCst);
-        if self.runner.more.load(Ordering::SeqCst) {
-            self.runner.bell.notify_one();
-        }
+        self.handled();
     }
 }

@@ -91,16 +91,21 @@ impl<S: State> Stream<S> {
         }
         let shared = self.engine.shared();
         let line = shared.lines.of::<S>(&self.engine.ws(), &self.name);
-        let mut conflicts = 0;
+        let (mut attempts, mut conflicts, mut forgiven) = (0, 0, false);
         loop {
             let (verdict, told) = line.decide(shared, &self.trail, &mut action).await?;
+            attempts += 1;
             let joined = matches!(verdict, Verdict::Joined { .. });
+            // A state of before the call says nothing about others now; the next one is loaded.
+            let kept = matches!(verdict, Verdict::Joined { kept: true, .. });
+            let spare = kept && !std::mem::replace(&mut forgiven, kept);
             let committed = match told {
                 Some(told) => outcome(told).await.map(Some),
                 None => Ok(None),
             };
             match committed {
-                Ok(committed) => return self.told(verdict, committed.as_deref(), conflicts + 1),
+                Ok(committed) => return self.told(verdict, committed.as_deref(), attempts),
+                Err(Lost::Conflict(_)) if spare => {}
                 Err(Lost::Conflict(conflict)) if conflicts >= self.retries => {
                     return Err(conflict.into());
                 }
@@ -121,7 +126,7 @@ impl<S: State> Stream<S> {
     ) -> Result<Acted<S>, ActError<E>> {
         let (loaded, events) = match (verdict, committed) {
             (Verdict::Refused(refusal), _) => return Err(ActError::Refused(refusal)),
-            (Verdict::Joined { after, place, events }, Some(committed)) => {
+            (Verdict::Joined { after, place, events, .. }, Some(committed)) => {
                 (after, StreamEvent::committed(&self.name, events, committed, place))
             }
             (Verdict::Nothing(loaded) | Verdict::Joined { after: loaded, .. }, _) => {
@@ -157,8 +162,9 @@ impl<S: State> Stream<S> {
             Ok(NewLogged { name, data, meta: meta.clone() })
         });
         let logged = logged.collect::<Result<Vec<_>, Error>>()?;
-        let commit =
-            Commit { ws: ws.clone(), stream, events: logged.clone(), expected: Some(expected) };
+        // Not only the version: the stream may begin anew in between, and come to the same one.
+        let seen = Some(Expected::seen(folded.log, version));
+        let commit = Commit { ws: ws.clone(), stream, events: logged.clone(), expected: seen };
         let command = Command::Stream { ws, command: StreamCommand::Commit(commit) };
         let committed = match self.engine.ask(command).await? {
             Answer::Stream(StreamAnswer::Committed(committed)) => committed,

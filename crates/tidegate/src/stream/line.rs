@@ -4,6 +4,9 @@
 //! events join the batch that goes out next, as one commit on the version that the first of them
 //! saw. While a batch is on its way the next one fills. When one is not committed, the state that
 //! all later ones have seen never came to be: they are void, and all decide again.
+//!
+//! The lines that were used last are kept, with their states, so that the next action needs no
+//! load: its commit tells whether the state still is that of the stream.
 
 use std::{
     any::{Any, TypeId},
@@ -13,6 +16,7 @@ use std::{
 
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
+    id::Seq,
     json::Payload,
     row::Workspace,
     stream::{
@@ -27,48 +31,81 @@ use super::{
     load::{Until, kind, load, stream_row},
     trail::Trail,
 };
-use crate::{api::unexpected, engine::Shared, error::Error, stream::event};
+use crate::{api::unexpected, committer::step_aside, engine::Shared, error::Error, stream::event};
 
 type Key = (Workspace, String, TypeId);
 
-/// The lines of an engine: one for each stream that somebody acts on right now.
+type Erased = dyn Any + Send + Sync;
+
+/// The lines of an engine: one for each stream that somebody acts on, and those used last.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    book: Mutex<Book>,
+    /// How many are kept.
+    most: usize,
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<BTreeMap<Key, Weak<dyn Any + Send + Sync>>>);
+struct Book {
+    /// All that there are, and when each was last used.
+    lines: BTreeMap<Key, (Weak<Erased>, u64)>,
+    /// Those that are kept, by their last use.
+    kept: BTreeMap<u64, Arc<Erased>>,
+    uses: u64,
+}
 
 impl Lines {
+    /// Keeps so many lines that nobody uses.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { book: Mutex::default(), most }
+    }
+
     /// The line of a stream, as a type sees it.
     pub(super) fn of<S: State>(self: &Arc<Self>, ws: &Workspace, stream: &str) -> Arc<Line<S>> {
         let key = (ws.clone(), stream.to_owned(), TypeId::of::<S>());
-        let mut lines = self.lock();
-        let known = lines.get(&key).and_then(Weak::upgrade).map(Arc::downcast::<Line<S>>);
-        if let Some(Ok(line)) = known {
-            return line;
-        }
-        let line = Arc::new(Line {
-            key: key.clone(),
-            lines: self.clone(),
-            turn: TurnMutex::new(None),
-            queue: Mutex::default(),
+        let mut book = self.lock();
+        let known = book.lines.get(&key).and_then(|(line, _)| line.upgrade());
+        let line = known.and_then(|line| line.downcast::<Line<S>>().ok()).unwrap_or_else(|| {
+            Arc::new(Line {
+                key: key.clone(),
+                lines: Arc::downgrade(self),
+                turn: TurnMutex::new(None),
+                queue: Mutex::default(),
+            })
         });
-        let erased: Arc<dyn Any + Send + Sync> = line.clone();
-        lines.insert(key, Arc::downgrade(&erased));
+        let old = book.used(key, line.clone(), self.most);
+        drop(book);
+        // A line that goes looks into the book.
+        drop(old);
         line
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Weak<dyn Any + Send + Sync>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().lines.len()
+    }
+}
+
+impl Book {
+    /// Keeps a line that is used now; gives what is no longer kept for it.
+    fn used(&mut self, key: Key, line: Arc<Erased>, most: usize) -> [Option<Arc<Erased>>; 2] {
+        self.uses += 1;
+        let before = self.lines.insert(key, (Arc::downgrade(&line), self.uses));
+        let moved = before.and_then(|(_, use_)| self.kept.remove(&use_));
+        self.kept.insert(self.uses, line);
+        let oldest = self.kept.len() > most;
+        [moved, oldest.then(|| self.kept.pop_first()).flatten().map(|(_, line)| line)]
     }
 }
 
 /// The actions on one stream.
 pub(super) struct Line<S> {
     key: Key,
-    lines: Arc<Lines>,
+    lines: Weak<Lines>,
     /// The state after all that has been decided; held by whoever decides.
     turn: TurnMutex<Option<Ahead<S>>>,
     queue: Mutex<Queue>,
@@ -85,6 +122,8 @@ struct Queue {
     /// Grows whenever a batch is not committed: no state of before counts any more.
     era: u64,
     waiting: VecDeque<Batch>,
+    /// The number of the stream that the state is of, once that is known.
+    log: Option<Seq>,
     /// What became of the batch that went in last.
     last: Option<Told>,
     /// Somebody is sending.
@@ -125,8 +164,8 @@ pub(super) enum Verdict<S: State, E> {
     Refused(E),
     /// It had nothing to commit.
     Nothing(Loaded<S>),
-    /// Its events are in a batch, from this place on.
-    Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged> },
+    /// Its events are in a batch, from this place on. `kept`: the state is of before the action.
+    Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged>, kept: bool },
 }
 
 /// A function of the state to events, or a no.
@@ -134,10 +173,11 @@ pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Eve
 
 impl<S> Drop for Line<S> {
     fn drop(&mut self) {
-        let mut lines = self.lines.lock();
+        let Some(lines) = self.lines.upgrade() else { return };
+        let mut book = lines.lock();
         // Another one may stand there already.
-        if lines.get(&self.key).is_some_and(|line| line.strong_count() == 0) {
-            lines.remove(&self.key);
+        if book.lines.get(&self.key).is_some_and(|(line, _)| line.strong_count() == 0) {
+            book.lines.remove(&self.key);
         }
     }
 }
@@ -164,13 +204,15 @@ impl<S: State> Line<S> {
             let (era, last) = self.now();
             let known = turn.as_ref().is_some_and(|ahead| ahead.era == era);
             if !known {
-                *turn = Some(Ahead { loaded: self.load(shared).await?, era });
+                *turn = Some(Ahead { loaded: self.load(shared, era).await?, era });
             }
+            // What was true before this action began may not be so any more.
+            let doubtful = known && last.is_none();
             let ahead = turn.as_ref().expect("it was just loaded");
             let verdict = match action(&ahead.loaded.state) {
                 Ok(events) if !events.is_empty() => {
                     let logged = self.logged(shared, trail, &events)?;
-                    match self.join(shared, &mut turn, &events, logged) {
+                    match self.join(shared, &mut turn, &events, logged, doubtful) {
                         Some(joined) => return Ok(joined),
                         None => continue,
                     }
@@ -178,8 +220,6 @@ impl<S: State> Line<S> {
                 Ok(_) => Verdict::Nothing(ahead.loaded.clone()),
                 Err(refusal) => Verdict::Refused(refusal),
             };
-            // What was true before this action began may not be so any more.
-            let doubtful = known && last.is_none();
             if doubtful && !self.is_head(shared, ahead.loaded.version).await? {
                 *turn = None;
                 continue;
@@ -195,20 +235,27 @@ impl<S: State> Line<S> {
         (queue.era, open)
     }
 
-    async fn load(&self, shared: &Shared) -> Result<Loaded<S>, Error> {
+    async fn load(&self, shared: &Shared, era: u64) -> Result<Loaded<S>, Error> {
         let folded = load::<S>(&*shared.store, &self.key.0, self.stream(), Until::Head).await?;
         match folded.closed {
             Some(guard) => {
                 let stream = self.stream().to_owned();
                 Err(Refusal::from(StreamRefusal::StreamClosed { stream, guard }).into())
             }
-            None => Ok(folded.loaded),
+            None => {
+                let mut queue = self.queue();
+                if queue.era == era {
+                    queue.log = folded.log;
+                }
+                Ok(folded.loaded)
+            }
         }
     }
 
     async fn is_head(&self, shared: &Shared, version: i64) -> Result<bool, Error> {
         let stream = stream_row(&*shared.store, &self.key.0, self.stream()).await?;
-        Ok(stream.map_or(-1, |stream| stream.head) == version)
+        let log = self.queue().log;
+        Ok(stream.map_or(version == -1, |it| it.head == version && Some(it.id) == log))
     }
 
     /// An action's events as the stream keeps them, if they can be committed at all.
@@ -224,14 +271,14 @@ impl<S: State> Line<S> {
             Ok(NewLogged { name, data, meta: meta.clone() })
         });
         let events = logged.collect::<Result<Vec<_>, Error>>()?;
-        let commit = self.commit(events, -1);
+        let commit = self.commit(events, Expected::NoStream);
         stream::check(&commit).map_err(Refusal::from)?;
         Ok(commit.events)
     }
 
-    fn commit(&self, events: Vec<NewLogged>, base: i64) -> Commit {
+    fn commit(&self, events: Vec<NewLogged>, expected: Expected) -> Commit {
         let (ws, stream) = (self.key.0.clone(), self.stream().to_owned());
-        Commit { ws, stream, events, expected: Some(Expected::after(base)) }
+        Commit { ws, stream, events, expected: Some(expected) }
     }
 
     /// Puts an action's events into a batch; `None` if its state has just been lost.
@@ -241,6 +288,7 @@ impl<S: State> Line<S> {
         turn: &mut Option<Ahead<S>>,
         events: &[S::Event],
         logged: Vec<NewLogged>,
+        kept: bool,
     ) -> Option<(Verdict<S, E>, Option<Told>)> {
         // Gone if `apply` panics: half a state is none.
         let Ahead { mut loaded, era } = turn.take().expect("it was just decided on");
@@ -261,14 +309,14 @@ impl<S: State> Line<S> {
         }
         drop(queue);
         *turn = Some(Ahead { loaded: loaded.clone(), era });
-        Some((Verdict::Joined { after: loaded, place, events: logged }, Some(told)))
+        Some((Verdict::Joined { after: loaded, place, events: logged, kept }, Some(told)))
     }
 
     /// A batch was not committed: neither is what was decided on it.
     fn lose(&self, lost: &Lost) {
         let mut queue = self.queue();
         queue.era += 1;
-        queue.last = None;
+        (queue.last, queue.log) = (None, None);
         for batch in queue.waiting.drain(..) {
             let _ = batch.tell.send(Some(Err(match lost {
                 Lost::Conflict(_) => lost.clone(),
@@ -331,10 +379,10 @@ async fn send<S: State>(line: Arc<Line<S>>, shared: Arc<Shared>) {
     let mut sending = Sending { line, done: false };
     let line = sending.line.clone();
     loop {
-        let batch = {
+        let (batch, log) = {
             let mut queue = line.queue();
             match queue.waiting.pop_front() {
-                Some(batch) => batch,
+                Some(batch) => (batch, queue.log),
                 None => {
                     (queue.sending, queue.last, sending.done) = (false, None, true);
                     return;
@@ -342,24 +390,47 @@ async fn send<S: State>(line: Arc<Line<S>>, shared: Arc<Shared>) {
             }
         };
         let Batch { base, events, snapshot, tell, .. } = batch;
-        let (ws, command) = (line.key.0.clone(), StreamCommand::Commit(line.commit(events, base)));
+        let commit = line.commit(events, Expected::seen(log, base));
+        let (ws, command) = (line.key.0.clone(), StreamCommand::Commit(commit));
         let outcome = match shared.ask(Command::Stream { ws, command }).await {
             Ok(Answer::Stream(StreamAnswer::Committed(committed))) => Ok(Arc::new(committed)),
             Ok(other) => Err(Lost::Failed(unexpected(&other))),
-            Err(Error::Refused(Refusal::Stream(conflict @ StreamRefusal::Conflict { .. }))) => {
-                Err(Lost::Conflict(conflict))
+            Err(Error::Refused(Refusal::Stream(StreamRefusal::Conflict {
+                stream,
+                actual,
+                ..
+            }))) => {
+                let expected = Expected::after(base);
+                Err(Lost::Conflict(StreamRefusal::Conflict { stream, expected, actual }))
             }
             Err(error) => Err(Lost::Failed(error)),
         };
         match &outcome {
-            Ok(committed) => line.keep(&shared, committed, snapshot),
+            Ok(committed) => {
+                line.queue().log = Some(committed.log);
+                line.keep(&shared, committed, snapshot);
+            }
             Err(lost) => line.lose(lost),
         }
         let _ = tell.send(Some(outcome));
+        line.gather().await;
     }
 }
 
 impl<S: State> Line<S> {
+    /// Lets those act first who were just told: otherwise callers split into two halves, and each
+    /// commit is for one of them.
+    async fn gather(&self) {
+        let mut before = None;
+        loop {
+            step_aside().await;
+            let waiting = self.queue().waiting.back().map_or(0, |batch| batch.events.len());
+            if waiting == 0 || before.replace(waiting) == Some(waiting) {
+                return;
+            }
+        }
+    }
+
     /// Sends a snapshot after its commit. Nobody waits for it: to lose one loses nothing.
     fn keep(&self, shared: &Shared, committed: &Committed, snapshot: Option<(i64, Payload)>) {
         let Some((version, body)) = snapshot else { return };
@@ -422,9 +493,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_line_is_left_when_nobody_waits() {
+    async fn no_line_is_left_when_nobody_waits_and_none_is_kept() {
         let lab = Lab::new();
-        let engine = lab.engine().start().await.unwrap();
+        let engine = lab.engine().kept_states(0).start().await.unwrap();
         let lines = engine.shared().lines.clone();
         let (a, b) = (engine.stream::<Count>("a"), engine.stream::<Count>("b"));
         let (first, second, third) = tokio::join!(a.act(one), a.act(one), b.act(one));
@@ -434,6 +505,26 @@ mod tests {
         drop(dropped);
         lab.settle().await;
         assert_eq!(lines.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_states_used_last_are_kept_and_no_more() {
+        let lab = Lab::new();
+        let engine = lab.engine().kept_states(2).start().await.unwrap();
+        let other = lab.engine().start().await.unwrap();
+        for name in ["a", "b", "a", "c"] {
+            engine.stream::<Count>(name).act(one).await.unwrap();
+        }
+        lab.settle().await;
+        assert_eq!(engine.shared().lines.len(), 2);
+        for (name, attempts) in [("b", 1), ("c", 2)] {
+            let before = other.stream::<Count>(name).act(one).await.unwrap();
+            // Whoever decides on a kept state finds out that it is not so any more, and this is
+            // not one of its retries.
+            let acted = engine.stream::<Count>(name).retries(0).act(one).await.unwrap();
+            assert_eq!((acted.state.0, acted.version), (before.state.0 + 1, before.version + 1));
+            assert_eq!(acted.attempts, attempts, "`{name}`");
+        }
     }
 
     #[tokio::test]
@@ -455,7 +546,7 @@ mod tests {
         assert_eq!(acted.unwrap().state.0, 2);
         assert_eq!(count.act(one).await.unwrap().state.0, 3);
         lab.settle().await;
-        assert_eq!(engine.shared().lines.len(), 0);
+        assert_eq!(engine.shared().lines.len(), 1);
     }
 
     #[tokio::test]
@@ -464,8 +555,6 @@ mod tests {
         let engine = lab.engine().start().await.unwrap();
         let other = lab.engine().start().await.unwrap();
         let count = engine.stream::<Count>("a");
-        // Somebody acts on it all the time, so that its state is at hand.
-        let _kept = engine.shared().lines.of::<Count>(&engine.ws(), "a");
         count.act(one).await.unwrap();
         other.stream::<Count>("a").act(one).await.unwrap();
         match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
@@ -478,9 +567,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_killed_engine_tells_whoever_waits() {
+    async fn a_kept_state_is_not_taken_for_that_of_a_stream_which_began_anew() {
         let lab = Lab::new();
         let engine = lab.engine().start().await.unwrap();
+        let other = lab.engine().start().await.unwrap();
+        let count = engine.stream::<Count>("a");
+        count.act(one).await.unwrap();
+        let closing = crate::Closing::new("a").expecting(Expected::Version(0));
+        let closed = other.close(&closing.restart(serde_json::json!(41))).await.unwrap();
+        assert_eq!(closed, crate::CloseProgress::Restarted);
+        // It has come to version 0 as well.
+        match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
+            Err(crate::ActError::Refused(seen)) => assert_eq!(seen, 41),
+            other => panic!("it was not refused: {other:?}"),
+        }
+        let other = other.stream::<Count>("a");
+        other.act(one).await.unwrap();
+        let closing = crate::Closing::new("a").expecting(Expected::Version(1));
+        let closed = engine.close(&closing.restart(serde_json::json!(7))).await.unwrap();
+        assert_eq!(closed, crate::CloseProgress::Restarted);
+        count.act(one).await.unwrap();
+        // And here to the version that is at hand.
+        assert_eq!(other.act(one).await.unwrap().state.0, 9);
+    }
+
+    #[tokio::test]
+    async fn a_killed_engine_tells_whoever_waits() {
+        let lab = Lab::new();
+        let engine = lab.engine().kept_states(0).start().await.unwrap();
         let count = engine.stream::<Count>("a");
         lab.crash(&engine).await;
         let error = count.act(one).await.unwrap_err();

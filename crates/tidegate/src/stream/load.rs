@@ -32,6 +32,8 @@ pub(crate) enum Until {
 #[derive(Clone, Debug)]
 pub(crate) struct Folded<S> {
     pub(crate) loaded: Loaded<S>,
+    /// The stream's number, if it is there.
+    pub(crate) log: Option<Seq>,
     /// The guard's version, where the stream is closed.
     pub(crate) closed: Option<i64>,
 }
@@ -58,12 +60,12 @@ pub(crate) async fn load<S: State>(
         }
         let Some(stream) = found else {
             let loaded = Loaded { state: S::default(), version: -1 };
-            return Ok(Folded { loaded, closed: None });
+            return Ok(Folded { loaded, log: None, closed: None });
         };
         let (start, ahead) = start::<S>(store, &stream, until).await?;
         if let Some(loaded) = fold(store, &stream, start, ahead, until).await? {
             let closed = stream.closed.then_some(stream.head);
-            return Ok(Folded { loaded, closed });
+            return Ok(Folded { loaded, log: Some(stream.id), closed });
         }
         // The events that it begins with are gone: cut off for good, or for another beginning.
         let now = stream_row(store, ws, name).await?;
@@ -109,7 +111,8 @@ async fn start<S: State>(
     let reads = ReadSet::default().row(key.clone()).scan(scan.clone(), PAGE);
     let mut snapshot = store.read(reads).await?;
     let Some(Some(Row::StreamSnapshot(kept))) = snapshot.rows.remove(&key) else {
-        return Ok((empty, Vec::new()));
+        // None is kept yet of a stream that is short: then these are all of its events.
+        return Ok((empty, events(snapshot, &scan)));
     };
     if kept.version > limit {
         return Ok((empty, Vec::new()));

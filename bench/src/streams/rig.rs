@@ -1,0 +1,121 @@
+//! A stream to act on, and engines that do it.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate::{Engine, Reaction, State, Stream};
+use tidegate_store::Store;
+
+use crate::{
+    engine::Meter,
+    figures::Figures,
+    group::PAD,
+    stores::{Kind, Opened},
+};
+
+/// How many callers act at once.
+pub(super) const CALLERS: usize = 16;
+
+/// What a stream comes to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tally {
+    total: u64,
+}
+
+/// What happens to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Tallied {
+    Added { n: u64, pad: String },
+}
+
+impl State for Tally {
+    type Event = Tallied;
+
+    const SNAPSHOT_EVERY: Option<u32> = Some(100);
+
+    fn apply(&mut self, event: &Tallied) {
+        let Tallied::Added { n, .. } = event;
+        self.total += n;
+    }
+}
+
+/// An action that gives so many events.
+pub(super) fn add(
+    events: usize,
+) -> impl FnMut(&Tally) -> Result<Vec<Tallied>, Infallible> + Send + Copy {
+    move |_| Ok(vec![Tallied::Added { n: 1, pad: PAD.to_owned() }; events])
+}
+
+/// An engine on a store that is counted.
+pub(super) struct Rig {
+    pub(super) engine: Engine,
+    pub(super) meter: Arc<Meter>,
+}
+
+impl Rig {
+    pub(super) async fn new(
+        store: Arc<dyn Store>,
+        reaction: Option<Reaction>,
+    ) -> anyhow::Result<Self> {
+        let meter = Arc::new(Meter::new(store));
+        let counted: Arc<dyn Store> = meter.clone();
+        let mut builder = Engine::builder(counted);
+        if let Some(reaction) = reaction {
+            builder = builder.reaction(reaction);
+        }
+        let engine = builder.start().await?;
+        Ok(Self { engine, meter })
+    }
+
+    pub(super) fn stream(&self, number: usize) -> Stream<Tally> {
+        self.engine.stream(format!("tally-{number:04}"))
+    }
+
+    /// So many actions of one event each by all callers over so many streams; how long it took,
+    /// and how often one was decided again.
+    pub(super) async fn act(&self, n: usize, streams: usize) -> anyhow::Result<(Duration, usize)> {
+        let began = Instant::now();
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                let engine = self.engine.clone();
+                tokio::spawn(async move {
+                    let mut again = 0;
+                    for at in (caller..n).step_by(CALLERS) {
+                        let name = format!("tally-{:04}", at % streams);
+                        let acted = engine.stream::<Tally>(name).act(add(1)).await?;
+                        again += acted.attempts as usize - 1;
+                    }
+                    anyhow::Ok(again)
+                })
+            })
+            .collect();
+        let mut again = 0;
+        for caller in callers {
+            again += caller.await??;
+        }
+        Ok((began.elapsed(), again))
+    }
+
+    /// What each of `n` took: row writes, transactions, reads and microseconds.
+    pub(super) fn count(&self, figures: &mut Figures, kind: Kind, workload: &str, n: usize) {
+        for (what, count) in self.meter.counts() {
+            figures.keep(kind.name(), &format!("{workload}.{what}"), share(count, n));
+        }
+    }
+
+    /// Stops, and removes the store.
+    pub(super) async fn close(self, opened: Opened) -> anyhow::Result<()> {
+        self.engine.shut_down().await;
+        drop(self);
+        opened.close().await
+    }
+}
+
+/// A count for each of so many.
+pub(super) fn share(count: f64, n: usize) -> f64 {
+    count / f64::from(u32::try_from(n).unwrap_or(u32::MAX))
+}

@@ -266,7 +266,7 @@ mod live {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn five_hundred_replacements_on_postgres() {
-        load(stores::open_postgres(Arc::new(SystemClock)).await, 500).await;
+    async fn a_thousand_replacements_on_postgres() {
+        load(stores::open_postgres(Arc::new(SystemClock)).await, 1_000).await;
     }
 }

@@ -26,30 +26,12 @@ const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
-pub(crate) struct App {
-    pub(crate) engine: Engine,
-    /// The workspaces that are served here.
-    pub(crate) workspaces: std::sync::Arc<[String]>,
-}
+pub(crate) struct App(pub(crate) Engine);
 
 /// Who asks, and in which workspace.
 #[derive(Debug)]
 pub(crate) struct Caller {
     engine: Engine,
-}
-
-impl Caller {
-    /// The engine, for those who may look.
-    #[expect(clippy::unnecessary_wraps, reason = "a key may not be allowed to")]
-    fn reads(&self) -> Result<&Engine, Problem> {
-        Ok(&self.engine)
-    }
-
-    /// The engine, for those who may change something.
-    #[expect(clippy::unnecessary_wraps, reason = "a key may not be allowed to")]
-    fn writes(&self) -> Result<&Engine, Problem> {
-        Ok(&self.engine)
-    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller
@@ -59,15 +41,14 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let App { engine, workspaces } = App::from_ref(state);
+        let App(engine) = App::from_ref(state);
         let named = parts.headers.get(WORKSPACE).map(|name| name.to_str().unwrap_or_default());
-        let name = named.unwrap_or_else(|| engine.workspace());
-        if !workspaces.iter().any(|known| known == name) {
-            let known = workspaces.join("`, `");
+        let known = engine.workspace();
+        if let Some(name) = named.filter(|name| *name != known) {
             let detail = format!("there is no workspace `{name}` here; this server has `{known}`");
             return Err(Problem::not_found("no_workspace", detail));
         }
-        Ok(Self { engine: engine.in_workspace(name) })
+        Ok(Self { engine })
     }
 }
 

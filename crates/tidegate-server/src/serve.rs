@@ -41,8 +41,8 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     );
     // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
-    let app = App { engine: engine.clone(), workspaces: Arc::from([config.workspace.clone()]) };
-    let served = listen::serve(listener, http::router(app), stopped()).await;
+    let router = http::router(App(engine.clone()));
+    let served = listen::serve(listener, router, stopped()).await;
     engine.shut_down().await;
     Ok(served?)
 }

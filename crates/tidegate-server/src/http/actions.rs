@@ -56,7 +56,7 @@ pub(super) async fn call(
     Query(options): Query<Options>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let engine = caller.writes()?;
+    let engine = &caller.engine;
     let read: RequestBody<'_> = body.read()?;
     let request = Request {
         app: options.app.unwrap_or_else(|| DEFAULT_APP.to_owned()),

@@ -55,7 +55,7 @@ pub(super) async fn post(
     Query(options): Query<Options>,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
-    let engine = caller.writes()?;
+    let engine = &caller.engine;
     let json = body.json()?.get();
     let many = json.starts_with('[').then(|| serde_json::from_str::<Vec<&RawValue>>(json));
     let events = many.and_then(Result::ok).map_or_else(

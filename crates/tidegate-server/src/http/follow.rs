@@ -28,7 +28,7 @@ pub(super) async fn run(
     RunOf(run): RunOf,
     headers: HeaderMap,
 ) -> Result<Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let engine = caller.reads()?.clone();
+    let engine = caller.engine.clone();
     engine.why(run).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let (sender, receiver) = mpsc::channel(WAITING);

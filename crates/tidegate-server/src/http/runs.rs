@@ -41,7 +41,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<PageView>, Problem> {
-    let engine = caller.reads()?;
+    let engine = &caller.engine;
     let state = query.state.map(|word| {
         let known = State::ALL.into_iter().find(|state| state.as_str() == word);
         known.ok_or_else(|| {
@@ -157,7 +157,7 @@ impl From<&Ended> for RunView {
 }
 
 pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
-    let engine = caller.reads()?;
+    let engine = &caller.engine;
     if let Some(view) = found(engine, run).await? {
         return Ok(Json(view).into_response());
     }
@@ -200,12 +200,12 @@ pub(super) async fn steps(caller: Caller, RunOf(run): RunOf) -> Result<Response,
     struct Steps {
         steps: Vec<StepView>,
     }
-    let steps = caller.reads()?.steps(run).await?.into_iter().map(StepView::from).collect();
+    let steps = caller.engine.steps(run).await?.into_iter().map(StepView::from).collect();
     Ok(Json(Steps { steps }).into_response())
 }
 
 pub(super) async fn why(caller: Caller, RunOf(run): RunOf) -> Result<Json<Value>, Problem> {
-    let why = caller.reads()?.why(run).await?;
+    let why = caller.engine.why(run).await?;
     Ok(Json(json!(why)))
 }
 
@@ -222,7 +222,7 @@ pub(super) async fn cancel(
 ) -> Result<Json<Option<RunView>>, Problem> {
     let CancelBody { reason } = body.read()?;
     let reason = reason.unwrap_or_else(|| "cancelled by hand".to_owned());
-    caller.writes()?.cancel(run, &reason).await?;
+    caller.engine.cancel(run, &reason).await?;
     done(&caller, run).await
 }
 
@@ -230,7 +230,7 @@ pub(super) async fn pause(
     caller: Caller,
     RunOf(run): RunOf,
 ) -> Result<Json<Option<RunView>>, Problem> {
-    caller.writes()?.pause(run).await?;
+    caller.engine.pause(run).await?;
     done(&caller, run).await
 }
 
@@ -238,13 +238,13 @@ pub(super) async fn resume(
     caller: Caller,
     RunOf(run): RunOf,
 ) -> Result<Json<Option<RunView>>, Problem> {
-    caller.writes()?.resume(run).await?;
+    caller.engine.resume(run).await?;
     done(&caller, run).await
 }
 
 /// The run as it is afterwards.
 async fn done(caller: &Caller, run: RunId) -> Result<Json<Option<RunView>>, Problem> {
-    Ok(Json(found(caller.reads()?, run).await?))
+    Ok(Json(found(&caller.engine, run).await?))
 }
 
 #[derive(Deserialize)]
@@ -260,7 +260,7 @@ pub(super) async fn replay(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     let ReplayBody { input } = body.read()?;
-    let engine = caller.writes()?;
+    let engine = &caller.engine;
     let outcome = match input {
         Some(input) => engine.replay_with(run, input).await?,
         None => engine.replay(run).await?,
@@ -280,7 +280,7 @@ pub(super) async fn retry(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     let RetryBody { from } = body.read()?;
-    Ok(Json(caller.writes()?.retry_from(run, &from).await?.to_value()))
+    Ok(Json(caller.engine.retry_from(run, &from).await?.to_value()))
 }
 
 #[derive(Deserialize)]
@@ -295,6 +295,6 @@ pub(super) async fn signal(
     body: Body,
 ) -> Result<Json<Option<RunView>>, Problem> {
     let data: &RawValue = if body.is_empty() { RawValue::NULL } else { body.json()? };
-    caller.writes()?.signal(run, &name, data).await?;
+    caller.engine.signal(run, &name, data).await?;
     done(&caller, run).await
 }

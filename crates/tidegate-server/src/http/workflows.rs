@@ -28,7 +28,7 @@ impl Of {
 }
 
 async fn catalog(caller: &Caller) -> Result<std::sync::Arc<Catalog>, Problem> {
-    let engine = caller.reads()?;
+    let engine = &caller.engine;
     let ws = engine.workspace().into();
     let snapshot = engine.store().read(ReadSet::default().catalog(&ws)).await;
     let catalogs = snapshot.map_err(tidegate::Error::from)?.catalogs;
@@ -94,7 +94,7 @@ pub(super) async fn define(
             return Err(Problem::invalid("bad_definition", detail));
         }
     }
-    let registered = caller.writes()?.define(&definition).await?;
+    let registered = caller.engine.define(&definition).await?;
     let mut told = json!({
         "app": of.app(), "name": name, "version": registered.version,
         "unchanged": registered.unchanged,
@@ -118,7 +118,7 @@ pub(super) async fn release(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     let ReleaseBody { version } = body.read()?;
-    let released = caller.writes()?.release(of.app(), &name, version).await?;
+    let released = caller.engine.release(of.app(), &name, version).await?;
     Ok(Json(json!({
         "app": of.app(), "name": name, "version": version,
         "older": released.older, "stranded": released.stranded,

@@ -80,10 +80,7 @@ async fn a_run_can_be_followed() {
     let run = server.start_run("a", json!(1)).await;
     target.called(1).await;
     let path = format!("/runs/{run}/stream");
-    let (text, ()) = tokio::join!(server.text(&path), async {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        target.open(true);
-    });
+    let text = server.follow(&path, "event: state", || target.open(true)).await;
     let first = text.lines().next().unwrap();
     assert_eq!(first, "event: state");
     assert!(text.contains(r#""state":"completed""#) && text.contains("event: end"), "{text}");

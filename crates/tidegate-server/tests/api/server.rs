@@ -82,6 +82,22 @@ impl Server {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
     }
 
+    /// The whole text of a stream of events, with something that happens once a mark is in it.
+    pub(crate) async fn follow(&self, path: &str, mark: &str, then: impl FnOnce()) -> String {
+        let request = self.client.get(format!("{}{path}", self.url));
+        let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
+        let mut then = Some(then);
+        while let Some(chunk) = answer.chunk().await.unwrap() {
+            text += std::str::from_utf8(&chunk).unwrap();
+            if text.contains(mark)
+                && let Some(then) = then.take()
+            {
+                then();
+            }
+        }
+        text
+    }
+
     /// Runs a command of the binary against this server: what it printed, or its error.
     pub(crate) fn command(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));

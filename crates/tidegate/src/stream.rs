@@ -3,6 +3,7 @@
 mod act;
 pub mod event;
 mod line;
+mod lines;
 mod load;
 mod read;
 mod trail;
@@ -10,7 +11,7 @@ mod trail;
 use std::marker::PhantomData;
 
 pub use act::{ActError, Acted};
-pub(crate) use line::Lines;
+pub(crate) use lines::Lines;
 pub(crate) use load::{Until, load};
 pub use read::{Cursor, Head, Page, Query, StreamEvent, Streams};
 use serde::{Serialize, de::DeserializeOwned};

@@ -9,8 +9,7 @@
 //! load: its commit tells whether the state still is that of the stream.
 
 use std::{
-    any::{Any, TypeId},
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -18,7 +17,6 @@ use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     id::Seq,
     json::Payload,
-    row::Workspace,
     stream::{
         self, Commit, Committed, Expected, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, NewLogged,
         NewSnapshot, StreamRefusal,
@@ -28,79 +26,11 @@ use tokio::sync::{Mutex as TurnMutex, watch};
 
 use super::{
     Loaded, State,
+    lines::{Key, Lines},
     load::{Until, kind, load, stream_row},
     trail::Trail,
 };
 use crate::{api::unexpected, committer::step_aside, engine::Shared, error::Error, stream::event};
-
-type Key = (Workspace, String, TypeId);
-
-type Erased = dyn Any + Send + Sync;
-
-/// The lines of an engine: one for each stream that somebody acts on, and those used last.
-#[derive(Debug)]
-pub(crate) struct Lines {
-    book: Mutex<Book>,
-    /// How many are kept.
-    most: usize,
-}
-
-#[derive(Debug, Default)]
-struct Book {
-    /// All that there are, and when each was last used.
-    lines: BTreeMap<Key, (Weak<Erased>, u64)>,
-    /// Those that are kept, by their last use.
-    kept: BTreeMap<u64, Arc<Erased>>,
-    uses: u64,
-}
-
-impl Lines {
-    /// Keeps so many lines that nobody uses.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { book: Mutex::default(), most }
-    }
-
-    /// The line of a stream, as a type sees it.
-    pub(super) fn of<S: State>(self: &Arc<Self>, ws: &Workspace, stream: &str) -> Arc<Line<S>> {
-        let key = (ws.clone(), stream.to_owned(), TypeId::of::<S>());
-        let mut book = self.lock();
-        let known = book.lines.get(&key).and_then(|(line, _)| line.upgrade());
-        let line = known.and_then(|line| line.downcast::<Line<S>>().ok()).unwrap_or_else(|| {
-            Arc::new(Line {
-                key: key.clone(),
-                lines: Arc::downgrade(self),
-                turn: TurnMutex::new(None),
-                queue: Mutex::default(),
-            })
-        });
-        let old = book.used(key, line.clone(), self.most);
-        drop(book);
-        // A line that goes looks into the book.
-        drop(old);
-        line
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.lock().lines.len()
-    }
-}
-
-impl Book {
-    /// Keeps a line that is used now; gives what is no longer kept for it.
-    fn used(&mut self, key: Key, line: Arc<Erased>, most: usize) -> [Option<Arc<Erased>>; 2] {
-        self.uses += 1;
-        let before = self.lines.insert(key, (Arc::downgrade(&line), self.uses));
-        let moved = before.and_then(|(_, use_)| self.kept.remove(&use_));
-        self.kept.insert(self.uses, line);
-        let oldest = self.kept.len() > most;
-        [moved, oldest.then(|| self.kept.pop_first()).flatten().map(|(_, line)| line)]
-    }
-}
 
 /// The actions on one stream.
 pub(super) struct Line<S> {
@@ -173,16 +103,17 @@ pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Eve
 
 impl<S> Drop for Line<S> {
     fn drop(&mut self) {
-        let Some(lines) = self.lines.upgrade() else { return };
-        let mut book = lines.lock();
-        // Another one may stand there already.
-        if book.lines.get(&self.key).is_some_and(|(line, _)| line.strong_count() == 0) {
-            book.lines.remove(&self.key);
+        if let Some(lines) = self.lines.upgrade() {
+            lines.forget(&self.key);
         }
     }
 }
 
 impl<S: State> Line<S> {
+    pub(super) fn new(key: Key, lines: Weak<Lines>) -> Self {
+        Self { key, lines, turn: TurnMutex::new(None), queue: Mutex::default() }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -91,7 +91,13 @@ impl Living {
     /// Lets it go on, if its time has come.
     fn wake(&mut self, now: Instant) {
         if self.still_until.is_some_and(|until| until <= now) {
-            self.still_until = None;
+            self.go_on();
+        }
+    }
+
+    /// Lets it go on.
+    fn go_on(&mut self) {
+        if self.still_until.take().is_some() {
             self.signal("-CONT");
         }
     }
@@ -286,6 +292,9 @@ impl Rig {
         }
         for mut worker in std::mem::take(&mut self.living) {
             drop(worker.child.stdin.take());
+            // The others may have ended all runs before one that stands still was to go on: it
+            // would never see that the work is over.
+            worker.go_on();
             let status = worker.child.wait().expect("it is a child of this process");
             assert!(status.success(), "a worker failed: {status}");
             worker.read();

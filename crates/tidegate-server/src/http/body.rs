@@ -83,6 +83,22 @@ pub(crate) fn as_is(payload: &Payload) -> Box<RawValue> {
     RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
+/// How many items a page has unless its reader says so.
+const PAGE: u32 = 50;
+
+/// How many it has at the most.
+pub(crate) const MAX_PAGE: u32 = 500;
+
+/// How many items a page is to have.
+pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
+    let limit = limit.unwrap_or(PAGE);
+    if (1..=MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    let detail = format!("`limit` must be 1 to {MAX_PAGE}, got {limit}");
+    Err(Problem::invalid("bad_query", detail))
+}
+
 /// The part of a path that names a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOf(pub(crate) RunId);

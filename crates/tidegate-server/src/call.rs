@@ -1,5 +1,7 @@
 //! Workflows without code: each run is one call of a URL, as durable as any step.
 
+mod relay;
+
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
@@ -149,15 +151,36 @@ impl Handler for Call {
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>> {
         let (calls, url) = (self.calls.clone(), self.url.clone());
         Box::pin(async move {
-            let answer: Box<RawValue> = ctx.step(STEP, || calls.post(&ctx, &url)).await?;
+            let (calls, url, of) = (&calls, &url, &ctx);
+            let call = || async move { calls.post(of, url, body_of(of).await?).await };
+            let answer: Box<RawValue> = ctx.step(STEP, call).await?;
             Ok(Payload::parse(answer.get().as_bytes(), MAX_VALUE_BYTES)?)
         })
     }
 }
 
+/// What is posted: the event's data, a list of them, or a request with its session as it is now.
+async fn body_of(ctx: &Ctx) -> Result<String> {
+    if !ctx.is_action() {
+        return Ok(ctx.input());
+    }
+    let request = &ctx.event().data;
+    let Ok(session) = ctx.session() else { return Ok(request.as_str().to_owned()) };
+    let (version, state) = session.current().await?;
+    let id = serde_json::to_string(session.id())?;
+    let part = |name: &str| request.select(&[name.to_owned()]).unwrap_or("null");
+    Ok(format!(
+        r#"{{"input":{},"session":{{"id":{id},"version":{version},"state":{}}},"user":{},"metadata":{}}}"#,
+        part("input"),
+        state.as_str(),
+        part("user"),
+        part("metadata"),
+    ))
+}
+
 impl Calls {
     /// Makes the call once.
-    async fn post(&self, ctx: &Ctx, url: &str) -> Result<Box<RawValue>> {
+    async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
         let url = Url::parse(url).map_err(|error| Fault::from(error).fatal())?;
         // A name is looked at when it is resolved; a plain address never is.
         let literal = url.host_str().and_then(|host| {
@@ -168,7 +191,7 @@ impl Calls {
         {
             return Err(Fault::coded("PrivateAddress", refused(&address.to_string())).fatal());
         }
-        let request = self.client.post(url).body(ctx.input());
+        let request = self.client.post(url).body(body);
         let request = request
             .header(CONTENT_TYPE, "application/json")
             .header("idempotency-key", ctx.idempotency_key(STEP))
@@ -181,7 +204,11 @@ impl Calls {
             let error = error.without_url();
             Fault::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
         });
-        read(sent?).await
+        let response = sent?;
+        if response.status().is_success() && relay::is_stream(&response) {
+            return relay::relay(ctx, response).await;
+        }
+        read(response).await
     }
 }
 

@@ -50,15 +50,22 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
 /// Registers what the file defines; everything that is wrong with it is said at once.
 pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
+    let mut defined = Vec::new();
     for workflow in &config.workflows {
+        let name = workflow["name"].as_str().unwrap_or_default().to_owned();
         match engine.define(workflow).await {
-            Ok(registered) if registered.unchanged => {}
-            Ok(registered) => {
-                let (name, version) = (&workflow["name"], registered.version);
-                tracing::info!(%name, version, "defined");
-            }
+            Ok(registered) => defined.push((name, registered)),
             Err(error) => wrong.push(error.to_string()),
         }
+    }
+    for flow in &config.flows {
+        match engine.define_flow(flow).await {
+            Ok(actions) => defined.extend(actions),
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    for (name, registered) in defined.iter().filter(|(_, registered)| !registered.unchanged) {
+        tracing::info!(name, version = registered.version, "defined");
     }
     if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
 }

@@ -129,17 +129,31 @@ impl Server {
     }
 }
 
-fn spawn(folder: &TempDir) -> (Child, String) {
+impl Server {
+    /// What it says instead of starting with this in its configuration.
+    pub(crate) fn refused(config: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        let output = command(&folder).output().unwrap();
+        assert!(!output.status.success(), "it has started");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+fn command(folder: &TempDir) -> Command {
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command
         .args(["serve", "--listen", "127.0.0.1:0", "--config", &at("tidegate.toml")])
         .args(["--store", &format!("sqlite:{}", at("tidegate.db"))])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", "500")
-        .env("TIDEGATE_LOG", "warn")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .env("TIDEGATE_LOG", "warn");
+    command
+}
+
+fn spawn(folder: &TempDir) -> (Child, String) {
+    let mut process = command(folder).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let first = lines.next().expect("it says where it listens").unwrap();
     let (_, url) = first.split_once(" listens at ").expect("an address");

@@ -18,7 +18,10 @@ use serde_json::value::RawValue;
 use tidegate::{
     Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
     core::{json::Payload, workflow::Workflow as Definition},
+    store::{Clock as _, SystemClock},
 };
+
+use crate::sign::{self, Secret};
 
 /// The step that makes the call.
 const STEP: &str = "call";
@@ -120,10 +123,15 @@ fn refused(host: &str) -> String {
 pub(crate) struct Calls {
     client: Client,
     private: Private,
+    secrets: Arc<[Secret]>,
 }
 
 impl Calls {
-    pub(crate) fn new(private: Private, timeout: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        private: Private,
+        timeout: Duration,
+        secrets: Vec<Secret>,
+    ) -> anyhow::Result<Self> {
         let client = Client::builder()
             .dns_resolver(Arc::new(Vetted(private)))
             .redirect(redirect::Policy::none())
@@ -132,7 +140,7 @@ impl Calls {
             .timeout(timeout)
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { client, private })
+        Ok(Self { client, private, secrets: secrets.into() })
     }
 
     /// The code of a definition that names a URL.
@@ -191,10 +199,20 @@ impl Calls {
         {
             return Err(Fault::coded("PrivateAddress", refused(&address.to_string())).fatal());
         }
-        let request = self.client.post(url).body(body);
+        let id = ctx.idempotency_key(STEP);
+        let mut request = self.client.post(url);
+        if !self.secrets.is_empty() {
+            // Of this very attempt: whoever is called may refuse what is old.
+            let at = SystemClock.now().micros() / 1_000_000;
+            request = request
+                .header("webhook-id", &id)
+                .header("webhook-timestamp", at)
+                .header("webhook-signature", sign::standard(&self.secrets, &id, at, &body));
+        }
         let request = request
+            .body(body)
             .header(CONTENT_TYPE, "application/json")
-            .header("idempotency-key", ctx.idempotency_key(STEP))
+            .header("idempotency-key", id)
             .header("tidegate-run", ctx.run_id().to_string())
             .header("tidegate-workflow", ctx.workflow())
             .header("tidegate-version", ctx.version())

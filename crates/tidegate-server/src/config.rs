@@ -13,7 +13,7 @@ struct Setting {
     what: &'static str,
 }
 
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 8] = [
     Setting {
         name: "store",
         default: "sqlite:tidegate.db",
@@ -31,6 +31,11 @@ const SETTINGS: [Setting; 7] = [
         name: "allowPrivate",
         default: "loopback",
         what: "which private addresses may be called: none, loopback or all",
+    },
+    Setting {
+        name: "signingSecretEnv",
+        default: "TIDEGATE_SIGNING_SECRET",
+        what: "the variable that holds the secrets that calls are signed with",
     },
     Setting {
         name: "log",

@@ -14,6 +14,7 @@ use crate::{
     config::Config,
     http::{self, App},
     listen,
+    sign::Secret,
 };
 
 /// Serves until it is told to stop.
@@ -23,6 +24,7 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     let calls = Calls::new(
         config.text("allowPrivate").parse()?,
         Duration::from_millis(config.number("callTimeoutMs")?),
+        signing_secrets(config.text("signingSecretEnv"))?,
     )?;
     let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
     let engine = Engine::builder(store)
@@ -45,6 +47,12 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     let served = listen::serve(listener, router, stopped()).await;
     engine.shut_down().await;
     Ok(served?)
+}
+
+/// The secrets that calls are signed with; none, if there is no such variable.
+fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
+    let secrets = Secret::read_all(&std::env::var(variable).unwrap_or_default());
+    secrets.with_context(|| format!("{variable} cannot be used"))
 }
 
 /// Registers what the file defines; everything that is wrong with it is said at once.

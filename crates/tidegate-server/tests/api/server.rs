@@ -31,10 +31,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Server {
     /// Starts one on an empty file, with this in its configuration.
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn start_with(config: &str, variables: &[(&str, &str)]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let (process, url) = spawn(&folder);
+        let (process, url) = spawn(command(&folder).envs(variables.iter().copied()));
         Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
     }
 
@@ -42,7 +47,7 @@ impl Server {
     pub(crate) fn crash_and_restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        (self.process, self.url) = spawn(&self.folder);
+        (self.process, self.url) = spawn(&mut command(&self.folder));
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
@@ -152,8 +157,8 @@ fn command(folder: &TempDir) -> Command {
     command
 }
 
-fn spawn(folder: &TempDir) -> (Child, String) {
-    let mut process = command(folder).stdout(Stdio::piped()).spawn().unwrap();
+fn spawn(command: &mut Command) -> (Child, String) {
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let first = lines.next().expect("it says where it listens").unwrap();
     let (_, url) = first.split_once(" listens at ").expect("an address");

@@ -35,6 +35,15 @@ pub(crate) struct Panel {
     pub(crate) caption: String,
     pub(crate) setting: Setting,
     pub(crate) sent: Vec<Sent>,
+    /// Of whose run `why` is asked, and when.
+    pub(crate) asked: Vec<(char, u64)>,
+}
+
+impl Panel {
+    pub(crate) fn asked(mut self, letter: char, at: u64) -> Self {
+        self.asked.push((letter, at));
+        self
+    }
 }
 
 pub(crate) enum Setting {
@@ -54,6 +63,8 @@ pub(crate) struct Sent {
     to: &'static str,
     /// The name and the value of the key.
     key: (&'static str, &'static str),
+    /// A second key.
+    id: &'static str,
     works: u64,
     /// Then sleeps, and works once more.
     naps: Option<(u64, u64)>,
@@ -61,12 +72,16 @@ pub(crate) struct Sent {
 
 /// An event that comes at a time and whose run works for a time.
 pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
-    Sent { letter, at, to: "work", key: ("", ""), works, naps: None }
+    Sent { letter, at, to: "work", key: ("", ""), id: "", works, naps: None }
 }
 
 impl Sent {
     pub(crate) fn key(self, name: &'static str, value: &'static str) -> Self {
         Self { key: (name, value), ..self }
+    }
+
+    pub(crate) fn id(self, id: &'static str) -> Self {
+        Self { id, ..self }
     }
 
     pub(crate) fn to(self, to: &'static str) -> Self {
@@ -80,7 +95,7 @@ impl Sent {
     fn data(&self) -> Value {
         let naps = self.naps.map(|(naps, again)| json!([naps, again]));
         let (key, value) = self.key;
-        json!({ "letter": self.letter, "works": self.works, "naps": naps, key: value })
+        json!({ "letter": self.letter, "works": self.works, "naps": naps, "id": self.id, key: value })
     }
 
     fn label(&self) -> &'static str {
@@ -106,6 +121,8 @@ pub(crate) struct Played {
     /// How long the keys of a claim were remembered, in milliseconds, with the event that took it.
     pub(crate) claims: Vec<(char, u64, u64)>,
     pub(crate) released: Option<u64>,
+    /// What `why` said, with `run_…` for every run.
+    pub(crate) whys: Vec<String>,
 }
 
 pub(crate) struct Arrival {
@@ -142,6 +159,7 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
         runs: BTreeMap::new(),
         claims: Vec::new(),
         released: None,
+        whys: Vec::new(),
     };
     let mut events = BTreeMap::new();
     for now in (0..=story.until).step_by(usize::try_from(story.tick).unwrap()) {
@@ -161,6 +179,11 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
         }
         lab.settle().await;
         look(&lab, &mut played, &events, (now, story.tick), began).await;
+        for (letter, _) in panel.asked.iter().filter(|(_, at)| *at == now) {
+            let arrival = played.arrivals.iter().find(|arrival| arrival.letter == *letter);
+            let run = arrival.and_then(|arrival| arrival.run).expect("its event made a run");
+            played.whys.push(without_ids(&engine.why(run).await.unwrap().sentence));
+        }
         lab.advance(Duration::from_millis(story.tick)).await;
     }
     for (run, input) in &*inputs.lock().unwrap() {
@@ -282,8 +305,11 @@ async fn look(
             }
             Row::Gate(gate) => match gate.state {
                 GateState::Fold(fold) if !fold.fired => {
-                    let course = played.runs.entry(fold.run).or_default();
-                    course.goes_on(Doing::Collects, now, tick);
+                    let full = fold.full.iter().map(|part| part.run);
+                    for run in full.chain([fold.run]) {
+                        let course = played.runs.entry(run).or_default();
+                        course.goes_on(Doing::Collects, now, tick);
+                    }
                 }
                 GateState::Claim(claim) => {
                     let until = millis(claim.until, began);
@@ -306,6 +332,16 @@ impl Course {
             _ => self.parts.push((doing, now, now + tick)),
         }
     }
+}
+
+fn without_ids(sentence: &str) -> String {
+    let mut parts = sentence.split("run_");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str("run_…");
+        text.push_str(part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()));
+    }
+    text
 }
 
 fn millis(at: Timestamp, began: Timestamp) -> u64 {

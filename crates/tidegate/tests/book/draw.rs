@@ -35,9 +35,9 @@ fill:#3d4853}.s{fill:#65717e;font-size:11px}.m{text-anchor:middle}.e{text-anchor
 .bad{fill:#ff9a62;stroke:#14191f}.claim{stroke:#e0b93f}}";
 
 /// One line of a panel: a run with the events that it carries, or an event without a run.
-struct Line<'a> {
-    arrivals: Vec<&'a Arrival>,
-    course: Option<&'a Course>,
+pub(crate) struct Line<'a> {
+    pub(crate) arrivals: Vec<&'a Arrival>,
+    pub(crate) course: Option<&'a Course>,
 }
 
 /// A picture that is being drawn, from its top down.
@@ -274,7 +274,7 @@ impl Picture<'_> {
 }
 
 /// The lines of a panel: keys together, in order of arrival.
-fn lines(played: &Played) -> Vec<Line<'_>> {
+pub(crate) fn lines(played: &Played) -> Vec<Line<'_>> {
     let mut lines: Vec<(Option<RunId>, Line<'_>)> = Vec::new();
     for arrival in &played.arrivals {
         let known = lines.iter_mut().find(|(run, _)| run.is_some() && *run == arrival.run);
@@ -293,7 +293,7 @@ fn lines(played: &Played) -> Vec<Line<'_>> {
 }
 
 /// What the callers of a line were told; once, where it was the same.
-fn told(arrivals: &[&Arrival]) -> String {
+pub(crate) fn told(arrivals: &[&Arrival]) -> String {
     let mut groups: Vec<(String, &str)> = Vec::new();
     for arrival in arrivals {
         match groups.last_mut() {

@@ -9,6 +9,7 @@ mod operation;
 mod problem;
 mod runs;
 mod shape;
+mod streams;
 mod workflows;
 
 use axum::{
@@ -67,6 +68,7 @@ fn operations() -> Vec<Operation> {
         runs::operations(),
         follow::operations(),
         workflows::operations(),
+        streams::operations(),
         openapi::operations(),
         vec![health],
     ]
@@ -77,7 +79,10 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+    [events::shapes(), runs::shapes(), workflows::shapes(), streams::shapes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// All routes.

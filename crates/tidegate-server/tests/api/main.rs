@@ -8,4 +8,5 @@ mod commands;
 mod events;
 mod runs;
 mod server;
+mod streams;
 mod target;

@@ -7,6 +7,7 @@ mod follow;
 mod openapi;
 mod operation;
 mod problem;
+mod reactions;
 mod runs;
 mod shape;
 mod streams;
@@ -69,6 +70,7 @@ fn operations() -> Vec<Operation> {
         follow::operations(),
         workflows::operations(),
         streams::operations(),
+        reactions::operations(),
         openapi::operations(),
         vec![health],
     ]
@@ -79,7 +81,7 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes(), streams::shapes()]
+    [events::shapes(), runs::shapes(), workflows::shapes(), streams::shapes(), reactions::shapes()]
         .into_iter()
         .flatten()
         .collect()

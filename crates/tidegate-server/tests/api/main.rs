@@ -6,6 +6,7 @@
 mod calls;
 mod commands;
 mod events;
+mod reactions;
 mod runs;
 mod server;
 mod streams;

@@ -31,8 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Server {
     /// Starts one on an empty file, with this in its configuration.
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), config)
+    }
+
+    /// Starts one on what is in a folder's `tidegate.db`.
+    pub(crate) fn start_in(folder: TempDir, config: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
         let (process, url) = spawn(&folder);
         Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }

@@ -2,6 +2,7 @@
 
 mod actions;
 mod body;
+mod bulk;
 mod events;
 mod follow;
 mod openapi;
@@ -9,6 +10,7 @@ mod operation;
 mod problem;
 mod reactions;
 mod runs;
+mod sessions;
 mod shape;
 mod streams;
 mod workflows;
@@ -71,6 +73,8 @@ fn operations() -> Vec<Operation> {
         workflows::operations(),
         streams::operations(),
         reactions::operations(),
+        sessions::operations(),
+        bulk::operations(),
         openapi::operations(),
         vec![health],
     ]

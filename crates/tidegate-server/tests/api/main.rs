@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
+mod bulk;
 mod calls;
 mod commands;
 mod events;
 mod reactions;
 mod runs;
 mod server;
+mod sessions;
 mod streams;
 mod target;

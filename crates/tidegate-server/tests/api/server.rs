@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -50,10 +50,11 @@ impl Server {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
-        let mut request = self.client.request(method, format!("{}{path}", self.url));
-        if let Some(body) = body {
-            request = request.body(body);
-        }
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        Self::answer(path, body.into_iter().fold(request, RequestBuilder::body)).await
+    }
+
+    async fn answer(path: &str, request: RequestBuilder) -> (StatusCode, Value) {
         let answer = request.send().await.unwrap();
         let (status, kind) = (answer.status(), answer.headers()["content-type"].clone());
         let expected =
@@ -73,6 +74,22 @@ impl Server {
 
     pub(crate) async fn put(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
         self.ask(Method::PUT, path, Some(body.to_string())).await
+    }
+
+    /// A change, as a step of a run if one is given.
+    pub(crate) async fn patch(
+        &self,
+        path: &str,
+        run: Option<&str>,
+        body: Value,
+    ) -> (StatusCode, Value) {
+        let request = self.client.patch(format!("{}{path}", self.url)).body(body.to_string());
+        let named = run.into_iter().fold(request, |it, run| it.header("tidegate-run", run));
+        Self::answer(path, named).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> (StatusCode, Value) {
+        self.ask(Method::DELETE, path, None).await
     }
 
     /// The status of an answer, if there is one.

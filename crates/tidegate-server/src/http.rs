@@ -2,14 +2,18 @@
 
 mod actions;
 mod body;
+mod bulk;
 mod chat;
 mod events;
 mod follow;
 mod openapi;
 mod operation;
 mod problem;
+mod reactions;
 mod runs;
+mod sessions;
 mod shape;
+mod streams;
 mod webhooks;
 mod workflows;
 
@@ -78,6 +82,10 @@ fn operations() -> Vec<Operation> {
         follow::operations(),
         workflows::operations(),
         webhooks::operations(),
+        streams::operations(),
+        reactions::operations(),
+        sessions::operations(),
+        bulk::operations(),
         openapi::operations(),
         vec![health],
     ]
@@ -88,7 +96,15 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+    let shapes = [
+        events::shapes(),
+        runs::shapes(),
+        bulk::shapes(),
+        workflows::shapes(),
+        streams::shapes(),
+        reactions::shapes(),
+    ];
+    shapes.into_iter().flatten().collect()
 }
 
 /// All routes.

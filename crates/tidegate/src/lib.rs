@@ -62,7 +62,7 @@ pub use reaction::{
 };
 pub use retention::Retention;
 pub use stream::{
-    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Listed, Loaded, Page, Query, State, Stream,
     StreamEvent, Streams, event as events,
 };
 pub use tidegate_core as core;

@@ -4,15 +4,18 @@ mod actions;
 mod body;
 mod events;
 mod follow;
+mod gates;
 mod openapi;
 mod operation;
 mod problem;
+mod recorded;
 mod runs;
 mod shape;
+mod tail;
 mod workflows;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::{self, Next},
@@ -68,6 +71,9 @@ fn operations() -> Vec<Operation> {
         follow::operations(),
         workflows::operations(),
         openapi::operations(),
+        recorded::operations(),
+        gates::operations(),
+        tail::operations(),
         vec![health],
     ]
     .into_iter()
@@ -77,7 +83,10 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+    [events::shapes(), runs::shapes(), workflows::shapes(), recorded::shapes(), gates::shapes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// All routes.
@@ -88,6 +97,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(tail::Tails::default()))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }

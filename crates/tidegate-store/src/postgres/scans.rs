@@ -115,6 +115,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
 }
 
 /// Scans that lock nothing and that many may ask for at once.
+#[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
 fn hint(scan: &Scan) -> Shape {
     let (statement, table, cells) = match scan {
         Scan::Owned(engine) => (sql::RUN_OWNED, Table::Run, vec![engine_cell(*engine)]),
@@ -190,9 +191,16 @@ fn hint(scan: &Scan) -> Shape {
     Shape::Many(statement, table, cells)
 }
 
+/// Counts that one statement asks for.
+#[derive(Default)]
+struct Counts {
+    counts: Vec<(Count, u32)>,
+    cells: Vec<Vec<Cell>>,
+}
+
 /// The statements that count.
 pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
-    let mut kinds: BTreeMap<&str, (Vec<(Count, u32)>, Vec<Vec<Cell>>)> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Counts> = BTreeMap::new();
     for (count, &limit) in &reads.counts {
         let (statement, mut cells) = match count {
             Count::Live(lane) => (sql::RUN_COUNT, vec![int(lane.0)]),
@@ -203,10 +211,10 @@ pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
         };
         cells.push(int(limit.into()));
         let kind = kinds.entry(statement).or_default();
-        kind.0.push((count.clone(), limit));
-        kind.1.push(cells);
+        kind.counts.push((count.clone(), limit));
+        kind.cells.push(cells);
     }
-    let call = |(statement, (counts, cells))| {
+    let call = |(statement, Counts { counts, cells })| {
         Ok((Call::new(statement, transpose(cells)?), Part::Counts(counts)))
     };
     kinds.into_iter().map(call).collect()

@@ -6,21 +6,24 @@ mod bulk;
 mod chat;
 mod events;
 mod follow;
+mod gates;
 mod openapi;
 mod operation;
 mod problem;
 mod reactions;
+mod recorded;
 mod runs;
 mod sessions;
 mod shape;
 mod streams;
+mod tail;
 mod webhooks;
 mod workflows;
 
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::{self, Next},
@@ -87,6 +90,9 @@ fn operations() -> Vec<Operation> {
         sessions::operations(),
         bulk::operations(),
         openapi::operations(),
+        recorded::operations(),
+        gates::operations(),
+        tail::operations(),
         vec![health],
     ]
     .into_iter()
@@ -103,6 +109,8 @@ fn shapes() -> Vec<(&'static str, Value)> {
         workflows::shapes(),
         streams::shapes(),
         reactions::shapes(),
+        recorded::shapes(),
+        gates::shapes(),
     ];
     shapes.into_iter().flatten().collect()
 }
@@ -115,6 +123,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(tail::Tails::default()))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }

@@ -7,7 +7,10 @@ use axum::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use tidegate::core::{id::RunId, json::Payload};
+use tidegate::core::{
+    id::{RunId, Seq},
+    json::Payload,
+};
 
 use super::problem::Problem;
 
@@ -110,6 +113,15 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     }
     let detail = format!("`limit` must be 1 to {MAX_PAGE}, got {limit}");
     Err(Problem::invalid("bad_query", detail))
+}
+
+/// Where a page of a list by number begins.
+pub(crate) fn newest_below(cursor: Option<String>) -> Result<Option<Seq>, Problem> {
+    let below = cursor.map(|cursor| {
+        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+        cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
+    });
+    below.transpose()
 }
 
 /// The part of a path that names a run.

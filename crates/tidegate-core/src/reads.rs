@@ -111,6 +111,10 @@ pub enum Scan {
     StreamOf(Seq),
     /// All snapshots of a stream, by what folded it.
     Snapshots(Seq),
+    /// Kept answers after a number, by number. A hint.
+    RepliesAfter(Seq),
+    /// All keys of the API, by id. A hint.
+    ApiKeys,
 }
 
 impl Scan {

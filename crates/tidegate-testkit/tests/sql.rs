@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 41] = [
+const HOT: [&str; 42] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -60,6 +60,7 @@ const HOT: [&str; 41] = [
     "log_feed_back",
     "stream_of_number",
     "snapshot_of_stream",
+    "reply_after",
 ];
 
 fn folder(dialect: &str) -> PathBuf {

@@ -54,6 +54,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "snapshot",
         sql: include_str!("../../sql/postgres/migrations/0010_snapshot.sql"),
     },
+    Migration {
+        version: 11,
+        name: "guard",
+        sql: include_str!("../../sql/postgres/migrations/0011_guard.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -128,6 +133,8 @@ statements!(
     LOG_FEED_BACK = "log_feed_back",
     STREAM_OF_NUMBER = "stream_of_number",
     SNAPSHOT_OF_STREAM = "snapshot_of_stream",
+    REPLY_AFTER = "reply_after",
+    API_KEY_ALL = "api_key_all",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",
     LEASE_ACQUIRE = "lease_acquire",
@@ -164,6 +171,8 @@ macro_rules! by_table {
                 };
             }
             match table {
+                Table::Reply => file!("reply"),
+                Table::ApiKey => file!("api_key"),
                 Table::Chore => file!("chore"),
                 Table::Schedule => file!("schedule"),
                 Table::Gate => file!("gate"),
@@ -223,6 +232,8 @@ by_table!(
 /// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
+        Table::Reply => Some(include_str!("../../sql/postgres/only/reply_lock.sql")),
+        Table::ApiKey => Some(include_str!("../../sql/postgres/only/api_key_lock.sql")),
         Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
         Table::Schedule => Some(include_str!("../../sql/postgres/only/schedule_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),

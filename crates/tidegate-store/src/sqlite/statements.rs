@@ -20,6 +20,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
     Migration { version: 9, name: "retention", sql: sql!("migrations/0009_retention") },
     Migration { version: 10, name: "snapshot", sql: sql!("migrations/0010_snapshot") },
+    Migration { version: 11, name: "guard", sql: sql!("migrations/0011_guard") },
 ];
 
 /// What is done with single rows of a table.
@@ -47,6 +48,8 @@ macro_rules! statements {
 /// A table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
+        Table::Reply => statements!("reply"),
+        Table::ApiKey => statements!("api_key"),
         Table::Chore => statements!("chore"),
         Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
@@ -110,6 +113,8 @@ pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const LOG_FEED_BACK: &str = sql!("log_feed_back");
 pub(super) const STREAM_OF_NUMBER: &str = sql!("stream_of_number");
 pub(super) const SNAPSHOT_OF_STREAM: &str = sql!("snapshot_of_stream");
+pub(super) const REPLY_AFTER: &str = sql!("reply_after");
+pub(super) const API_KEY_ALL: &str = sql!("api_key_all");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 pub(super) const LEASE_READ: &str = sql!("lease_read");
 pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");

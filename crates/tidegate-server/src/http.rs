@@ -4,8 +4,11 @@ mod actions;
 mod body;
 mod events;
 mod follow;
+mod openapi;
+mod operation;
 mod problem;
 mod runs;
+mod shape;
 mod workflows;
 
 use axum::{
@@ -14,12 +17,11 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::{self, Next},
     response::Response,
-    routing::{get, post, put},
 };
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-use self::{body::MAX_BODY_BYTES, problem::Problem};
+use self::{body::MAX_BODY_BYTES, operation::Operation, problem::Problem};
 
 /// The header that names the workspace.
 const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
@@ -52,26 +54,37 @@ where
     }
 }
 
+/// Everything that can be asked. The router, the description and the matrix of who may do what
+/// are made from it: what is not here cannot be reached.
+fn operations() -> Vec<Operation> {
+    let health = Operation::get("/health", "health", health)
+        .says("Says that the server is there.")
+        .open()
+        .answers(200, "It is.", shape::object([("status", shape::string())]));
+    [
+        events::operations(),
+        actions::operations(),
+        runs::operations(),
+        follow::operations(),
+        workflows::operations(),
+        openapi::operations(),
+        vec![health],
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The shapes that operations name.
+fn shapes() -> Vec<(&'static str, Value)> {
+    [events::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+}
+
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/events", post(events::post))
-        .route("/flows/{flow}/actions/{action}", post(actions::call))
-        .route("/runs", get(runs::list))
-        .route("/runs/{id}", get(runs::show))
-        .route("/runs/{id}/steps", get(runs::steps))
-        .route("/runs/{id}/why", get(runs::why))
-        .route("/runs/{id}/stream", get(follow::run))
-        .route("/runs/{id}/cancel", post(runs::cancel))
-        .route("/runs/{id}/pause", post(runs::pause))
-        .route("/runs/{id}/resume", post(runs::resume))
-        .route("/runs/{id}/replay", post(runs::replay))
-        .route("/runs/{id}/retry", post(runs::retry))
-        .route("/runs/{id}/signals/{name}", post(runs::signal))
-        .route("/workflows", get(workflows::list))
-        .route("/workflows/{name}", put(workflows::define).get(workflows::show))
-        .route("/workflows/{name}/release", post(workflows::release))
-        .route("/health", get(health))
+    let routes = operations().into_iter().map(Operation::into_route);
+    routes
+        .fold(Router::new(), |router, (path, route)| router.route(path, route))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -10,6 +10,7 @@ mod demo;
 mod http;
 mod listen;
 mod serve;
+mod sign;
 
 use std::path::PathBuf;
 

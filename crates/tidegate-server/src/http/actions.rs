@@ -25,8 +25,28 @@ use tidegate::{
 use super::{
     Caller,
     body::{Body, Query, as_is, raw},
+    operation::Operation,
     problem::Problem,
+    shape::{any, closed, flag, nullable, number, object, string, text},
 };
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let name = || nullable(text(1, 256));
+    let request =
+        [("input?", any()), ("session?", name()), ("user?", name()), ("metadata?", any())];
+    let ended = object([("requestId?", string()), ("state?", string()), ("deduped?", flag())]);
+    let taken = object([("requestId", string()), ("state", string()), ("coalesced?", flag())]);
+    vec![
+        Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
+            .says("A request, arbitrated by the policy of its action.")
+            .query("app", text(1, 256))
+            .query("wait", number(0, i64::from(u32::MAX)))
+            .maybe_body(closed(request))
+            .answers(200, "It has ended, or was taken before.", ended)
+            .answers(202, "It is taken, and can be followed.", taken),
+    ]
+}
 
 /// The longest that a caller may wait for the end.
 const MAX_WAIT: Duration = Duration::from_secs(60);

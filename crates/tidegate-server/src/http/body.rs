@@ -43,6 +43,14 @@ impl Body {
         object(self.json()?.get())
     }
 
+    /// Reads an object that must be there.
+    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        if self.0.is_empty() {
+            return Err(Problem::invalid("bad_body", "a body is wanted, and there is none"));
+        }
+        self.read()
+    }
+
     /// The document as it is.
     pub(crate) fn json(&self) -> Result<&RawValue, Problem> {
         let read = serde_json::from_slice(&self.0);
@@ -83,6 +91,22 @@ pub(crate) fn as_is(payload: &Payload) -> Box<RawValue> {
     RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
+/// How many items a page has unless its reader says so.
+const PAGE: u32 = 50;
+
+/// How many it has at the most.
+pub(crate) const MAX_PAGE: u32 = 500;
+
+/// How many items a page is to have.
+pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
+    let limit = limit.unwrap_or(PAGE);
+    if (1..=MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    let detail = format!("`limit` must be 1 to {MAX_PAGE}, got {limit}");
+    Err(Problem::invalid("bad_query", detail))
+}
+
 /// The part of a path that names a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOf(pub(crate) RunId);
@@ -114,6 +138,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let empty = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
+        let mut empty = empty.filter_map(|member| member.strip_suffix('='));
+        if let Some(name) = empty.next() {
+            let detail = format!("`{name}` is empty in the query; give it a value or leave it out");
+            return Err(Problem::invalid("bad_query", detail));
+        }
         let read = axum::extract::Query::from_request_parts(parts, state).await;
         let axum::extract::Query(query) =
             read.map_err(|error| Problem::invalid("bad_query", error.body_text()))?;

@@ -12,8 +12,61 @@ use tidegate::core::{
 use super::{
     Caller,
     body::{Body, Query, object, raw},
+    operation::Operation,
     problem::Problem,
+    shape::{self, any, closed, count, flag, list, of, string, text, time},
 };
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let mut many = list(of("NewEvent"));
+    (many["minItems"], many["maxItems"]) = (1.into(), MAX_EVENTS.into());
+    vec![
+        Operation::post("/events", "postEvents", post)
+            .says("Takes one event or a list of them, all or none, and says what becomes of each.")
+            .query("dryRun", flag())
+            .body(json!({ "anyOf": [of("NewEvent"), many] }))
+            .answers(202, "All of it is durable.", of("Posted"))
+            .answers(200, "What would become of them.", of("Posted")),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let event = [
+        ("name", text(1, 256)),
+        ("data?", any()),
+        ("dedupeId?", shape::nullable(text(1, 256))),
+        ("ts?", shape::nullable(time())),
+    ];
+    let posted =
+        [("id", string()), ("deduped", flag()), ("woke", count()), ("runs", list(of("Outcome")))];
+    let outcome = [
+        ("workflow", string()),
+        ("version?", count()),
+        ("outcome", shape::word(&OUTCOMES)),
+        ("runId?", string()),
+        ("control?", string()),
+        ("key?", string()),
+    ];
+    vec![
+        ("NewEvent", closed(event)),
+        ("Posted", shape::object([("events", list(shape::object(posted)))])),
+        ("Outcome", shape::object(outcome)),
+    ]
+}
+
+/// What can become of an event.
+const OUTCOMES: [&str; 9] = [
+    "started",
+    "queued",
+    "coalesced",
+    "buffered",
+    "dropped",
+    "skipped",
+    "deduped",
+    "replaced",
+    "rejected",
+];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

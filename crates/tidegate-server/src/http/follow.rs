@@ -10,7 +10,18 @@ use serde_json::json;
 use tidegate::{Engine, RunId};
 use tokio::sync::mpsc;
 
-use super::{Caller, body::RunOf, problem::Problem, runs::RunView};
+use super::{
+    Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView, shape::string,
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/runs/{id}/stream", "followRun", run)
+            .says("A run as it goes on: `chunk`, `state`, and `end` with how it ended.")
+            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+    ]
+}
 
 /// How often a run is looked at while nothing says that it has changed.
 const LOOK: Duration = Duration::from_millis(200);

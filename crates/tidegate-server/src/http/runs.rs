@@ -19,12 +19,112 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{Body, Query, RunOf, as_is},
+    body::{Body, MAX_PAGE, Query, RunOf, as_is, page_size},
+    operation::Operation,
     problem::Problem,
+    shape::{
+        any, closed, count, cursor, flag, list as many, nullable, number, object, of, page, string,
+        text, time, word,
+    },
 };
 
-/// How many runs a page has unless its reader says so, and at the most.
-const PAGE: (u32, u32) = (50, 500);
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let name = || text(1, 256);
+    vec![
+        Operation::get("/runs", "listRuns", list)
+            .says("Runs, newest first.")
+            .query("app", name())
+            .query("workflow", name())
+            .query("version", count())
+            .query("state", word(&State::ALL.map(State::as_str)))
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", cursor())
+            .answers(200, "A page of them.", page("runs", of("Run"))),
+        Operation::get("/runs/{id}", "showRun", show).says("A run.").answers(
+            200,
+            "As it is now.",
+            of("Run"),
+        ),
+        Operation::get("/runs/{id}/steps", "listSteps", steps)
+            .says("What a run remembers, step by step.")
+            .answers(200, "All of its steps.", object([("steps", many(of("Step")))])),
+        Operation::get("/runs/{id}/why", "why", why)
+            .says("Why a run waits, or what became of it.")
+            .answers(200, "The gates that bind it, and a sentence.", of("Why")),
+        Operation::post("/runs/{id}/cancel", "cancelRun", cancel)
+            .says("Ends a run; its worker is told to stop.")
+            .maybe_body(closed([("reason?", nullable(string()))]))
+            .answers(200, "The run as it is now.", of("Run")),
+        Operation::post("/runs/{id}/pause", "pauseRun", pause)
+            .says("Holds a run where it is.")
+            .answers(200, "The run as it is now.", of("Run")),
+        Operation::post("/runs/{id}/resume", "resumeRun", resume)
+            .says("Lets a paused run go on.")
+            .answers(200, "The run as it is now.", of("Run")),
+        Operation::post("/runs/{id}/replay", "replayRun", replay)
+            .says("Runs it again from its beginning, as a new run.")
+            .maybe_body(closed([("input?", any())]))
+            .answers(200, "What became of it.", of("Outcome")),
+        Operation::post("/runs/{id}/retry", "retryRun", retry)
+            .says("Runs it again from a step on, as a new run that remembers the steps before.")
+            .body(closed([("from", text(1, 256))]))
+            .answers(200, "What became of it.", of("Outcome")),
+        Operation::post("/runs/{id}/signals/{name}", "signalRun", signal)
+            .says("Puts a signal into a run's inbox.")
+            .maybe_body(any())
+            .answers(200, "The run as it is now.", of("Run")),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let run = [
+        ("id", string()),
+        ("app?", string()),
+        ("workflow?", string()),
+        ("version?", count()),
+        ("state", string()),
+        ("queuedAt?", time()),
+        ("endedAt?", time()),
+        ("dueAt?", time()),
+        ("output?", any()),
+        ("error?", of("Fault")),
+        ("reason?", string()),
+    ];
+    let why = [
+        ("run", string()),
+        ("state", string()),
+        ("sentence", string()),
+        ("gates", many(of("Binding"))),
+        ("earliest?", time()),
+        ("stranded?", flag()),
+    ];
+    let binding = [
+        ("control", string()),
+        ("key", string()),
+        ("limit", string()),
+        ("full", flag()),
+        ("holders", many(string())),
+        ("draining?", many(string())),
+        ("place?", count()),
+        ("frees", string()),
+        ("at?", time()),
+    ];
+    let step = [
+        ("id", string()),
+        ("kind", string()),
+        ("at", time()),
+        ("output?", any()),
+        ("error?", of("Fault")),
+    ];
+    vec![
+        ("Run", object(run)),
+        ("Why", object(why)),
+        ("Binding", object(binding)),
+        ("Step", object(step)),
+        ("Fault", object([("code", string()), ("message", string())])),
+    ]
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -55,7 +155,7 @@ pub(super) async fn list(
         let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
         cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
     });
-    let limit = query.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+    let limit = page_size(query.limit)?;
     let page = engine.runs(&which, below.transpose()?, limit).await?;
     let runs = page.runs.iter().filter_map(view).collect();
     Ok(Json(PageView { runs, next: page.next.map(|next| next.0.to_string()) }))
@@ -279,7 +379,7 @@ pub(super) async fn retry(
     RunOf(run): RunOf,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let RetryBody { from } = body.read()?;
+    let RetryBody { from } = body.required()?;
     Ok(Json(caller.engine.retry_from(run, &from).await?.to_value()))
 }
 

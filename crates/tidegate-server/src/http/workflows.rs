@@ -12,8 +12,51 @@ use tidegate::core::{
 use super::{
     Caller,
     body::{Body, Query},
+    operation::Operation,
     problem::Problem,
+    shape::{any, closed, count, flag, list as many, number, object, of, string, text},
 };
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let app = || text(1, 256);
+    let counts = || ("older?", any());
+    let defined = object([("name", string()), ("version", count()), ("unchanged", flag())]);
+    let released = object([("name", string()), ("version", count()), counts()]);
+    vec![
+        Operation::get("/workflows", "listWorkflows", list)
+            .says("All workflows with their controls.")
+            .answers(200, "All of them.", object([("workflows", many(of("Workflow")))])),
+        Operation::get("/workflows/{name}", "showWorkflow", show)
+            .says("A workflow with its definition.")
+            .query("app", app())
+            .answers(200, "As the current release defines it.", of("Workflow")),
+        Operation::put("/workflows/{name}", "defineWorkflow", define)
+            .says("Defines a workflow that is called by URL; a change is a new version.")
+            .query("app", app())
+            .body(json!({ "type": "object" }))
+            .answers(200, "It is defined.", defined),
+        Operation::post("/workflows/{name}/release", "release", release)
+            .says("Makes a version the current one, under its handoff.")
+            .query("app", app())
+            .body(closed([("version", number(1, u32::MAX.into()))]))
+            .answers(200, "It is the current one.", released),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let workflow = [
+        ("app", string()),
+        ("name", string()),
+        ("versions", many(count())),
+        ("version?", count()),
+        ("triggers?", many(any())),
+        ("url?", string()),
+        ("flowControl?", json!({ "type": "object" })),
+        ("definition?", json!({ "type": "object" })),
+    ];
+    vec![("Workflow", object(workflow))]
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -83,7 +126,7 @@ pub(super) async fn define(
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let mut definition: Value = body.read()?;
+    let mut definition: Value = body.required()?;
     let members = definition
         .as_object_mut()
         .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
@@ -117,7 +160,7 @@ pub(super) async fn release(
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let ReleaseBody { version } = body.read()?;
+    let ReleaseBody { version } = body.required()?;
     let released = caller.engine.release(of.app(), &name, version).await?;
     Ok(Json(json!({
         "app": of.app(), "name": name, "version": version,

@@ -1,0 +1,71 @@
+//! `GET /openapi.json`: the API as tools read it, made from its operations.
+
+use std::sync::LazyLock;
+
+use axum::{
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    operation::Operation,
+    shape::{any, count, object, string},
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/openapi.json", "describe", show).says("This description.").open().answers(
+            200,
+            "An OpenAPI document.",
+            any(),
+        ),
+    ]
+}
+
+async fn show() -> Response {
+    static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
+    ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
+}
+
+/// The whole document.
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for operation in super::operations() {
+        let (method, told) = operation.describe();
+        paths.entry(operation.path).or_insert_with(|| json!({}))[method] = told;
+    }
+    let mut shapes: Map<_, _> =
+        super::shapes().into_iter().map(|(name, shape)| (name.to_owned(), shape)).collect();
+    let problem =
+        [("title", string()), ("status", count()), ("error", string()), ("detail", string())];
+    shapes.insert("Problem".to_owned(), object(problem));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tidegate", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Decides what runs now, what waits, what merges and what is dropped.",
+        },
+        "security": [{ "key": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": shapes,
+            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+
+    use super::document;
+
+    /// A change of the API is seen in review: `UPDATE_EXPECT=1` writes the file again.
+    #[test]
+    fn the_description_is_the_one_that_was_agreed() {
+        let text = format!("{:#}\n", document());
+        expect_file!["../../../../docs/reference/openapi.json"].assert_eq(&text);
+    }
+}

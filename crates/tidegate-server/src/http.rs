@@ -1,57 +1,40 @@
 //! The HTTP API: translates, and decides nothing.
 
+mod access;
 mod actions;
 mod body;
 mod events;
 mod follow;
+mod gate;
+mod keys;
 mod openapi;
 mod operation;
 mod problem;
+mod repeat;
 mod runs;
 mod shape;
 mod workflows;
 
+use std::sync::Arc;
+
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
-    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    extract::{DefaultBodyLimit, Request},
+    http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::Response,
 };
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-use self::{body::MAX_BODY_BYTES, operation::Operation, problem::Problem};
-
-/// The header that names the workspace.
-const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
+pub(crate) use self::access::Access;
+use self::{body::MAX_BODY_BYTES, gate::Caller, operation::Operation, problem::Problem};
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
-pub(crate) struct App(pub(crate) Engine);
-
-/// Who asks, and in which workspace.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    engine: Engine,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Caller
-where
-    App: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let App(engine) = App::from_ref(state);
-        let named = parts.headers.get(WORKSPACE).map(|name| name.to_str().unwrap_or_default());
-        let known = engine.workspace();
-        if let Some(name) = named.filter(|name| *name != known) {
-            let detail = format!("there is no workspace `{name}` here; this server has `{known}`");
-            return Err(Problem::not_found("no_workspace", detail));
-        }
-        Ok(Self { engine })
-    }
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) access: Arc<Access>,
 }
 
 /// Everything that can be asked. The router, the description and the matrix of who may do what
@@ -67,6 +50,7 @@ fn operations() -> Vec<Operation> {
         runs::operations(),
         follow::operations(),
         workflows::operations(),
+        keys::operations(),
         openapi::operations(),
         vec![health],
     ]
@@ -77,12 +61,12 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+    [events::shapes(), keys::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
 }
 
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
-    let routes = operations().into_iter().map(Operation::into_route);
+    let routes = operations().into_iter().map(|operation| operation.into_route(&app));
     routes
         .fold(Router::new(), |router, (path, route)| router.route(path, route))
         .fallback(no_route)

@@ -282,7 +282,11 @@ pub(crate) async fn keys(
         let columns = ["id", "name", "workspace", "access", "madeAt", "lastUsedAt", "revokedAt"];
         table(&told["keys"], &columns)
     });
-    if remote.json { writeln!(out, "{told:#}")? } else { write!(out, "{shown}")? }
+    if remote.json {
+        writeln!(out, "{told:#}")?
+    } else {
+        write!(out, "{shown}")?
+    }
     Ok(())
 }
 

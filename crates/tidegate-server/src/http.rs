@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod body;
+mod chat;
 mod events;
 mod follow;
 mod gate;
@@ -13,6 +14,7 @@ mod problem;
 mod repeat;
 mod runs;
 mod shape;
+mod webhooks;
 mod workflows;
 
 use std::sync::Arc;
@@ -29,12 +31,15 @@ use tidegate::Engine;
 
 pub(crate) use self::access::Access;
 use self::{body::MAX_BODY_BYTES, gate::Caller, operation::Operation, problem::Problem};
+use crate::ways::Ways;
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) access: Arc<Access>,
+    /// The ways into flows that the file gives.
+    pub(crate) ways: Arc<Ways>,
 }
 
 /// Everything that can be asked. The router, the description and the matrix of who may do what
@@ -47,10 +52,12 @@ fn operations() -> Vec<Operation> {
     [
         events::operations(),
         actions::operations(),
+        chat::operations(),
         runs::operations(),
         follow::operations(),
         workflows::operations(),
         keys::operations(),
+        webhooks::operations(),
         openapi::operations(),
         vec![health],
     ]
@@ -61,7 +68,10 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), keys::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+    [events::shapes(), keys::shapes(), runs::shapes(), workflows::shapes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// All routes.

@@ -68,7 +68,8 @@ pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<
 pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<ApiKey>, Timestamp), Error> {
     let snapshot = store.read(ReadSet::default().scan(Scan::ApiKeys, MAX_KEYS)).await?;
     let rows = snapshot.found(&Scan::ApiKeys).into_iter();
-    let keys = rows.filter_map(|row| if let Row::ApiKey(it) = row { Some(it.clone()) } else { None });
+    let keys =
+        rows.filter_map(|row| if let Row::ApiKey(it) = row { Some(it.clone()) } else { None });
     Ok((keys.collect(), snapshot.now))
 }
 

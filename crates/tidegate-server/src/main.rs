@@ -12,6 +12,7 @@ mod keys;
 mod listen;
 mod serve;
 mod sign;
+mod ways;
 
 use std::path::PathBuf;
 

@@ -48,7 +48,8 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
     let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
-    let router = http::router(App { engine: engine.clone(), access });
+    let app = App { engine: engine.clone(), access, ways: config.ways.clone() };
+    let router = http::router(app);
     let served = listen::serve(listener, router, stopped()).await;
     engine.shut_down().await;
     Ok(served?)

@@ -72,16 +72,16 @@ impl Engine {
         command: Command,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + 'static {
         let once = self.once.clone();
-        let (command, first) = match &once {
+        let command = match &once {
             Some(once) => once.wrap(command),
-            None => (command, false),
+            None => command,
         };
         let reply = self.shared.ask(command);
         async move {
             let answer = reply.await?;
             Ok(match once {
-                Some(once) if first => once.unwrap(answer),
-                _ => answer,
+                Some(once) => once.unwrap(answer),
+                None => answer,
             })
         }
     }

@@ -1,8 +1,8 @@
 //! Requests that may be sent again under an idempotency key, and take place once.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU8, Ordering},
+    Arc,
+    atomic::{AtomicU8, AtomicU32, Ordering},
 };
 
 use tidegate_core::{
@@ -22,8 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Once {
     asked: Asked,
-    /// Taken by the first command: that is the request's effect.
-    first: Mutex<bool>,
+    /// How many commands it has asked for.
+    asks: AtomicU32,
     seen: AtomicU8,
 }
 
@@ -39,12 +39,16 @@ impl Once {
     }
 
     /// A command as it is to be decided.
-    pub(crate) fn wrap(&self, command: Command) -> (Command, bool) {
-        let mut taken = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *taken, true) {
-            return (command, false);
+    ///
+    /// Each is kept under its number: a request that asks for several comes to the same ones in
+    /// the same order again, because it is told the same on the way.
+    pub(crate) fn wrap(&self, command: Command) -> Command {
+        let mut asked = self.asked.clone();
+        match self.asks.fetch_add(1, Ordering::SeqCst) {
+            0 => {}
+            n => asked.id = format!("{}.{n}", asked.id),
         }
-        (Command::Once { asked: self.asked.clone(), command: Box::new(command) }, true)
+        Command::Once { asked, command: Box::new(command) }
     }
 
     /// The answer that the caller waits for.
@@ -53,18 +57,18 @@ impl Once {
             Answer::Again(answer) => (*answer, AGAIN),
             answer => (answer, DONE),
         };
-        self.seen.store(seen, Ordering::SeqCst);
+        self.seen.fetch_max(seen, Ordering::SeqCst);
         answer
     }
 }
 
 impl Engine {
-    /// The same engine for one request: the first command that it asks for takes place once, over
-    /// all engines of the store and for 24 hours, and is answered the same again.
+    /// The same engine for one request: what it asks for takes place once, over all engines of the
+    /// store and for 24 hours, and is answered the same again.
     #[must_use]
     pub fn once(&self, asked: Asked) -> (Self, Arc<Once>) {
-        let (first, seen) = (Mutex::new(false), AtomicU8::new(0));
-        let once = Arc::new(Once { asked, first, seen });
+        let (asks, seen) = (AtomicU32::new(0), AtomicU8::new(0));
+        let once = Arc::new(Once { asked, asks, seen });
         (self.under(once.clone()), once)
     }
 

@@ -242,11 +242,14 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_local() {
-        for host in ["localhost", "LOCALHOST:1", "a.localhost.", "127.0.0.1:80", "[::1]:80", "127.9.9.9"]
+        for host in
+            ["localhost", "LOCALHOST:1", "a.localhost.", "127.0.0.1:80", "[::1]:80", "127.9.9.9"]
         {
             assert!(is_local(name_of(host)), "{host}");
         }
-        for host in ["", "evil.example", "localhost.evil.example", "10.0.0.1", "[fe80::1]", "0.0.0.0"] {
+        for host in
+            ["", "evil.example", "localhost.evil.example", "10.0.0.1", "[fe80::1]", "0.0.0.0"]
+        {
             assert!(!is_local(name_of(host)), "{host}");
         }
     }

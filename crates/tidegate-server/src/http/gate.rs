@@ -63,10 +63,15 @@ async fn passed(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if needs == Needs::Nothing {
-        return Ok(next.run(request).await);
-    }
     let (mut parts, body) = request.into_parts();
+    if needs == Needs::Nothing {
+        let body = if parts.method == Method::GET {
+            body
+        } else {
+            in_time(&parts.headers, body).await?.into()
+        };
+        return Ok(next.run(Request::from_parts(parts, body)).await);
+    }
     let admitted = app.access.admit(&app.engine, needs, &parts.method, &parts.headers).await?;
     let mut caller = Caller { engine: admitted.engine.clone(), once: None };
     if parts.method == Method::GET {
@@ -90,22 +95,30 @@ async fn passed(
 
 /// The whole body, if it is JSON, not too large, and comes in time.
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let too_large = || {
-        let detail = format!("a request has at most {MAX_BODY_BYTES} bytes");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)
-    };
-    let length = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    if length.is_some_and(|length| length > MAX_BODY_BYTES) {
-        return Err(too_large());
-    }
-    if let Some(kind) = text(header::CONTENT_TYPE).filter(|_| length != Some(0)) {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
+    if let Some(kind) = kind.filter(|_| length(headers) != Some(0)) {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if kind != "application/json" && !kind.ends_with("+json") {
             let detail = format!("a body is `application/json`, got `{kind}`");
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Problem::new(status, "not_json", detail));
         }
+    }
+    in_time(headers, body).await
+}
+
+fn length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The whole body, if it is not too large and comes in time.
+async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("a request has at most {MAX_BODY_BYTES} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)
+    };
+    if length(headers).is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Err(too_large());
     }
     let whole = tokio::time::timeout(BODY, axum::body::to_bytes(body, MAX_BODY_BYTES)).await;
     let whole = whole.map_err(|_| {
@@ -114,7 +127,8 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     })?;
     // Cut off, or beyond the limit: who has sent no length can only be told now.
     whole.map_err(|error| {
-        if std::error::Error::source(&error).is_some_and(|it| it.to_string().contains("length limit"))
+        if std::error::Error::source(&error)
+            .is_some_and(|it| it.to_string().contains("length limit"))
         {
             return too_large();
         }

@@ -6,7 +6,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Map, Value, json};
-use tidegate::{Error, core::{access::AccessRefusal, command::Refusal}, store::StoreError};
+use tidegate::{
+    Error,
+    core::{access::AccessRefusal, command::Refusal},
+    store::StoreError,
+};
 
 /// An answer that says no.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ mod tests;
 
 use std::{fmt, ops::RangeInclusive};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use close::{
@@ -104,7 +105,8 @@ impl fmt::Display for Expected {
 }
 
 /// Where the events of a commit have gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Committed {
     /// The stream's number: a restarted stream has another.
     pub log: Seq,

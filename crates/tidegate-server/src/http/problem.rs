@@ -8,7 +8,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 use tidegate::{
     Error,
-    core::{command::Refusal, session::SessionError, stream::StreamRefusal},
+    core::{access::AccessRefusal, command::Refusal, session::SessionError, stream::StreamRefusal},
     store::StoreError,
 };
 
@@ -21,12 +21,14 @@ pub(crate) struct Problem {
     detail: String,
     more: Map<String, Value>,
     retry_after: Option<u64>,
+    /// Says how to show who one is.
+    challenge: bool,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, error: &str, detail: impl Into<String>) -> Self {
         let (error, detail) = (error.to_owned(), detail.into());
-        Self { status, error, detail, more: Map::new(), retry_after: None }
+        Self { status, error, detail, more: Map::new(), retry_after: None, challenge: false }
     }
 
     /// What the client has sent cannot be used.
@@ -36,6 +38,11 @@ impl Problem {
 
     pub(crate) fn not_found(error: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, error, detail)
+    }
+
+    /// Nobody knows who asks.
+    pub(crate) fn unauthorized(error: &str, detail: impl Into<String>) -> Self {
+        Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, error, detail) }
     }
 
     /// Adds a member.
@@ -67,6 +74,9 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
             // The rest of the body is not read: nothing more can come over this connection.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
@@ -134,7 +144,8 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::NoStep { .. }
         | Refusal::NoWorkflow { .. }
         | Refusal::NoVersion { .. }
-        | Refusal::NoReaction(_) => StatusCode::NOT_FOUND,
+        | Refusal::NoReaction(_)
+        | Refusal::Access(AccessRefusal::NoKey(_)) => StatusCode::NOT_FOUND,
         Refusal::Ended { .. }
         | Refusal::NotEnded(_)
         | Refusal::Undone { .. }
@@ -149,9 +160,9 @@ fn refused(refusal: &Refusal) -> Problem {
             | StreamRefusal::NotClosed { .. }
             | StreamRefusal::NotTruncated { .. },
         )
-        | Refusal::Session(SessionError::Changed { .. } | SessionError::Conflict { .. }) => {
-            StatusCode::CONFLICT
-        }
+        | Refusal::Session(SessionError::Changed { .. } | SessionError::Conflict { .. })
+        | Refusal::InProgress
+        | Refusal::Access(AccessRefusal::Taken(_)) => StatusCode::CONFLICT,
         Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
@@ -167,6 +178,7 @@ fn refused(refusal: &Refusal) -> Problem {
         Refusal::Session(SessionError::Changed { expected, actual, .. }) => {
             problem.with("expected", *expected).with("actual", *actual)
         }
+        Refusal::InProgress => problem.retry_after(1),
         _ => problem,
     }
 }

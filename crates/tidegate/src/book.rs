@@ -9,7 +9,7 @@ macro_rules! pages {
 
 pages! {
     Readme = "README.md",
-    Start = "docs/start.md",
+    Embedded = "docs/embedded.md",
     Leases = "docs/concepts/leases.md",
     Reactions = "docs/concepts/reactions.md",
     Runs = "docs/concepts/runs.md",

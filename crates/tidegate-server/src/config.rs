@@ -1,10 +1,12 @@
 //! Settings: defaults, then the file, then the environment, then flags; each knows where it came
 //! from.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
+
+use crate::ways::Ways;
 
 /// One setting: its name in the file, its default, and what it is.
 struct Setting {
@@ -73,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) workflows: Vec<Value>,
     /// The flows, likewise.
     pub(crate) flows: Vec<Value>,
+    /// The ways into them.
+    pub(crate) ways: Arc<Ways>,
 }
 
 /// The name of a setting's variable.
@@ -99,7 +103,8 @@ impl Config {
         let mut read = file.map(read_file).transpose()?.unwrap_or_default();
         let app = read.remove("app");
         let workflows = take_tables(&mut read, "workflow", app.as_ref())?;
-        let flows = take_tables(&mut read, "flow", app.as_ref())?;
+        let mut flows = take_tables(&mut read, "flow", app.as_ref())?;
+        let ways = Arc::new(Ways::take(&mut flows, &environment)?);
         let workspace = match read.remove("workspace") {
             None => tidegate::DEFAULT_WORKSPACE.to_owned(),
             Some(Value::String(name)) if !name.is_empty() => name,
@@ -126,7 +131,7 @@ impl Config {
                 values.insert(name, (value.clone(), Source::Flag));
             }
         }
-        Ok(Self { values, workspace, workflows, flows })
+        Ok(Self { values, workspace, workflows, flows, ways })
     }
 
     /// A setting's text.

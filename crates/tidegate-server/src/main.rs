@@ -11,6 +11,7 @@ mod http;
 mod listen;
 mod serve;
 mod sign;
+mod ways;
 
 use std::path::PathBuf;
 

@@ -43,7 +43,7 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     );
     // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
-    let router = http::router(App(engine.clone()));
+    let router = http::router(App { engine: engine.clone(), ways: config.ways.clone() });
     let served = listen::serve(listener, router, stopped()).await;
     engine.shut_down().await;
     Ok(served?)

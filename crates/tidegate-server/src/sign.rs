@@ -39,6 +39,12 @@ impl Secret {
         }
         mac
     }
+
+    /// Whether the parts were signed with it. Takes as long for a wrong signature as for a right
+    /// one.
+    pub(crate) fn has_signed(&self, parts: &[&[u8]], signature: &[u8]) -> bool {
+        self.mac(parts).verify_slice(signature).is_ok()
+    }
 }
 
 /// The header `webhook-signature` of Standard Webhooks: one signature for each secret.
@@ -75,5 +81,14 @@ mod tests {
         assert_eq!(format!("{secrets:?}"), "[Secret(***), Secret(***)]");
         let error = Secret::read_all("whsec_!").unwrap_err().to_string();
         assert_eq!(error, "a secret after `whsec_` must be base64");
+    }
+
+    #[test]
+    fn one_changed_byte_is_another_message() {
+        let secret = &Secret::read_all("s").unwrap()[0];
+        let signature: Vec<u8> = hmac::Mac::finalize(secret.mac(&[b"ab"])).into_bytes().to_vec();
+        assert!(secret.has_signed(&[b"a", b"b"], &signature));
+        assert!(!secret.has_signed(&[b"a", b"c"], &signature));
+        assert!(!secret.has_signed(&[b"ab"], &signature[1..]));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -70,6 +70,27 @@ impl Server {
 
     pub(crate) async fn post(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
         self.ask(Method::POST, path, Some(body.to_string())).await
+    }
+
+    /// The same, with these headers.
+    pub(crate) async fn post_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> (StatusCode, Value) {
+        let mut request = self.client.post(format!("{}{path}", self.url)).body(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
+    }
+
+    /// The beginning of an answer, whose rest comes later.
+    pub(crate) async fn open(&self, path: &str, body: String) -> Response {
+        self.client.post(format!("{}{path}", self.url)).body(body).send().await.unwrap()
     }
 
     pub(crate) async fn put(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {

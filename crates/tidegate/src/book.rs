@@ -18,6 +18,7 @@ pages! {
     Steps = "docs/concepts/steps.md",
     Testing = "docs/concepts/testing.md",
     Streams = "docs/concepts/streams.md",
+    Versions = "docs/concepts/versions.md",
     ControlBatch = "docs/controls/batch.md",
     ControlConcurrency = "docs/controls/concurrency.md",
     ControlDebounce = "docs/controls/debounce.md",

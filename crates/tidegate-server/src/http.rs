@@ -2,21 +2,28 @@
 
 mod actions;
 mod body;
+mod bulk;
 mod chat;
 mod events;
 mod follow;
+mod gates;
 mod openapi;
 mod operation;
 mod problem;
+mod reactions;
+mod recorded;
 mod runs;
+mod sessions;
 mod shape;
+mod streams;
+mod tail;
 mod webhooks;
 mod workflows;
 
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::{self, Next},
@@ -78,7 +85,14 @@ fn operations() -> Vec<Operation> {
         follow::operations(),
         workflows::operations(),
         webhooks::operations(),
+        streams::operations(),
+        reactions::operations(),
+        sessions::operations(),
+        bulk::operations(),
         openapi::operations(),
+        recorded::operations(),
+        gates::operations(),
+        tail::operations(),
         vec![health],
     ]
     .into_iter()
@@ -88,7 +102,17 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes()].into_iter().flatten().collect()
+    let shapes = [
+        events::shapes(),
+        runs::shapes(),
+        bulk::shapes(),
+        workflows::shapes(),
+        streams::shapes(),
+        reactions::shapes(),
+        recorded::shapes(),
+        gates::shapes(),
+    ];
+    shapes.into_iter().flatten().collect()
 }
 
 /// All routes.
@@ -99,6 +123,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(tail::Tails::default()))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }

@@ -13,6 +13,7 @@ mod builder;
 mod controls;
 pub mod cron;
 mod flow;
+mod observe;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
@@ -62,7 +63,7 @@ pub use reaction::{
 };
 pub use retention::Retention;
 pub use stream::{
-    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Listed, Loaded, Page, Query, State, Stream,
     StreamEvent, Streams, event as events,
 };
 pub use tidegate_core as core;

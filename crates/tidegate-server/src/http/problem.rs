@@ -6,7 +6,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Map, Value, json};
-use tidegate::{Error, core::command::Refusal, store::StoreError};
+use tidegate::{
+    Error,
+    core::{command::Refusal, session::SessionError, stream::StreamRefusal},
+    store::StoreError,
+};
 
 /// An answer that says no.
 #[derive(Debug)]
@@ -138,9 +142,31 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::VersionChanged { .. }
         | Refusal::Fenced { .. }
         | Refusal::EngineDead(_)
-        | Refusal::NoEngine(_) => StatusCode::CONFLICT,
+        | Refusal::NoEngine(_)
+        | Refusal::Stream(
+            StreamRefusal::Conflict { .. }
+            | StreamRefusal::StreamClosed { .. }
+            | StreamRefusal::NotClosed { .. }
+            | StreamRefusal::NotTruncated { .. },
+        )
+        | Refusal::Session(SessionError::Changed { .. } | SessionError::Conflict { .. }) => {
+            StatusCode::CONFLICT
+        }
         Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
-    Problem::new(status, refusal.code(), refusal.to_string())
+    let problem = Problem::new(status, refusal.code(), refusal.to_string());
+    match refusal {
+        Refusal::Stream(StreamRefusal::Conflict { stream, expected, actual }) => {
+            let problem = problem.with("stream", stream.as_str());
+            problem.with("expected", expected.version()).with("actual", *actual)
+        }
+        Refusal::Stream(StreamRefusal::StreamClosed { stream, guard }) => {
+            problem.with("stream", stream.as_str()).with("version", *guard)
+        }
+        Refusal::Session(SessionError::Changed { expected, actual, .. }) => {
+            problem.with("expected", *expected).with("actual", *actual)
+        }
+        _ => problem,
+    }
 }

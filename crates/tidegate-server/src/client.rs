@@ -206,6 +206,9 @@ const API_KEY: &str = "TIDEGATE_API_KEY";
 /// The most events of one request.
 const AT_ONCE: u32 = 1000;
 
+/// The runs of one page.
+const PAGE: u32 = 500;
+
 struct Server<'a> {
     client: Client,
     remote: &'a Remote,
@@ -353,16 +356,35 @@ async fn send(
     Ok(json!({ "events": all }))
 }
 
+/// The newest runs, as many as were asked for. A page may be short although there are more, so that
+/// people are shown what several of them hold; programs get the server's answer as it is.
+async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<Value> {
+    if server.remote.json {
+        return server.get(&format!("/runs?limit={limit}{query}")).await;
+    }
+    let (mut runs, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let mut told = server.get(&format!("/runs?limit={PAGE}{query}{cursor}")).await?;
+        runs.extend(told["runs"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        match told["next"].as_str() {
+            Some(next) if runs.len() < limit as usize => cursor = format!("&cursor={}", part(next)),
+            _ => break,
+        }
+    }
+    runs.truncate(limit as usize);
+    Ok(json!({ "runs": runs }))
+}
+
 async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(Value, String)> {
     let told = match command {
         Runs::List { workflow, state, limit } => {
-            let mut path = format!("/runs?limit={limit}");
+            let mut query = String::new();
             for (name, value) in [("workflow", workflow), ("state", state)] {
                 if let Some(value) = value {
-                    write!(path, "&{name}={}", part(&value))?;
+                    write!(query, "&{name}={}", part(&value))?;
                 }
             }
-            let told = server.get(&path).await?;
+            let told = newest(server, &query, limit).await?;
             let shown = table(&told["runs"], &["id", "workflow", "version", "state", "queuedAt"]);
             return Ok((told, shown));
         }

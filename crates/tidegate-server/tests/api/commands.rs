@@ -21,6 +21,9 @@ async fn a_server_is_worked_with_from_the_command_line() {
     let lines: Vec<_> = list.lines().collect();
     assert!(lines[0].starts_with("id") && lines.len() == 3, "{list}");
     let run = lines[1].split_whitespace().next().unwrap();
+    // The one that runs is the oldest of all, many pages down.
+    let running = server.command(&["runs", "list", "--state", "running", "--limit", "1"]).unwrap();
+    assert_eq!(running.lines().count(), 2, "{running}");
     let why = server.command(&["why", run]).unwrap();
     assert!(why.contains("is queued: it waits for concurrency"), "{why}");
     let why: Value =

@@ -2,6 +2,7 @@
 
 mod actions;
 mod body;
+mod chat;
 mod events;
 mod follow;
 mod gates;
@@ -12,7 +13,10 @@ mod recorded;
 mod runs;
 mod shape;
 mod tail;
+mod webhooks;
 mod workflows;
+
+use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
@@ -25,13 +29,18 @@ use serde_json::{Value, json};
 use tidegate::Engine;
 
 use self::{body::MAX_BODY_BYTES, operation::Operation, problem::Problem};
+use crate::ways::Ways;
 
 /// The header that names the workspace.
 const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
-pub(crate) struct App(pub(crate) Engine);
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    /// The ways into flows that the file gives.
+    pub(crate) ways: Arc<Ways>,
+}
 
 /// Who asks, and in which workspace.
 #[derive(Debug)]
@@ -46,7 +55,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let App(engine) = App::from_ref(state);
+        let engine = App::from_ref(state).engine;
         let named = parts.headers.get(WORKSPACE).map(|name| name.to_str().unwrap_or_default());
         let known = engine.workspace();
         if let Some(name) = named.filter(|name| *name != known) {
@@ -67,9 +76,11 @@ fn operations() -> Vec<Operation> {
     [
         events::operations(),
         actions::operations(),
+        chat::operations(),
         runs::operations(),
         follow::operations(),
         workflows::operations(),
+        webhooks::operations(),
         openapi::operations(),
         recorded::operations(),
         gates::operations(),

@@ -63,6 +63,11 @@ impl Body {
         })
     }
 
+    /// What was sent, byte for byte.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

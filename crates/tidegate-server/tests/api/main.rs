@@ -4,8 +4,11 @@
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
 mod calls;
+mod chat;
 mod commands;
 mod events;
+mod flows;
 mod runs;
 mod server;
 mod target;
+mod webhooks;

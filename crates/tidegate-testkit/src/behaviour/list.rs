@@ -461,6 +461,7 @@ macro_rules! behaviours {
                 as_many_operations_as_allowed_are_settled,
                 whether_a_run_stages_is_said_by_its_own_version,
                 a_newcomer_sees_what_the_replaced_run_did,
+                a_newcomer_names_only_whose_place_it_has,
             }
         }
     };

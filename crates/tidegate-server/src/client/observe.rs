@@ -122,9 +122,9 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
         }
         Observe::Stats => {
             let mut told = server.get("/runs/stats").await?;
-            let state = server.get("/flow-state").await?;
-            let shown = numbers(&told, &state);
-            told["flowState"] = state;
+            let flow = server.get("/flow-state").await?;
+            let shown = numbers(&told, &flow);
+            told["flowState"] = flow;
             Ok((told, shown))
         }
     }
@@ -167,9 +167,9 @@ fn counted(of: &Value) -> String {
 }
 
 /// All numbers, workflow by workflow.
-fn numbers(stats: &Value, state: &Value) -> String {
+fn numbers(stats: &Value, flow: &Value) -> String {
     let pending = |app: &Value, workflow: &Value, what: &str| {
-        let all = state["workflows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let all = flow["workflows"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is = |it: &&Value| (&it["app"], &it["workflow"]) == (app, workflow);
         let found = all.iter().find(is);
         found.map(|it| it[what]["pending"].clone()).unwrap_or_default()

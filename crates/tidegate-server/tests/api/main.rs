@@ -8,6 +8,7 @@ mod chat;
 mod commands;
 mod events;
 mod flows;
+mod observe;
 mod runs;
 mod server;
 mod target;

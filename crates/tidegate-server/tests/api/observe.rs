@@ -65,22 +65,22 @@ async fn what_is_seen_agrees_with_what_runs() {
     let mut first: Vec<_> = queued.iter().map(|run| run["id"].clone()).collect();
     first.reverse();
     assert_eq!(gate["line"]["first"], json!(first));
-    let (_, state) = server.get("/flow-state").await;
+    let (_, flow) = server.get("/flow-state").await;
     let names: Vec<_> =
-        state["workflows"].as_array().unwrap().iter().map(|it| &it["workflow"]).collect();
+        flow["workflows"].as_array().unwrap().iter().map(|it| &it["workflow"]).collect();
     assert_eq!(names, ["index", "save"]);
-    assert_eq!(state["workflows"][0]["batch"]["pending"], 2);
-    assert_eq!(state["workflows"][0]["batch"]["keys"][0]["maxSize"], 3);
-    assert_eq!(state["workflows"][1]["debounce"]["pending"], 3);
-    assert_eq!(state["workflows"][1]["debounce"]["keys"][0]["pending"], 2);
+    assert_eq!(flow["workflows"][0]["batch"]["pending"], 2);
+    assert_eq!(flow["workflows"][0]["batch"]["keys"][0]["maxSize"], 3);
+    assert_eq!(flow["workflows"][1]["debounce"]["pending"], 3);
+    assert_eq!(flow["workflows"][1]["debounce"]["keys"][0]["pending"], 2);
     let (_, narrowed) = server.get("/flow-state?app=default&workflow=index").await;
-    assert_eq!(narrowed["workflows"], json!([state["workflows"][0]]));
+    assert_eq!(narrowed["workflows"], json!([flow["workflows"][0]]));
     let (_, none) = server.get("/flow-state?app=other").await;
     assert_eq!(none["workflows"], json!([]));
     // The third fills the buffer: what was pending is a run at once.
     let run = server.start_run("index", json!(2)).await;
-    let (_, state) = server.get("/flow-state?workflow=index").await;
-    assert_eq!(state["workflows"][0]["batch"], json!({ "pending": 0, "keys": [] }));
+    let (_, flow) = server.get("/flow-state?workflow=index").await;
+    assert_eq!(flow["workflows"][0]["batch"], json!({ "pending": 0, "keys": [] }));
     target.called(3).await;
     let (_, stats) = server.get("/runs/stats").await;
     assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(3), &json!(3)), "{stats}");

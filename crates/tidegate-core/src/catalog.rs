@@ -143,6 +143,11 @@ impl Catalog {
         self.reactions.get(name)
     }
 
+    /// All reactions, by name.
+    pub fn reactions(&self) -> impl Iterator<Item = &Reaction> {
+        self.reactions.values()
+    }
+
     /// The definition row of a reaction, if it was defined before.
     pub fn reaction_def(&self, name: &str) -> Option<&Def> {
         let rows = self.lanes.values().map(|version| &*version.def);

@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use stream::{StreamAnswer, StreamCommand};
 
 use crate::{
+    access::{AccessCommand, AccessRefusal},
     catalog::Catalog,
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
@@ -18,6 +19,7 @@ use crate::{
     key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
+    reply::{self, Asked},
     request::{self, Request},
     retention::{self, Forgotten, Past},
     row::{
@@ -253,6 +255,27 @@ pub enum Command {
         /// The engine.
         engine: EngineId,
     },
+    /// Decides a command of a request that may be sent again: the first one takes place.
+    Once {
+        /// The request.
+        asked: Asked,
+        /// What it asks for.
+        command: Box<Command>,
+    },
+    /// Keeps what the sender of such a request is told.
+    Keep {
+        /// The request.
+        asked: Asked,
+        /// What its sender is told.
+        response: Payload,
+        /// Whether that says what its effect came to.
+        done: bool,
+    },
+    /// Something about the keys of the API.
+    Access {
+        /// What.
+        command: AccessCommand,
+    },
 }
 
 /// What a command came to.
@@ -282,6 +305,10 @@ pub enum Answer {
     Stream(StreamAnswer),
     /// To [`Command::Bulk`]: where its progress can be read.
     Left(ChoreId),
+    /// To [`Command::Once`] that is asked again: what it came to the first time.
+    Again(Box<Answer>),
+    /// To [`Command::Keep`]: what its sender is to be told, by whoever was first.
+    Kept(Payload),
     /// To all others.
     Done,
 }
@@ -406,6 +433,18 @@ pub enum Refusal {
     /// An operation on a session cannot be done.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// Another request was sent under the same idempotency key.
+    #[error(
+        "the Idempotency-Key was used for another request within 24 hours: repeat that one as it \
+         was, or take a new key"
+    )]
+    KeyReused,
+    /// The same request is being answered.
+    #[error("the same request under this Idempotency-Key is being answered: ask again")]
+    InProgress,
+    /// A change of API keys cannot be done.
+    #[error(transparent)]
+    Access(#[from] AccessRefusal),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -434,6 +473,9 @@ impl Refusal {
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),
             Self::Session(error) => error.code(),
+            Self::KeyReused => "idempotency_mismatch",
+            Self::InProgress => "in_progress",
+            Self::Access(refusal) => refusal.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }
@@ -488,7 +530,10 @@ impl Command {
             Self::MarkDead { .. }
             | Self::Serve { .. }
             | Self::Bury { .. }
+            | Self::Keep { .. }
+            | Self::Access { .. }
             | Self::Session { .. } => none,
+            Self::Once { command, .. } => command.reads(),
             Self::Stream { ws, command } => command.reads(ws),
             Self::Register { ws, .. } | Self::Release { ws, .. } => {
                 none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
@@ -578,6 +623,13 @@ impl Command {
                 retention::forget(draft, *past, *before, *after, *most).map(Answer::Forgotten)
             }
             Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
+            Self::Once { asked, command } => {
+                reply::once(draft, asked, |draft| command.decide(draft))
+            }
+            Self::Keep { asked, response, done } => {
+                reply::keep(draft, asked, response, *done).map(Answer::Kept)
+            }
+            Self::Access { command } => command.decide(draft).map(Answer::Changed),
         }
     }
 }

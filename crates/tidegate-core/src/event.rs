@@ -2,6 +2,7 @@
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -43,7 +44,8 @@ pub struct NewEvent {
 }
 
 /// What the sender of an event is told.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Posted {
     /// Its id, or that of the first with the same `dedupeId`.
     pub id: EventId,
@@ -68,7 +70,8 @@ impl Posted {
 }
 
 /// A verdict, and whom it concerns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// The app.
     pub app: String,
@@ -79,6 +82,7 @@ pub struct Outcome {
     /// What became of the event.
     pub verdict: Verdict,
     /// Controls whose key it lacks: it shares their one bucket for such events.
+    #[serde(deserialize_with = "crate::flow::words")]
     pub key_missing: Vec<&'static str>,
 }
 

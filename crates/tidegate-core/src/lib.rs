@@ -4,6 +4,7 @@
 //! randomness, no iteration order that differs between runs. A store reads the rows that a
 //! decision needs under lock, asks, and writes what it answers, in one transaction.
 
+pub mod access;
 pub mod action;
 pub mod catalog;
 pub mod command;
@@ -20,6 +21,7 @@ pub mod observe;
 pub mod planted;
 pub mod reaction;
 pub mod reads;
+pub mod reply;
 pub mod request;
 pub mod retention;
 pub mod row;

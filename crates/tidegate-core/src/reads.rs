@@ -123,6 +123,10 @@ pub enum Scan {
     EndedOf(Seq),
     /// An event's places in batches, by run.
     ItemsOf(Seq),
+    /// Kept answers after a number, by number. A hint.
+    RepliesAfter(Seq),
+    /// All keys of the API, by id. A hint.
+    ApiKeys,
 }
 
 impl Scan {

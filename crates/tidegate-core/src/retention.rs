@@ -30,6 +30,8 @@ pub enum Past {
     Events,
     /// Receipts.
     Receipts,
+    /// Answers that are kept for requests that are sent again.
+    Replies,
 }
 
 /// What one part of a pass came to.
@@ -65,6 +67,7 @@ pub fn forget(
         Past::Runs => Scan::EndedAfter(after),
         Past::Events => Scan::EventsAfter(after),
         Past::Receipts => Scan::ReceiptsAfter(after),
+        Past::Replies => Scan::RepliesAfter(after),
     };
     let found: Vec<Old> = draft.found(&scan, most)?.into_iter().filter_map(Old::of).collect();
     let any_old = found.iter().any(|old| old.begun < before);
@@ -75,6 +78,20 @@ pub fn forget(
         Past::Runs => keys(draft.found(&Scan::LooseEnded(after, last), most)?),
         Past::Events => keys(draft.found(&Scan::LooseEvents(after, last), most)?),
         Past::Receipts => found.iter().map(|old| old.key.clone()).collect(),
+        // What was found is a hint: the key may have been used anew.
+        Past::Replies => {
+            let still = |old: &Old| -> Decided<bool> {
+                let row = draft.row(&old.key)?.and_then(Old::of);
+                Ok(row.is_some_and(|row| row.over < before))
+            };
+            let mut loose = Vec::new();
+            for old in found.iter().filter(|old| old.over < before) {
+                if still(old)? {
+                    loose.push(old.key.clone());
+                }
+            }
+            loose
+        }
     };
     let mut rows = 0;
     for old in found.iter().filter(|old| old.over < before && loose.contains(&old.key)) {
@@ -108,6 +125,8 @@ impl Old {
         } else if let Row::Event(it) = row {
             (it.id.seq, it.at, it.at)
         } else if let Row::Receipt(it) = row {
+            (it.seq, it.at, it.at)
+        } else if let Row::Reply(it) = row {
             (it.seq, it.at, it.at)
         } else {
             return None;

@@ -10,6 +10,8 @@ mod staged;
 pub use staged::{MAX_STAGED, MAX_STAGED_BYTES};
 pub(crate) use staged::{forget, settle};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
@@ -41,7 +43,8 @@ pub struct NewSessionOp {
 }
 
 /// What an operation came to. As a payload it is the output of the step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// The document's version now; 0 where nobody has written it. What a run has staged is not
     /// counted.

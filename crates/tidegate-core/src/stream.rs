@@ -17,6 +17,7 @@ mod tests;
 
 use std::{fmt, ops::RangeInclusive};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use close::{
@@ -83,6 +84,14 @@ impl Expected {
     pub fn seen(log: Option<Seq>, head: i64) -> Self {
         log.filter(|_| head >= 0).map_or(Self::after(head), |log| Self::Of(log, head))
     }
+
+    /// The last version that is expected; -1 for none.
+    pub fn version(self) -> i64 {
+        match self {
+            Self::NoStream => -1,
+            Self::Version(version) | Self::Of(_, version) => version,
+        }
+    }
 }
 
 impl fmt::Display for Expected {
@@ -96,7 +105,8 @@ impl fmt::Display for Expected {
 }
 
 /// Where the events of a commit have gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Committed {
     /// The stream's number: a restarted stream has another.
     pub log: Seq,

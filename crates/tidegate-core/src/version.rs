@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     catalog::{Catalog, Current, REACTIONS, Version},
     command::Refusal,
@@ -36,7 +38,8 @@ pub const MAX_COUNTED: u32 = 2000;
 const MAX_RENUMBERED: u32 = 400;
 
 /// What registering came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Registered {
     /// The version.
     pub version: u32,
@@ -49,7 +52,8 @@ pub struct Registered {
 }
 
 /// What a release came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Released {
     /// Its place among the workspace's releases.
     pub release: i64,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
+use tidegate::core::row::Workspace;
 
 use crate::ways::Ways;
 
@@ -15,13 +16,14 @@ struct Setting {
     what: &'static str,
 }
 
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 9] = [
     Setting {
         name: "store",
         default: "sqlite:tidegate.db",
         what: "sqlite:PATH, a postgres:// URL, or memory",
     },
     Setting { name: "listen", default: "127.0.0.1:7400", what: "the address and port" },
+    Setting { name: "workspaces", default: "", what: "further workspaces that are served" },
     Setting { name: "workers", default: "100", what: "how many runs are driven at once" },
     Setting { name: "leaseTtlMs", default: "30000", what: "what a dead server held is free then" },
     Setting {
@@ -145,6 +147,19 @@ impl Config {
         text.parse().with_context(|| {
             format!("`{name}` must be a whole number, got `{text}` (from: {source})")
         })
+    }
+
+    /// The workspaces that are served: the file's own first.
+    pub(crate) fn workspaces(&self) -> anyhow::Result<Vec<Workspace>> {
+        let text = self.text("workspaces");
+        let names: Vec<String> = if text.starts_with('[') {
+            serde_json::from_str(text)
+                .with_context(|| format!("`workspaces` must be a list of names, got {text}"))?
+        } else {
+            text.split(',').map(|name| name.trim().to_owned()).collect()
+        };
+        let others = names.into_iter().filter(|it| !it.is_empty() && *it != self.workspace);
+        Ok(std::iter::once(self.workspace.clone()).chain(others).map(Into::into).collect())
     }
 
     /// Where the data is, as people may see it.

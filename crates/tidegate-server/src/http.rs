@@ -1,17 +1,25 @@
 //! The HTTP API: translates, and decides nothing.
 
+mod access;
 mod actions;
 mod body;
+mod bulk;
 mod chat;
 mod events;
 mod follow;
+mod gate;
 mod gates;
+mod keys;
 mod openapi;
 mod operation;
 mod problem;
+mod reactions;
 mod recorded;
+mod repeat;
 mod runs;
+mod sessions;
 mod shape;
+mod streams;
 mod tail;
 mod webhooks;
 mod workflows;
@@ -20,50 +28,25 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
-    extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
-    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    extract::{DefaultBodyLimit, Request},
+    http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::Response,
 };
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-use self::{body::MAX_BODY_BYTES, operation::Operation, problem::Problem};
+pub(crate) use self::access::Access;
+use self::{body::MAX_BODY_BYTES, gate::Caller, operation::Operation, problem::Problem};
 use crate::ways::Ways;
-
-/// The header that names the workspace.
-const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,
+    pub(crate) access: Arc<Access>,
     /// The ways into flows that the file gives.
     pub(crate) ways: Arc<Ways>,
-}
-
-/// Who asks, and in which workspace.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    engine: Engine,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Caller
-where
-    App: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let engine = App::from_ref(state).engine;
-        let named = parts.headers.get(WORKSPACE).map(|name| name.to_str().unwrap_or_default());
-        let known = engine.workspace();
-        if let Some(name) = named.filter(|name| *name != known) {
-            let detail = format!("there is no workspace `{name}` here; this server has `{known}`");
-            return Err(Problem::not_found("no_workspace", detail));
-        }
-        Ok(Self { engine })
-    }
 }
 
 /// Everything that can be asked. The router, the description and the matrix of who may do what
@@ -80,7 +63,12 @@ fn operations() -> Vec<Operation> {
         runs::operations(),
         follow::operations(),
         workflows::operations(),
+        keys::operations(),
         webhooks::operations(),
+        streams::operations(),
+        reactions::operations(),
+        sessions::operations(),
+        bulk::operations(),
         openapi::operations(),
         recorded::operations(),
         gates::operations(),
@@ -94,15 +82,23 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes(), recorded::shapes(), gates::shapes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let shapes = [
+        events::shapes(),
+        runs::shapes(),
+        bulk::shapes(),
+        workflows::shapes(),
+        streams::shapes(),
+        reactions::shapes(),
+        recorded::shapes(),
+        gates::shapes(),
+        keys::shapes(),
+    ];
+    shapes.into_iter().flatten().collect()
 }
 
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
-    let routes = operations().into_iter().map(Operation::into_route);
+    let routes = operations().into_iter().map(|operation| operation.into_route(&app));
     routes
         .fold(Router::new(), |router, (path, route)| router.route(path, route))
         .fallback(no_route)

@@ -8,6 +8,7 @@ mod client;
 mod config;
 mod demo;
 mod http;
+mod keys;
 mod listen;
 mod serve;
 mod sign;
@@ -47,6 +48,13 @@ enum Command {
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Makes, lists and takes back keys of the API: in the store, or by the server that holds it.
+    Keys {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: client::Keys,
     },
     #[command(flatten)]
     Ask(Ask),
@@ -94,6 +102,9 @@ async fn main() -> anyhow::Result<()> {
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())
+        }
+        Command::Keys { settings, command } => {
+            client::keys(&remote, &settings.load()?, command, out).await
         }
         Command::Ask(ask) => client::run(&remote, ask, out).await,
     }

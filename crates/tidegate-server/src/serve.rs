@@ -12,15 +12,17 @@ use tokio::{net::TcpListener, signal::unix};
 use crate::{
     call::Calls,
     config::Config,
-    http::{self, App},
-    listen,
+    http::{self, Access, App},
+    keys, listen,
     sign::Secret,
 };
 
 /// Serves until it is told to stop.
 pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
-    let listener = bind(config.text("listen")).await?;
     let store = open(config.text("store")).await?;
+    let keys = keys::all(&*store).await?.0.len();
+    let listener = bind(config.text("listen"), keys > 0).await?;
+    let workspaces = config.workspaces()?;
     let calls = Calls::new(
         config.text("allowPrivate").parse()?,
         Duration::from_millis(config.number("callTimeoutMs")?),
@@ -28,7 +30,7 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     )?;
     let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
     let engine = Engine::builder(store)
-        .workspaces([config.workspace.as_str()])
+        .workspaces(workspaces.clone())
         .workers(workers)
         .lease_ttl(Duration::from_millis(config.number("leaseTtlMs")?))
         .code_for(move |definition| calls.code_for(definition))
@@ -36,14 +38,18 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
         .await?;
     define(&engine, config).await?;
     let (version, at) = (env!("CARGO_PKG_VERSION"), listener.local_addr()?);
-    let said = format!(
-        "tidegate {version} listens at http://{at}\nits data is in {}\nthere are no API keys: only \
-         this machine is let in\n",
-        config.place()
-    );
+    let who = match keys {
+        0 => "there are no API keys: only this machine is let in".to_owned(),
+        keys => format!("every request needs one of {keys} API keys"),
+    };
+    let place = config.place();
+    let said =
+        format!("tidegate {version} listens at http://{at}\nits data is in {place}\n{who}\n");
     // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
-    let router = http::router(App { engine: engine.clone(), ways: config.ways.clone() });
+    let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
+    let app = App { engine: engine.clone(), access, ways: config.ways.clone() };
+    let router = http::router(app);
     let served = listen::serve(listener, router, stopped()).await;
     engine.shut_down().await;
     Ok(served?)
@@ -79,14 +85,15 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<(
 }
 
 /// The address to listen at. Without keys it must be this machine's own.
-async fn bind(listen: &str) -> anyhow::Result<TcpListener> {
+async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener> {
     let found = tokio::net::lookup_host(listen).await;
     let found = found.with_context(|| format!("`listen` must be ADDRESS:PORT, got `{listen}`"))?;
     let addresses: Vec<SocketAddr> = found.collect();
-    if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback()) {
+    let open = addresses.iter().find(|address| !address.ip().is_loopback());
+    if let Some(open) = open.filter(|_| !keys) {
         bail!(
-            "`listen` is {open}, which others can reach, and there are no API keys: listen at \
-             127.0.0.1, and put something in front that lets the right ones in"
+            "`listen` is {open}, which others can reach, and there are no API keys: make one with \
+             `tidegate keys create`, or listen at 127.0.0.1"
         );
     }
     let bound = TcpListener::bind(addresses.as_slice()).await;

@@ -18,6 +18,10 @@ use crate::StoreError;
 /// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// Rows of [`Row::Reply`].
+    Reply,
+    /// Rows of [`Row::ApiKey`].
+    ApiKey,
     /// Rows of [`Row::Chore`].
     Chore,
     /// Rows of [`Row::Schedule`].
@@ -93,7 +97,9 @@ pub type Column = (&'static str, ColumnType);
 
 impl Table {
     /// All tables, in lock order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
+        Self::Reply,
+        Self::ApiKey,
         Self::Chore,
         Self::Schedule,
         Self::Gate,
@@ -122,6 +128,8 @@ impl Table {
     /// The table that a key points into.
     pub fn of(key: &RowKey) -> Self {
         match key {
+            RowKey::Reply(..) => Self::Reply,
+            RowKey::ApiKey(_) => Self::ApiKey,
             RowKey::Chore(_) => Self::Chore,
             RowKey::Schedule(..) => Self::Schedule,
             RowKey::Gate(_) => Self::Gate,
@@ -151,6 +159,8 @@ impl Table {
     /// The table that a row lives in.
     pub fn of_row(row: &Row) -> Self {
         match row {
+            Row::Reply(_) => Self::Reply,
+            Row::ApiKey(_) => Self::ApiKey,
             Row::Chore(_) => Self::Chore,
             Row::Schedule(_) => Self::Schedule,
             Row::Gate(_) => Self::Gate,
@@ -180,6 +190,8 @@ impl Table {
     /// The name in both dialects, and the first part of its statements' names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Reply => "reply",
+            Self::ApiKey => "api_key",
             Self::Chore => "chore",
             Self::Schedule => "schedule",
             Self::Gate => "gate",
@@ -209,6 +221,8 @@ impl Table {
     /// The columns, in order; those of the primary key come first.
     pub fn columns(self) -> &'static [Column] {
         match self {
+            Self::Reply => columns::REPLY,
+            Self::ApiKey => columns::API_KEY,
             Self::Chore => columns::CHORE,
             Self::Schedule => columns::SCHEDULE,
             Self::Gate => columns::GATE,
@@ -238,7 +252,8 @@ impl Table {
     /// How many columns the primary key has.
     pub fn key_len(self) -> usize {
         match self {
-            Self::Chore
+            Self::ApiKey
+            | Self::Chore
             | Self::Gate
             | Self::Run
             | Self::Engine
@@ -248,7 +263,13 @@ impl Table {
             | Self::Event
             | Self::Ended
             | Self::Receipt => 1,
-            Self::Stream | Self::Step | Self::Item | Self::Log | Self::Staged | Self::Snapshot => 2,
+            Self::Reply
+            | Self::Stream
+            | Self::Step
+            | Self::Item
+            | Self::Log
+            | Self::Staged
+            | Self::Snapshot => 2,
             Self::Sub | Self::WaitPath | Self::Signal => 3,
             Self::Schedule | Self::Session | Self::Chunk => 4,
             Self::Wait => 6,
@@ -262,6 +283,26 @@ mod columns {
         ColumnType::{Bytes, Int, Text},
     };
 
+    pub(super) const REPLY: &[Column] = &[
+        ("ws", Text),
+        ("id", Text),
+        ("seq", Int),
+        ("at", Int),
+        ("hash", Text),
+        ("answer", Text),
+        ("response", Text),
+    ];
+    pub(super) const API_KEY: &[Column] = &[
+        ("id", Text),
+        ("ws", Text),
+        ("name", Text),
+        ("hash", Text),
+        ("read_only", Int),
+        ("made_at", Int),
+        ("expires_at", Int),
+        ("used_at", Int),
+        ("revoked_at", Int),
+    ];
     pub(super) const CHORE: &[Column] =
         &[("seq", Int), ("salt", Int), ("ws", Text), ("topic", Text), ("due", Int), ("work", Text)];
     pub(super) const SCHEDULE: &[Column] = &[

@@ -286,7 +286,9 @@ impl View<'_> {
                 | Scan::ReceiptsAfter(_)
                 | Scan::LooseEvents(..)
                 | Scan::LooseEnded(..)
-                | Scan::Snapshots(_),
+                | Scan::Snapshots(_)
+                | Scan::RepliesAfter(_)
+                | Scan::ApiKeys,
                 _,
             ) => filed(scan, row),
             (
@@ -341,6 +343,10 @@ fn filed(scan: &Scan, row: &Row) -> Option<Order> {
         }
         (Scan::EventsAfter(after), Row::Event(it)) => (it.id.seq > *after).then_some(BY_KEY),
         (Scan::EndedAfter(after), Row::Ended(it)) => (it.id.seq > *after).then_some(BY_KEY),
+        (Scan::RepliesAfter(after), Row::Reply(it)) => {
+            (it.seq > *after).then_some((it.seq.0, 0, 0))
+        }
+        (Scan::ApiKeys, Row::ApiKey(_)) => Some(BY_KEY),
         (Scan::ReceiptsAfter(after), Row::Receipt(it)) => (it.seq > *after).then_some(BY_KEY),
         _ => None,
     }

@@ -6,12 +6,12 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class, Def, Ended, Ending,
-        Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind, LiveState,
-        LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose, Rank, Receipt,
-        Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span,
-        Staged, Step, StepKind, Stream, StreamSnapshot, Sub, Turns, Wait, WaitOn, WaitPath,
-        WaitPlace, WaitRow, Work,
+        ApiKey, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class, Def, Ended,
+        Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind,
+        LiveState, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose,
+        Rank, Receipt, Reply, Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal,
+        Slots, Source, Span, Staged, Step, StepKind, Stream, StreamSnapshot, Sub, Turns, Wait,
+        WaitOn, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -271,6 +271,34 @@ pub fn window(last: i64) -> Gate {
     Gate { state, ..gate("main", "window", 1) }
 }
 
+/// A key of the API.
+pub fn api_key(id: &str) -> ApiKey {
+    ApiKey {
+        id: id.to_owned(),
+        ws: "main".into(),
+        name: "ours".to_owned(),
+        hash: "00".to_owned(),
+        read_only: false,
+        made_at: Timestamp::from_micros(1),
+        expires_at: None,
+        used_at: None,
+        revoked_at: None,
+    }
+}
+
+/// A kept answer that says nothing yet.
+pub fn reply(id: &str, seq: i64) -> Reply {
+    Reply {
+        ws: "main".into(),
+        id: id.to_owned(),
+        seq: Seq(seq),
+        at: Timestamp::from_micros(1),
+        hash: "00".to_owned(),
+        answer: None,
+        response: None,
+    }
+}
+
 /// A session's document.
 pub fn session(id: &str) -> Session {
     Session {
@@ -317,6 +345,7 @@ pub fn every_row() -> Vec<Row> {
     rows.extend(subs());
     rows.extend(events());
     rows.extend(sessions());
+    rows.extend(guards());
     rows.extend(small());
     rows
 }
@@ -609,6 +638,30 @@ fn sessions() -> Vec<Row> {
     };
     let rows = [session("", 0, "null"), session(NAME, i64::MAX, PAYLOADS[10])].map(Row::from);
     rows.into_iter().chain((u32::MAX - 4..=u32::MAX).zip(ops).map(staged).map(Row::from)).collect()
+}
+
+fn guards() -> Vec<Row> {
+    let ws = || Arc::from(NAME);
+    let bare = api_key("");
+    let full = ApiKey {
+        ws: ws(),
+        name: NAME.to_owned(),
+        read_only: true,
+        expires_at: Some(FUTURE),
+        used_at: Some(PAST),
+        revoked_at: Some(PAST),
+        ..api_key(NAME)
+    };
+    let told = Reply {
+        ws: ws(),
+        seq: Seq(i64::MAX),
+        at: FUTURE,
+        hash: NAME.to_owned(),
+        answer: Some(payload(PAYLOADS[1])),
+        response: Some(payload(PAYLOADS[9])),
+        ..reply(NAME, 0)
+    };
+    vec![bare.into(), full.into(), reply("", i64::MIN).into(), told.into()]
 }
 
 fn small() -> Vec<Row> {

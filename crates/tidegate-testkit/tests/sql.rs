@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 50] = [
+const HOT: [&str; 51] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -69,6 +69,7 @@ const HOT: [&str; 50] = [
     "run_driven_count",
     "run_parked_count",
     "run_line_count",
+    "reply_after",
 ];
 
 fn folder(dialect: &str) -> PathBuf {

@@ -226,7 +226,9 @@ impl Chance {
 
     fn rare_row(&mut self) -> Row {
         let version = u32::try_from(self.below(3)).expect("small");
-        match self.below(12) {
+        match self.below(14) {
+            12 => sample::reply(&self.name(), self.below(9)).into(),
+            13 => sample::api_key(&self.name()).into(),
             10 => sample::snapshot(self.below(3), &self.name()).into(),
             11 => Stream {
                 ws: "main".into(),
@@ -298,7 +300,7 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(40) {
+        match self.below(42) {
             33 => Scan::EventsBelow("main".into(), Seq(self.below(12))),
             34 => Scan::ReceiptsBelow("main".into(), Seq(self.below(12))),
             35 => {
@@ -308,6 +310,8 @@ impl Chance {
             36 => Scan::RunsOf(Seq(self.below(9))),
             37 => Scan::EndedOf(Seq(self.below(9))),
             38 => Scan::ItemsOf(Seq(self.below(9))),
+            39 => Scan::RepliesAfter(Seq(self.below(9))),
+            40 => Scan::ApiKeys,
             32 => Scan::FeedBack("main".into(), self.below(20)),
             30 => Scan::StreamOf(Seq(self.below(3))),
             31 => Scan::Snapshots(Seq(self.below(3))),

@@ -21,11 +21,11 @@ use tracing::Instrument;
 use crate::{
     beat,
     builder::EngineBuilder,
-    committer::Reply,
     engine::Shared,
     error::Error,
     fault::Fault,
     handler::{KeyFunction, check_name},
+    once::Once,
     telemetry,
 };
 
@@ -34,6 +34,8 @@ use crate::{
 pub struct Engine {
     shared: Arc<Shared>,
     ws: Workspace,
+    /// What is asked for takes place once.
+    once: Option<Arc<Once>>,
 }
 
 impl Engine {
@@ -43,13 +45,17 @@ impl Engine {
     }
 
     pub(crate) fn new(shared: Arc<Shared>, ws: Workspace) -> Self {
-        Self { shared, ws }
+        Self { shared, ws, once: None }
     }
 
     /// The same engine, acting in another workspace.
     #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
-        Self { shared: self.shared.clone(), ws: ws.into() }
+        Self { shared: self.shared.clone(), ws: ws.into(), once: None }
+    }
+
+    pub(crate) fn under(&self, once: Arc<Once>) -> Self {
+        Self { once: Some(once), ..self.clone() }
     }
 
     pub(crate) fn ws(&self) -> Workspace {
@@ -60,8 +66,24 @@ impl Engine {
         &self.shared
     }
 
-    pub(crate) fn ask(&self, command: Command) -> Reply {
-        self.shared.ask(command)
+    /// Has a command decided. It is on its way at once.
+    pub(crate) fn ask(
+        &self,
+        command: Command,
+    ) -> impl Future<Output = Result<Answer, Error>> + Send + 'static {
+        let once = self.once.clone();
+        let command = match &once {
+            Some(once) => once.wrap(command),
+            None => command,
+        };
+        let reply = self.shared.ask(command);
+        async move {
+            let answer = reply.await?;
+            Ok(match once {
+                Some(once) => once.unwrap(answer),
+                None => answer,
+            })
+        }
     }
 
     pub(crate) fn timer(&self) -> &dyn crate::timer::Timer {
@@ -95,7 +117,7 @@ impl Engine {
         check_events(&events)?;
         let span = telemetry::post_span(&self.ws, &events);
         let command = Command::Post { ws: self.ws.clone(), events };
-        match self.shared.ask(command).instrument(span.clone()).await? {
+        match self.ask(command).instrument(span.clone()).await? {
             Answer::Posted(posted) => {
                 telemetry::posted(&span, &posted);
                 Ok(posted)
@@ -109,7 +131,7 @@ impl Engine {
         request.function_key = self.function_key(&request);
         let span = telemetry::dispatch_span(&self.ws, &request);
         let command = Command::Dispatch { ws: self.ws.clone(), request };
-        match self.shared.ask(command).instrument(span.clone()).await? {
+        match self.ask(command).instrument(span.clone()).await? {
             Answer::Admitted(outcome) => {
                 telemetry::dispatched(&span, &outcome);
                 Ok(outcome)
@@ -193,17 +215,17 @@ impl Engine {
     /// Cancels a run. One that is driven stops at its next await.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Error> {
         let (ws, reason) = (self.ws.clone(), reason.to_owned());
-        self.shared.ask(Command::Cancel { ws, run, reason }).await.map(drop)
+        self.ask(Command::Cancel { ws, run, reason }).await.map(drop)
     }
 
     /// Pauses a run at its next boundary.
     pub async fn pause(&self, run: RunId) -> Result<(), Error> {
-        self.shared.ask(Command::Pause { ws: self.ws.clone(), run }).await.map(drop)
+        self.ask(Command::Pause { ws: self.ws.clone(), run }).await.map(drop)
     }
 
     /// Lets a paused run go on.
     pub async fn resume(&self, run: RunId) -> Result<(), Error> {
-        self.shared.ask(Command::Resume { ws: self.ws.clone(), run }).await.map(drop)
+        self.ask(Command::Resume { ws: self.ws.clone(), run }).await.map(drop)
     }
 
     /// Starts a new run of the current version with the input of one that has ended.
@@ -231,7 +253,7 @@ impl Engine {
         let ws = self.ws.clone();
         let function_key = self.function_key_again(run, input.as_ref()).await?;
         let command = Command::Replay { ws, run, input, from_step, function_key };
-        match self.shared.ask(command).await? {
+        match self.ask(command).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
         }
@@ -240,7 +262,7 @@ impl Engine {
     /// Sends a signal to a run, which finds it when it asks for it.
     pub async fn signal(&self, run: RunId, name: &str, data: impl Serialize) -> Result<(), Error> {
         let (ws, name, data) = (self.ws.clone(), name.to_owned(), payload(data)?);
-        self.shared.ask(Command::Signal { ws, run, name, data }).await.map(drop)
+        self.ask(Command::Signal { ws, run, name, data }).await.map(drop)
     }
 
     /// Gives a registered version the new runs. Rolling back is a release.
@@ -251,7 +273,7 @@ impl Engine {
         version: u32,
     ) -> Result<tidegate_core::version::Released, Error> {
         let (ws, app, name) = (self.ws.clone(), app.to_owned(), name.to_owned());
-        match self.shared.ask(Command::Release { ws, app, name, version }).await? {
+        match self.ask(Command::Release { ws, app, name, version }).await? {
             Answer::Released(released) => Ok(released),
             other => Err(unexpected(&other)),
         }

@@ -46,7 +46,11 @@ struct Waiting {
 impl Pending {
     /// How much of a transaction it may fill.
     fn weight(&self) -> usize {
-        if let Command::Post { events, .. } = &self.salted.0 { events.len() } else { 1 }
+        let command = match &self.salted.0 {
+            Command::Once { command, .. } => command,
+            command => command,
+        };
+        if let Command::Post { events, .. } = command { events.len() } else { 1 }
     }
 }
 

@@ -14,6 +14,7 @@ mod controls;
 pub mod cron;
 mod flow;
 mod observe;
+mod once;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
@@ -57,13 +58,14 @@ pub use fault::{Fault, OrFault, Result};
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
 pub use load::MAX_STEPS;
+pub use once::Once;
 pub use operate::BulkProgress;
 pub use reaction::{
     CloseProgress, Closing, Reaction, ReactionCtx, StreamPage, StreamQuery, StreamView,
 };
 pub use retention::Retention;
 pub use stream::{
-    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Listed, Loaded, Page, Query, State, Stream,
     StreamEvent, Streams, event as events,
 };
 pub use tidegate_core as core;

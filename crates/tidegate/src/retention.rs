@@ -6,6 +6,7 @@ use tidegate_core::{
     command::{Answer, Command},
     id::Seq,
     reads::ReadSet,
+    reply::KEPT_MS,
     retention::Past,
     time::Timestamp,
 };
@@ -44,8 +45,14 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     loop {
         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
         // Runs first: what they keep alive can go after them.
-        for (past, kept) in [(Past::Runs, runs), (Past::Receipts, receipts), (Past::Events, events)]
-        {
+        let replies = Duration::from_millis(KEPT_MS);
+        let kinds = [
+            (Past::Runs, runs),
+            (Past::Receipts, receipts),
+            (Past::Events, events),
+            (Past::Replies, replies),
+        ];
+        for (past, kept) in kinds {
             if let Err(error) = pass(shared, past, kept).await {
                 tracing::warn!(%error, ?past, "old rows could not be deleted");
             }

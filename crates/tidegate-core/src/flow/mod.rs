@@ -26,8 +26,26 @@ pub mod throttle;
 
 pub use verdict::{By, Verdict};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+
+/// The name of a control. (Under its plain type serde would want to borrow it from what it reads.)
+pub(crate) type Word = &'static str;
+
+/// Reads the name of a control back.
+pub(crate) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = CONTROLS.iter().map(|control| control.name).find(|known| *known == name);
+    // A policy is none of the list, but can refuse as well.
+    Ok(known.unwrap_or("policy"))
+}
+
+/// Reads names of controls back.
+pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Word>, D::Error> {
+    #[derive(Deserialize)]
+    struct One(#[serde(deserialize_with = "word")] Word);
+    Ok(Vec::<One>::deserialize(from)?.into_iter().map(|One(name)| name).collect())
+}
 
 /// One row of [`CONTROLS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

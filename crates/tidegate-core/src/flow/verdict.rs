@@ -1,5 +1,6 @@
 //! What admission says of one event and one workflow, in the user's words.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -9,10 +10,11 @@ use crate::{
 };
 
 /// The control that decided, and the key that it saw.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "GateKey", into = "GateKey")]
 pub struct By {
     /// The control's name.
-    pub control: &'static str,
+    pub control: super::Word,
     /// The gate.
     pub gate: GateKey,
     /// The key as people read it.
@@ -38,8 +40,21 @@ impl By {
     }
 }
 
+impl From<GateKey> for By {
+    fn from(gate: GateKey) -> Self {
+        Self::gate(&gate)
+    }
+}
+
+impl From<By> for GateKey {
+    fn from(by: By) -> Self {
+        by.gate
+    }
+}
+
 /// What became of one event for one workflow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Verdict {
     /// Ready to be driven.
     Started {
@@ -110,7 +125,8 @@ pub enum Verdict {
     /// A key that this workflow requires is missing or cannot be read.
     Rejected {
         /// The control.
-        control: &'static str,
+        #[serde(deserialize_with = "super::word")]
+        control: super::Word,
         /// What is wrong with which path.
         reason: String,
     },

@@ -7,6 +7,8 @@ mod chore;
 mod def;
 mod event;
 mod gate;
+mod guard;
+mod into;
 mod run;
 mod session;
 mod stream;
@@ -19,6 +21,7 @@ pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
+pub use guard::{ApiKey, Reply};
 pub use run::{
     Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Purpose, Rank, Run, Source,
     Span, Step, StepKind, Wait, WaitOn,
@@ -37,6 +40,10 @@ pub type EngineId = u128;
 /// Any row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
+    /// What a request under an idempotency key came to.
+    Reply(Reply),
+    /// A key of the API.
+    ApiKey(ApiKey),
     /// What is left to do, in chunks.
     Chore(Chore),
     /// A schedule, with its next planned occurrence.
@@ -88,7 +95,11 @@ pub enum Row {
 /// What names a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
-    /// By number; locked. First, because what it touches is found out on the way.
+    /// By workspace and id; locked. First, because it says whether anything else is looked at.
+    Reply(Workspace, String),
+    /// By id; locked.
+    ApiKey(String),
+    /// By number; locked. Early, because what it touches is found out on the way.
     Chore(Seq),
     /// By workspace, app, workflow and id; locked.
     Schedule(Workspace, String, String, String),
@@ -143,7 +154,9 @@ impl RowKey {
     /// All others are written once, or only under the lock of a row that owns them.
     pub fn is_locked(&self) -> bool {
         match self {
-            Self::Chore(_)
+            Self::Reply(..)
+            | Self::ApiKey(_)
+            | Self::Chore(_)
             | Self::Schedule(..)
             | Self::Gate(_)
             | Self::Run(_)
@@ -174,6 +187,8 @@ impl Row {
     /// What names this row.
     pub fn key(&self) -> RowKey {
         match self {
+            Self::Reply(row) => RowKey::Reply(row.ws.clone(), row.id.clone()),
+            Self::ApiKey(row) => RowKey::ApiKey(row.id.clone()),
             Self::Chore(row) => RowKey::Chore(row.id.seq),
             Self::Schedule(row) => RowKey::Schedule(
                 row.ws.clone(),
@@ -216,33 +231,3 @@ impl Row {
         }
     }
 }
-
-/// The row of one kind, where it is of that kind.
-impl Row {
-    /// A gate.
-    pub fn as_gate(&self) -> Option<&Gate> {
-        if let Self::Gate(row) = self { Some(row) } else { None }
-    }
-
-    /// A run that has not ended.
-    pub fn as_run(&self) -> Option<&Run> {
-        if let Self::Run(row) = self { Some(row) } else { None }
-    }
-}
-
-macro_rules! into_row {
-    ($($name:ident => $variant:ident),*) => {
-        $(impl From<$name> for Row {
-            fn from(row: $name) -> Self {
-                Self::$variant(row.into())
-            }
-        })*
-    };
-}
-into_row!(
-    Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
-    Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
-    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
-    Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged,
-    StreamSnapshot => StreamSnapshot
-);

@@ -13,6 +13,7 @@ use serde_json::{json, value::RawValue};
 use tidegate::{
     Engine, RunId,
     core::{
+        command::Refusal,
         flow::Verdict,
         json::MAX_EVENT_BYTES,
         request::Request,
@@ -50,6 +51,9 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// The longest that a caller may wait for the end.
 const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// The same for one who asks again while the first may still be waiting.
+const MAX_WAIT_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -96,11 +100,16 @@ pub(super) async fn call(
         Verdict::Coalesced { run, .. } | Verdict::Buffered { run, .. } => (run, true),
         verdict => (verdict.run().ok_or_else(|| refused(engine, &verdict))?, false),
     };
-    let wait = options.wait.map(|ms| Duration::from_millis(ms).min(MAX_WAIT)).unwrap_or_default();
+    let most = if caller.is_again() { MAX_WAIT_AGAIN } else { MAX_WAIT };
+    let wait = options.wait.map(|ms| Duration::from_millis(ms).min(most)).unwrap_or_default();
     if !wait.is_zero()
         && let Ok(ended) = tokio::time::timeout(wait, engine.ended(run)).await
     {
         return answered(ended?);
+    }
+    // Whoever asked first waits still, or nobody does any more.
+    if !wait.is_zero() && caller.is_again() {
+        return Err(tidegate::Error::from(Refusal::InProgress).into());
     }
     let state = engine.why(run).await.map_or("queued", |why| why.state);
     let mut told = json!({ "requestId": run, "state": state });

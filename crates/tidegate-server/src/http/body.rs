@@ -132,10 +132,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunOf {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let axum::extract::Path(id): axum::extract::Path<Named> =
-            axum::extract::Path::from_request_parts(parts, state)
-                .await
-                .map_err(|error| Problem::invalid("bad_path_part", error.body_text()))?;
+        let At(id): At<Named> = At::from_request_parts(parts, state).await?;
         // An id that cannot be one names no run.
         let unknown = || Problem::not_found("no_run", format!("there is no run `{}`", id.id));
         id.id.parse().map(Self).map_err(|_| unknown())
@@ -145,6 +142,27 @@ impl<S: Send + Sync> FromRequestParts<S> for RunOf {
 #[derive(Deserialize)]
 struct Named {
     id: String,
+}
+
+/// The named parts of a path, decoded.
+#[derive(Debug)]
+pub(crate) struct At<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = axum::extract::Path::from_request_parts(parts, state).await;
+        let axum::extract::Path(parts) =
+            read.map_err(|error| Problem::invalid("bad_path_part", error.body_text()))?;
+        Ok(Self(parts))
+    }
+}
+
+/// Whether a text can be a name at all. No store has what is called otherwise, and not every one
+/// can be asked for it.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(char::is_control)
 }
 
 /// The query of a request; what is unknown in it is refused.

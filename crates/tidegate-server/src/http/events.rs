@@ -1,6 +1,6 @@
 //! `POST /events`: the way in for everything that happens elsewhere.
 
-use axum::{Json, http::StatusCode};
+use axum::{Extension, Json, http::StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tidegate::core::{
@@ -14,6 +14,7 @@ use super::{
     body::{Body, Query, object, raw},
     operation::Operation,
     problem::Problem,
+    repeat::MadeAgain,
     shape::{self, any, closed, count, flag, list, of, string, text, time},
 };
 
@@ -107,7 +108,7 @@ pub(super) async fn post(
     caller: Caller,
     Query(options): Query<Options>,
     body: Body,
-) -> Result<(StatusCode, Json<Value>), Problem> {
+) -> Result<(StatusCode, Option<Extension<MadeAgain>>, Json<Value>), Problem> {
     let engine = &caller.engine;
     let json = body.json()?.get();
     let many = json.starts_with('[').then(|| serde_json::from_str::<Vec<&RawValue>>(json));
@@ -128,5 +129,6 @@ pub(super) async fn post(
         (StatusCode::ACCEPTED, engine.send_all(events).await?)
     };
     let told: Vec<_> = posted.iter().map(tidegate::core::event::Posted::to_value).collect();
-    Ok((status, Json(json!({ "events": told }))))
+    let made_again = (!options.dry_run).then_some(Extension(MadeAgain));
+    Ok((status, made_again, Json(json!({ "events": told }))))
 }

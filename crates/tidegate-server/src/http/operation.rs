@@ -2,13 +2,13 @@
 //! OpenAPI document and the matrix of who may do what are all made from these.
 
 use axum::{
-    Extension,
     handler::Handler,
+    middleware,
     routing::{MethodFilter, MethodRouter, on},
 };
 use serde_json::{Map, Value, json};
 
-use super::{App, shape};
+use super::{App, gate, shape};
 
 /// What a caller has to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,28 @@ impl Operation {
         Self::new(("put", MethodFilter::PUT), path, name, handler)
     }
 
+    pub(super) fn patch<H: Handler<T, App>, T: 'static>(
+        path: &'static str,
+        name: &'static str,
+        handler: H,
+    ) -> Self {
+        Self::new(("patch", MethodFilter::PATCH), path, name, handler)
+    }
+
+    pub(super) fn delete<H: Handler<T, App>, T: 'static>(
+        path: &'static str,
+        name: &'static str,
+        handler: H,
+    ) -> Self {
+        Self::new(("delete", MethodFilter::DELETE), path, name, handler)
+    }
+
+    /// Also to look at it, a key must be one that may change things.
+    pub(super) fn full(mut self) -> Self {
+        self.needs = Needs::Full;
+        self
+    }
+
     /// What it does, in one sentence.
     pub(super) fn says(mut self, says: &'static str) -> Self {
         self.says = says;
@@ -113,9 +135,10 @@ impl Operation {
         self
     }
 
-    /// The route, which knows what it needs.
-    pub(super) fn into_route(self) -> (&'static str, MethodRouter<App>) {
-        (self.path, self.route.layer(Extension(self.needs)))
+    /// The route, which lets in who shows what it needs.
+    pub(super) fn into_route(self, app: &App) -> (&'static str, MethodRouter<App>) {
+        let guarded = middleware::from_fn_with_state((app.clone(), self.needs), gate::pass);
+        (self.path, self.route.route_layer(guarded))
     }
 
     /// Its method, and its part of the OpenAPI document.

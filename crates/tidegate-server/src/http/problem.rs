@@ -6,7 +6,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Map, Value, json};
-use tidegate::{Error, core::command::Refusal, store::StoreError};
+use tidegate::{
+    Error,
+    core::{access::AccessRefusal, command::Refusal, session::SessionError, stream::StreamRefusal},
+    store::StoreError,
+};
 
 /// An answer that says no.
 #[derive(Debug)]
@@ -17,12 +21,14 @@ pub(crate) struct Problem {
     detail: String,
     more: Map<String, Value>,
     retry_after: Option<u64>,
+    /// Says how to show who one is.
+    challenge: bool,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, error: &str, detail: impl Into<String>) -> Self {
         let (error, detail) = (error.to_owned(), detail.into());
-        Self { status, error, detail, more: Map::new(), retry_after: None }
+        Self { status, error, detail, more: Map::new(), retry_after: None, challenge: false }
     }
 
     /// What the client has sent cannot be used.
@@ -32,6 +38,11 @@ impl Problem {
 
     pub(crate) fn not_found(error: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, error, detail)
+    }
+
+    /// Nobody knows who asks.
+    pub(crate) fn unauthorized(error: &str, detail: impl Into<String>) -> Self {
+        Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, error, detail) }
     }
 
     /// Adds a member.
@@ -63,6 +74,9 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
             // The rest of the body is not read: nothing more can come over this connection.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
@@ -130,7 +144,8 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::NoStep { .. }
         | Refusal::NoWorkflow { .. }
         | Refusal::NoVersion { .. }
-        | Refusal::NoReaction(_) => StatusCode::NOT_FOUND,
+        | Refusal::NoReaction(_)
+        | Refusal::Access(AccessRefusal::NoKey(_)) => StatusCode::NOT_FOUND,
         Refusal::Ended { .. }
         | Refusal::NotEnded(_)
         | Refusal::Undone { .. }
@@ -138,9 +153,32 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::VersionChanged { .. }
         | Refusal::Fenced { .. }
         | Refusal::EngineDead(_)
-        | Refusal::NoEngine(_) => StatusCode::CONFLICT,
+        | Refusal::NoEngine(_)
+        | Refusal::Stream(
+            StreamRefusal::Conflict { .. }
+            | StreamRefusal::StreamClosed { .. }
+            | StreamRefusal::NotClosed { .. }
+            | StreamRefusal::NotTruncated { .. },
+        )
+        | Refusal::Session(SessionError::Changed { .. } | SessionError::Conflict { .. })
+        | Refusal::InProgress
+        | Refusal::Access(AccessRefusal::Taken(_)) => StatusCode::CONFLICT,
         Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
-    Problem::new(status, refusal.code(), refusal.to_string())
+    let problem = Problem::new(status, refusal.code(), refusal.to_string());
+    match refusal {
+        Refusal::Stream(StreamRefusal::Conflict { stream, expected, actual }) => {
+            let problem = problem.with("stream", stream.as_str());
+            problem.with("expected", expected.version()).with("actual", *actual)
+        }
+        Refusal::Stream(StreamRefusal::StreamClosed { stream, guard }) => {
+            problem.with("stream", stream.as_str()).with("version", *guard)
+        }
+        Refusal::Session(SessionError::Changed { expected, actual, .. }) => {
+            problem.with("expected", *expected).with("actual", *actual)
+        }
+        Refusal::InProgress => problem.retry_after(1),
+        _ => problem,
+    }
 }

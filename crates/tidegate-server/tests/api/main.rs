@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
+mod bulk;
 mod calls;
 mod chat;
 mod commands;
 mod events;
 mod flows;
 mod observe;
+mod reactions;
 mod runs;
 mod server;
+mod sessions;
+mod streams;
 mod target;
 mod webhooks;

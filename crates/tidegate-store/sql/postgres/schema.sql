@@ -26,6 +26,19 @@ begin
 end
 $$;
 
+create table api_key (
+  id text collate "C" not null,
+  ws text collate "C" not null,
+  name text collate "C" not null,
+  hash text collate "C" not null,
+  read_only bigint not null,
+  made_at bigint not null,
+  expires_at bigint,
+  used_at bigint,
+  revoked_at bigint,
+  primary key (id)
+);
+
 create table chore (
   seq bigint not null,
   salt bigint not null,
@@ -165,6 +178,17 @@ create table receipt (
   at bigint not null,
   verdict text collate "C" not null,
   primary key (seq)
+);
+
+create table reply (
+  ws text collate "C" not null,
+  id text collate "C" not null,
+  seq bigint not null,
+  at bigint not null,
+  hash text collate "C" not null,
+  answer text collate "C",
+  response text collate "C",
+  primary key (ws, id)
 );
 
 create table run (
@@ -314,6 +338,7 @@ CREATE INDEX item_event ON item USING btree (event_seq);
 CREATE INDEX receipt_event ON receipt USING btree (event, seq);
 
 CREATE INDEX receipt_newest ON receipt USING btree (ws, seq);
+CREATE INDEX reply_seq ON reply USING btree (seq);
 
 CREATE INDEX run_due ON run USING btree (due, seq) WHERE due IS NOT NULL;
 

@@ -1,5 +1,18 @@
 -- The schema after all migrations. Checked by a test.
 
+CREATE TABLE api_key (
+  id         text    not null,
+  ws         text    not null,
+  name       text    not null,
+  hash       text    not null,
+  read_only  integer not null,
+  made_at    integer not null,
+  expires_at integer,
+  used_at    integer,
+  revoked_at integer,
+  primary key (id)
+) strict, without rowid;
+
 CREATE TABLE chore (
   seq   integer not null primary key,
   salt  integer not null,
@@ -132,6 +145,17 @@ CREATE TABLE receipt (
   at       integer not null,
   verdict  text    not null
 ) strict;
+
+CREATE TABLE reply (
+  ws       text    not null,
+  id       text    not null,
+  seq      integer not null,
+  at       integer not null,
+  hash     text    not null,
+  answer   text,
+  response text,
+  primary key (ws, id)
+) strict, without rowid;
 
 CREATE TABLE run (
   seq       integer not null primary key,
@@ -275,6 +299,7 @@ CREATE INDEX item_event on item (event_seq);
 CREATE INDEX receipt_event on receipt (event, seq);
 
 CREATE INDEX receipt_newest on receipt (ws, seq);
+CREATE INDEX reply_seq on reply (seq);
 
 CREATE INDEX run_due on run (due, seq) where due is not null;
 

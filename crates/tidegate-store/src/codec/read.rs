@@ -10,9 +10,9 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::Payload,
     row::{
-        Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey, Item,
-        LogHead, Logged, Purpose, Receipt, Row, Run, Schedule, Session, SessionRef, Signal, Source,
-        Staged, Step, Stream, StreamSnapshot, Sub, WaitPath, WaitRow, Workspace,
+        ApiKey, Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey,
+        Item, LogHead, Logged, Purpose, Receipt, Reply, Row, Run, Schedule, Session, SessionRef,
+        Signal, Source, Staged, Step, Stream, StreamSnapshot, Sub, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -50,6 +50,8 @@ pub(super) struct EndedBody {
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
     Ok(match from.table {
+        Table::Reply => reply(from)?,
+        Table::ApiKey => api_key(from)?,
         Table::Chore => chore(from)?,
         Table::Schedule => schedule(from)?,
         Table::Gate => gate(from)?,
@@ -115,6 +117,32 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             body: from.payload()?,
         }),
     })
+}
+
+fn reply(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::Reply(Reply {
+        ws: from.workspace()?,
+        id: from.text()?,
+        seq: from.seq()?,
+        at: from.time()?,
+        hash: from.text()?,
+        answer: from.maybe_payload()?,
+        response: from.maybe_payload()?,
+    }))
+}
+
+fn api_key(from: &mut Cells) -> Result<Row, StoreError> {
+    Ok(Row::ApiKey(ApiKey {
+        id: from.text()?,
+        ws: from.workspace()?,
+        name: from.text()?,
+        hash: from.text()?,
+        read_only: from.flag()?,
+        made_at: from.time()?,
+        expires_at: from.maybe_time()?,
+        used_at: from.maybe_time()?,
+        revoked_at: from.maybe_time()?,
+    }))
 }
 
 fn gate(from: &mut Cells) -> Result<Row, StoreError> {

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use tidegate_core::{
     id::Seq,
+    json::Payload,
     row::{
-        Def, Ended, Event, Gate, Logged, Phase, Receipt, Row, RowKey, Run, Session, Staged, Step,
-        Sub,
+        ApiKey, Def, Ended, Event, Gate, Logged, Phase, Receipt, Reply, Row, RowKey, Run, Session,
+        Staged, Step, Sub,
     },
     time::Timestamp,
 };
@@ -15,6 +16,8 @@ use super::{Cell, PAUSED, WAITING, engine_text, read::EndedBody};
 /// A row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
+        Row::Reply(row) => reply(row),
+        Row::ApiKey(row) => api_key(row),
         Row::Chore(row) => vec![
             seq(row.id.seq),
             salt(row.id.salt),
@@ -92,6 +95,8 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         RowKey::Schedule(ws, app, workflow, id) => {
             vec![text(&**ws), text(&**app), text(&**workflow), text(&**id)]
         }
+        RowKey::Reply(ws, id) => vec![text(&**ws), text(&**id)],
+        RowKey::ApiKey(id) => vec![text(&**id)],
         RowKey::Gate(key) => vec![Cell::Bytes(Some(key.as_bytes().to_vec()))],
         RowKey::Chore(number)
         | RowKey::Run(number)
@@ -126,6 +131,35 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
             vec![seq(*run), text(&**step), int((*attempt).into()), int((*n).into())]
         }
     }
+}
+
+fn reply(row: &Reply) -> Vec<Cell> {
+    let maybe = |payload: &Option<Payload>| {
+        Cell::Text(payload.as_ref().map(|payload| payload.as_str().to_owned()))
+    };
+    vec![
+        text(&*row.ws),
+        text(&*row.id),
+        seq(row.seq),
+        at(row.at),
+        text(&*row.hash),
+        maybe(&row.answer),
+        maybe(&row.response),
+    ]
+}
+
+fn api_key(row: &ApiKey) -> Vec<Cell> {
+    vec![
+        text(&*row.id),
+        text(&*row.ws),
+        text(&*row.name),
+        text(&*row.hash),
+        int(i64::from(row.read_only)),
+        at(row.made_at),
+        maybe_at(row.expires_at),
+        maybe_at(row.used_at),
+        maybe_at(row.revoked_at),
+    ]
 }
 
 fn gate(row: &Gate) -> Vec<Cell> {

@@ -72,7 +72,9 @@ pub(super) struct Held {
 }
 
 /// The tables with locked rows, in lock order.
-const LOCKED: [Table; 9] = [
+const LOCKED: [Table; 11] = [
+    Table::Reply,
+    Table::ApiKey,
     Table::Chore,
     Table::Schedule,
     Table::Gate,

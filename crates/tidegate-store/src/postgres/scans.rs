@@ -100,6 +100,10 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         (Scan::EndedAfter(after), _) => {
             Shape::Alone(sql::ENDED_AFTER, Table::Ended, ints([*after]))
         }
+        (Scan::RepliesAfter(after), _) => {
+            Shape::Alone(sql::REPLY_AFTER, Table::Reply, ints([*after]))
+        }
+        (Scan::ApiKeys, _) => Shape::Alone(sql::API_KEY_ALL, Table::ApiKey, Vec::new()),
         (Scan::ReceiptsAfter(after), _) => {
             Shape::Alone(sql::RECEIPT_AFTER, Table::Receipt, ints([*after]))
         }
@@ -186,6 +190,8 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::LooseEvents(..)
         | Scan::LooseEnded(..)
         | Scan::ReceiptsAfter(_)
+        | Scan::RepliesAfter(_)
+        | Scan::ApiKeys
         | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)

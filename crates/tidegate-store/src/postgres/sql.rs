@@ -59,6 +59,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "observe",
         sql: include_str!("../../sql/postgres/migrations/0011_observe.sql"),
     },
+    Migration {
+        version: 12,
+        name: "guard",
+        sql: include_str!("../../sql/postgres/migrations/0012_guard.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -142,6 +147,8 @@ statements!(
     RUN_DRIVEN_COUNT = "run_driven_count",
     RUN_PARKED_COUNT = "run_parked_count",
     RUN_LINE_COUNT = "run_line_count",
+    REPLY_AFTER = "reply_after",
+    API_KEY_ALL = "api_key_all",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",
     LEASE_ACQUIRE = "lease_acquire",
@@ -178,6 +185,8 @@ macro_rules! by_table {
                 };
             }
             match table {
+                Table::Reply => file!("reply"),
+                Table::ApiKey => file!("api_key"),
                 Table::Chore => file!("chore"),
                 Table::Schedule => file!("schedule"),
                 Table::Gate => file!("gate"),
@@ -237,6 +246,8 @@ by_table!(
 /// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
+        Table::Reply => Some(include_str!("../../sql/postgres/only/reply_lock.sql")),
+        Table::ApiKey => Some(include_str!("../../sql/postgres/only/api_key_lock.sql")),
         Table::Chore => Some(include_str!("../../sql/postgres/only/chore_lock.sql")),
         Table::Schedule => Some(include_str!("../../sql/postgres/only/schedule_lock.sql")),
         Table::Gate => Some(include_str!("../../sql/postgres/only/gate_lock.sql")),

@@ -22,7 +22,8 @@ pub(super) enum Trouble {
 /// The tables where another transaction may have been first to insert the same key.
 ///
 /// Everywhere else a key has one writer, and a second row under it is an error of the caller.
-pub(super) const CONTESTED: [Table; 9] = [
+pub(super) const CONTESTED: [Table; 10] = [
+    Table::Reply,
     Table::Schedule,
     Table::Gate,
     Table::Session,

@@ -21,6 +21,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "retention", sql: sql!("migrations/0009_retention") },
     Migration { version: 10, name: "snapshot", sql: sql!("migrations/0010_snapshot") },
     Migration { version: 11, name: "observe", sql: sql!("migrations/0011_observe") },
+    Migration { version: 12, name: "guard", sql: sql!("migrations/0012_guard") },
 ];
 
 /// What is done with single rows of a table.
@@ -48,6 +49,8 @@ macro_rules! statements {
 /// A table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
+        Table::Reply => statements!("reply"),
+        Table::ApiKey => statements!("api_key"),
         Table::Chore => statements!("chore"),
         Table::Schedule => statements!("schedule"),
         Table::Gate => statements!("gate"),
@@ -120,6 +123,8 @@ pub(super) const RUN_COUNT: &str = sql!("run_count");
 pub(super) const RUN_DRIVEN_COUNT: &str = sql!("run_driven_count");
 pub(super) const RUN_PARKED_COUNT: &str = sql!("run_parked_count");
 pub(super) const RUN_LINE_COUNT: &str = sql!("run_line_count");
+pub(super) const REPLY_AFTER: &str = sql!("reply_after");
+pub(super) const API_KEY_ALL: &str = sql!("api_key_all");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");
 pub(super) const LEASE_READ: &str = sql!("lease_read");
 pub(super) const LEASE_ACQUIRE: &str = sql!("lease_acquire");

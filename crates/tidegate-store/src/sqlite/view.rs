@@ -112,6 +112,8 @@ impl Source for View<'_> {
                 (Table::Log, sql::LOG_FEED_BACK, vec![text(ws), int(*before)])
             }
             Scan::StreamOf(id) => (Table::Stream, sql::STREAM_OF_NUMBER, vec![seq(*id)]),
+            Scan::RepliesAfter(after) => (Table::Reply, sql::REPLY_AFTER, vec![seq(*after)]),
+            Scan::ApiKeys => (Table::ApiKey, sql::API_KEY_ALL, Vec::new()),
             Scan::Snapshots(id) => (Table::Snapshot, sql::SNAPSHOT_OF_STREAM, vec![seq(*id)]),
             Scan::EventsBelow(ws, below) => {
                 (Table::Event, sql::EVENT_NEWEST, vec![text(ws), seq(*below)])

@@ -127,6 +127,14 @@ macro_rules! behaviours {
                 output_has_bounds,
                 the_last_progress_stays,
             }
+            repeats {
+                a_repeated_request_takes_place_once,
+                of_requests_at_once_one_takes_place,
+                every_answer_comes_back_as_it_was,
+                a_refused_request_leaves_its_key_free,
+                the_first_word_is_kept,
+                old_answers_go,
+            }
             retention {
                 old_runs_go_with_all_that_is_theirs,
                 what_is_relied_on_stays,

@@ -32,6 +32,7 @@ pub mod reactions;
 pub mod receipts;
 pub mod releases;
 pub mod repairs;
+pub mod repeats;
 pub mod replays;
 pub mod retention;
 pub mod schedules;

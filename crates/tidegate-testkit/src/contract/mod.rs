@@ -85,6 +85,7 @@ macro_rules! store_contract {
             events_are_loose_when_nothing_relies_on_them,
             ended_runs_are_loose_when_no_run_relies_on_them,
             receipts_and_signals_are_found_to_be_forgotten,
+            replies_and_api_keys_are_found,
             a_scan_that_finds_nothing_says_so,
             a_limit_of_nothing_finds_nothing,
         );

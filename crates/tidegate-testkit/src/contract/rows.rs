@@ -171,6 +171,8 @@ fn touch(row: &mut Row) {
         Row::Receipt(row) => row.at = later,
         Row::Logged(row) => row.meta = sample::payload("42"),
         Row::Session(row) => row.version = 42,
+        Row::Reply(row) => row.response = Some(sample::payload("42")),
+        Row::ApiKey(row) => row.revoked_at = Some(later),
         Row::Staged(row) => row.version = 42,
         Row::StreamSnapshot(row) => row.version = 42,
         // Nothing but their keys.

@@ -6,8 +6,8 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Purpose, Rank,
-        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, Sub, WaitPath, WaitRow,
+        ApiKey, Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Purpose,
+        Rank, Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -552,6 +552,18 @@ pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Stor
     check(store, Scan::Signals(Seq(1)), rows(signals)).await;
 }
 
+/// Answers by number, whatever their keys; and all keys of the API, whatever their workspace.
+pub async fn replies_and_api_keys_are_found(store: &Arc<dyn Store>) {
+    let replies = [("z", 3), ("b", 5), ("a", 40)].map(|(id, seq)| sample::reply(id, seq));
+    insert(store, replies.iter().rev().cloned()).await;
+    check(store, Scan::RepliesAfter(Seq(0)), rows(replies.clone())).await;
+    check(store, Scan::RepliesAfter(Seq(3)), rows(replies[1..].to_vec())).await;
+    let other = ApiKey { ws: "other".into(), ..sample::api_key("B") };
+    let keys = [other, sample::api_key("a"), sample::api_key("b")];
+    insert(store, keys.iter().rev().cloned()).await;
+    check(store, Scan::ApiKeys, rows(keys)).await;
+}
+
 /// An empty answer is an answer.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
@@ -610,5 +622,7 @@ fn every_scan() -> Vec<Scan> {
         Scan::RunsOf(Seq(1)),
         Scan::EndedOf(Seq(1)),
         Scan::ItemsOf(Seq(1)),
+        Scan::RepliesAfter(Seq(0)),
+        Scan::ApiKeys,
     ]
 }

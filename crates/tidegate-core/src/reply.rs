@@ -1,0 +1,151 @@
+//! Requests that may be sent again: what the first came to is kept with its effect.
+//!
+//! The answer is written in the transaction of the effect, so that nothing lies between them: a
+//! request under the same key finds both or neither, through whichever process it comes. What
+//! its sender was told is kept in a second transaction, because some of it is only known later;
+//! if that never comes, it is made again from the answer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    command::{Answer, Refusal, StreamAnswer},
+    draft::{Decided, Draft, Stop},
+    event::{Outcome, Posted},
+    id::ChoreId,
+    json::Payload,
+    row::{Reply, Row, RowKey, Workspace},
+    session,
+    stream::Committed,
+    version::{Registered, Released},
+};
+
+/// How long an answer is repeated.
+pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A request under an idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The workspace.
+    pub ws: Workspace,
+    /// Stands for its method, its path and the key.
+    pub id: String,
+    /// Stands for all else of it.
+    pub hash: String,
+}
+
+impl Asked {
+    /// What was kept of it, if it is not too old.
+    fn find(&self, draft: &Draft) -> Decided<Option<Reply>> {
+        let key = RowKey::Reply(self.ws.clone(), self.id.clone());
+        let Some(Row::Reply(kept)) = draft.row(&key)? else { return Ok(None) };
+        if kept.at.plus_ms(KEPT_MS) <= draft.now() {
+            return Ok(None);
+        }
+        self.check(kept).map_err(Stop::Refused)?;
+        Ok(Some(kept.clone()))
+    }
+
+    /// Whether it is the request that something was kept of.
+    pub fn check(&self, kept: &Reply) -> Result<(), Refusal> {
+        if kept.hash == self.hash { Ok(()) } else { Err(Refusal::KeyReused) }
+    }
+
+    /// A row of which nothing is known yet.
+    fn begin(&self, draft: &mut Draft) -> Decided<Reply> {
+        let Self { ws, id, hash } = self.clone();
+        let (seq, at) = (draft.next_seq()?, draft.now());
+        Ok(Reply { ws, id, hash, seq, at, answer: None, response: None })
+    }
+}
+
+/// Decides something once: again, it is told what it came to.
+pub fn once(
+    draft: &mut Draft,
+    asked: &Asked,
+    decide: impl FnOnce(&mut Draft) -> Decided<Answer>,
+) -> Decided<Answer> {
+    match asked.find(draft)? {
+        Some(Reply { answer: Some(answer), .. }) => {
+            let kept: Kept = serde_json::from_str(answer.as_str())
+                .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
+            return Ok(Answer::Again(Box::new(kept.into())));
+        }
+        // It was refused a moment ago, and that is what its sender is told.
+        Some(_) => return Err(Stop::Refused(Refusal::InProgress)),
+        None => {}
+    }
+    let answer = decide(draft)?;
+    if let Some(kept) = Kept::of(&answer) {
+        let reply = asked.begin(draft)?;
+        draft.put(Reply { answer: Some(kept.to_payload()), ..reply });
+    }
+    Ok(answer)
+}
+
+/// Keeps what a sender is told, and says what that is: the first word counts.
+///
+/// A request that was refused while another under its key took place has no say in it.
+pub fn keep(draft: &mut Draft, asked: &Asked, response: &Payload, done: bool) -> Decided<Payload> {
+    let reply = match asked.find(draft)? {
+        Some(Reply { response: Some(response), .. }) => return Ok(response),
+        Some(Reply { answer: Some(_), .. }) if !done => return Ok(response.clone()),
+        Some(reply) => reply,
+        None => asked.begin(draft)?,
+    };
+    draft.put(Reply { response: Some(response.clone()), ..reply });
+    Ok(response.clone())
+}
+
+/// Answers to what has an effect.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Kept {
+    Posted(Vec<Posted>),
+    Admitted(Outcome),
+    Registered(Registered),
+    Released(Released),
+    Session(session::Outcome),
+    Committed(Committed),
+    Repaired(Vec<String>),
+    Left(ChoreId),
+    Done,
+}
+
+impl Kept {
+    /// None where nothing took place: asked again, it may.
+    fn of(answer: &Answer) -> Option<Self> {
+        Some(match answer.clone() {
+            Answer::Posted(posted) => Self::Posted(posted),
+            Answer::Admitted(outcome) if outcome.verdict.run().is_some() => Self::Admitted(outcome),
+            Answer::Registered(registered) => Self::Registered(registered),
+            Answer::Released(released) => Self::Released(released),
+            Answer::Session(outcome) => Self::Session(outcome),
+            Answer::Stream(StreamAnswer::Committed(committed)) => Self::Committed(committed),
+            Answer::Stream(StreamAnswer::Repaired(streams)) => Self::Repaired(streams),
+            Answer::Left(chore) => Self::Left(chore),
+            Answer::Done => Self::Done,
+            _ => return None,
+        })
+    }
+
+    fn to_payload(&self) -> Payload {
+        let text = serde_json::to_vec(self).expect("an answer can be written");
+        Payload::parse(&text, usize::MAX).expect("what was written can be read")
+    }
+}
+
+impl From<Kept> for Answer {
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::Posted(posted) => Self::Posted(posted),
+            Kept::Admitted(outcome) => Self::Admitted(outcome),
+            Kept::Registered(registered) => Self::Registered(registered),
+            Kept::Released(released) => Self::Released(released),
+            Kept::Session(outcome) => Self::Session(outcome),
+            Kept::Committed(committed) => Self::Stream(StreamAnswer::Committed(committed)),
+            Kept::Repaired(streams) => Self::Stream(StreamAnswer::Repaired(streams)),
+            Kept::Left(chore) => Self::Left(chore),
+            Kept::Done => Self::Done,
+        }
+    }
+}

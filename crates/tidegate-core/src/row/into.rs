@@ -1,0 +1,37 @@
+//! From a row of one kind to any, and back.
+
+use super::{
+    ApiKey, Chore, Chunk, Def, Ended, Engine, Epoch, Event, Gate, Item, LogHead, Logged, Receipt,
+    Reply, Row, Run, Schedule, Session, Signal, Staged, Step, Stream, StreamSnapshot, Sub,
+    WaitPath, WaitRow,
+};
+
+/// The row of one kind, where it is of that kind.
+impl Row {
+    /// A gate.
+    pub fn as_gate(&self) -> Option<&Gate> {
+        if let Self::Gate(row) = self { Some(row) } else { None }
+    }
+
+    /// A run that has not ended.
+    pub fn as_run(&self) -> Option<&Run> {
+        if let Self::Run(row) = self { Some(row) } else { None }
+    }
+}
+
+macro_rules! into_row {
+    ($($name:ident => $variant:ident),*) => {
+        $(impl From<$name> for Row {
+            fn from(row: $name) -> Self {
+                Self::$variant(row.into())
+            }
+        })*
+    };
+}
+into_row!(
+    Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
+    Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
+    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
+    Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged,
+    StreamSnapshot => StreamSnapshot, Reply => Reply, ApiKey => ApiKey
+);

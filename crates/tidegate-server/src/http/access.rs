@@ -1,0 +1,256 @@
+//! Who asks: by which key, in which workspace, and whether there is room.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use tidegate::{
+    Engine,
+    core::{
+        access::AccessCommand,
+        row::{ApiKey, Workspace},
+        time::Timestamp,
+    },
+};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+
+use super::{operation::Needs, problem::Problem};
+use crate::keys;
+
+/// The header that names the workspace.
+const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
+
+/// How long the keys are remembered: one that is taken back is good for so long at the most.
+const REMEMBERED: Duration = Duration::from_secs(1);
+
+/// How soon they are looked at again for a key that is not among them.
+const LOOKED_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often it is noted that a key is used.
+const NOTED: Duration = Duration::from_secs(60);
+
+/// How many requests are answered at once for one key, and in all: beyond that a client or a
+/// server has lost its way, and those who wait would only wait longer.
+const AT_ONCE: (usize, usize) = (1000, 4000);
+
+/// What is known about those who may ask.
+#[derive(Debug)]
+pub(crate) struct Access {
+    workspaces: Vec<Workspace>,
+    /// Only this machine can reach the server.
+    loopback: bool,
+    known: Mutex<Known>,
+    room: Arc<Semaphore>,
+    rooms: std::sync::Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    at: Option<Instant>,
+    keys: HashMap<String, ApiKey>,
+    now: Timestamp,
+}
+
+/// Whom a request is answered to, and the room that it takes.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) engine: Engine,
+    _room: [OwnedSemaphorePermit; 2],
+}
+
+impl Access {
+    pub(crate) fn new(workspaces: Vec<Workspace>, loopback: bool) -> Self {
+        let room = Arc::new(Semaphore::new(AT_ONCE.1));
+        Self { workspaces, loopback, known: Mutex::default(), room, rooms: Default::default() }
+    }
+
+    /// Lets a request in, or says why not.
+    pub(super) async fn admit(
+        &self,
+        engine: &Engine,
+        needs: Needs,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Admitted, Problem> {
+        let given = bearer(headers);
+        let key = self.key(engine, given).await?;
+        let named = text(headers, &WORKSPACE);
+        let ws = match &key {
+            Some(key) => {
+                if needs == Needs::Full && key.read_only {
+                    let detail = format!("the key `{}` only lets look", key.name);
+                    return Err(Problem::new(StatusCode::FORBIDDEN, "read_only_key", detail));
+                }
+                self.note(engine, key);
+                (*key.ws).to_owned()
+            }
+            None => {
+                check_host(headers)?;
+                named.map_or_else(|| engine.workspace().to_owned(), str::to_owned)
+            }
+        };
+        if given.is_none() && method != Method::GET {
+            check_origin(headers)?;
+        }
+        let served = self.workspaces.iter().any(|it| **it == *ws);
+        if !served || named.is_some_and(|named| named != ws) {
+            let detail = format!("there is no workspace `{}` here", named.unwrap_or(&ws));
+            return Err(Problem::not_found("no_workspace", detail));
+        }
+        let room = self.room(key.as_ref())?;
+        Ok(Admitted { engine: engine.in_workspace(ws.as_str()), _room: room })
+    }
+
+    /// The key that a request shows; none where none is needed.
+    async fn key(&self, engine: &Engine, given: Option<&str>) -> Result<Option<ApiKey>, Problem> {
+        let mut known = self.known.lock().await;
+        known.look(engine, REMEMBERED).await?;
+        if known.keys.is_empty() && self.loopback {
+            return Ok(None);
+        }
+        let Some(given) = given else {
+            let detail = "show a key: `Authorization: Bearer tg_…`";
+            return Err(Problem::unauthorized("key_missing", detail));
+        };
+        let id = keys::public_part(given).unwrap_or_default();
+        if !known.keys.contains_key(id) {
+            known.look(engine, LOOKED_AGAIN).await?;
+        }
+        let key = known.keys.get(id).filter(|key| keys::is(given, key));
+        let good = |key: &&ApiKey| {
+            key.revoked_at.is_none() && key.expires_at.is_none_or(|end| known.now < end)
+        };
+        let bad = || Problem::unauthorized("bad_key", "this key is unknown, expired or revoked");
+        key.filter(good).cloned().map(Some).ok_or_else(bad)
+    }
+
+    /// Room for one more request.
+    fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
+        let own = {
+            let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+            let name = key.map(|key| key.id.clone()).unwrap_or_default();
+            rooms.entry(name).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE.0))).clone()
+        };
+        let full = |status, code, what: &str, most: usize| {
+            let detail = format!("{most} requests {what} are being answered; ask again");
+            Problem::new(status, code, detail).retry_after(1)
+        };
+        let own = own.try_acquire_owned().map_err(|_| {
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            full(status, "too_many_requests", "under this key", AT_ONCE.0)
+        })?;
+        let all = self.room.clone().try_acquire_owned().map_err(|_| {
+            full(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "of all clients", AT_ONCE.1)
+        })?;
+        Ok([own, all])
+    }
+
+    /// Notes now and then that a key is used; nobody waits for it.
+    fn note(&self, engine: &Engine, key: &ApiKey) {
+        let now = engine.now();
+        let old = |at: Timestamp| at.micros() + i64::try_from(NOTED.as_micros()).unwrap_or(0);
+        if key.used_at.is_some_and(|at| now.micros() < old(at)) {
+            return;
+        }
+        // Noted here first, or every request of the next second would note it too.
+        if let Ok(mut known) = self.known.try_lock()
+            && let Some(known) = known.keys.get_mut(&key.id)
+        {
+            known.used_at = Some(now);
+        }
+        let (store, id) = (engine.store().clone(), key.id.clone());
+        tokio::spawn(async move {
+            let used = AccessCommand::Used { id, at: now };
+            if let Err(error) = keys::change(&*store, used).await {
+                tracing::warn!(%error, "the use of a key could not be noted");
+            }
+        });
+    }
+}
+
+impl Known {
+    /// Looks at the keys if that was too long ago.
+    async fn look(&mut self, engine: &Engine, remembered: Duration) -> Result<(), Problem> {
+        if self.at.is_some_and(|at| at.elapsed() < remembered) {
+            return Ok(());
+        }
+        let (keys, now) = keys::all(&**engine.store()).await?;
+        self.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+        (self.now, self.at) = (now, Some(Instant::now()));
+        Ok(())
+    }
+}
+
+/// The key in a request's headers.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, key) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// Without keys, a page in this machine's browser could reach the server by a name of its own that
+/// it has made to point here: only names of this machine are answered.
+fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = text(headers, &header::HOST).unwrap_or_default();
+    if is_local(name_of(host)) {
+        return Ok(());
+    }
+    let detail = format!(
+        "`{host}` is not this machine; without API keys only `localhost` and its addresses are \
+         answered"
+    );
+    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", detail))
+}
+
+/// The name in `name:port`.
+fn name_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn is_local(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let address = name.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback());
+    address || name == "localhost" || name.ends_with(".localhost")
+}
+
+/// A page of another site must not make its reader's browser act here.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = text(headers, &header::HOST);
+    let origin = text(headers, &header::ORIGIN);
+    let same = |origin: &str| origin.split_once("://").map(|(_, rest)| rest) == host;
+    let cross = text(headers, &HeaderName::from_static("sec-fetch-site")) == Some("cross-site");
+    if cross || origin.is_some_and(|origin| !same(origin)) {
+        let detail = format!("`{}` is another site", origin.unwrap_or("its sender"));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_local, name_of};
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for host in
+            ["localhost", "LOCALHOST:1", "a.localhost.", "127.0.0.1:80", "[::1]:80", "127.9.9.9"]
+        {
+            assert!(is_local(name_of(host)), "{host}");
+        }
+        for host in
+            ["", "evil.example", "localhost.evil.example", "10.0.0.1", "[fe80::1]", "0.0.0.0"]
+        {
+            assert!(!is_local(name_of(host)), "{host}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The way that every request takes to its operation: who asks, what is sent, and whether it was
+//! asked before.
+
+use std::time::Duration;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use tidegate::Engine;
+
+use super::{App, body::MAX_BODY_BYTES, operation::Needs, problem::Problem, repeat};
+
+/// How long a client may take to send its body.
+const BODY: Duration = Duration::from_secs(30);
+
+/// How long a request may take: longer than the longest wait for a run.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Who asks: the engine acts in their workspace, and once where the request may come again.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(super) engine: Engine,
+    pub(super) once: Option<std::sync::Arc<tidegate::Once>>,
+}
+
+impl Caller {
+    /// Whether the request took place before, and only its answer is asked for.
+    pub(super) fn is_again(&self) -> bool {
+        self.once.as_ref().is_some_and(|once| once.is_again())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let nobody = || Problem::unauthorized("key_missing", "nobody was let in here");
+        parts.extensions.get::<Self>().cloned().ok_or_else(nobody)
+    }
+}
+
+/// Every operation is behind it, with what it needs.
+pub(super) async fn pass(
+    State((app, needs)): State<(App, Needs)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let answered = tokio::time::timeout(DEADLINE, passed(&app, needs, request, next)).await;
+    let late = |_| {
+        let detail = "it took too long, and may still take place; ask whether it did";
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_slow", detail).retry_after(1))
+    };
+    answered.unwrap_or_else(late).unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn passed(
+    app: &App,
+    needs: Needs,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let (mut parts, body) = request.into_parts();
+    if needs == Needs::Nothing {
+        let body = if parts.method == Method::GET {
+            body
+        } else {
+            in_time(&parts.headers, body).await?.into()
+        };
+        return Ok(next.run(Request::from_parts(parts, body)).await);
+    }
+    let admitted = app.access.admit(&app.engine, needs, &parts.method, &parts.headers).await?;
+    let mut caller = Caller { engine: admitted.engine.clone(), once: None };
+    if parts.method == Method::GET {
+        parts.extensions.insert(caller);
+        return Ok(next.run(Request::from_parts(parts, body)).await);
+    }
+    let body = read(&parts.headers, body).await?;
+    let Some(asked) = repeat::asked(&caller, &parts, &body)? else {
+        parts.extensions.insert(caller);
+        return Ok(next.run(Request::from_parts(parts, body.into())).await);
+    };
+    if let Some(told) = repeat::told(&caller, &asked).await? {
+        return Ok(told);
+    }
+    let (engine, once) = caller.engine.once(asked);
+    caller = Caller { engine, once: Some(once.clone()) };
+    parts.extensions.insert(caller.clone());
+    let response = next.run(Request::from_parts(parts, body.into())).await;
+    repeat::keep(&caller.engine, &once, response).await
+}
+
+/// The whole body, if it is JSON, not too large, and comes in time.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
+    if let Some(kind) = kind.filter(|_| length(headers) != Some(0)) {
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if kind != "application/json" && !kind.ends_with("+json") {
+            let detail = format!("a body is `application/json`, got `{kind}`");
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Problem::new(status, "not_json", detail));
+        }
+    }
+    in_time(headers, body).await
+}
+
+fn length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The whole body, if it is not too large and comes in time.
+async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("a request has at most {MAX_BODY_BYTES} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)
+    };
+    if length(headers).is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Err(too_large());
+    }
+    let whole = tokio::time::timeout(BODY, axum::body::to_bytes(body, MAX_BODY_BYTES)).await;
+    let whole = whole.map_err(|_| {
+        let detail = format!("the body did not come within {} seconds", BODY.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
+    })?;
+    // Cut off, or beyond the limit: who has sent no length can only be told now.
+    whole.map_err(|error| {
+        if std::error::Error::source(&error)
+            .is_some_and(|it| it.to_string().contains("length limit"))
+        {
+            return too_large();
+        }
+        Problem::new(StatusCode::BAD_REQUEST, "bad_body", "the body broke off")
+    })
+}

@@ -1,0 +1,14 @@
+-- Deletes API keys by key.
+--
+-- $1 id (arrays of one length)
+-- The rows are locked by api_key_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with gone as (
+    delete from api_key
+     using unnest($1::text[])
+           as old(id)
+     where api_key.id = old.id
+    returning 1
+)
+select expect_rows('api_key', count(*), cardinality($1))
+  from gone

@@ -1,0 +1,21 @@
+-- Gives kept answers new contents.
+--
+-- Parameters: the columns in order, arrays of one length.
+-- The rows are locked by reply_lock.
+-- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+with changed as (
+    update reply
+       set seq      = new.seq,
+           at       = new.at,
+           hash     = new.hash,
+           answer   = new.answer,
+           response = new.response
+      from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[],
+                  $7::text[])
+           as new(ws, id, seq, at, hash, answer, response)
+     where reply.ws = new.ws
+       and reply.id = new.id
+    returning 1
+)
+select expect_rows('reply', count(*), cardinality($1))
+  from changed

@@ -1,5 +1,7 @@
 //! The commands that talk to a server: they ask over HTTP what any other client could.
 
+mod observe;
+
 use std::{fmt::Write as _, io::Write};
 
 use anyhow::Context;
@@ -69,6 +71,8 @@ pub(crate) enum Ask {
         #[arg(long, default_value = "default")]
         app: String,
     },
+    #[command(flatten)]
+    Observe(observe::Observe),
 }
 
 /// What can be done with keys.
@@ -318,6 +322,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             (told, shown)
         }
         Ask::Runs { command } => runs(&server, command).await?,
+        Ask::Observe(what) => observe::ask(&server, what).await?,
         Ask::Workflows => {
             let told = server.get("/workflows").await?;
             let shown = table(&told["workflows"], &["name", "app", "version", "flowControl"]);

@@ -9,6 +9,7 @@ mod chat;
 mod commands;
 mod events;
 mod flows;
+mod observe;
 mod reactions;
 mod runs;
 mod server;

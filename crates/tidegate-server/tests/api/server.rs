@@ -149,6 +149,28 @@ impl Server {
         text
     }
 
+    /// The text of a stream up to a mark, with something that happens once it has begun.
+    pub(crate) async fn read_along(
+        &self,
+        path: &str,
+        last: Option<&str>,
+        mark: &str,
+        then: impl AsyncFnOnce(),
+    ) -> String {
+        let mut request = self.client.get(format!("{}{path}", self.url));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
+        then().await;
+        while !text.contains(mark) {
+            let chunk = tokio::time::timeout(PATIENCE, answer.chunk()).await;
+            let chunk = chunk.unwrap_or_else(|_| panic!("never `{mark}` in `{text}`"));
+            text += std::str::from_utf8(&chunk.unwrap().expect("it goes on")).unwrap();
+        }
+        text
+    }
+
     /// Runs a command of the binary against this server: what it printed, or its error.
     pub(crate) fn command(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));

@@ -8,6 +8,8 @@ mod chat;
 mod commands;
 mod events;
 mod flows;
+mod guard;
+mod repeats;
 mod runs;
 mod server;
 mod target;

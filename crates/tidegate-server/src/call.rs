@@ -57,6 +57,13 @@ impl Private {
     }
 }
 
+/// The address that a URL names itself. However it is spelled (one number, octal, hexadecimal, with
+/// a dot at its end), the parser has made four numbers of it.
+fn address(url: &Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
 /// Whether an address can belong to somebody on the internet.
 fn is_global(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -68,7 +75,8 @@ fn is_global(address: IpAddr) -> bool {
 fn is_global_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
     let shared = a == 100 && (64..128).contains(&b);
-    let protocol = (a, b, c) == (192, 0, 0);
+    // Protocols of the network itself, and its former way to IPv6.
+    let protocol = [(192, 0, 0), (192, 88, 99)].contains(&(a, b, c));
     let benchmark = a == 198 && (b == 18 || b == 19);
     let special =
         v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_documentation();
@@ -87,8 +95,8 @@ fn is_global_v6(v6: Ipv6Addr) -> bool {
     match parts {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => v4(high, low),
         [0x2002, high, low, ..] => v4(high, low),
-        // Documentation, and Teredo, which carries another address.
-        [0x2001, 0xdb8 | 0, ..] => false,
+        // Documentation, and protocols such as Teredo, which carries another address.
+        [0x2001, 0xdb8 | 0..0x200, ..] | [0x3fff, 0..0x1000, ..] => false,
         // What is global unicast so far.
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
@@ -191,10 +199,7 @@ impl Calls {
     async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
         let url = Url::parse(url).map_err(|error| Fault::from(error).fatal())?;
         // A name is looked at when it is resolved; a plain address never is.
-        let literal = url.host_str().and_then(|host| {
-            host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok()
-        });
-        if let Some(address) = literal
+        if let Some(address) = address(&url)
             && !self.private.allows(address)
         {
             return Err(Fault::coded("PrivateAddress", refused(&address.to_string())).fatal());
@@ -281,20 +286,48 @@ fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Private, is_global};
+    use super::{Private, address, is_global};
 
     #[test]
     fn addresses_of_private_networks_are_known_in_every_spelling() {
         let private = "127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 \
             192.0.0.8 198.18.0.1 224.0.0.1 240.0.0.1 255.255.255.255 192.0.2.1 ::1 :: fe80::1 fc00::1 \
             ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 2002:7f00:1:: 2001:db8::1 2001::1 \
-            4000::1";
+            4000::1 192.88.99.1 ::127.0.0.1 ::ffff:0:127.0.0.1 64:ff9b:1::1 2001:2::1 2001:20::1 3fff::1 \
+            fec0::1 100::1 5f00::1";
         for address in private.split_whitespace() {
             assert!(!is_global(address.parse().unwrap()), "{address}");
         }
         let global = "1.1.1.1 8.8.8.8 100.128.0.1 2606:4700::1 64:ff9b::808:808 ::ffff:8.8.8.8";
         for address in global.split_whitespace() {
             assert!(is_global(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    /// Every spelling of an address that is none of the internet, as it may stand in a definition.
+    #[test]
+    fn no_spelling_hides_a_private_address() {
+        let private = "http://127.0.0.1/ http://127.1/ http://2130706433/ http://0x7f000001/ \
+            http://0177.0.0.1/ http://0x7f.0.0.1/ http://127.0.0.1./ http://me:secret@127.0.0.1/ \
+            http://example.com@10.0.0.1/ http://0/ http://0.0.0.0:80/ http://[::1]/ http://[::]/ \
+            http://[::ffff:7f00:1]/ http://[::ffff:127.0.0.1]/ http://[64:ff9b::a00:1]/ \
+            http://169.254.169.254/latest http://[fe80::1]/ http://100.64.0.1/ http://%31%32%37.0.0.1/ \
+            http://①②⑦.0.0.1/ http://192.168.257/ http://3232235777/ http://[2002:a00:1::]/";
+        for text in private.split_whitespace() {
+            let url = text.parse().unwrap();
+            let found = address(&url).unwrap_or_else(|| panic!("{text} names an address"));
+            assert!(!Private::None.allows(found), "{text} is {found}");
+        }
+        for text in ["http://localhost/", "http://127.0.0.1.example/", "http://a.example/"] {
+            assert_eq!(
+                address(&text.parse().unwrap()),
+                None,
+                "{text} is resolved and looked at then"
+            );
+        }
+        let public = "http://8.8.8.8/ http://134744072/ http://[2606:4700::1]/";
+        for text in public.split_whitespace() {
+            assert!(Private::None.allows(address(&text.parse().unwrap()).unwrap()), "{text}");
         }
     }
 

@@ -23,7 +23,6 @@ const SETTINGS: [Setting; 9] = [
         what: "sqlite:PATH, a postgres:// URL, or memory",
     },
     Setting { name: "listen", default: "127.0.0.1:7400", what: "the address and port" },
-    Setting { name: "workspaces", default: "", what: "further workspaces that are served" },
     Setting { name: "workers", default: "100", what: "how many runs are driven at once" },
     Setting { name: "leaseTtlMs", default: "30000", what: "what a dead server held is free then" },
     Setting {
@@ -41,6 +40,7 @@ const SETTINGS: [Setting; 9] = [
         default: "TIDEGATE_SIGNING_SECRET",
         what: "the variable that holds the secrets that calls are signed with",
     },
+    Setting { name: "workspaces", default: "", what: "further workspaces that are served" },
     Setting {
         name: "log",
         default: "info",

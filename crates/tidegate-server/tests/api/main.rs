@@ -11,6 +11,8 @@ mod events;
 mod flows;
 mod observe;
 mod reactions;
+mod guard;
+mod repeats;
 mod runs;
 mod server;
 mod sessions;

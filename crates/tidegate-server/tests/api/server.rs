@@ -213,12 +213,71 @@ impl Server {
     }
 }
 
+/// An answer as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Raw {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Raw {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+}
+
+impl Server {
+    /// Starts one on a store that is there, which writes what it logs to a file.
+    pub(crate) fn start_on(store: &str, config: &str, log: &std::path::Path) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        let log = std::fs::File::create(log).unwrap();
+        let mut command = command_on(&folder, store);
+        let (process, url) = spawn(command.env("TIDEGATE_LOG", "debug").stderr(log));
+        Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
+    }
+
+    /// Kills it without a word, while others still speak to it.
+    pub(crate) fn crash(&self) {
+        let killed = Command::new("kill").args(["-9", &self.process.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// What it says to this, if anything.
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Option<Raw> {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = self.client.request(method, format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = request.body(body.to_owned()).send().await.ok()?;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        Some(Raw { status, headers, text: answer.text().await.ok()? })
+    }
+}
+
 fn command(folder: &TempDir) -> Command {
+    command_on(folder, &format!("sqlite:{}", folder.path().join("tidegate.db").display()))
+}
+
+fn command_on(folder: &TempDir, store: &str) -> Command {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--config", &at("tidegate.toml")])
-        .args(["--store", &format!("sqlite:{}", at("tidegate.db"))])
+        .args(["--store", store])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", "500")
         .env("TIDEGATE_LOG", "warn");

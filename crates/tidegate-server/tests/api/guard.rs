@@ -1,0 +1,163 @@
+//! Who is let in, to what, and what nobody gets to see.
+
+use std::process::Command;
+
+use expect_test::expect_file;
+use serde_json::{Value, json};
+
+use crate::{server::Server, target::Target};
+
+/// Runs `tidegate keys` on a file.
+fn keys(store: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.env_clear().arg("keys").args(["--store", store]).args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// The method, path and needs of every operation.
+fn operations(document: &Value) -> Vec<(String, String, String)> {
+    let paths = document["paths"].as_object().unwrap();
+    let all = paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().unwrap();
+        methods.iter().map(move |(method, told)| {
+            let needs = told["x-needs"].as_str().unwrap();
+            (method.to_uppercase(), path.clone(), needs.to_owned())
+        })
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
+    all
+}
+
+/// N14, API1, API5: every operation for every kind of caller. The operations come from the
+/// server's own description, and what each needs is agreed in a file.
+#[tokio::test]
+async fn every_operation_lets_in_whom_it_should() {
+    let target = Target::kind().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("tidegate.db").display());
+    let full = keys(&store, &["create", "--name", "full"]);
+    let read = keys(&store, &["create", "--name", "read", "--read-only"]);
+    let other = keys(&store, &["create", "--name", "other", "--workspace", "other"]);
+    let gone = keys(&store, &["create", "--name", "gone"]);
+    keys(&store, &["revoke", gone.split('_').nth(1).unwrap()]);
+    let listed = keys(&store, &["list"]);
+    assert!(listed.contains("other") && !listed.contains(&full), "{listed}");
+    let log = folder.path().join("log");
+    let url = &target.url;
+    let config = format!("workspaces = [\"other\"]\n[[workflow]]\nname = \"a\"\nurl = \"{url}\"");
+    let server = Server::start_on(&store, &config, &log);
+    let bearer = |key: &str| format!("Bearer {key}");
+    let unknown = format!("{}0", &full[..full.len() - 1]);
+    let canary = "canary-in-the-payload";
+    let event = json!({ "name": "a", "data": canary }).to_string();
+    let headers = [("authorization", bearer(&full)), ("idempotency-key", canary.to_owned())];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let posted = server.raw("POST", "/events", &headers, &event).await.unwrap();
+    assert_eq!(posted.status, 202, "{}", posted.text);
+    let run = posted.json()["events"][0]["runs"][0]["runId"].as_str().unwrap().to_owned();
+    let document = server.raw("GET", "/openapi.json", &[], "").await.unwrap().json();
+    let mut matrix = String::new();
+    for (method, path, needs) in operations(&document) {
+        matrix += &format!("{method} {path}: {needs}\n");
+        let is_stream = path.ends_with("/stream");
+        let at = path.replace("/runs/{id}", &format!("/runs/{run}"));
+        let at = at.replace("{id}", "0000000000000000").replace(['{', '}'], "");
+        let callers = [("none", ""), ("unknown", &*unknown), ("revoked", &*gone), ("read", &*read)];
+        for (who, key) in callers.into_iter().chain([("other", &*other)]) {
+            let shown = bearer(key);
+            let headers: &[_] = if key.is_empty() { &[] } else { &[("authorization", &*shown)] };
+            if who == "read" && needs == "read" && is_stream {
+                continue;
+            }
+            let body = if path.ends_with("/retry") { r#"{"from":"a"}"# } else { "" };
+            let answer = server.raw(&method, &at, headers, body).await.unwrap();
+            let status = answer.status;
+            let told = format!("{method} {path} for {who}: {status} {}", answer.text);
+            assert!(!answer.text.contains(key) || key.is_empty(), "{told}");
+            match (needs.as_str(), who) {
+                ("nothing", _) => assert!([200, 401, 404].contains(&status), "{told}"),
+                (_, "none" | "unknown" | "revoked") => {
+                    assert_eq!(
+                        (status, answer.header("www-authenticate")),
+                        (401, "Bearer"),
+                        "{told}"
+                    );
+                }
+                ("full", "read") => assert_eq!(status, 403, "{told}"),
+                (_, "read") => assert!(![401, 403].contains(&status), "{told}"),
+                _ if path.contains("{id}") => assert_eq!(status, 404, "{told}"),
+                _ => {
+                    assert!(![401, 403].contains(&status), "{told}");
+                    assert!(!answer.text.contains(&run), "{told}");
+                }
+            }
+        }
+    }
+    expect_file!["matrix.txt"].assert_eq(&matrix);
+    revoked_and_never_shown(&server, &full, &read, &run).await;
+    let said = std::fs::read_to_string(&log).unwrap();
+    for secret in [&*full, &*read, &*other, &*gone, &*unknown, canary] {
+        let secret = secret.rsplit('_').next().unwrap();
+        assert!(!said.contains(secret), "the log holds a secret:\n{said}");
+    }
+}
+
+/// A key can be taken back over HTTP, and is never part of an address.
+async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &str) {
+    let shown = |key: &str| format!("Bearer {key}");
+    let (all, look) = (shown(full), shown(read));
+    let headers = [("authorization", all.as_str())];
+    let path = format!("/runs/{run}?key={full}");
+    assert_eq!(server.raw("GET", &path, &[], "").await.unwrap().status, 401);
+    let elsewhere = [headers[0], ("tidegate-workspace", "other")];
+    assert_eq!(server.raw("GET", "/runs", &elsewhere, "").await.unwrap().status, 404);
+    let made = server.raw("POST", "/keys", &headers, r#"{"name":"new"}"#).await.unwrap();
+    assert_eq!(made.status, 201, "{}", made.text);
+    let new = shown(made.json()["key"].as_str().unwrap());
+    let fresh = [("authorization", new.as_str())];
+    assert_eq!(server.raw("GET", "/runs", &fresh, "").await.unwrap().status, 200);
+    let listed = server.raw("GET", "/keys", &headers, "").await.unwrap();
+    assert!(!listed.text.contains("hash") && listed.text.contains("\"new\""), "{}", listed.text);
+    let id = read.split('_').nth(1).unwrap();
+    let revoked = server.raw("DELETE", &format!("/keys/{id}"), &headers, "").await.unwrap();
+    assert_eq!(revoked.status, 200, "{}", revoked.text);
+    let began = std::time::Instant::now();
+    while server.raw("GET", "/runs", &[("authorization", &look)], "").await.unwrap().status != 401 {
+        assert!(began.elapsed().as_secs() < 60, "it is never taken back");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// Without keys: pages of other sites, other names for this machine, other kinds of bodies and
+/// addresses that others can reach are refused, each with its code.
+#[tokio::test]
+async fn what_a_browser_could_be_made_to_send_is_refused() {
+    let server = Server::start("workspaces = [\"other\"]");
+    let event = r#"{"name":"a"}"#;
+    let table: [(&str, &[(&str, &str)], u16, &str); 9] = [
+        ("POST", &[("host", "evil.example")], 421, "wrong_host"),
+        ("GET", &[("host", "evil.example:7400")], 421, "wrong_host"),
+        ("POST", &[("origin", "https://evil.example")], 403, "cross_site"),
+        ("POST", &[("origin", "null")], 403, "cross_site"),
+        ("POST", &[("sec-fetch-site", "cross-site")], 403, "cross_site"),
+        ("POST", &[("content-type", "text/plain")], 415, "not_json"),
+        ("POST", &[("content-type", "application/json; charset=utf-8")], 202, ""),
+        ("POST", &[("tidegate-workspace", "other")], 202, ""),
+        ("POST", &[("tidegate-workspace", "nowhere")], 404, "no_workspace"),
+    ];
+    for (method, headers, status, code) in table {
+        let path = if method == "GET" { "/runs" } else { "/events" };
+        let answer = server.raw(method, path, headers, event).await.unwrap();
+        let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((answer.status, error.as_str()), (status, code), "{headers:?}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    }
+    assert_eq!(server.get("/health").await.0.as_u16(), 200);
+    let mut open = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    open.env_clear().args(["serve", "--store", "memory", "--listen", "0.0.0.0:0"]);
+    let said = String::from_utf8(open.output().unwrap().stderr).unwrap();
+    assert!(said.contains("make one with `tidegate keys create`"), "{said}");
+}

@@ -2,6 +2,7 @@
 
 mod actions;
 mod body;
+mod doctor;
 mod events;
 mod follow;
 mod openapi;
@@ -21,6 +22,7 @@ use axum::{
 use serde_json::{Value, json};
 use tidegate::Engine;
 
+pub(crate) use self::doctor::view;
 use self::{body::MAX_BODY_BYTES, operation::Operation, problem::Problem};
 
 /// The header that names the workspace.
@@ -68,6 +70,7 @@ fn operations() -> Vec<Operation> {
         follow::operations(),
         workflows::operations(),
         openapi::operations(),
+        doctor::operations(),
         vec![health],
     ]
     .into_iter()

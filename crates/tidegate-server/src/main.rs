@@ -7,11 +7,14 @@ mod call;
 mod client;
 mod config;
 mod demo;
+mod exit;
 mod http;
 mod listen;
+mod operate;
+mod progress;
 mod serve;
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -19,6 +22,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     client::{Ask, Remote},
     config::Config,
+    operate::Operate,
 };
 
 /// Decisions make many small rows; this allocator is made for that.
@@ -46,6 +50,8 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    #[command(flatten)]
+    Operate(Operate),
     #[command(flatten)]
     Ask(Ask),
 }
@@ -77,7 +83,17 @@ impl Settings {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            exit::status(&error)
+        }
+    }
+}
+
+async fn run() -> anyhow::Result<()> {
     // Of two that the dependencies could bring, this one is built in.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let out = &mut std::io::stdout();
@@ -93,6 +109,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())
         }
+        Command::Operate(operate) => operate::run(&remote, operate, out).await,
         Command::Ask(ask) => client::run(&remote, ask, out).await,
     }
 }

@@ -108,6 +108,16 @@ fn failed(error: &StoreError) -> Problem {
             let detail = "the store cannot be reached or is busy; nothing was changed, try again";
             (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
         }
+        StoreError::Full(_) => {
+            let detail = "there is no room where the data is; nothing was changed, and it goes on \
+                          when there is";
+            (StatusCode::SERVICE_UNAVAILABLE, "store_full", detail)
+        }
+        StoreError::ReadOnly(_) => {
+            let detail = "the data cannot be written; nothing was changed, and it goes on when it \
+                          can";
+            (StatusCode::SERVICE_UNAVAILABLE, "store_read_only", detail)
+        }
         StoreError::Unknown(_) => {
             let detail = "the connection to the store was lost at the commit: whether it took \
                           place is not known; repeat the request under the same dedupeId or \

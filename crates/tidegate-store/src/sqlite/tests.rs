@@ -13,7 +13,7 @@ use tidegate_core::{
 };
 
 use super::{statements as sql, writer::schema, *};
-use crate::{Decision, ManualClock};
+use crate::{Decision, ManualClock, codec::Table};
 
 #[test]
 fn the_schema_is_the_one_on_file() {

@@ -13,6 +13,7 @@ mod listen;
 mod operate;
 mod progress;
 mod serve;
+mod sign;
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 

@@ -43,6 +43,14 @@ impl Body {
         object(self.json()?.get())
     }
 
+    /// Reads an object that must be there.
+    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        if self.0.is_empty() {
+            return Err(Problem::invalid("bad_body", "a body is wanted, and there is none"));
+        }
+        self.read()
+    }
+
     /// The document as it is.
     pub(crate) fn json(&self) -> Result<&RawValue, Problem> {
         let read = serde_json::from_slice(&self.0);
@@ -130,6 +138,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let empty = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
+        let mut empty = empty.filter_map(|member| member.strip_suffix('='));
+        if let Some(name) = empty.next() {
+            let detail = format!("`{name}` is empty in the query; give it a value or leave it out");
+            return Err(Problem::invalid("bad_query", detail));
+        }
         let read = axum::extract::Query::from_request_parts(parts, state).await;
         let axum::extract::Query(query) =
             read.map_err(|error| Problem::invalid("bad_query", error.body_text()))?;

@@ -23,8 +23,8 @@ use super::{
     operation::Operation,
     problem::Problem,
     shape::{
-        any, closed, count, flag, list as many, nullable, number, object, of, page, string, text,
-        time, word,
+        any, closed, count, cursor, flag, list as many, nullable, number, object, of, page, string,
+        text, time, word,
     },
 };
 
@@ -39,7 +39,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("version", count())
             .query("state", word(&State::ALL.map(State::as_str)))
             .query("limit", number(1, MAX_PAGE.into()))
-            .query("cursor", string())
+            .query("cursor", cursor())
             .answers(200, "A page of them.", page("runs", of("Run"))),
         Operation::get("/runs/{id}", "showRun", show).says("A run.").answers(
             200,
@@ -379,7 +379,7 @@ pub(super) async fn retry(
     RunOf(run): RunOf,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let RetryBody { from } = body.read()?;
+    let RetryBody { from } = body.required()?;
     Ok(Json(caller.engine.retry_from(run, &from).await?.to_value()))
 }
 

@@ -6,6 +6,7 @@
 mod calls;
 mod commands;
 mod events;
+mod flows;
 mod runs;
 mod server;
 mod target;

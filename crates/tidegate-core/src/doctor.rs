@@ -133,6 +133,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Counts something that is as it should be.
+    fn good(&mut self, rule: Rule) {
+        self.check(rule, true, String::new);
+    }
+
     /// Counts one more thing that a rule was held against, and what is wrong with it.
     fn check(&mut self, rule: Rule, holds: bool, wrong: impl FnOnce() -> String) {
         *self.checked.entry(rule).or_default() += 1;
@@ -152,6 +157,8 @@ pub struct Checkup {
     flow: Flow,
     streams: Streams,
     only: Option<Workspace>,
+    /// The rules that need definitions are left out.
+    no_limits: bool,
     defs: BTreeMap<Workspace, Vec<Def>>,
 }
 
@@ -159,6 +166,12 @@ impl Checkup {
     /// A look at what is one workspace's.
     pub fn of(ws: Workspace) -> Self {
         Self { only: Some(ws), ..Self::default() }
+    }
+
+    /// A look that leaves out what takes reading all definitions: limits, and lines that wait for
+    /// nothing. For somebody who knows the limits better.
+    pub fn without_limits() -> Self {
+        Self { no_limits: true, ..Self::default() }
     }
 
     /// Looks at the next row.
@@ -171,16 +184,21 @@ impl Checkup {
         match row {
             Row::Gate(gate) => self.flow.gate(report, gate),
             Row::Run(run) => self.flow.run(report, run),
-            Row::Engine(engine) => self.flow.engine(engine.id),
+            Row::Engine(engine) => self.flow.engine(report, engine.id),
             Row::Stream(stream) => self.streams.stream(stream),
             Row::Sub(sub) => self.streams.sub(report, sub),
             Row::LogHead(head) => self.streams.log_head(head),
-            Row::Def(def) => self.defs.entry(def.ws.clone()).or_default().push(def.clone()),
+            Row::Def(def) => {
+                self.flow.def(report, def.lane);
+                if !self.no_limits {
+                    self.defs.entry(def.ws.clone()).or_default().push(def.clone());
+                }
+            }
             Row::Event(event) => self.flow.event(report, event),
             Row::Ended(ended) => self.flow.ended(report, ended),
             Row::Item(item) => self.flow.item(item.run),
             Row::Wait(wait) => self.flow.wait(report, wait),
-            Row::WaitPath(path) => self.flow.wait_path(path),
+            Row::WaitPath(path) => self.flow.wait_path(report, path),
             Row::Logged(event) => self.streams.logged(report, event),
             Row::Staged(staged) => self.flow.staged(report, staged.run),
             Row::StreamSnapshot(snapshot) => self.streams.snapshot(report, snapshot),
@@ -197,7 +215,7 @@ impl Checkup {
 
     fn is_of(&self, row: &Row, only: &Workspace) -> bool {
         let ws = match row {
-            Row::Gate(row) => return row.key.scope().is_some_and(|scope| scope.ws == *only),
+            Row::Gate(row) => return row.key.is_of(only),
             Row::Item(row) => return self.flow.knows(row.run),
             Row::Step(row) => return self.flow.knows(row.run),
             Row::Signal(row) => return self.flow.knows(row.run),

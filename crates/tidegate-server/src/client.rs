@@ -23,6 +23,17 @@ pub(crate) struct Remote {
     pub(crate) json: bool,
 }
 
+impl Remote {
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What every request says about who asks.
+    pub(crate) fn headers(&self) -> Vec<(&'static str, &str)> {
+        self.workspace.iter().map(|name| ("tidegate-workspace", name.as_str())).collect()
+    }
+}
+
 /// What can be asked.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ask {
@@ -150,8 +161,8 @@ impl Server<'_> {
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
         let base = self.remote.server.trim_end_matches('/');
         let mut request = self.client.request(method, format!("{base}{path}"));
-        if let Some(workspace) = &self.remote.workspace {
-            request = request.header("tidegate-workspace", workspace);
+        for (name, value) in self.remote.headers() {
+            request = request.header(name, value);
         }
         if let Some(body) = body {
             request = request.body(body.to_string());

@@ -10,6 +10,7 @@ mod demo;
 mod exit;
 mod http;
 mod listen;
+mod load;
 mod operate;
 mod progress;
 mod serve;
@@ -23,6 +24,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     client::{Ask, Remote},
     config::Config,
+    load::Load,
     operate::Operate,
 };
 
@@ -51,6 +53,8 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Loads a running server with events, and says how many it takes.
+    Bench(Load),
     #[command(flatten)]
     Operate(Operate),
     #[command(flatten)]
@@ -110,11 +114,12 @@ async fn run() -> anyhow::Result<()> {
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())
         }
+        Command::Bench(load) => load::run(&remote, load, out).await,
         Command::Operate(operate) => operate::run(&remote, operate, out).await,
         Command::Ask(ask) => client::run(&remote, ask, out).await,
     }
 }
 
-fn print(out: &mut impl std::io::Write, text: &str) -> anyhow::Result<()> {
+fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
     Ok(write!(out, "{text}")?)
 }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tidegate::{
     core::doctor::Report,
-    store::{PostgresOptions, PostgresStore, SqliteLook, Store, check_up, migrate::Migration},
+    store::{PostgresOptions, PostgresStore, SqliteLook, check_up, migrate::Migration},
 };
 
 use crate::{
@@ -251,13 +251,12 @@ async fn migrate(address: &str, check: bool) -> anyhow::Result<(Value, String, b
         // Opening does it, in one transaction.
         drop(serve::open(address).await?);
     }
-    let names: Vec<String> =
-        left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
+    let names: Vec<String> = left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
     let word = if check { "left" } else { "applied" };
-    let mut shown: String = names.iter().map(|name| format!("{word}: {name}\n")).collect();
-    if names.is_empty() {
-        shown = "the schema is up to date\n".to_owned();
-    }
+    let shown = match names.is_empty() {
+        true => "the schema is up to date\n".to_owned(),
+        false => names.iter().fold(String::new(), |shown, name| shown + word + ": " + name + "\n"),
+    };
     Ok((json!({ word: names }), shown, !check || left.is_empty()))
 }
 

@@ -203,8 +203,16 @@ impl Flow {
         }
     }
 
-    pub(super) fn engine(&mut self, id: EngineId) {
-        self.owners.remove(&id);
+    pub(super) fn engine(&mut self, report: &mut Report, id: EngineId) {
+        if self.owners.remove(&id).is_some() {
+            report.good(Rule::Owners);
+        }
+    }
+
+    pub(super) fn def(&mut self, report: &mut Report, lane: Seq) {
+        if self.lanes.remove(&lane).is_some() {
+            report.good(Rule::Versions);
+        }
     }
 
     pub(super) fn event(&mut self, report: &mut Report, event: &Event) {
@@ -239,8 +247,11 @@ impl Flow {
         });
     }
 
-    pub(super) fn wait_path(&mut self, row: &WaitPath) {
-        self.paths.remove(&(row.ws.clone(), row.name.clone(), row.path.clone()));
+    pub(super) fn wait_path(&mut self, report: &mut Report, row: &WaitPath) {
+        let place = (row.ws.clone(), row.name.clone(), row.path.clone());
+        if self.paths.remove(&place).is_some() {
+            report.good(Rule::Waits);
+        }
     }
 
     pub(super) fn staged(&mut self, report: &mut Report, run: Seq) {
@@ -251,9 +262,8 @@ impl Flow {
     }
 
     pub(super) fn conclude(self, report: &mut Report, defs: BTreeMap<Workspace, Vec<Def>>) {
-        let lanes: BTreeSet<Seq> = defs.values().flatten().map(|def| def.lane).collect();
         for (lane, run) in &self.lanes {
-            report.check(Rule::Versions, lanes.contains(lane), || {
+            report.check(Rule::Versions, false, || {
                 format!("{run} is of a version that is not registered ({lane})")
             });
         }
@@ -362,10 +372,8 @@ fn fits(report: &mut Report, run: &Run) {
     let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
     let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
     report.check(Rule::Order, sorted && after, || format!("the gates of {} are mixed up", run.id));
-    let own = |gate: &GateKey| gate.scope().is_some_and(|scope| scope.ws == run.ws);
-    report.check(Rule::Workspaces, run.needs.iter().all(|need| own(&need.gate)), || {
-        format!("{} needs a gate of another workspace", run.id)
-    });
+    let own = run.needs.iter().all(|need| need.gate.is_of(&run.ws));
+    report.check(Rule::Workspaces, own, || format!("{} needs a gate of another workspace", run.id));
 }
 
 /// The most that any release has allowed at a gate: lowering a limit evicts nobody. None where one

@@ -154,3 +154,26 @@ fn refused(refusal: &Refusal) -> Problem {
     };
     Problem::new(status, refusal.code(), refusal.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever can try again is told so, and every cause has a code of its own.
+    #[test]
+    fn the_troubles_of_a_store_have_codes() {
+        let text = String::new;
+        for (error, code) in [
+            (StoreError::Unavailable(text()), "store_unavailable"),
+            (StoreError::Busy(text()), "store_unavailable"),
+            (StoreError::Full(text()), "store_full"),
+            (StoreError::ReadOnly(text()), "store_read_only"),
+            (StoreError::Unknown(text()), "outcome_unknown"),
+        ] {
+            let problem = failed(&error);
+            assert_eq!((problem.status.as_u16(), problem.error.as_str()), (503, code));
+            assert_eq!(problem.retry_after, Some(1), "{code}");
+        }
+        assert_eq!(failed(&StoreError::Corrupt(text())).status.as_u16(), 500);
+    }
+}

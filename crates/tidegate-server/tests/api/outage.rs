@@ -13,7 +13,7 @@ use crate::{
 
 /// PostgreSQL goes while runs are under way: the server says so, loses nothing, and goes on by
 /// itself when it is back.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_comes_back_is_gone_on_with() {
     let Some(url) = database().await else { return };
     let (door, target) = (Door::to(&url).await, Target::kind().await);

@@ -168,9 +168,9 @@ async fn a_store_goes_on_when_there_is_room_again() {
     fs::create_dir_all(&folder).unwrap();
     let store = SqliteStore::open(folder.join("a.db"), Arc::new(SystemClock)).await.unwrap();
     let pragma = |text: &'static str| {
-        store.writer.call(move |writer| {
-            writer.db.execute_batch(text).map_err(|error| error::refused(&error))
-        })
+        store
+            .writer
+            .call(move |writer| writer.db.execute_batch(text).map_err(|error| refused(&error)))
     };
     let big = |seq: i64| Event {
         id: EventId { seq: Seq(seq), salt: 1 },

@@ -25,6 +25,9 @@ impl Drop for Server {
     }
 }
 
+/// A status, whether it says when to ask again, and what it says.
+pub(crate) type Answer = (StatusCode, bool, Value);
+
 /// Longer than anything here takes; reached only if something never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,9 +56,40 @@ impl Server {
 
     /// Kills it without a word, and starts another on the same data.
     pub(crate) fn crash_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// Kills it without a word.
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    /// Starts another on the same data.
+    pub(crate) fn restart(&mut self) {
         (self.process, self.url) = spawn(&mut command(&self.folder));
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A file beside its data, which is in `tidegate.db`.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// The status of an answer that may be long in coming, if there is one, and what it says.
+    pub(crate) async fn try_ask(&self, path: &str, body: Option<String>) -> Option<Answer> {
+        let url = format!("{}{path}", self.url);
+        let request = match body {
+            Some(body) => self.client.post(url).body(body),
+            None => self.client.get(url),
+        };
+        let answer = request.send().await.ok()?;
+        let (status, retries) = (answer.status(), answer.headers().contains_key("retry-after"));
+        Some((status, retries, serde_json::from_str(&answer.text().await.ok()?).ok()?))
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
@@ -269,7 +303,12 @@ impl Server {
 }
 
 fn command(folder: &TempDir) -> Command {
-    command_on(folder, &format!("sqlite:{}", folder.path().join("tidegate.db").display()))
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = std::fs::read_to_string(at("tidegate.toml")).unwrap();
+    // A configuration that names its store keeps it.
+    let named = config.strip_prefix("store = \"").and_then(|rest| rest.split_once('"'));
+    let own = format!("sqlite:{}", at("tidegate.db"));
+    command_on(folder, named.map_or(&own, |(store, _)| store))
 }
 
 fn command_on(folder: &TempDir, store: &str) -> Command {

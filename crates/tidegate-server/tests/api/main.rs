@@ -13,3 +13,4 @@ mod server;
 mod sessions;
 mod streams;
 mod target;
+mod workflows;

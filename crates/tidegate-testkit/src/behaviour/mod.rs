@@ -33,6 +33,7 @@ pub mod releases;
 pub mod repairs;
 pub mod replays;
 pub mod retention;
+pub mod retired;
 pub mod schedules;
 pub mod serving;
 pub mod sessions;

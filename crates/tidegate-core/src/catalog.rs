@@ -250,6 +250,7 @@ impl Catalog {
                 && is(&which.app, &def.app)
                 && is(&which.workflow, &def.name)
                 && which.version.is_none_or(|it| it == def.version)
+                && which.text.as_ref().is_none_or(|text| def.name.contains(text))
         });
         lanes.map(|version| version.lane).collect()
     }

@@ -209,7 +209,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
                 let turn = meter::turn(turns.meter, rate, through + ahead, now);
                 binding.at = next.err().flatten().map(|_| turn);
                 binding.frees = match binding.at {
-                    Some(at) => format!("its turn, at {at}"),
+                    Some(at) => format!("its turn, at {}", at.rfc3339()),
                     None if binding.full => "the start of a run that was let through".to_owned(),
                     None => binding.frees,
                 };
@@ -224,11 +224,14 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
 fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
     let Some(run) = draft.run(id.seq)? else { return Ok(None) };
     let Purpose::Compensates(old) = run.purpose else { return Ok(None) };
-    let latest = run.gives_up_at.map(|at| format!(", or {at} at the latest")).unwrap_or_default();
+    let latest = run
+        .gives_up_at
+        .map(|at| format!(", or {} at the latest", at.rfc3339()))
+        .unwrap_or_default();
     Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
 }
 
-fn words(limit: Limit) -> String {
+pub(crate) fn words(limit: Limit) -> String {
     match limit {
         Limit::Slots(n) => format!("{n} at once"),
         Limit::Rate(rate) => {
@@ -260,7 +263,7 @@ fn in_line(gate: &Binding) -> String {
 
 fn waiting(run: &Run) -> String {
     let each = run.waits.iter().map(|wait| {
-        let until = wait.until.map(|at| format!(" until {at}")).unwrap_or_default();
+        let until = wait.until.map(|at| format!(" until {}", at.rfc3339())).unwrap_or_default();
         let what = match &wait.on {
             WaitOn::Time => "sleeps".to_owned(),
             WaitOn::Retry => {
@@ -303,7 +306,7 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     let (frees, at) = if fold.held {
         ("the end of the run that its flush would be skipped for".to_owned(), None)
     } else {
-        (format!("the deadline at {at}"), Some(at))
+        (format!("the deadline at {}", at.rfc3339()), Some(at))
     };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
     let (state, gates) = ("queued", Vec::new());

@@ -1,5 +1,7 @@
 //! Workflows without code: each run is one call of a URL, as durable as any step.
 
+mod relay;
+
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
@@ -16,7 +18,10 @@ use serde_json::value::RawValue;
 use tidegate::{
     Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
     core::{json::Payload, workflow::Workflow as Definition},
+    store::{Clock as _, SystemClock},
 };
+
+use crate::sign::{self, Secret};
 
 /// The step that makes the call.
 const STEP: &str = "call";
@@ -118,10 +123,15 @@ fn refused(host: &str) -> String {
 pub(crate) struct Calls {
     client: Client,
     private: Private,
+    secrets: Arc<[Secret]>,
 }
 
 impl Calls {
-    pub(crate) fn new(private: Private, timeout: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        private: Private,
+        timeout: Duration,
+        secrets: Vec<Secret>,
+    ) -> anyhow::Result<Self> {
         let client = Client::builder()
             .dns_resolver(Arc::new(Vetted(private)))
             .redirect(redirect::Policy::none())
@@ -130,7 +140,7 @@ impl Calls {
             .timeout(timeout)
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { client, private })
+        Ok(Self { client, private, secrets: secrets.into() })
     }
 
     /// The code of a definition that names a URL.
@@ -149,15 +159,36 @@ impl Handler for Call {
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>> {
         let (calls, url) = (self.calls.clone(), self.url.clone());
         Box::pin(async move {
-            let answer: Box<RawValue> = ctx.step(STEP, || calls.post(&ctx, &url)).await?;
+            let (calls, url, of) = (&calls, &url, &ctx);
+            let call = || async move { calls.post(of, url, body_of(of).await?).await };
+            let answer: Box<RawValue> = ctx.step(STEP, call).await?;
             Ok(Payload::parse(answer.get().as_bytes(), MAX_VALUE_BYTES)?)
         })
     }
 }
 
+/// What is posted: the event's data, a list of them, or a request with its session as it is now.
+async fn body_of(ctx: &Ctx) -> Result<String> {
+    if !ctx.is_action() {
+        return Ok(ctx.input());
+    }
+    let request = &ctx.event().data;
+    let Ok(session) = ctx.session() else { return Ok(request.as_str().to_owned()) };
+    let (version, state) = session.current().await?;
+    let id = serde_json::to_string(session.id())?;
+    let part = |name: &str| request.select(&[name.to_owned()]).unwrap_or("null");
+    Ok(format!(
+        r#"{{"input":{},"session":{{"id":{id},"version":{version},"state":{}}},"user":{},"metadata":{}}}"#,
+        part("input"),
+        state.as_str(),
+        part("user"),
+        part("metadata"),
+    ))
+}
+
 impl Calls {
     /// Makes the call once.
-    async fn post(&self, ctx: &Ctx, url: &str) -> Result<Box<RawValue>> {
+    async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
         let url = Url::parse(url).map_err(|error| Fault::from(error).fatal())?;
         // A name is looked at when it is resolved; a plain address never is.
         let literal = url.host_str().and_then(|host| {
@@ -168,10 +199,20 @@ impl Calls {
         {
             return Err(Fault::coded("PrivateAddress", refused(&address.to_string())).fatal());
         }
-        let request = self.client.post(url).body(ctx.input());
+        let id = ctx.idempotency_key(STEP);
+        let mut request = self.client.post(url);
+        if !self.secrets.is_empty() {
+            // Of this very attempt: whoever is called may refuse what is old.
+            let at = SystemClock.now().micros() / 1_000_000;
+            request = request
+                .header("webhook-id", &id)
+                .header("webhook-timestamp", at)
+                .header("webhook-signature", sign::standard(&self.secrets, &id, at, &body));
+        }
         let request = request
+            .body(body)
             .header(CONTENT_TYPE, "application/json")
-            .header("idempotency-key", ctx.idempotency_key(STEP))
+            .header("idempotency-key", id)
             .header("tidegate-run", ctx.run_id().to_string())
             .header("tidegate-workflow", ctx.workflow())
             .header("tidegate-version", ctx.version())
@@ -181,7 +222,11 @@ impl Calls {
             let error = error.without_url();
             Fault::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
         });
-        read(sent?).await
+        let response = sent?;
+        if response.status().is_success() && relay::is_stream(&response) {
+            return relay::relay(ctx, response).await;
+        }
+        read(response).await
     }
 }
 

@@ -1,10 +1,12 @@
 //! Settings: defaults, then the file, then the environment, then flags; each knows where it came
 //! from.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
+
+use crate::ways::Ways;
 
 /// One setting: its name in the file, its default, and what it is.
 struct Setting {
@@ -13,7 +15,7 @@ struct Setting {
     what: &'static str,
 }
 
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 8] = [
     Setting {
         name: "store",
         default: "sqlite:tidegate.db",
@@ -31,6 +33,11 @@ const SETTINGS: [Setting; 7] = [
         name: "allowPrivate",
         default: "loopback",
         what: "which private addresses may be called: none, loopback or all",
+    },
+    Setting {
+        name: "signingSecretEnv",
+        default: "TIDEGATE_SIGNING_SECRET",
+        what: "the variable that holds the secrets that calls are signed with",
     },
     Setting {
         name: "log",
@@ -66,6 +73,10 @@ pub(crate) struct Config {
     pub(crate) workspace: String,
     /// The workflows that the file defines, with its app.
     pub(crate) workflows: Vec<Value>,
+    /// The flows, likewise.
+    pub(crate) flows: Vec<Value>,
+    /// The ways into them.
+    pub(crate) ways: Arc<Ways>,
 }
 
 /// The name of a setting's variable.
@@ -90,7 +101,10 @@ impl Config {
         let mut values: BTreeMap<_, _> =
             SETTINGS.iter().map(|it| (it.name, (it.default.to_owned(), Source::Default))).collect();
         let mut read = file.map(read_file).transpose()?.unwrap_or_default();
-        let workflows = take_workflows(&mut read)?;
+        let app = read.remove("app");
+        let workflows = take_tables(&mut read, "workflow", app.as_ref())?;
+        let mut flows = take_tables(&mut read, "flow", app.as_ref())?;
+        let ways = Arc::new(Ways::take(&mut flows, &environment)?);
         let workspace = match read.remove("workspace") {
             None => tidegate::DEFAULT_WORKSPACE.to_owned(),
             Some(Value::String(name)) if !name.is_empty() => name,
@@ -100,7 +114,7 @@ impl Config {
             let Some(known) = SETTINGS.iter().find(|it| it.name == name) else {
                 let names: Vec<_> = SETTINGS.iter().map(|it| it.name).collect();
                 bail!(
-                    "`{name}` is not a setting; known are workspace, app, workflow, {}",
+                    "`{name}` is not a setting; known are workspace, app, workflow, flow, {}",
                     names.join(", ")
                 );
             };
@@ -117,7 +131,7 @@ impl Config {
                 values.insert(name, (value.clone(), Source::Flag));
             }
         }
-        Ok(Self { values, workspace, workflows })
+        Ok(Self { values, workspace, workflows, flows, ways })
     }
 
     /// A setting's text.
@@ -167,19 +181,22 @@ fn read_file(path: &Path) -> anyhow::Result<Map<String, Value>> {
 }
 
 /// Takes the definitions out of a file, each with the file's app where it names none.
-fn take_workflows(read: &mut Map<String, Value>) -> anyhow::Result<Vec<Value>> {
-    let app = read.remove("app");
-    let mut workflows = match read.remove("workflow") {
+fn take_tables(
+    read: &mut Map<String, Value>,
+    kind: &str,
+    app: Option<&Value>,
+) -> anyhow::Result<Vec<Value>> {
+    let mut tables = match read.remove(kind) {
         None => Vec::new(),
-        Some(Value::Array(workflows)) => workflows,
-        Some(other) => bail!("`workflow` must be tables, `[[workflow]]`, got {other}"),
+        Some(Value::Array(tables)) => tables,
+        Some(other) => bail!("`{kind}` must be tables, `[[{kind}]]`, got {other}"),
     };
-    for workflow in &mut workflows {
-        if let (Some(app), Some(fields)) = (&app, workflow.as_object_mut()) {
+    for table in &mut tables {
+        if let (Some(app), Some(fields)) = (app, table.as_object_mut()) {
             fields.entry("app").or_insert_with(|| app.clone());
         }
     }
-    Ok(workflows)
+    Ok(tables)
 }
 
 #[cfg(test)]
@@ -215,6 +232,7 @@ mod tests {
             ("stor = \"x\"", "`stor` is not a setting"),
             ("workspace = 1", "`workspace` must be a name, got 1"),
             ("workflow = 1", "`[[workflow]]`, got 1"),
+            ("flow = 1", "`[[flow]]`, got 1"),
             ("a =", "is not valid TOML"),
         ] {
             let error = format!("{:#}", load(file, &[]).unwrap_err());

@@ -3,20 +3,27 @@
 mod actions;
 mod body;
 mod bulk;
+mod chat;
 mod events;
 mod follow;
+mod gates;
 mod openapi;
 mod operation;
 mod problem;
 mod reactions;
+mod recorded;
 mod runs;
 mod sessions;
 mod shape;
 mod streams;
+mod tail;
+mod webhooks;
 mod workflows;
 
+use std::sync::Arc;
+
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, FromRef, FromRequestParts, Request},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::{self, Next},
@@ -26,13 +33,18 @@ use serde_json::{Value, json};
 use tidegate::Engine;
 
 use self::{body::MAX_BODY_BYTES, operation::Operation, problem::Problem};
+use crate::ways::Ways;
 
 /// The header that names the workspace.
 const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
-pub(crate) struct App(pub(crate) Engine);
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    /// The ways into flows that the file gives.
+    pub(crate) ways: Arc<Ways>,
+}
 
 /// Who asks, and in which workspace.
 #[derive(Debug)]
@@ -47,7 +59,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let App(engine) = App::from_ref(state);
+        let engine = App::from_ref(state).engine;
         let named = parts.headers.get(WORKSPACE).map(|name| name.to_str().unwrap_or_default());
         let known = engine.workspace();
         if let Some(name) = named.filter(|name| *name != known) {
@@ -68,14 +80,19 @@ fn operations() -> Vec<Operation> {
     [
         events::operations(),
         actions::operations(),
+        chat::operations(),
         runs::operations(),
         follow::operations(),
         workflows::operations(),
+        webhooks::operations(),
         streams::operations(),
         reactions::operations(),
         sessions::operations(),
         bulk::operations(),
         openapi::operations(),
+        recorded::operations(),
+        gates::operations(),
+        tail::operations(),
         vec![health],
     ]
     .into_iter()
@@ -85,10 +102,17 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), runs::shapes(), workflows::shapes(), streams::shapes(), reactions::shapes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let shapes = [
+        events::shapes(),
+        runs::shapes(),
+        bulk::shapes(),
+        workflows::shapes(),
+        streams::shapes(),
+        reactions::shapes(),
+        recorded::shapes(),
+        gates::shapes(),
+    ];
+    shapes.into_iter().flatten().collect()
 }
 
 /// All routes.
@@ -99,6 +123,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(tail::Tails::default()))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }

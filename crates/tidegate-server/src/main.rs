@@ -10,6 +10,8 @@ mod demo;
 mod http;
 mod listen;
 mod serve;
+mod sign;
+mod ways;
 
 use std::path::PathBuf;
 

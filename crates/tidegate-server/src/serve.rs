@@ -14,6 +14,7 @@ use crate::{
     config::Config,
     http::{self, App},
     listen,
+    sign::Secret,
 };
 
 /// Serves until it is told to stop.
@@ -23,6 +24,7 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     let calls = Calls::new(
         config.text("allowPrivate").parse()?,
         Duration::from_millis(config.number("callTimeoutMs")?),
+        signing_secrets(config.text("signingSecretEnv"))?,
     )?;
     let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
     let engine = Engine::builder(store)
@@ -41,24 +43,37 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     );
     // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
-    let router = http::router(App(engine.clone()));
+    let router = http::router(App { engine: engine.clone(), ways: config.ways.clone() });
     let served = listen::serve(listener, router, stopped()).await;
     engine.shut_down().await;
     Ok(served?)
 }
 
+/// The secrets that calls are signed with; none, if there is no such variable.
+fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
+    let secrets = Secret::read_all(&std::env::var(variable).unwrap_or_default());
+    secrets.with_context(|| format!("{variable} cannot be used"))
+}
+
 /// Registers what the file defines; everything that is wrong with it is said at once.
 pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
+    let mut defined = Vec::new();
     for workflow in &config.workflows {
+        let name = workflow["name"].as_str().unwrap_or_default().to_owned();
         match engine.define(workflow).await {
-            Ok(registered) if registered.unchanged => {}
-            Ok(registered) => {
-                let (name, version) = (&workflow["name"], registered.version);
-                tracing::info!(%name, version, "defined");
-            }
+            Ok(registered) => defined.push((name, registered)),
             Err(error) => wrong.push(error.to_string()),
         }
+    }
+    for flow in &config.flows {
+        match engine.define_flow(flow).await {
+            Ok(actions) => defined.extend(actions),
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    for (name, registered) in defined.iter().filter(|(_, registered)| !registered.unchanged) {
+        tracing::info!(name, version = registered.version, "defined");
     }
     if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
 }

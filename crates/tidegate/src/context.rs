@@ -136,6 +136,11 @@ impl Ctx {
         &self.activation().run.workflow
     }
 
+    /// Whether the run is of an action of a flow: then its event is a request.
+    pub fn is_action(&self) -> bool {
+        self.activation().definition.flow.is_some()
+    }
+
     /// The version of the definition that the run was admitted under.
     pub fn version(&self) -> u32 {
         self.activation().run.version

@@ -13,6 +13,7 @@ mod builder;
 mod controls;
 pub mod cron;
 mod flow;
+mod observe;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;

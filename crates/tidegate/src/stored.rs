@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::Value;
 use tidegate_core::{
+    action::Flow as FlowDefinition,
     command::{Answer, Command},
     row::Workspace,
     version::Registered,
@@ -86,12 +87,32 @@ impl Engine {
     pub async fn define(&self, definition: &Value) -> Result<Registered, Error> {
         let parsed = Definition::parse(definition).map_err(|errors| Error::Definition(errors.0))?;
         check_schedules(&parsed.value).map_err(Error::Definition)?;
-        let workflow = Box::new(parsed.value);
+        let registered = self.register(parsed.value).await?;
+        look(self.shared(), &mut BTreeMap::new()).await?;
+        Ok(registered)
+    }
+
+    /// As [`Engine::define`], for the actions of a flow: what each is called (`flow/action`), and
+    /// how it was registered.
+    pub async fn define_flow(
+        &self,
+        definition: &Value,
+    ) -> Result<Vec<(String, Registered)>, Error> {
+        let parsed = FlowDefinition::parse(definition);
+        let flow = parsed.map_err(|errors| Error::Definition(errors.0))?.value;
+        let mut all = Vec::new();
+        for action in flow.actions {
+            let name = action.name.clone();
+            all.push((name, self.register(action).await?));
+        }
+        look(self.shared(), &mut BTreeMap::new()).await?;
+        Ok(all)
+    }
+
+    async fn register(&self, workflow: Definition) -> Result<Registered, Error> {
+        let workflow = Box::new(workflow);
         match self.ask(Command::Register { ws: self.ws(), workflow, dev: false }).await? {
-            Answer::Registered(registered) => {
-                look(self.shared(), &mut BTreeMap::new()).await?;
-                Ok(registered)
-            }
+            Answer::Registered(registered) => Ok(registered),
             other => Err(unexpected(&other)),
         }
     }

@@ -46,21 +46,21 @@ pub fn create(
     id: Option<RunId>,
     source: Source,
 ) -> Decided<Verdict, Verdict> {
-    let passages = candidate.passages()?.to_vec();
+    let passages = candidate.passages()?;
+    let needs: Vec<_> = passages.iter().map(|passage| passage.need.clone()).collect();
     let (fresh, mut freed) = (id.is_none(), Vec::new());
     let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
         Source::Event(_) => claim::take_for(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
-    refuse_ancestors(draft, candidate, &passages)?;
-    let mut replaced = handoff::meet(draft, candidate, &passages, id)?;
-    let mut before = replaced.as_ref().map(|(_, old)| *old);
-    let queued_at = queued_at(draft, &passages)?;
+    refuse_ancestors(draft, candidate, passages)?;
+    let mut replaced = handoff::meet(draft, candidate, passages, id)?;
+    let mut place = replaced.as_ref().map(|(by, old)| (*old, by.gate.clone()));
+    let queued_at = queued_at(draft, passages)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    let mut needs = Vec::with_capacity(passages.len());
     for passage in passages {
         let gate = &passage.need.gate;
         let holder = match passage.when_full {
@@ -68,7 +68,7 @@ pub fn create(
             WhenFull::Refuse | WhenFull::Replace => gate::busy(draft, gate)?,
         };
         if let Some(holder) = holder {
-            let by = By::from(&passage);
+            let by = By::from(passage);
             if passage.when_full == WhenFull::Refuse && crate::planted!(RefusedKeepsAll) {
                 return Ok(Verdict::Skipped { by, holder });
             }
@@ -77,20 +77,21 @@ pub fn create(
             }
             if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
                 rank = if old.started { rank } else { old.rank };
-                (replaced, before) = (Some((by, old.id)), Some(old.last_started()));
+                (replaced, place) = (Some((by, old.id)), Some(old.place(gate, &needs)));
                 freed.extend(places);
             }
         }
-        needs.push(passage.need);
     }
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
     let again = candidate.again();
+    let (before, replaced_on) = place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
     let version = (version.number, version.lane);
     let run = Run {
         needs,
         parent: candidate.parent.clone(),
         replaced: before,
+        replaced_on,
         claim,
         gives_up_at: candidate.gives_up_at(queued_at),
         replay_of: again.map(|again| again.of),

@@ -226,6 +226,9 @@ pub struct Run {
     /// The run that it replaced, or whose place it has from others that never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
+    /// The gate on which it took that place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_on: Option<GateKey>,
     /// The run that it is a new go at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<RunId>,
@@ -307,6 +310,7 @@ impl Run {
             pausing: false,
             parent: None,
             replaced: None,
+            replaced_on: None,
             replay_of: None,
             claim: None,
             purpose: Purpose::Ordinary,
@@ -364,10 +368,14 @@ impl Run {
         first.unwrap_or(self.needs.len())
     }
 
-    /// The run that has done something in this one's place: itself, or while it has not started
-    /// the one that it replaced.
-    pub fn last_started(&self) -> RunId {
-        self.replaced.filter(|_| !self.started).unwrap_or(self.id)
+    /// Whose place one has that replaces this run on a gate, and on which gate it has it: this
+    /// run's own, or while this run has not started the place that it took itself, if the newcomer
+    /// passes that gate too. One that does not would not wait for the first to stop.
+    pub fn place(&self, gate: &GateKey, newcomer: &[Need]) -> (RunId, GateKey) {
+        let passes = |on: &&GateKey| newcomer.iter().any(|need| need.gate == **on);
+        let taken = self.replaced.zip(self.replaced_on.as_ref().filter(passes));
+        let (run, gate) = taken.filter(|_| !self.started).unwrap_or((self.id, gate));
+        (run, gate.clone())
     }
 
     /// Has this run got the gate?

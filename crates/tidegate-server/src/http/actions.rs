@@ -140,7 +140,7 @@ fn answered(ended: Ended) -> Result<Response, Problem> {
 }
 
 /// A request that was not let in.
-fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
+pub(super) fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
     let named = |run: &RunId| json!(run);
     match verdict {
         Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {

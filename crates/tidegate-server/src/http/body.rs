@@ -7,7 +7,10 @@ use axum::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use tidegate::core::{id::RunId, json::Payload};
+use tidegate::core::{
+    id::{RunId, Seq},
+    json::Payload,
+};
 
 use super::problem::Problem;
 
@@ -43,6 +46,14 @@ impl Body {
         object(self.json()?.get())
     }
 
+    /// Reads an object that must be there.
+    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        if self.0.is_empty() {
+            return Err(Problem::invalid("bad_body", "a body is wanted, and there is none"));
+        }
+        self.read()
+    }
+
     /// The document as it is.
     pub(crate) fn json(&self) -> Result<&RawValue, Problem> {
         let read = serde_json::from_slice(&self.0);
@@ -50,6 +61,11 @@ impl Body {
             let detail = format!("the body is not JSON: {error}");
             Problem::new(StatusCode::BAD_REQUEST, "bad_json", detail)
         })
+    }
+
+    /// What was sent, byte for byte.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -97,6 +113,15 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     }
     let detail = format!("`limit` must be 1 to {MAX_PAGE}, got {limit}");
     Err(Problem::invalid("bad_query", detail))
+}
+
+/// Where a page of a list by number begins.
+pub(crate) fn newest_below(cursor: Option<String>) -> Result<Option<Seq>, Problem> {
+    let below = cursor.map(|cursor| {
+        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+        cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
+    });
+    below.transpose()
 }
 
 /// The part of a path that names a run.
@@ -148,6 +173,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let empty = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
+        let mut empty = empty.filter_map(|member| member.strip_suffix('='));
+        if let Some(name) = empty.next() {
+            let detail = format!("`{name}` is empty in the query; give it a value or leave it out");
+            return Err(Problem::invalid("bad_query", detail));
+        }
         let read = axum::extract::Query::from_request_parts(parts, state).await;
         let axum::extract::Query(query) =
             read.map_err(|error| Problem::invalid("bad_query", error.body_text()))?;

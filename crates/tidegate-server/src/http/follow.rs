@@ -42,9 +42,24 @@ pub(super) async fn run(
     let engine = caller.engine.clone();
     engine.why(run).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    Ok(stream(engine, run, last.unwrap_or(0), None))
+}
+
+/// Follows a run from a chunk on, after something else that is said first.
+pub(super) fn stream(
+    engine: Engine,
+    run: RunId,
+    after: u32,
+    first: Option<Event>,
+) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::spawn(async move {
-        let mut follower = Follower { engine, run, after: last.unwrap_or(0), state: None };
+        if let Some(first) = first
+            && sender.send(Ok(first)).await.is_err()
+        {
+            return;
+        }
+        let mut follower = Follower { engine, run, after, state: None };
         while let Ok(messages) = follower.look().await {
             for message in messages {
                 let ends = message.0 == "end";
@@ -58,10 +73,10 @@ pub(super) async fn run(
             }
         }
     });
-    Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()))
+    Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default())
 }
 
-struct Receiver<T>(mpsc::Receiver<T>);
+pub(super) struct Receiver<T>(pub(super) mpsc::Receiver<T>);
 
 impl<T> futures_core::Stream for Receiver<T> {
     type Item = T;

@@ -138,7 +138,7 @@ impl Operation {
     pub(super) fn describe(&self) -> (&'static str, Value) {
         let mut parameters: Vec<_> = parts(self.path)
             .map(|name| {
-                let shape = shape::text(1, 512);
+                let shape = shape::text(1, 256);
                 json!({ "name": name, "in": "path", "required": true, "schema": shape })
             })
             .collect();

@@ -72,6 +72,11 @@ pub(super) fn closed<const N: usize>(members: [(&str, Value); N]) -> Value {
     shape
 }
 
+/// Where a page begins: what `next` of the page before says.
+pub(super) fn cursor() -> Value {
+    json!({ "type": "string", "pattern": "^[0-9]{1,18}$" })
+}
+
 /// A page of a list.
 pub(super) fn page(name: &str, item: Value) -> Value {
     object([(name, list(item)), ("next", nullable(string()))])

@@ -132,7 +132,7 @@ pub(super) async fn define(
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let mut definition: Value = body.read()?;
+    let mut definition: Value = body.required()?;
     let members = definition
         .as_object_mut()
         .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
@@ -175,7 +175,7 @@ pub(super) async fn release(
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let ReleaseBody { version } = body.read()?;
+    let ReleaseBody { version } = body.required()?;
     let released = caller.engine.release(of.app(), &name, version).await?;
     Ok(Json(json!({
         "app": of.app(), "name": name, "version": version,

@@ -31,7 +31,7 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    let states = async || {
+    let seen = async || {
         let mut states = Vec::new();
         for run in &runs {
             states.push(server.get(&format!("/runs/{run}")).await.1["state"].clone());
@@ -41,13 +41,13 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     let queued = json!({ "workflow": "a", "state": "queued" });
     let paused = bulk(json!({ "action": "pause", "filter": queued })).await;
     assert_eq!(paused, (json!(2), json!(0)));
-    assert_eq!(states().await, json!(["running", "paused", "paused", "running", "queued"]));
+    assert_eq!(seen().await, json!(["running", "paused", "paused", "running", "queued"]));
     bulk(json!({ "action": "resume", "all": true })).await;
-    assert_eq!(states().await, json!(["running", "queued", "queued", "running", "queued"]));
+    assert_eq!(seen().await, json!(["running", "queued", "queued", "running", "queued"]));
     let asked = json!({ "action": "cancel", "filter": { "workflow": "a" }, "reason": "enough" });
     assert_eq!(bulk(asked).await, (json!(3), json!(0)));
     let cancelled = json!(["cancelled", "cancelled", "cancelled", "running", "queued"]);
-    assert_eq!(states().await, cancelled);
+    assert_eq!(seen().await, cancelled);
     assert_eq!(server.get(&format!("/runs/{}", runs[1])).await.1["reason"], "enough");
     for (body, code) in [
         (json!({ "action": "cancel" }), "bulk_needs_filter"),
@@ -61,5 +61,5 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
         assert_eq!((status.as_u16(), &told["error"]), (422, &json!(code)), "{told}");
     }
     assert_eq!(server.get("/runs/bulk/chore_x").await.1["error"], "no_bulk");
-    assert_eq!(states().await, cancelled, "what was refused has done nothing");
+    assert_eq!(seen().await, cancelled, "what was refused has done nothing");
 }

@@ -1,7 +1,10 @@
 //! Workflows without code: each run is a durable call of a URL.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::StatusCode;
 use serde_json::json;
+use sha2::Sha256;
 
 use crate::{server::Server, target::Target};
 
@@ -23,6 +26,27 @@ async fn a_run_is_one_call() {
     assert_eq!(call.header("idempotency-key"), format!("{run}:call"));
     assert_eq!(call.header("tidegate-run"), run);
     assert_eq!((call.header("tidegate-workflow"), call.header("tidegate-attempt")), ("sync", "1"));
+}
+
+/// A server that has secrets signs its calls as Standard Webhooks says, each attempt anew, with
+/// every secret of a rotation.
+#[tokio::test]
+async fn calls_are_signed() {
+    let target = Target::kind().await;
+    let config = format!("[[workflow]]\nname = \"a\"\nurl = \"{}\"", target.url);
+    let server = Server::start_with(&config, &[("TIDEGATE_SIGNING_SECRET", "whsec_YWJj,old")]);
+    let run = server.start_run("a", json!({ "n": 1 })).await;
+    server.until(&run, "completed").await;
+    let [call] = &target.calls()[..] else { panic!("it is called once") };
+    let (id, at) = (call.header("webhook-id"), call.header("webhook-timestamp"));
+    assert_eq!(id, format!("{run}:call"));
+    let signed = format!("{id}.{at}.{}", call.body);
+    let signatures = [b"abc", b"old"].map(|secret| {
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
+        mac.update(signed.as_bytes());
+        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    });
+    assert_eq!(call.header("webhook-signature"), signatures.join(" "));
 }
 
 /// 5xx and 429 are tried again as the definition says, under the same key; any other refusal is

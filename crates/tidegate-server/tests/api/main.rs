@@ -5,12 +5,15 @@
 
 mod bulk;
 mod calls;
+mod chat;
 mod commands;
 mod events;
+mod flows;
 mod reactions;
 mod runs;
 mod server;
 mod sessions;
 mod streams;
 mod target;
+mod webhooks;
 mod workflows;

@@ -62,7 +62,13 @@ async fn lists_come_in_pages() {
         cursor = format!("&cursor={next}");
     }
     assert_eq!(json!(seen), json!(runs));
-    for (query, said) in [("state=don", "completed"), ("cursor=x", "got `x`"), ("stat=1", "stat")] {
+    for (query, said) in [
+        ("state=don", "completed"),
+        ("cursor=x", "got `x`"),
+        ("stat=1", "stat"),
+        ("limit=501", "1 to 500, got 501"),
+        ("workflow=", "`workflow` is empty"),
+    ] {
         let (status, told) = server.get(&format!("/runs?{query}")).await;
         assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")));
         assert!(told["detail"].as_str().unwrap().contains(said), "{told}");

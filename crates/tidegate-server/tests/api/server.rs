@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,14 +31,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Server {
     /// Starts one on an empty file, with this in its configuration.
     pub(crate) fn start(config: &str) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), config)
+        Self::start_with(config, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn start_with(config: &str, variables: &[(&str, &str)]) -> Self {
+        Self::launch(tempfile::tempdir().unwrap(), config, variables)
     }
 
     /// Starts one on what is in a folder's `tidegate.db`.
     pub(crate) fn start_in(folder: TempDir, config: &str) -> Self {
+        Self::launch(folder, config, &[])
+    }
+
+    fn launch(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let (process, url) = spawn(&folder);
+        let (process, url) = spawn(command(&folder).envs(variables.iter().copied()));
         Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
     }
 
@@ -46,7 +55,7 @@ impl Server {
     pub(crate) fn crash_and_restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        (self.process, self.url) = spawn(&self.folder);
+        (self.process, self.url) = spawn(&mut command(&self.folder));
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
@@ -70,6 +79,27 @@ impl Server {
 
     pub(crate) async fn post(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
         self.ask(Method::POST, path, Some(body.to_string())).await
+    }
+
+    /// The same, with these headers.
+    pub(crate) async fn post_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> (StatusCode, Value) {
+        let mut request = self.client.post(format!("{}{path}", self.url)).body(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
+    }
+
+    /// The beginning of an answer, whose rest comes later.
+    pub(crate) async fn open(&self, path: &str, body: String) -> Response {
+        self.client.post(format!("{}{path}", self.url)).body(body).send().await.unwrap()
     }
 
     pub(crate) async fn put(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
@@ -150,17 +180,31 @@ impl Server {
     }
 }
 
-fn spawn(folder: &TempDir) -> (Child, String) {
+impl Server {
+    /// What it says instead of starting with this in its configuration.
+    pub(crate) fn refused(config: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        let output = command(&folder).output().unwrap();
+        assert!(!output.status.success(), "it has started");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+fn command(folder: &TempDir) -> Command {
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command
         .args(["serve", "--listen", "127.0.0.1:0", "--config", &at("tidegate.toml")])
         .args(["--store", &format!("sqlite:{}", at("tidegate.db"))])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", "500")
-        .env("TIDEGATE_LOG", "warn")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .env("TIDEGATE_LOG", "warn");
+    command
+}
+
+fn spawn(command: &mut Command) -> (Child, String) {
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let first = lines.next().expect("it says where it listens").unwrap();
     let (_, url) = first.split_once(" listens at ").expect("an address");

@@ -33,7 +33,8 @@ type Answer =
 pub(crate) struct Target {
     pub(crate) url: String,
     calls: Arc<Mutex<Vec<Call>>>,
-    door: watch::Sender<bool>,
+    /// Where calls have to wait: everywhere, or at one path.
+    shut: watch::Sender<Option<String>>,
     answer: Arc<Answer>,
 }
 
@@ -48,8 +49,8 @@ impl Target {
     ) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (calls, door) = (Arc::default(), watch::Sender::new(true));
-        let target = Self { url, calls, door, answer: Arc::new(answer) };
+        let (calls, shut) = (Arc::default(), watch::Sender::new(None));
+        let target = Self { url, calls, shut, answer: Arc::new(answer) };
         let router = Router::new().fallback(called).with_state(target.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         target
@@ -63,7 +64,12 @@ impl Target {
 
     /// Lets calls wait, or go on.
     pub(crate) fn open(&self, open: bool) {
-        self.door.send_replace(open);
+        self.shut.send_replace((!open).then(String::new));
+    }
+
+    /// Lets calls at a path wait, or go on.
+    pub(crate) fn shut(&self, path: &str, shut: bool) {
+        self.shut.send_replace(shut.then(|| path.to_owned()));
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
@@ -91,7 +97,8 @@ async fn called(
         calls.push(call.clone());
         calls.len() - 1
     };
-    let _ = target.door.subscribe().wait_for(|open| *open).await;
+    let here = |shut: &Option<String>| shut.as_ref().is_some_and(|it| call.path.starts_with(it));
+    let _ = target.shut.subscribe().wait_for(|shut| !here(shut)).await;
     let (status, headers, body) = (target.answer)(&call, before);
     let mut response = (StatusCode::from_u16(status).unwrap(), body).into_response();
     for (name, value) in headers {

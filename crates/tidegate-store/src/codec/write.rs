@@ -10,7 +10,7 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-use super::{Cell, engine_text, read::EndedBody};
+use super::{Cell, PAUSED, WAITING, engine_text, read::EndedBody};
 
 /// A row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
@@ -145,6 +145,11 @@ fn run(row: &Run) -> Vec<Cell> {
         Phase::Line { gate, place } => (None, Some(gate.0), place.tier, Some(place.rank)),
         Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => (None, None, 0, None),
     };
+    let parked = match row.phase {
+        Phase::Waiting => Some(WAITING),
+        Phase::Paused => Some(PAUSED),
+        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => None,
+    };
     vec![
         seq(row.id.seq),
         salt(row.id.salt),
@@ -161,6 +166,7 @@ fn run(row: &Run) -> Vec<Cell> {
         json(row),
         seq(row.source.first().seq),
         Cell::Int(row.past().map(|past| past.0)),
+        Cell::Text(parked.map(str::to_owned)),
     ]
 }
 

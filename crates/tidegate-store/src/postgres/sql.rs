@@ -54,6 +54,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "snapshot",
         sql: include_str!("../../sql/postgres/migrations/0010_snapshot.sql"),
     },
+    Migration {
+        version: 11,
+        name: "observe",
+        sql: include_str!("../../sql/postgres/migrations/0011_observe.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -128,6 +133,15 @@ statements!(
     LOG_FEED_BACK = "log_feed_back",
     STREAM_OF_NUMBER = "stream_of_number",
     SNAPSHOT_OF_STREAM = "snapshot_of_stream",
+    EVENT_NEWEST = "event_newest",
+    RECEIPT_NEWEST = "receipt_newest",
+    RUN_OF_EVENT = "run_of_event",
+    ENDED_OF_EVENT = "ended_of_event",
+    ITEM_OF_EVENT = "item_of_event",
+    RUN_COUNT = "run_count",
+    RUN_DRIVEN_COUNT = "run_driven_count",
+    RUN_PARKED_COUNT = "run_parked_count",
+    RUN_LINE_COUNT = "run_line_count",
     ENGINE_BEAT = "engine_beat",
     LEASE_READ = "lease_read",
     LEASE_ACQUIRE = "lease_acquire",

@@ -125,7 +125,7 @@ pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     let why = why(&*world.store, &world.ws, first).await.unwrap().unwrap();
     let gate = &why.gates[0];
     assert_eq!((&gate.holders[..], &gate.draining[..]), (&[undo.id][..], &[][..]));
-    let latest = world.now().plus_ms(MINUTE_MS);
+    let latest = world.now().plus_ms(MINUTE_MS).rfc3339();
     let frees =
         format!("the end of {}, which undoes what {} did, or {latest} at the latest", undo.id, old);
     assert_eq!(gate.frees, frees);

@@ -120,7 +120,7 @@ pub async fn a_throttles_turn_is_exact(world: &World) {
             let gate = &why.gates[0];
             assert_eq!((gate.control, gate.place, gate.at), ("throttle", Some(n + 1), Some(at)));
             assert_eq!(gate.limit, format!("{limit} in 1000 ms, {burst} at once"));
-            assert_eq!(gate.frees, format!("its turn, at {at}"));
+            assert_eq!(gate.frees, format!("its turn, at {}", at.rfc3339()));
             assert!(gate.full && gate.holders.is_empty());
             assert!(why.sentence.ends_with(&gate.frees), "{}", why.sentence);
             planned.push(at);
@@ -166,7 +166,7 @@ pub async fn whatever_else_a_run_does_is_said(world: &World) {
     assert_eq!(ungated(world, run).await, ("running", said, None));
     world.sleep(&driven, "nap", 500).await;
     let until = now.plus_ms(500);
-    let said = format!("step `nap` sleeps until {until}");
+    let said = format!("step `nap` sleeps until {}", until.rfc3339());
     assert_eq!(ungated(world, run).await, ("waiting", said, Some(until)));
     world.tick(500).await;
     world.wait_for(&world.lease_one().await, "paid", "order.paid", &[]).await;
@@ -225,7 +225,7 @@ pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     assert_eq!(run, first);
     let (state, said, earliest) = ungated(world, run).await;
     assert_eq!((state, earliest), ("queued", Some(at)));
-    let waits = format!("holds 2 events for it; it waits for the deadline at {at}");
+    let waits = format!("holds 2 events for it; it waits for the deadline at {}", at.rfc3339());
     assert!(said.starts_with("debounce of ") && said.ends_with(&waits), "{said}");
     world.clock.set(Timestamp::from_micros(at.micros() - 1));
     world.sweep().await;

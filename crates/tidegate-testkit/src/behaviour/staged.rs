@@ -11,7 +11,7 @@ use tidegate_core::{
 };
 
 use super::sessions::chat;
-use crate::world::{World, append, get, increment, merge, replaced, set, step};
+use crate::world::{World, append, get, increment, merge, replaced, request, set, step};
 
 /// Calls `edit`, which restarts, and leases its run.
 async fn edit(world: &World, id: &str) -> Run {
@@ -412,5 +412,46 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
         assert_eq!(steps, ["sent a mail", "wrote"], "{way}");
         world.complete(&new).await;
     }
+    world.check_quiet().await;
+}
+
+/// SPEC 7, G7: where runs replace each other before they start, the last one is told of the one
+/// that did something only if it has that one's place, and then it waits until that one has
+/// stopped. One that never meets it on a gate neither names it nor waits for it.
+pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
+    let edit = json!({ "concurrency": "restart", "singleton": { "key": "input.page" } });
+    world.define_flow(json!({ "name": "wiki", "actions": { "edit": edit } })).await;
+    let edit = async |session: Option<&str>, page: u64| {
+        let input = json!({ "page": page });
+        world.dispatch(request("wiki", "edit", session, None, &input)).await.verdict
+    };
+    for stopped in [false, true] {
+        // The second waits for the first, of its session; the third is in none, and took its page.
+        edit(Some("ann"), 1).await;
+        let first = world.lease_one().await;
+        let (second, gone) = replaced(&edit(Some("ann"), 2).await);
+        assert_eq!(gone, first.id);
+        if stopped {
+            world.stopped(&first).await;
+        }
+        let (third, gone) = replaced(&edit(None, 2).await);
+        assert_eq!(gone, second);
+        let started = world.lease_one().await;
+        assert_eq!((started.id, started.replaced), (third, Some(second)), "{stopped}");
+        if !stopped {
+            world.stopped(&first).await;
+        }
+        world.complete(&started).await;
+    }
+    // On one page the third has the first one's place, though not the second one's session.
+    edit(None, 1).await;
+    let first = world.lease_one().await;
+    edit(Some("ann"), 1).await;
+    let (third, _) = replaced(&edit(None, 1).await);
+    assert!(world.lease_all().await.is_empty(), "the first may still be at work");
+    world.stopped(&first).await;
+    let started = world.lease_one().await;
+    assert_eq!((started.id, started.replaced), (third, Some(first.id)));
+    world.complete(&started).await;
     world.check_quiet().await;
 }

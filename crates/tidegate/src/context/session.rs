@@ -4,7 +4,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
     json::Payload,
     key::Decimal,
-    row::{SessionOp, SessionRef, StepKind},
+    reads::ReadSet,
+    row::{Row, RowKey, SessionOp, SessionRef, StepKind},
     session::{NewSessionOp, Outcome, path},
 };
 
@@ -32,6 +33,18 @@ impl Session {
     /// Its id.
     pub fn id(&self) -> &str {
         &self.session.id
+    }
+
+    /// The document as others see it at this moment, with its version: not a step, so that every
+    /// try sees it anew. For a step that hands it to somebody else.
+    pub async fn current(&self) -> Result<(i64, Payload)> {
+        let SessionRef { app, flow, id } = self.session.clone();
+        let key = RowKey::Session(self.ctx.activation().run.ws.clone(), app, flow, id);
+        let snapshot = self.ctx.store().read(ReadSet::default().row(key.clone())).await?;
+        Ok(match snapshot.rows.get(&key) {
+            Some(Some(Row::Session(it))) => (it.version, it.body.clone()),
+            _ => (0, Payload::null()),
+        })
     }
 
     /// What stands at a path; `None` where nothing does. An empty path is the whole document.

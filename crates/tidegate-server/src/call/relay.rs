@@ -1,0 +1,106 @@
+//! A called service that answers with server-sent events: what it says is passed on as it comes.
+
+use reqwest::{Response, header::CONTENT_TYPE};
+use serde_json::value::RawValue;
+use tidegate::{Ctx, Fault, MAX_VALUE_BYTES, Result};
+
+/// Whether an answer comes piece by piece.
+pub(super) fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+}
+
+/// Emits each event's data as a chunk of the run; the data of one that is named `output` is the
+/// run's output, which is `null` if there is none. The end of the stream is the end of the call.
+pub(super) async fn relay(ctx: &Ctx, mut response: Response) -> Result<Box<RawValue>> {
+    let mut events = Events::default();
+    let mut output = RawValue::NULL.to_owned();
+    while let Some(bytes) = response.chunk().await? {
+        events.feed(&bytes)?;
+        while let Some((name, data)) = events.next()? {
+            let value = value(&data)?;
+            if name == "output" {
+                output = value;
+            } else {
+                ctx.emit(value)?;
+            }
+        }
+    }
+    Ok(output)
+}
+
+/// Data that is JSON stays as it is; any other is text.
+fn value(data: &str) -> Result<Box<RawValue>> {
+    if let Ok(json) = serde_json::from_str(data) {
+        return Ok(json);
+    }
+    Ok(RawValue::from_string(serde_json::to_string(data)?)?)
+}
+
+/// Events as they are written on the wire: lines, and an empty one after each event.
+#[derive(Debug, Default)]
+struct Events {
+    unread: Vec<u8>,
+    name: String,
+    data: Option<String>,
+}
+
+impl Events {
+    fn feed(&mut self, bytes: &[u8]) -> Result<()> {
+        self.unread.extend_from_slice(bytes);
+        if self.unread.len() + self.data.as_ref().map_or(0, String::len) <= MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        let message = format!("one event of the answer has more than {MAX_VALUE_BYTES} bytes");
+        Err(Fault::coded("AnswerTooLarge", message).fatal())
+    }
+
+    /// The next whole event: its name and its data.
+    fn next(&mut self) -> Result<Option<(String, String)>> {
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            let line = String::from_utf8(line)
+                .map_err(|_| Fault::coded("BadAnswer", "the answer is no text").fatal())?;
+            let line = line.trim_end_matches(['\n', '\r']);
+            if line.is_empty() {
+                let (name, data) = (std::mem::take(&mut self.name), self.data.take());
+                if let Some(data) = data {
+                    return Ok(Some((name, data)));
+                }
+                continue;
+            }
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match (field, &mut self.data) {
+                ("event", _) => value.clone_into(&mut self.name),
+                ("data", Some(data)) => *data = format!("{data}\n{value}"),
+                ("data", none) => *none = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Events;
+
+    #[test]
+    fn events_are_read_however_they_are_cut() {
+        let wire = "event: a\r\ndata: 1\r\n\r\n: keep-alive\n\ndata:two\ndata: lines\nid: 7\n\nevent: x\n\n\
+                    data: grün\n\ndata: not whole";
+        let expected = [("a", "1"), ("", "two\nlines"), ("", "grün")];
+        for size in 1..wire.len() {
+            let (mut events, mut seen) = (Events::default(), Vec::new());
+            for piece in wire.as_bytes().chunks(size) {
+                events.feed(piece).unwrap();
+                while let Some(event) = events.next().unwrap() {
+                    seen.push(event);
+                }
+            }
+            let seen: Vec<_> = seen.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            assert_eq!(seen, expected, "in pieces of {size}");
+        }
+    }
+}

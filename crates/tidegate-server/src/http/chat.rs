@@ -1,0 +1,108 @@
+//! `POST /flows/{flow}/sessions/{session}/messages`: a message, and the reply as it is made.
+
+use std::time::Duration;
+
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response, sse::Event},
+};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+use tidegate::{
+    Engine, RunId,
+    core::{flow::Verdict, json::MAX_EVENT_BYTES, request::Request, row::Ending},
+};
+
+use super::{
+    App, Caller, actions,
+    body::{Body, raw},
+    follow,
+    operation::Operation,
+    problem::Problem,
+    shape::{any, closed, nullable, string, text},
+};
+
+/// How long the message itself may take to be taken in.
+const APPENDING: Duration = Duration::from_secs(30);
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let message = [("input?", any()), ("user?", nullable(text(1, 256))), ("metadata?", any())];
+    vec![
+        Operation::post("/flows/{flow}/sessions/{session}/messages", "sendMessage", send)
+            .says("Takes a message into a conversation, then streams the reply to it.")
+            .maybe_body(closed(message))
+            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+    ]
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Message<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    user: Option<String>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+/// The reply is asked for once the message is in, so that it sees this one and all before it. It
+/// stands in line then, whether or not anybody goes on listening.
+async fn send(
+    State(app): State<App>,
+    caller: Caller,
+    Path((flow, session)): Path<(String, String)>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let engine = &caller.engine;
+    let ways = app.ways.flow(&flow).and_then(|it| Some((it, it.chat.as_ref()?)));
+    let (ways, chat) = ways.ok_or_else(|| {
+        Problem::not_found("no_chat", format!("flow `{flow}` is no conversation: it has no `chat`"))
+    })?;
+    let message: Message<'_> = body.read()?;
+    let mut request = Request {
+        app: ways.app.clone(),
+        flow,
+        action: chat.append.clone(),
+        input: raw(message.input, MAX_EVENT_BYTES)?,
+        session: Some(session),
+        user: message.user,
+        metadata: raw(message.metadata, MAX_EVENT_BYTES)?,
+        function_key: None,
+    };
+    let appended = append(engine, request.clone()).await?;
+    request.action.clone_from(&chat.respond);
+    let verdict = engine.dispatch(request).await?.verdict;
+    let reply = match &verdict {
+        Verdict::Deduped { run, .. } => *run,
+        verdict => verdict.run(),
+    };
+    let reply = reply.ok_or_else(|| actions::refused(engine, &verdict).with("appended", true))?;
+    let first = json!({ "appended": appended, "requestId": reply }).to_string();
+    let first = Event::default().event("accepted").data(first);
+    Ok(follow::stream(engine.clone(), reply, 0, Some(first)).into_response())
+}
+
+/// Takes the message in, and waits until it is.
+async fn append(engine: &Engine, request: Request) -> Result<RunId, Problem> {
+    let verdict = engine.dispatch(request).await?.verdict;
+    let run = match &verdict {
+        Verdict::Deduped { run: Some(run), .. } => *run,
+        verdict => verdict.run().ok_or_else(|| actions::refused(engine, verdict))?,
+    };
+    let not_appended = |detail: String| {
+        let problem = Problem::new(StatusCode::BAD_GATEWAY, "not_appended", detail);
+        problem.with("requestId", json!(run)).with("appended", false)
+    };
+    let Ok(ended) = tokio::time::timeout(APPENDING, engine.ended(run)).await else {
+        let detail = format!("{run} has not taken the message in yet; it goes on by itself");
+        return Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, "not_appended", detail)
+            .with("requestId", json!(run)));
+    };
+    match ended?.ending {
+        Ending::Completed { .. } => Ok(run),
+        Ending::Failed { error } => Err(not_appended(error.message)),
+        Ending::Cancelled { reason, .. } => Err(not_appended(reason)),
+    }
+}

@@ -1,0 +1,97 @@
+//! `POST /webhooks/{flow}/{name}`: what others tell of, signed by them.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use tidegate::core::{
+    flow::Verdict,
+    json::{MAX_EVENT_BYTES, Payload},
+    request::Request,
+};
+
+use super::{
+    App, actions,
+    body::Body,
+    operation::Operation,
+    problem::Problem,
+    shape::{any, object, string},
+};
+use crate::ways::webhook::Webhook;
+
+/// What this file adds to the API. Whoever sends has no key of ours: the signature stands for it.
+pub(super) fn operations() -> Vec<Operation> {
+    let told = || object([("status?", string()), ("requestId?", string())]);
+    vec![
+        Operation::post("/webhooks/{flow}/{name}", "takeDelivery", take)
+            .says("A delivery of somebody else, signed as its webhook says.")
+            .open()
+            .body(any())
+            .answers(202, "It is taken, or not wanted.", told())
+            .answers(200, "It is refused by a policy, or was taken before.", told()),
+    ]
+}
+
+async fn take(
+    State(app): State<App>,
+    Path((flow, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let known = app.ways.flow(&flow).and_then(|it| Some((it, it.webhooks.get(&name)?)));
+    let (ways, webhook) = known.ok_or_else(|| {
+        let detail = format!("flow `{flow}` has no webhook `{name}`");
+        Problem::not_found("no_webhook", detail)
+    })?;
+    let checked = webhook.check(&headers, body.bytes(), app.engine.now());
+    let delivery = checked
+        .map_err(|reason| Problem::new(StatusCode::UNAUTHORIZED, "bad_signature", reason))?;
+    if let Some(challenge) = webhook.challenge(body.bytes()) {
+        return Ok(Json(json!({ "challenge": challenge })).into_response());
+    }
+    if !webhook.takes(&delivery) {
+        return Ok(told(StatusCode::ACCEPTED, json!({ "status": "ignored" })));
+    }
+    let input = Payload::parse(body.json()?.get().as_bytes(), MAX_EVENT_BYTES);
+    let input = input.map_err(tidegate::Error::from)?;
+    let (session, user) = webhook.subjects(&input);
+    let request = Request {
+        app: ways.app.clone(),
+        action: webhook.action.clone(),
+        flow,
+        input,
+        session,
+        user,
+        metadata: Payload::from_value(&Webhook::metadata(&name, &delivery)),
+        function_key: None,
+    };
+    answer(&app, &app.engine.dispatch(request).await?.verdict)
+}
+
+/// Senders send again what is not answered with 2xx: only what can go well later is.
+fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
+    let status = match verdict {
+        Verdict::Started { .. } | Verdict::Queued { .. } | Verdict::Replaced { .. } => {
+            return Ok(told(StatusCode::ACCEPTED, json!({ "requestId": verdict.run() })));
+        }
+        Verdict::Dropped { .. } => return Err(actions::refused(&app.engine, verdict)),
+        verdict => verdict.outcome(),
+    };
+    let run = match verdict {
+        Verdict::Skipped { holder, .. } | Verdict::HeldByAncestor { holder, .. } => Some(*holder),
+        Verdict::Deduped { run, .. } => *run,
+        verdict => verdict.run(),
+    };
+    let mut said = json!({ "status": status });
+    if let Some(run) = run {
+        said["requestId"] = json!(run);
+    }
+    Ok(told(StatusCode::OK, said))
+}
+
+fn told(status: StatusCode, said: Value) -> Response {
+    (status, Json(said)).into_response()
+}

@@ -1,0 +1,94 @@
+//! Signatures over messages between services: made for calls, checked for webhooks.
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+/// What both sides know. It is never shown.
+#[derive(Clone)]
+pub(crate) struct Secret(Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+impl Secret {
+    /// Reads secrets, separated by commas so that one can take the place of another:
+    /// `whsec_` and base64 as Standard Webhooks writes them, or any other text as it is.
+    pub(crate) fn read_all(text: &str) -> anyhow::Result<Vec<Self>> {
+        let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
+        texts.map(Self::read).collect()
+    }
+
+    fn read(text: &str) -> anyhow::Result<Self> {
+        let Some(coded) = text.strip_prefix("whsec_") else {
+            return Ok(Self(text.as_bytes().to_vec()));
+        };
+        let bytes = STANDARD.decode(coded);
+        Ok(Self(bytes.map_err(|_| anyhow::anyhow!("a secret after `whsec_` must be base64"))?))
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length");
+        for part in parts {
+            mac.update(part);
+        }
+        mac
+    }
+
+    /// Whether the parts were signed with it. Takes as long for a wrong signature as for a right
+    /// one.
+    pub(crate) fn has_signed(&self, parts: &[&[u8]], signature: &[u8]) -> bool {
+        self.mac(parts).verify_slice(signature).is_ok()
+    }
+}
+
+/// The header `webhook-signature` of Standard Webhooks: one signature for each secret.
+pub(crate) fn standard(secrets: &[Secret], id: &str, seconds: i64, body: &str) -> String {
+    let at = seconds.to_string();
+    let parts = [id.as_bytes(), b".", at.as_bytes(), b".", body.as_bytes()];
+    let signatures = secrets.iter().map(|secret| {
+        format!("v1,{}", STANDARD.encode(secret.mac(&parts).finalize().into_bytes()))
+    });
+    signatures.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Secret, standard};
+
+    /// The example of the Standard Webhooks specification.
+    #[test]
+    fn a_message_is_signed_as_others_do_it() {
+        let secrets = Secret::read_all("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signed = standard(
+            &secrets,
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            r#"{"test": 2432232314}"#,
+        );
+        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn there_is_a_signature_for_each_secret_and_none_is_shown() {
+        let secrets = Secret::read_all("one, two,").unwrap();
+        assert_eq!(standard(&secrets, "a", 0, "b").split(' ').count(), 2);
+        assert_eq!(format!("{secrets:?}"), "[Secret(***), Secret(***)]");
+        let error = Secret::read_all("whsec_!").unwrap_err().to_string();
+        assert_eq!(error, "a secret after `whsec_` must be base64");
+    }
+
+    #[test]
+    fn one_changed_byte_is_another_message() {
+        let secret = &Secret::read_all("s").unwrap()[0];
+        let signature: Vec<u8> = hmac::Mac::finalize(secret.mac(&[b"ab"])).into_bytes().to_vec();
+        assert!(secret.has_signed(&[b"a", b"b"], &signature));
+        assert!(!secret.has_signed(&[b"a", b"c"], &signature));
+        assert!(!secret.has_signed(&[b"ab"], &signature[1..]));
+    }
+}

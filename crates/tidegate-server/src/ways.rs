@@ -1,0 +1,162 @@
+//! The ways into flows beside plain requests, as the file gives them: chat, webhooks, schedules.
+//!
+//! Each only builds a request; what becomes of it is decided where all requests are.
+
+pub(crate) mod webhook;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use self::webhook::Webhook;
+
+/// All ways in, by flow.
+#[derive(Debug, Default)]
+pub(crate) struct Ways(BTreeMap<String, Flow>);
+
+/// The ways into one flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) app: String,
+    pub(crate) chat: Option<Chat>,
+    pub(crate) webhooks: BTreeMap<String, Webhook>,
+}
+
+/// The two actions of a conversation.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Chat {
+    /// Takes a message in.
+    pub(crate) append: String,
+    /// Answers.
+    pub(crate) respond: String,
+}
+
+impl Ways {
+    /// Takes the ways in out of the definitions of flows, which are plain definitions afterwards.
+    pub(crate) fn take(
+        flows: &mut [Value],
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let mut all = BTreeMap::new();
+        for flow in flows {
+            let Some(fields) = flow.as_object_mut() else { bail!("`[[flow]]` must be a table") };
+            let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let ways = take(fields, &environment).with_context(|| format!("flow `{name}`"))?;
+            if all.insert(name.clone(), ways).is_some() {
+                bail!("flow `{name}` is given twice: give each its own name");
+            }
+        }
+        Ok(Self(all))
+    }
+
+    pub(crate) fn flow(&self, name: &str) -> Option<&Flow> {
+        self.0.get(name)
+    }
+}
+
+fn take(
+    fields: &mut Map<String, Value>,
+    environment: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Flow> {
+    let app = fields.get("app").and_then(Value::as_str);
+    let app = app.unwrap_or(tidegate::core::workflow::DEFAULT_APP).to_owned();
+    let chat = fields.remove("chat");
+    let chat: Option<Chat> = chat.map(Chat::deserialize).transpose().context("`chat`")?;
+    let mut webhooks = BTreeMap::new();
+    for (name, written) in tables(fields, "webhooks")? {
+        let read = Webhook::read(&written, &environment);
+        webhooks.insert(name.clone(), read.with_context(|| format!("`webhooks.{name}`"))?);
+    }
+    for (name, schedule) in tables(fields, "schedules")? {
+        plan(fields, schedule).with_context(|| format!("`schedules.{name}`"))?;
+    }
+    let chats = chat.iter().flat_map(|chat| [&chat.append, &chat.respond]);
+    for action in chats.chain(webhooks.values().map(|webhook| &webhook.action)) {
+        known(fields, action)?;
+    }
+    Ok(Flow { app, chat, webhooks })
+}
+
+/// The tables under a name, each with its own.
+fn tables(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Map<String, Value>> {
+    match fields.remove(name) {
+        None => Ok(Map::new()),
+        Some(Value::Object(tables)) => Ok(tables),
+        Some(other) => bail!("`{name}` must be tables by name, got {other}"),
+    }
+}
+
+/// The action of that name, as the file writes it.
+fn known<'a>(
+    fields: &'a mut Map<String, Value>,
+    action: &str,
+) -> anyhow::Result<&'a mut Map<String, Value>> {
+    let actions = fields.get_mut("actions").and_then(Value::as_object_mut);
+    let actions = actions.context("`actions` must be tables by name, `actions.NAME = { … }`")?;
+    let names = actions.keys().cloned().collect::<Vec<_>>().join("`, `");
+    let found = actions.get_mut(action).and_then(Value::as_object_mut);
+    found.with_context(|| format!("there is no action `{action}`: known are `{names}`"))
+}
+
+/// A schedule is a trigger of its action.
+fn plan(fields: &mut Map<String, Value>, mut schedule: Value) -> anyhow::Result<()> {
+    let action = schedule.as_object_mut().and_then(|it| it.remove("action"));
+    let Some(Value::String(action)) = action else { bail!("`action` must be the name of one") };
+    let action = known(fields, &action)?;
+    match action.entry("triggers").or_insert_with(|| json!([])) {
+        Value::Array(triggers) => triggers.push(schedule),
+        other => bail!("`triggers` of the action must be a list, got {other}"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Ways;
+
+    #[test]
+    fn ways_in_are_taken_out_of_a_definition() {
+        let mut flows = [json!({
+            "name": "f", "app": "shop",
+            "actions": { "append": { "url": "http://a" }, "respond": { "url": "http://b" } },
+            "chat": { "append": "append", "respond": "respond" },
+            "webhooks": { "w": { "action": "append", "scheme": "github", "secretEnv": "S" } },
+            "schedules": { "s": { "action": "respond", "cron": "0 3 * * *" } },
+        })];
+        let ways = Ways::take(&mut flows, |_| Some("secret".to_owned())).unwrap();
+        let flow = ways.flow("f").unwrap();
+        assert_eq!((flow.app.as_str(), flow.webhooks["w"].action.as_str()), ("shop", "append"));
+        assert_eq!(flow.chat.as_ref().unwrap().respond, "respond");
+        let plain = json!({
+            "name": "f", "app": "shop",
+            "actions": {
+                "append": { "url": "http://a" },
+                "respond": { "url": "http://b", "triggers": [{ "cron": "0 3 * * *" }] },
+            },
+        });
+        assert_eq!(flows[0], plain);
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_named() {
+        for (field, value, said) in [
+            ("chat", json!({ "append": "x", "respond": "a" }), "no action `x`: known are `a`"),
+            ("chat", json!({ "append": "a" }), "`chat`: missing field `respond`"),
+            ("webhooks", json!(1), "`webhooks` must be tables by name, got 1"),
+            ("schedules", json!({ "s": { "cron": "x" } }), "`schedules.s`: `action` must be"),
+        ] {
+            let mut flow = json!({ "name": "f", "actions": { "a": {} } });
+            flow[field] = value;
+            let error = format!("{:#}", Ways::take(&mut [flow], |_| None).unwrap_err());
+            assert!(error.starts_with("flow `f`: ") && error.contains(said), "{error}");
+        }
+        let twice = json!({ "name": "f", "actions": {} });
+        let error = Ways::take(&mut [twice.clone(), twice], |_| None).unwrap_err().to_string();
+        assert!(error.contains("given twice"), "{error}");
+    }
+}

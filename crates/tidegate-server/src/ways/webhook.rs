@@ -1,0 +1,328 @@
+//! Webhooks: whether a delivery is what it says it is, and what request it makes.
+
+use anyhow::{Context, bail};
+use axum::http::HeaderMap;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidegate::core::{json::Payload, key::Path, time::Timestamp};
+
+use crate::sign::Secret;
+
+/// How far a delivery's time may be from ours, either way, in seconds.
+const WINDOW: i64 = 300;
+
+/// Who signs, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Scheme {
+    /// Standard Webhooks.
+    Standard,
+    /// GitHub: no time is signed.
+    Github,
+    Stripe,
+    Slack,
+    /// HMAC-SHA256 of the body alone, in hexadecimal.
+    Hmac,
+}
+
+/// A webhook as the file writes it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    action: String,
+    scheme: Scheme,
+    secret_env: String,
+    /// For `hmac`: the header with the signature.
+    header: Option<String>,
+    /// The events that are taken; all, if it is not given.
+    events: Option<Vec<String>>,
+    session: Option<String>,
+    user: Option<String>,
+}
+
+/// A way in for one sender.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    pub(crate) action: String,
+    scheme: Scheme,
+    header: String,
+    secrets: Vec<Secret>,
+    events: Option<Vec<String>>,
+    session: Option<Path>,
+    user: Option<Path>,
+}
+
+/// A delivery that was signed with a secret.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    /// What the sender calls it: the same when it is sent again.
+    id: Option<String>,
+    /// What has happened, in the sender's words.
+    event: Option<String>,
+}
+
+impl Webhook {
+    /// Reads it. A secret that is not there is an error now, and not at the first delivery.
+    pub(crate) fn read(
+        value: &Value,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let written = Written::deserialize(value)?;
+        let variable = &written.secret_env;
+        let text = environment(variable);
+        let text = text.with_context(|| format!("`secretEnv`: there is no variable {variable}"))?;
+        let secrets = Secret::read_all(&text)?;
+        if secrets.is_empty() {
+            bail!("`secretEnv`: {variable} is empty");
+        }
+        let path = |text: Option<String>| text.map(|text| Path::parse(&text)).transpose();
+        Ok(Self {
+            action: written.action,
+            scheme: written.scheme,
+            header: written.header.unwrap_or_else(|| "x-signature".to_owned()).to_lowercase(),
+            secrets,
+            events: written.events,
+            session: path(written.session)?,
+            user: path(written.user)?,
+        })
+    }
+
+    /// Whether a delivery is signed and fresh; why not, if it is not.
+    pub(crate) fn check(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Delivery, String> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let header = |name: &str| text(name).ok_or_else(|| format!("there is no header `{name}`"));
+        let in_body = |name: &str| member(body, name);
+        match self.scheme {
+            Scheme::Standard => {
+                let (id, at) = (header("webhook-id")?, header("webhook-timestamp")?);
+                fresh(at, now)?;
+                let signatures = header("webhook-signature")?.split(' ');
+                let signatures = signatures.filter_map(|it| it.strip_prefix("v1,"));
+                let signatures = signatures.filter_map(|it| STANDARD.decode(it).ok());
+                let signed = [id.as_bytes(), b".", at.as_bytes(), b".", body];
+                self.verify(&signed, signatures)?;
+                Ok(Delivery { id: Some(id.to_owned()), event: in_body("type") })
+            }
+            Scheme::Github => {
+                let signature = header("x-hub-signature-256")?.strip_prefix("sha256=");
+                self.verify(&[body], signature.and_then(unhex).into_iter())?;
+                let owned = |name| text(name).map(str::to_owned);
+                Ok(Delivery { id: owned("x-github-delivery"), event: owned("x-github-event") })
+            }
+            Scheme::Stripe => {
+                let parts = header("stripe-signature")?.split(',');
+                let parts: Vec<_> = parts.filter_map(|part| part.trim().split_once('=')).collect();
+                let at = parts.iter().find(|(name, _)| *name == "t").map(|(_, at)| *at);
+                let at = at.ok_or("`stripe-signature` has no time")?;
+                fresh(at, now)?;
+                let signatures = parts.iter().filter(|(name, _)| *name == "v1");
+                let signatures = signatures.filter_map(|(_, hex)| unhex(hex));
+                self.verify(&[at.as_bytes(), b".", body], signatures)?;
+                Ok(Delivery { id: in_body("id"), event: in_body("type") })
+            }
+            Scheme::Slack => {
+                let at = header("x-slack-request-timestamp")?;
+                fresh(at, now)?;
+                let signature = header("x-slack-signature")?.strip_prefix("v0=");
+                let signed = [b"v0:", at.as_bytes(), b":", body];
+                self.verify(&signed, signature.and_then(unhex).into_iter())?;
+                Ok(Delivery { id: in_body("event_id"), event: in_body("type") })
+            }
+            Scheme::Hmac => {
+                let signature = header(&self.header)?;
+                let signature = signature.strip_prefix("sha256=").unwrap_or(signature);
+                self.verify(&[body], unhex(signature).into_iter())?;
+                Ok(Delivery { id: in_body("id"), event: in_body("type") })
+            }
+        }
+    }
+
+    /// Every signature against every secret, whichever is the right one.
+    fn verify(
+        &self,
+        signed: &[&[u8]],
+        signatures: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<(), String> {
+        let tried = signatures.flat_map(|signature| {
+            self.secrets.iter().map(move |secret| secret.has_signed(signed, &signature))
+        });
+        let right = tried.fold(false, |right, one| right | one);
+        if right { Ok(()) } else { Err("the signature is not that of this body".to_owned()) }
+    }
+
+    /// Whether deliveries of this kind are taken at all.
+    pub(crate) fn takes(&self, delivery: &Delivery) -> bool {
+        let Some(events) = &self.events else { return true };
+        delivery.event.as_ref().is_some_and(|event| events.contains(event))
+    }
+
+    /// Who it is about: the session and the user, where their paths lead to something.
+    pub(crate) fn subjects(&self, body: &Payload) -> (Option<String>, Option<String>) {
+        let at = |path: &Option<Path>| {
+            let found = body.text_at(path.as_ref()?)?;
+            let value: Value = serde_json::from_str(found).ok()?;
+            match value {
+                Value::Null => None,
+                Value::String(text) => Some(text),
+                other => Some(other.to_string()),
+            }
+        };
+        (at(&self.session), at(&self.user))
+    }
+
+    /// What is known of a delivery beside its body.
+    pub(crate) fn metadata(name: &str, delivery: &Delivery) -> Value {
+        let Delivery { id, event } = delivery;
+        json!({ "webhook": { "name": name, "deliveryId": id, "event": event } })
+    }
+
+    /// Slack asks once whether the address is ours: what to answer with.
+    pub(crate) fn challenge(&self, body: &[u8]) -> Option<String> {
+        let asks = self.scheme == Scheme::Slack
+            && member(body, "type").as_deref() == Some("url_verification");
+        if asks { member(body, "challenge") } else { None }
+    }
+}
+
+/// A text in a JSON object.
+fn member(body: &[u8], name: &str) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    body.get(name)?.as_str().map(str::to_owned)
+}
+
+/// Seconds since 1970, near to now. Milliseconds are far off, and are refused.
+fn fresh(at: &str, now: Timestamp) -> Result<(), String> {
+    let seconds: i64 = at.parse().map_err(|_| format!("`{at}` is no time in seconds"))?;
+    let apart = seconds.saturating_sub(now.micros() / 1_000_000);
+    if apart.unsigned_abs() <= WINDOW.unsigned_abs() {
+        return Ok(());
+    }
+    Err(format!("it was signed at {seconds}, more than {WINDOW} s from now"))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let whole = text.len().is_multiple_of(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    whole.then(|| pairs.map(byte).collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderName};
+    use serde_json::json;
+    use tidegate::core::{json::Payload, time::Timestamp};
+
+    use super::{Delivery, Webhook, unhex};
+    use crate::sign;
+
+    fn webhook(scheme: &str, secret: &str) -> Webhook {
+        let written = json!({
+            "action": "a", "scheme": scheme, "secretEnv": "S",
+            "session": "repository.full_name", "user": "sender.id",
+        });
+        Webhook::read(&written, |_| Some(secret.to_owned())).unwrap()
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        pairs.collect()
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    /// The examples that the senders publish.
+    #[test]
+    fn known_signatures_are_accepted_and_changed_bodies_are_not() {
+        let github = (
+            webhook("github", "It's a Secret to Everybody"),
+            headers(&[(
+                "x-hub-signature-256",
+                "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+            )]),
+            "Hello, World!",
+            0,
+        );
+        let slack = (
+            webhook("slack", "8f742231b10e8888abcd99yyyzzz85a5"),
+            headers(&[
+                ("x-slack-request-timestamp", "1531420618"),
+                (
+                    "x-slack-signature",
+                    "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
+                ),
+            ]),
+            "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow\
+             &channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner\
+             &command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2F\
+             commands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=\
+             398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
+            1_531_420_618,
+        );
+        let standard = (
+            webhook("standard", "old,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+            headers(&[
+                ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+                ("webhook-timestamp", "1614265330"),
+                ("webhook-signature", "v1,xx v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+            ]),
+            r#"{"test": 2432232314}"#,
+            1_614_265_330,
+        );
+        for (webhook, headers, body, time) in [github, slack, standard] {
+            let check = |body: &str, time| webhook.check(&headers, body.as_bytes(), at(time));
+            check(body, time).unwrap();
+            let changed = format!("{}?", &body[..body.len() - 1]);
+            assert!(check(&changed, time).unwrap_err().contains("not that of this body"));
+            let others = super::Scheme::Github == webhook.scheme;
+            for wrong in [time + 301, time - 301] {
+                assert_eq!(check(body, wrong).is_ok(), others, "{:?}", webhook.scheme);
+            }
+            let bare = HeaderMap::new();
+            let error = webhook.check(&bare, body.as_bytes(), at(time)).unwrap_err();
+            assert!(error.contains("there is no header"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_delivery_has_a_name_and_subjects() {
+        let webhook = webhook("standard", "s");
+        let body = r#"{"type": "push", "repository": {"full_name": "a/b"}, "sender": {"id": 7}}"#;
+        let secrets = sign::Secret::read_all("s").unwrap();
+        let signature = sign::standard(&secrets, "d1", 100, body);
+        let headers = headers(&[
+            ("webhook-id", "d1"),
+            ("webhook-timestamp", "100"),
+            ("webhook-signature", &signature),
+        ]);
+        let delivery = webhook.check(&headers, body.as_bytes(), at(0)).unwrap();
+        assert_eq!(delivery, Delivery { id: Some("d1".into()), event: Some("push".into()) });
+        let payload = Payload::parse(body.as_bytes(), 1000).unwrap();
+        assert_eq!(webhook.subjects(&payload), (Some("a/b".into()), Some("7".into())));
+    }
+
+    #[test]
+    fn a_webhook_without_a_secret_is_refused() {
+        let written = json!({ "action": "a", "scheme": "github", "secretEnv": "NONE" });
+        let error = |value| Webhook::read(value, |_| None).unwrap_err().to_string();
+        assert_eq!(error(&written), "`secretEnv`: there is no variable NONE");
+        let unknown = json!({ "action": "a", "scheme": "gitlab", "secretEnv": "NONE" });
+        assert!(error(&unknown).contains("unknown variant `gitlab`, expected one of `standard`"));
+    }
+
+    #[test]
+    fn hexadecimal_is_read_or_refused() {
+        assert_eq!(unhex("00ff"), Some(vec![0, 255]));
+        assert_eq!((unhex("0"), unhex("zz"), unhex("+1")), (None, None, None));
+    }
+}

@@ -1,0 +1,81 @@
+//! Chat: messages are taken in at once, replies come in order.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{server::Server, target::Target};
+
+fn chat(url: &str, respond: &str) -> String {
+    format!(
+        r#"
+        [[flow]]
+        name = "chat"
+        concurrency = "queue"
+        chat = {{ append = "append", respond = "respond" }}
+        actions.append = {{ url = "{url}/append", concurrency = "allow" }}
+        actions.respond = {{ url = "{url}/respond" {respond} }}
+        "#
+    )
+}
+
+/// B34, B35: every message lands while a reply is made, and each reply begins after the one
+/// before it has ended.
+#[tokio::test]
+async fn messages_land_at_once_and_replies_come_in_order() {
+    let kind = ("content-type", "text/event-stream");
+    let target = Target::start(move |call, _| {
+        if call.path == "/append" {
+            return (200, vec![], String::new());
+        }
+        let input: Value = serde_json::from_str(&call.body).unwrap();
+        (200, vec![kind], format!("data: re {}\n\n", input["input"]))
+    });
+    let target = target.await;
+    target.shut("/respond", true);
+    let server = Server::start(&chat(&target.url, ""));
+    let path = "/flows/chat/sessions/s1/messages";
+    let mut open = Vec::new();
+    for n in 0..5 {
+        open.push(server.open(path, json!({ "input": n }).to_string()).await);
+    }
+    let appended = target.calls().iter().filter(|call| call.path == "/append").count();
+    assert_eq!(appended, 5, "no message waits for a reply");
+    target.shut("/respond", false);
+    for (n, answer) in open.into_iter().enumerate() {
+        let text = answer.text().await.unwrap();
+        assert!(text.starts_with("event: accepted\n"), "{text}");
+        assert!(
+            text.contains(&format!("data: \"re {n}\"")) && text.contains("event: end"),
+            "{text}"
+        );
+    }
+    let calls = target.calls();
+    let replies = calls.iter().filter(|call| call.path == "/respond");
+    let order: Vec<Value> = replies
+        .map(|call| serde_json::from_str::<Value>(&call.body).unwrap()["input"].clone())
+        .collect();
+    assert_eq!(order, [0, 1, 2, 3, 4].map(Value::from));
+}
+
+/// SPEC 6: a reply that is refused is told so, and that the message is in nevertheless; a message
+/// that could not be taken in gets no reply.
+#[tokio::test]
+async fn a_refused_reply_leaves_the_message_in() {
+    let target = Target::start(|call, _| {
+        let status = if call.body.contains("bad") { 400 } else { 200 };
+        (status, vec![], String::new())
+    });
+    let target = target.await;
+    target.shut("/respond", true);
+    let server = Server::start(&chat(&target.url, ", concurrency = \"reject\""));
+    let path = "/flows/chat/sessions/s1/messages";
+    let first = server.open(path, "{}".to_owned()).await;
+    assert_eq!(first.status(), StatusCode::OK);
+    let (status, told) = server.post(path, "{}").await;
+    assert_eq!((status, &told["appended"]), (StatusCode::CONFLICT, &json!(true)), "{told}");
+    let (status, told) = server.post(path, json!({ "input": "bad" })).await;
+    assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
+    let (status, told) = server.post("/flows/other/sessions/s1/messages", "").await;
+    assert_eq!((status.as_u16(), &told["error"]), (404, &json!("no_chat")), "{told}");
+    target.shut("/respond", false);
+}

@@ -1,0 +1,131 @@
+//! Webhooks: signed by others, arbitrated like any request.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::{server::Server, target::Target};
+
+const SECRETS: [(&str, &str); 2] =
+    [("GITHUB_SECRET", "new,old"), ("STRIPE_SECRET", "whsec_c3RyaXBl")];
+
+fn flow(url: &str) -> String {
+    format!(
+        r#"
+        [[flow]]
+        name = "repo"
+        concurrency = "reject"
+        actions.onPush = {{ url = "{url}/push", concurrency = {{ policy = "reject", key = "metadata.webhook.deliveryId" }}, idempotency = {{ key = "metadata.webhook.deliveryId" }} }}
+        actions.onAny = {{ url = "{url}/any" }}
+        actions.onPaid = {{ url = "{url}/paid", rateLimit = {{ limit = 1, perMs = 3600000 }} }}
+        webhooks.push = {{ action = "onPush", scheme = "github", secretEnv = "GITHUB_SECRET", events = ["push"], session = "repository.full_name", user = "sender.login" }}
+        webhooks.any = {{ action = "onAny", scheme = "github", secretEnv = "GITHUB_SECRET", session = "repository.full_name" }}
+        webhooks.paid = {{ action = "onPaid", scheme = "stripe", secretEnv = "STRIPE_SECRET" }}
+        "#
+    )
+}
+
+fn hex(secret: &[u8], signed: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
+    mac.update(signed.as_bytes());
+    mac.finalize().into_bytes().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+/// A delivery as GitHub would send it.
+async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (StatusCode, Value) {
+    let body = body.to_string();
+    let signature = format!("sha256={}", hex(b"old", &body));
+    let headers = [
+        ("x-hub-signature-256", signature.as_str()),
+        ("x-github-delivery", id),
+        ("x-github-event", "push"),
+    ];
+    server.post_with(&format!("/webhooks/repo/{name}"), &headers, body).await
+}
+
+/// N42, B31, B37: what is signed is taken, with who it is about and the sender's own id; a changed
+/// byte, an unknown webhook and an unsigned delivery are not.
+#[tokio::test]
+async fn a_signed_delivery_is_a_request() {
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start_with(&flow(&target.url), &SECRETS);
+    let body = json!({ "repository": { "full_name": "a/b" }, "sender": { "login": "ann" } });
+    let (status, first) = deliver(&server, "push", "d1", &body).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{first}");
+    target.called(1).await;
+    let call: Value = serde_json::from_str(&target.calls()[0].body).unwrap();
+    let webhook = json!({ "name": "push", "deliveryId": "d1", "event": "push" });
+    assert_eq!(call["metadata"]["webhook"], webhook);
+    assert_eq!((&call["session"]["id"], &call["user"]), (&json!("a/b"), &json!("ann")));
+    assert_eq!(call["input"], body);
+    let (status, again) = deliver(&server, "push", "d1", &body).await;
+    assert_eq!((status, again["status"].as_str()), (StatusCode::OK, Some("deduped")), "{again}");
+    assert_eq!(again["requestId"], first["requestId"]);
+    let (_, holder) = deliver(&server, "any", "d2", &body).await;
+    let (status, told) = deliver(&server, "any", "d3", &body).await;
+    assert_eq!((status, told["status"].as_str()), (StatusCode::OK, Some("skipped")), "{told}");
+    assert_eq!(told["requestId"], holder["requestId"]);
+    let table = [
+        ("/webhooks/repo/push", "x-hub-signature-256", "sha256=00", 401, "bad_signature"),
+        ("/webhooks/repo/push", "x-other", "1", 401, "bad_signature"),
+        ("/webhooks/repo/pull", "x-other", "1", 404, "no_webhook"),
+        ("/webhooks/none/push", "x-other", "1", 404, "no_webhook"),
+    ];
+    for (path, header, value, status, code) in table {
+        let (got, told) = server.post_with(path, &[(header, value)], "{}".to_owned()).await;
+        assert_eq!((got.as_u16(), told["error"].as_str()), (status, Some(code)), "{told}");
+    }
+    let signature = format!("sha256={}", hex(b"new", "{}"));
+    let headers = [("x-hub-signature-256", signature.as_str()), ("x-github-event", "star")];
+    let (status, told) = server.post_with("/webhooks/repo/push", &headers, "{}".to_owned()).await;
+    assert_eq!((status, &told["status"]), (StatusCode::ACCEPTED, &json!("ignored")));
+    target.open(true);
+}
+
+/// B41: a sender that fires three times at once and once more later starts one run for each
+/// delivery.
+#[tokio::test]
+async fn a_delivery_that_is_sent_again_runs_once() {
+    let target = Target::kind().await;
+    let server = Server::start_with(&flow(&target.url), &SECRETS);
+    let body = json!({ "repository": { "full_name": "a/b" } });
+    for n in 0..100 {
+        let id = format!("d{n}");
+        let send = || deliver(&server, "push", &id, &body);
+        let all = tokio::join!(send(), send(), send());
+        let statuses = [all.0.0, all.1.0, all.2.0];
+        assert_eq!(statuses.iter().filter(|it| **it == StatusCode::ACCEPTED).count(), 1);
+    }
+    target.called(100).await;
+    for n in 0..100 {
+        let (status, told) = deliver(&server, "push", &format!("d{n}"), &body).await;
+        assert_eq!((status, told["status"] == "deduped"), (StatusCode::OK, true), "{told}");
+    }
+    let (_, told) = server.get("/runs?limit=500").await;
+    assert_eq!(told["runs"].as_array().unwrap().len(), 100);
+    assert_eq!(target.calls().len(), 100);
+}
+
+/// A delivery that was signed long ago is refused, however right its signature; and a rate limit
+/// is told as such, so that the sender tries again.
+#[tokio::test]
+async fn an_old_delivery_is_refused_and_a_limit_is_told() {
+    let target = Target::kind().await;
+    let server = Server::start_with(&flow(&target.url), &SECRETS);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let send = async |at: u64| {
+        let body = r#"{"id": "evt_1", "type": "paid"}"#.to_owned();
+        let signature = format!("t={at},v1={}", hex(b"stripe", &format!("{at}.{body}")));
+        let headers = [("stripe-signature", signature.as_str())];
+        server.post_with("/webhooks/repo/paid", &headers, body).await
+    };
+    let (status, told) = send(now - 1000).await;
+    assert_eq!((status.as_u16(), &told["error"]), (401, &json!("bad_signature")), "{told}");
+    assert_eq!(send(now).await.0, StatusCode::ACCEPTED);
+    let (status, told) = send(now).await;
+    assert_eq!((status.as_u16(), &told["error"]), (429, &json!("rate_limited")), "{told}");
+}

@@ -1,0 +1,59 @@
+//! The definitions that the book writes in TOML are accepted as they stand.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use tidegate::{Action, Ctx, Flow, Workflow, testing::Lab};
+
+async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
+    Ok(())
+}
+
+/// The blocks of a page in one language.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    let blocks = page.split(fence.as_str()).skip(1);
+    blocks.filter_map(|rest| rest.split("\n```").next()).collect()
+}
+
+/// The tables of one name.
+fn tables(block: &Value, name: &str) -> Vec<Value> {
+    block[name].as_array().cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn every_page_of_a_control_has_an_example_that_is_accepted() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/controls");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.ends_with(".md") || ["at-a-glance.md", "combining.md"].contains(&name.as_str()) {
+            continue;
+        }
+        let page = fs::read_to_string(&path).unwrap();
+        assert!(!blocks(&page, "rust").is_empty(), "{name}: an example in Rust");
+        let mut defined = 0;
+        for block in blocks(&page, "toml") {
+            let read: Value =
+                toml::from_str(block).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let mut builder = Lab::new().engine();
+            for mut workflow in tables(&read, "workflow") {
+                // The server's own: where the code is.
+                workflow.as_object_mut().unwrap().remove("url");
+                builder = builder.workflow(Workflow::from_definition(workflow, nothing));
+                defined += 1;
+            }
+            for flow in tables(&read, "flow") {
+                let actions = flow["actions"].as_object().cloned().unwrap_or_default();
+                let mut flow = Flow::from_definition(flow);
+                for action in actions.keys() {
+                    flow = flow.action(Action::new(action, nothing));
+                }
+                builder = builder.flow(flow);
+                defined += 1;
+            }
+            builder.start().await.unwrap_or_else(|error| panic!("{name}: {error}\n{block}"));
+        }
+        assert!(defined > 0, "{name}: an example in TOML");
+    }
+}

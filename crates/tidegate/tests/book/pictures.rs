@@ -1,0 +1,187 @@
+//! The pictures: one that no longer tells the truth fails, and `UPDATE_EXPECT=1` draws it anew.
+
+use expect_test::expect_file;
+
+use crate::{
+    draw,
+    play::{Panel, Sent, Setting, Story, event, play},
+};
+
+/// More would be a drawing, not a picture.
+const MAX_BYTES: usize = 12_000;
+
+macro_rules! pictures {
+    ($($story:ident = $page:literal,)*) => {
+        $(#[tokio::test]
+        async fn $story() {
+            let (svg, whys) = drawn(super::$story()).await;
+            let file = concat!("../../../../docs/controls/pictures/", $page, ".svg");
+            expect_file![file].assert_eq(&svg);
+            let page = include_str!(concat!("../../../../docs/controls/", $page, ".md"));
+            assert!(page.contains(concat!("](pictures/", $page, ".svg)")), "show it: {file}");
+            for why in whys {
+                assert!(page.contains(&why), "docs/controls/{}.md: `why` says: {why}", $page);
+            }
+        })*
+    };
+}
+
+mod tests {
+    use super::{drawn, expect_file};
+
+    pictures! {
+        concurrency = "concurrency",
+        throttle = "throttle",
+        rate_limit = "rate-limit",
+        debounce = "debounce",
+        batch = "batch",
+        priority = "priority",
+        singleton = "singleton",
+        idempotency = "idempotency",
+        handoff = "handoff",
+        policies = "policies",
+    }
+}
+
+/// The picture, and what `why` said on the way.
+async fn drawn(story: Story) -> (String, Vec<String>) {
+    let mut panels = Vec::new();
+    for panel in &story.panels {
+        panels.push(play(&story, panel).await);
+    }
+    let svg = draw::draw(&story, &panels);
+    assert!(svg.len() <= MAX_BYTES, "{} has {} bytes", story.title, svg.len());
+    (svg, panels.into_iter().flat_map(|panel| panel.whys).collect())
+}
+
+/// A workflow with one control, as it is written.
+fn work(control: &str, sent: Vec<Sent>) -> Panel {
+    let definition = format!("name = \"work\"\n{control}");
+    let setting = Setting::Workflows(vec![definition], 100);
+    Panel { caption: control.to_owned(), setting, sent, asked: Vec::new() }
+}
+
+fn concurrency() -> Story {
+    let acme = |letter, at, works| event(letter, at, works).key("account", "acme");
+    let sent = vec![
+        acme('a', 0, 2000),
+        acme('b', 200, 800).naps(3000, 1000),
+        acme('c', 400, 3000),
+        acme('d', 600, 3000),
+        event('e', 1500, 1500).key("account", "bolt"),
+    ];
+    let panels = vec![work("concurrency = { limit = 2, key = \"account\" }", sent).asked('c', 500)];
+    Story { title: "Concurrency", until: 6000, tick: 100, mark: 1000, panels }
+}
+
+fn throttle() -> Story {
+    let sent = [('a', 0), ('b', 100), ('c', 200), ('d', 1700)];
+    let sent = sent.map(|(letter, at)| event(letter, at, 300)).to_vec();
+    let panels = vec![work("throttle = { limit = 2, perMs = 1000 }", sent).asked('c', 300)];
+    Story { title: "Throttle", until: 2500, tick: 50, mark: 500, panels }
+}
+
+fn rate_limit() -> Story {
+    let sent =
+        [('a', 0), ('b', 200), ('c', 400), ('d', 600), ('e', 1500), ('f', 1800), ('g', 4000)];
+    let sent = sent.map(|(letter, at)| event(letter, at, 600)).to_vec();
+    let panels = vec![work("rateLimit = { limit = 3, perMs = 3000 }", sent)];
+    Story { title: "Rate limit", until: 5000, tick: 100, mark: 1000, panels }
+}
+
+fn debounce() -> Story {
+    let x = [('a', 0), ('b', 1000)].map(|(letter, at)| (letter, at, "x"));
+    let y = [('c', 500), ('d', 1500), ('e', 3000), ('f', 4500), ('g', 6000)];
+    let y = y.map(|(letter, at)| (letter, at, "y"));
+    let sent = x.into_iter().chain(y);
+    let sent = sent.map(|(letter, at, key)| event(letter, at, 1000).key("doc", key)).collect();
+    let control = "debounce = { periodMs = 2000, key = \"doc\", maxWaitMs = 5000 }";
+    let panels = vec![work(control, sent).asked('a', 1000)];
+    Story { title: "Debounce", until: 9000, tick: 100, mark: 1000, panels }
+}
+
+fn batch() -> Story {
+    let x = [('a', 0), ('b', 1000), ('c', 2000), ('d', 4000)];
+    let x = x.map(|(letter, at)| (letter, at, "x"));
+    let y = [('e', 1500), ('f', 3000)].map(|(letter, at)| (letter, at, "y"));
+    let sent = x.into_iter().chain(y);
+    let sent = sent.map(|(letter, at, key)| event(letter, at, 1000).key("index", key)).collect();
+    let control = "batch = { maxSize = 3, timeoutMs = 5000, key = \"index\" }";
+    let panels = vec![work(control, sent).asked('a', 1000)];
+    Story { title: "Batch", until: 10_000, tick: 100, mark: 1000, panels }
+}
+
+fn priority() -> Story {
+    let control = "priority = { shiftMs = 60000 }";
+    let bulk =
+        [('a', 0, 70_000), ('b', 4000, 10_000), ('c', 10_000, 10_000), ('d', 50_000, 10_000)];
+    let mut sent = bulk.map(|(letter, at, works)| event(letter, at, works).to("bulk")).to_vec();
+    sent.push(event('u', 65_000, 10_000).to("urgent"));
+    let definitions = vec!["name = \"bulk\"".to_owned(), format!("name = \"urgent\"\n{control}")];
+    let caption = format!("urgent: {control}, bulk: none, one worker");
+    let panels = vec![Panel {
+        caption,
+        setting: Setting::Workflows(definitions, 1),
+        sent,
+        asked: vec![('u', 66_000)],
+    }];
+    Story { title: "Priority", until: 120_000, tick: 1000, mark: 20_000, panels }
+}
+
+fn singleton() -> Story {
+    let sent = || [('a', 0), ('b', 1000), ('c', 3500)].map(|(letter, at)| event(letter, at, 3000));
+    let panel = |mode| work(&format!("singleton = {{ mode = \"{mode}\" }}"), sent().to_vec());
+    let panels = vec![panel("skip"), panel("cancel").asked('a', 2000)];
+    Story { title: "Singleton", until: 7000, tick: 100, mark: 1000, panels }
+}
+
+fn idempotency() -> Story {
+    let sent = [
+        ('a', 0, "p1"),
+        ('b', 1000, "p2"),
+        ('c', 2000, "p1"),
+        ('d', 3000, "p1"),
+        ('e', 5000, "p1"),
+    ];
+    let sent = sent.map(|(letter, at, key)| event(letter, at, 1000).key("paymentId", key)).to_vec();
+    let panels = vec![work("idempotency = { key = \"paymentId\", periodMs = 4000 }", sent)];
+    Story { title: "Idempotency", until: 7000, tick: 100, mark: 1000, panels }
+}
+
+fn handoff() -> Story {
+    let sent = || [('a', 0, 4000), ('b', 500, 2000), ('c', 2500, 2000)];
+    let panel = |rule: &str| {
+        let control = format!("handoff = {{ type = \"singleton\", onNewVersion = \"{rule}\" }}");
+        let sent = sent().map(|(letter, at, works)| event(letter, at, works)).to_vec();
+        let setting = Setting::Versions(format!("name = \"work\"\n{control}"), 1500);
+        Panel { caption: control, setting, sent, asked: Vec::new() }
+    };
+    let panels = vec![
+        panel("supersede").asked('a', 3000),
+        panel("drain").asked('c', 3000),
+        panel("coexist"),
+    ];
+    Story { title: "Handoff", until: 8000, tick: 100, mark: 1000, panels }
+}
+
+fn policies() -> Story {
+    let panel = |policy: &str| {
+        let control = format!("concurrency = {policy}");
+        let sent = [('a', 0), ('b', 2000), ('c', 2500)].map(|(letter, at)| event(letter, at, 3000));
+        Panel {
+            caption: control.clone(),
+            setting: Setting::Flow(control),
+            sent: sent.to_vec(),
+            asked: vec![],
+        }
+    };
+    let debounce = "{ policy = \"debounce\", periodMs = 1000 }";
+    let panels = vec![
+        panel("\"allow\""),
+        panel("\"queue\"").asked('c', 4000),
+        panel("\"reject\""),
+        panel("\"restart\"").asked('a', 4000),
+        panel(debounce).asked('b', 3800),
+    ];
+    Story { title: "Policies", until: 9000, tick: 100, mark: 1000, panels }
+}

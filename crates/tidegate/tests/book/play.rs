@@ -1,0 +1,355 @@
+//! Plays a story on the real engine and writes down what the store's rows say at every tick.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tidegate::{
+    Action, Ctx, Engine, Flow, Request, Result, RunId, Timer, Workflow,
+    core::{
+        flow::Verdict,
+        id::EventId,
+        row::{Ending, GateState, Phase, Row},
+        time::Timestamp,
+    },
+    new_request,
+    testing::Lab,
+};
+
+/// What one picture shows: the same clock over one or more panels.
+pub(crate) struct Story {
+    pub(crate) title: &'static str,
+    /// How long it is watched, how often, and where the axis has its marks, in milliseconds.
+    pub(crate) until: u64,
+    pub(crate) tick: u64,
+    pub(crate) mark: u64,
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// Events that meet one definition.
+pub(crate) struct Panel {
+    /// Shown above it. What stands in it of TOML is what the engine is given.
+    pub(crate) caption: String,
+    pub(crate) setting: Setting,
+    pub(crate) sent: Vec<Sent>,
+    /// Of whose run `why` is asked, and when.
+    pub(crate) asked: Vec<(char, u64)>,
+}
+
+impl Panel {
+    pub(crate) fn asked(mut self, letter: char, at: u64) -> Self {
+        self.asked.push((letter, at));
+        self
+    }
+}
+
+pub(crate) enum Setting {
+    /// Workflows by their definitions, and how many runs are driven at once.
+    Workflows(Vec<String>, usize),
+    /// A flow with this policy, whose action `act` is called on one session.
+    Flow(String),
+    /// Versions 1 and 2 of a workflow; 2 is released at this time.
+    Versions(String, u64),
+}
+
+/// One event: when it comes, and what its run does.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) letter: char,
+    at: u64,
+    to: &'static str,
+    /// The name and the value of the key.
+    key: (&'static str, &'static str),
+    /// A second key.
+    id: &'static str,
+    works: u64,
+    /// Then sleeps, and works once more.
+    naps: Option<(u64, u64)>,
+}
+
+/// An event that comes at a time and whose run works for a time.
+pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
+    Sent { letter, at, to: "work", key: ("", ""), id: "", works, naps: None }
+}
+
+impl Sent {
+    pub(crate) fn key(self, name: &'static str, value: &'static str) -> Self {
+        Self { key: (name, value), ..self }
+    }
+
+    pub(crate) fn id(self, id: &'static str) -> Self {
+        Self { id, ..self }
+    }
+
+    pub(crate) fn to(self, to: &'static str) -> Self {
+        Self { to, ..self }
+    }
+
+    pub(crate) fn naps(self, naps: u64, works: u64) -> Self {
+        Self { naps: Some((naps, works)), ..self }
+    }
+
+    fn data(&self) -> Value {
+        let naps = self.naps.map(|(naps, again)| json!([naps, again]));
+        let (key, value) = self.key;
+        json!({ "letter": self.letter, "works": self.works, "naps": naps, "id": self.id, key: value })
+    }
+
+    fn label(&self) -> &'static str {
+        if self.to == "work" { self.key.1 } else { self.to }
+    }
+}
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Doing {
+    /// There is no run yet: its window or buffer is open.
+    Collects,
+    Waits,
+    Runs,
+    Sleeps,
+}
+
+/// What happened in a panel.
+pub(crate) struct Played {
+    pub(crate) caption: String,
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) runs: BTreeMap<RunId, Course>,
+    /// How long the keys of a claim were remembered, in milliseconds, with the event that took it.
+    pub(crate) claims: Vec<(char, u64, u64)>,
+    pub(crate) released: Option<u64>,
+    /// What `why` said, with `run_…` for every run.
+    pub(crate) whys: Vec<String>,
+}
+
+pub(crate) struct Arrival {
+    pub(crate) letter: char,
+    pub(crate) at: u64,
+    pub(crate) label: &'static str,
+    pub(crate) told: String,
+    pub(crate) outcome: &'static str,
+    pub(crate) run: Option<RunId>,
+}
+
+/// What a run did when.
+#[derive(Default)]
+pub(crate) struct Course {
+    pub(crate) parts: Vec<(Doing, u64, u64)>,
+    /// The letters of its input, as its code has seen them.
+    pub(crate) carries: String,
+    pub(crate) version: u32,
+    /// When it was cancelled, and by the run of which event.
+    pub(crate) cancelled: Option<(u64, Option<RunId>)>,
+}
+
+type Inputs = Arc<Mutex<BTreeMap<RunId, String>>>;
+
+/// Plays one panel from its first event to the story's end.
+pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
+    let lab = Lab::new();
+    let inputs = Inputs::default();
+    let engine = engine(&lab, &inputs, &panel.setting).await;
+    let began = lab.now();
+    let mut played = Played {
+        caption: panel.caption.clone(),
+        arrivals: Vec::new(),
+        runs: BTreeMap::new(),
+        claims: Vec::new(),
+        released: None,
+        whys: Vec::new(),
+    };
+    let mut events = BTreeMap::new();
+    for now in (0..=story.until).step_by(usize::try_from(story.tick).unwrap()) {
+        if let Setting::Versions(_, at) = panel.setting
+            && at == now
+        {
+            engine.release("default", "work", 2).await.unwrap();
+            played.released = Some(at);
+        }
+        for sent in panel.sent.iter().filter(|sent| sent.at == now) {
+            let (id, verdict) = send(&engine, &panel.setting, sent).await;
+            events.extend(id.map(|id| (id, sent.letter)));
+            let told = told(&verdict, &events, &played.arrivals, began);
+            let (outcome, run) = (verdict.outcome(), verdict.run());
+            let Sent { letter, at, .. } = *sent;
+            played.arrivals.push(Arrival { letter, at, label: sent.label(), told, outcome, run });
+        }
+        lab.settle().await;
+        look(&lab, &mut played, &events, (now, story.tick), began).await;
+        for (letter, _) in panel.asked.iter().filter(|(_, at)| *at == now) {
+            let arrival = played.arrivals.iter().find(|arrival| arrival.letter == *letter);
+            let run = arrival.and_then(|arrival| arrival.run).expect("its event made a run");
+            played.whys.push(without_ids(&engine.why(run).await.unwrap().sentence));
+        }
+        lab.advance(Duration::from_millis(story.tick)).await;
+    }
+    for (run, input) in &*inputs.lock().unwrap() {
+        played.runs.entry(*run).or_default().carries.clone_from(input);
+    }
+    played
+}
+
+async fn engine(lab: &Lab, inputs: &Inputs, setting: &Setting) -> Engine {
+    let handler = || {
+        let (timer, inputs) = (lab.timer(), inputs.clone());
+        move |ctx: Ctx, input: Value| worked(ctx, timer.clone(), inputs.clone(), input)
+    };
+    match setting {
+        Setting::Workflows(definitions, workers) => {
+            let mut builder = lab.engine().workers(*workers);
+            for definition in definitions {
+                builder = builder.workflow(Workflow::from_toml(definition, handler()));
+            }
+            builder.start().await.unwrap()
+        }
+        Setting::Flow(policy) => {
+            let flow = Flow::from_toml(&format!("name = \"work\"\n{policy}"));
+            let flow = flow.action(Action::new("act", handler()));
+            lab.engine().flow(flow).start().await.unwrap()
+        }
+        Setting::Versions(definition, _) => {
+            let version = |n| Workflow::from_toml(definition, handler()).version(n);
+            let engine = lab.engine().workflow(version(1)).workflow(version(2));
+            let engine = engine.start().await.unwrap();
+            engine.release("default", "work", 1).await.unwrap();
+            engine
+        }
+    }
+}
+
+/// Works, naps and works again, as its input says; a batch as its first event says.
+async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -> Result<()> {
+    let all = if let Value::Array(all) = input { all } else { vec![input] };
+    let letters = all.iter().filter_map(|it| it["letter"].as_str()).collect::<Vec<_>>().join(" ");
+    inputs.lock().unwrap().insert(ctx.run_id(), letters);
+    let works = async |step: &str, time: Option<u64>| {
+        let until = timer.elapsed() + Duration::from_millis(time.unwrap_or_default());
+        let sleep = timer.sleep_until(until);
+        let work = ctx.step(step, || async {
+            sleep.await;
+            Ok(())
+        });
+        work.await
+    };
+    works("work", all[0]["works"].as_u64()).await?;
+    if let Some(nap) = all[0]["naps"][0].as_u64() {
+        ctx.sleep("nap", Duration::from_millis(nap)).await?;
+        works("again", all[0]["naps"][1].as_u64()).await?;
+    }
+    Ok(())
+}
+
+async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventId>, Verdict) {
+    if let Setting::Flow(_) = setting {
+        let request = new_request("work", "act", sent.data()).unwrap();
+        let request = Request { session: Some("s".to_owned()), ..request };
+        return (None, engine.dispatch(request).await.unwrap().verdict);
+    }
+    let posted = engine.send(sent.to, sent.data()).await.unwrap();
+    (Some(posted.id), posted.runs.into_iter().next().unwrap().verdict)
+}
+
+/// The verdict in the words of its answer, with letters for ids and seconds for times.
+fn told(
+    verdict: &Verdict,
+    events: &BTreeMap<EventId, char>,
+    earlier: &[Arrival],
+    began: Timestamp,
+) -> String {
+    let outcome = verdict.outcome();
+    let of_run = |run: RunId| {
+        let arrival = earlier.iter().rev().find(|arrival| arrival.run == Some(run));
+        arrival.map_or('?', |arrival| arrival.letter)
+    };
+    let at = |time: Timestamp| seconds(millis(time, began));
+    match verdict {
+        Verdict::Dropped { retry_at, .. } => format!("{outcome}, retry at {}", at(*retry_at)),
+        Verdict::Skipped { holder, .. } => format!("{outcome}, {} is live", of_run(*holder)),
+        Verdict::Replaced { replaced, .. } => format!("{outcome} {}", of_run(*replaced)),
+        Verdict::Deduped { first, .. } => {
+            format!("{outcome}, {} was first", events.get(first).unwrap_or(&'?'))
+        }
+        _ => outcome.to_owned(),
+    }
+}
+
+/// Writes down where every run is from now until the next tick.
+async fn look(
+    lab: &Lab,
+    played: &mut Played,
+    events: &BTreeMap<EventId, char>,
+    (now, tick): (u64, u64),
+    began: Timestamp,
+) {
+    for row in lab.store().dump().await.unwrap() {
+        match row {
+            Row::Run(run) => {
+                let course = played.runs.entry(run.id).or_default();
+                course.version = run.version;
+                match run.phase {
+                    Phase::Line { .. } | Phase::Ready => course.goes_on(Doing::Waits, now, tick),
+                    Phase::Driven => course.goes_on(Doing::Runs, now, tick),
+                    Phase::Waiting => course.goes_on(Doing::Sleeps, now, tick),
+                    Phase::Paused | Phase::Stopping => {}
+                }
+            }
+            Row::Ended(ended) => {
+                let course = played.runs.entry(ended.id).or_default();
+                course.version = ended.version;
+                if let Ending::Cancelled { by, .. } = ended.ending {
+                    course.cancelled.get_or_insert((now, by));
+                }
+            }
+            Row::Gate(gate) => match gate.state {
+                GateState::Fold(fold) if !fold.fired => {
+                    let full = fold.full.iter().map(|part| part.run);
+                    for run in full.chain([fold.run]) {
+                        let course = played.runs.entry(run).or_default();
+                        course.goes_on(Doing::Collects, now, tick);
+                    }
+                }
+                GateState::Claim(claim) => {
+                    let until = millis(claim.until, began);
+                    let letter = *events.get(&claim.event).unwrap_or(&'?');
+                    if !played.claims.iter().any(|(known, ..)| *known == letter) {
+                        played.claims.push((letter, now, until));
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl Course {
+    fn goes_on(&mut self, doing: Doing, now: u64, tick: u64) {
+        match self.parts.last_mut() {
+            Some((last, _, to)) if *last == doing && *to == now => *to += tick,
+            _ => self.parts.push((doing, now, now + tick)),
+        }
+    }
+}
+
+fn without_ids(sentence: &str) -> String {
+    let mut parts = sentence.split("run_");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str("run_…");
+        text.push_str(part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()));
+    }
+    text
+}
+
+fn millis(at: Timestamp, began: Timestamp) -> u64 {
+    u64::try_from((at.micros() - began.micros()) / 1000).unwrap()
+}
+
+/// Milliseconds as people read them.
+pub(crate) fn seconds(ms: u64) -> String {
+    let text = format!("{}.{:03}", ms / 1000, ms % 1000);
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+}

@@ -7,6 +7,7 @@ mod chat;
 mod events;
 mod follow;
 mod gates;
+mod metrics;
 mod openapi;
 mod operation;
 mod problem;
@@ -93,6 +94,7 @@ fn operations() -> Vec<Operation> {
         recorded::operations(),
         gates::operations(),
         tail::operations(),
+        metrics::operations(),
         vec![health],
     ]
     .into_iter()

@@ -9,6 +9,8 @@ mod config;
 mod demo;
 mod http;
 mod listen;
+mod metrics;
+mod reload;
 mod serve;
 mod sign;
 mod ways;
@@ -72,8 +74,8 @@ struct Settings {
 }
 
 impl Settings {
-    fn load(self) -> anyhow::Result<Config> {
-        let flags = [("store", self.store), ("listen", self.listen)];
+    fn load(&self) -> anyhow::Result<Config> {
+        let flags = [("store", self.store.clone()), ("listen", self.listen.clone())];
         Config::load(self.config.as_deref(), |name| std::env::var(name).ok(), &flags)
     }
 }
@@ -90,7 +92,7 @@ async fn main() -> anyhow::Result<()> {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-            serve::serve(&config, out).await
+            serve::serve(config, move || settings.load(), out).await
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())

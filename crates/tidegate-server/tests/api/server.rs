@@ -1,6 +1,7 @@
 //! A server of one's own.
 
 use std::{
+    fs::OpenOptions,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -22,6 +23,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("the server has logged:\n{}", self.log());
+        }
     }
 }
 
@@ -56,6 +60,28 @@ impl Server {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         (self.process, self.url) = spawn(&mut command(&self.folder));
+    }
+
+    /// Writes its file anew, and tells it so.
+    pub(crate) fn reload(&self, config: &str) {
+        std::fs::write(self.folder.path().join("tidegate.toml"), config).unwrap();
+        let mut kill = Command::new("kill");
+        kill.args(["-HUP", &self.process.id().to_string()]);
+        assert!(kill.status().unwrap().success());
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) async fn logged(&self, text: &str) {
+        let began = Instant::now();
+        while !self.log().contains(text) {
+            assert!(began.elapsed() < PATIENCE, "`{text}` is never logged");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
@@ -185,7 +211,7 @@ impl Server {
     pub(crate) fn refused(config: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let output = command(&folder).output().unwrap();
+        let output = command(&folder).stderr(Stdio::piped()).output().unwrap();
         assert!(!output.status.success(), "it has started");
         String::from_utf8(output.stderr).unwrap()
     }
@@ -199,7 +225,8 @@ fn command(folder: &TempDir) -> Command {
         .args(["--store", &format!("sqlite:{}", at("tidegate.db"))])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", "500")
-        .env("TIDEGATE_LOG", "warn");
+        .env("TIDEGATE_LOG", "warn")
+        .stderr(OpenOptions::new().create(true).append(true).open(at("log")).unwrap());
     command
 }
 

@@ -179,7 +179,9 @@ mod tests {
         kept.register_counter(&odd, &from).increment(1);
         kept.register_gauge(&Key::from_name("driven"), &from).set(1.5);
         let took = kept.register_histogram(&Key::from_name("took"), &from);
-        [0.0005, 0.3, 100_000.0].into_iter().for_each(|value| took.record(value));
+        for value in [0.0005, 0.3, 100_000.0] {
+            took.record(value);
+        }
         let text = kept.0.read().unwrap().to_string();
         for line in [
             "# TYPE starts_total counter",

@@ -119,7 +119,9 @@ async fn mended(
     let names: Vec<_> = told["streams"].as_array().into_iter().flatten().map(text).collect();
     let would = if dry_run { "would " } else { "" };
     let mut shown = format!("{} streams {would}{verb}\n", names.len());
-    names.iter().for_each(|name| shown += &format!("{name}\n"));
+    for name in names {
+        writeln!(shown, "{name}")?;
+    }
     Ok((told, shown))
 }
 

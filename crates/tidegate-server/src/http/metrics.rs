@@ -38,11 +38,11 @@ fn runs(workspace: &str, stats: &Stats) -> String {
     let mut text = String::from("# TYPE tidegate_runs gauge\n");
     for of in &stats.by_workflow {
         let Counts { in_flight, queued, waiting, paused, .. } = of.counts;
-        let states =
+        let counts =
             [("running", in_flight), ("queued", queued), ("waiting", waiting), ("paused", paused)];
         let [workspace, app, workflow] =
             [workspace, of.app.as_str(), of.workflow.as_str()].map(escaped);
-        for (state, count) in states {
+        for (state, count) in counts {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,

@@ -20,6 +20,7 @@ pub(crate) struct Server {
 }
 
 impl Drop for Server {
+    #[expect(clippy::print_stderr, reason = "whoever reads why a story failed wants this too")]
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -1,6 +1,8 @@
 //! The commands that talk to a server: they ask over HTTP what any other client could.
 
+mod bulk;
 mod observe;
+mod streams;
 
 use std::{fmt::Write as _, io::Write};
 
@@ -73,8 +75,20 @@ pub(crate) enum Ask {
         #[command(subcommand)]
         command: Runs,
     },
-    /// Shows what is defined.
-    Workflows,
+    /// Shows what is defined, or takes it away.
+    Workflows {
+        #[command(subcommand)]
+        command: Option<Workflows>,
+    },
+    /// Looks at streams, and mends those that reactions are stuck in.
+    Streams {
+        #[command(subcommand)]
+        command: streams::Streams,
+    },
+    /// Shows how far reactions are in their streams, and what keeps them.
+    Reactions(streams::Reactions),
+    /// Cancels, pauses or resumes all runs that fit.
+    Bulk(bulk::Bulk),
     /// Gives a version the new runs. Rolling back is a release.
     Release {
         /// The workflow.
@@ -163,6 +177,19 @@ impl Keys {
 /// So many days from now.
 fn end(days: Option<u32>) -> Option<Timestamp> {
     days.map(|days| SystemClock.now().plus_ms(u64::from(days) * 24 * 60 * 60 * 1000))
+}
+
+/// What can be done with workflows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workflows {
+    /// Nothing starts it any more; its runs go on, its history stays.
+    Delete {
+        /// The workflow.
+        workflow: String,
+        /// The app.
+        #[arg(long, default_value = "default")]
+        app: String,
+    },
 }
 
 /// What can be done with runs.
@@ -362,7 +389,17 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
         }
         Ask::Runs { command } => runs(&server, command).await?,
         Ask::Observe(what) => observe::ask(&server, what).await?,
-        Ask::Workflows => {
+        Ask::Streams { command } => streams::streams(&server, command).await?,
+        Ask::Reactions(asked) => streams::reactions(&server, asked).await?,
+        Ask::Bulk(asked) => bulk::bulk(&server, asked).await?,
+        Ask::Workflows { command: Some(Workflows::Delete { workflow, app }) } => {
+            let path = format!("/workflows/{}?app={}", part(&workflow), part(&app));
+            let told = server.ask(Method::DELETE, &path, None).await?;
+            let live = &told["live"];
+            let shown = format!("nothing starts {workflow} any more; {live} of its runs go on\n");
+            (told, shown)
+        }
+        Ask::Workflows { command: None } => {
             let told = server.get("/workflows").await?;
             let shown = table(&told["workflows"], &["name", "app", "version", "flowControl"]);
             (told, shown)

@@ -11,6 +11,7 @@ mod follow;
 mod gate;
 mod gates;
 mod keys;
+mod metrics;
 mod openapi;
 mod operation;
 mod problem;
@@ -75,6 +76,7 @@ fn operations() -> Vec<Operation> {
         gates::operations(),
         tail::operations(),
         doctor::operations(),
+        metrics::operations(),
         vec![health],
     ]
     .into_iter()

@@ -12,8 +12,10 @@ mod http;
 mod keys;
 mod listen;
 mod load;
+mod metrics;
 mod operate;
 mod progress;
+mod reload;
 mod serve;
 mod sign;
 mod ways;
@@ -90,8 +92,8 @@ struct Settings {
 }
 
 impl Settings {
-    fn load(self) -> anyhow::Result<Config> {
-        let flags = [("store", self.store), ("listen", self.listen)];
+    fn load(&self) -> anyhow::Result<Config> {
+        let flags = [("store", self.store.clone()), ("listen", self.listen.clone())];
         Config::load(self.config.as_deref(), |name| std::env::var(name).ok(), &flags)
     }
 }
@@ -118,7 +120,7 @@ async fn run() -> anyhow::Result<()> {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-            serve::serve(&config, out).await
+            serve::serve(config, move || settings.load(), out).await
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())

@@ -1,6 +1,7 @@
 //! A server of one's own.
 
 use std::{
+    fs::OpenOptions,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -19,9 +20,13 @@ pub(crate) struct Server {
 }
 
 impl Drop for Server {
+    #[expect(clippy::print_stderr, reason = "whoever reads why a story failed wants this too")]
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("the server has logged:\n{}", self.log());
+        }
     }
 }
 
@@ -90,6 +95,28 @@ impl Server {
         let answer = request.send().await.ok()?;
         let (status, retries) = (answer.status(), answer.headers().contains_key("retry-after"));
         Some((status, retries, serde_json::from_str(&answer.text().await.ok()?).ok()?))
+    }
+
+    /// Writes its file anew, and tells it so.
+    pub(crate) fn reload(&self, config: &str) {
+        std::fs::write(self.folder.path().join("tidegate.toml"), config).unwrap();
+        let mut kill = Command::new("kill");
+        kill.args(["-HUP", &self.process.id().to_string()]);
+        assert!(kill.status().unwrap().success());
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) async fn logged(&self, text: &str) {
+        let began = Instant::now();
+        while !self.log().contains(text) {
+            assert!(began.elapsed() < PATIENCE, "`{text}` is never logged");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
@@ -241,7 +268,7 @@ impl Server {
     pub(crate) fn refused(config: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let output = command(&folder).output().unwrap();
+        let output = command(&folder).stderr(Stdio::piped()).output().unwrap();
         assert!(!output.status.success(), "it has started");
         String::from_utf8(output.stderr).unwrap()
     }
@@ -319,7 +346,8 @@ fn command_on(folder: &TempDir, store: &str) -> Command {
         .args(["--store", store])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", "500")
-        .env("TIDEGATE_LOG", "warn");
+        .env("TIDEGATE_LOG", "warn")
+        .stderr(OpenOptions::new().create(true).append(true).open(at("log")).unwrap());
     command
 }
 

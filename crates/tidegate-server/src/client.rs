@@ -248,6 +248,11 @@ pub(crate) enum Runs {
 /// The variable that holds the key to show.
 const API_KEY: &str = "TIDEGATE_API_KEY";
 
+/// The key to show, if there is one.
+pub(crate) fn key() -> Option<String> {
+    std::env::var(API_KEY).ok().filter(|key| !key.is_empty())
+}
+
 /// A field whose value changes from event to event.
 #[derive(Clone, Debug)]
 pub(crate) struct Vary {
@@ -278,8 +283,7 @@ struct Server<'a> {
 
 impl<'a> Server<'a> {
     fn new(remote: &'a Remote) -> anyhow::Result<Self> {
-        let key = std::env::var(API_KEY).ok().filter(|key| !key.is_empty());
-        Ok(Self { client: Client::builder().no_proxy().build()?, remote, key })
+        Ok(Self { client: Client::builder().no_proxy().build()?, remote, key: key() })
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {

@@ -22,7 +22,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::{client::Remote, exit::Failure, progress::Progress};
+use crate::{
+    client::{Remote, key},
+    exit::Failure,
+    progress::Progress,
+};
 
 /// What to load it with.
 #[derive(Args, Debug)]
@@ -161,7 +165,9 @@ impl Connection {
         let headers: String =
             remote.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!("POST /events HTTP/1.1\r\nhost: {host}\r\n{headers}");
-        let head = format!("{head}content-type: application/json\r\n");
+        let key = key().map(|key| format!("authorization: Bearer {key}\r\n"));
+        let key = key.unwrap_or_default();
+        let head = format!("{head}{key}content-type: application/json\r\n");
         Self { host: host.to_owned(), head, name: load.name.clone(), batch: load.batch }
     }
 

@@ -572,6 +572,7 @@ impl Command {
     }
 
     /// Decides it on a draft.
+    #[expect(clippy::too_many_lines, reason = "a table: where each command is decided")]
     fn decide(&self, draft: &mut Draft) -> Decided<Answer> {
         match self {
             Self::Post { ws, events } => {

@@ -67,7 +67,8 @@ pub struct Released {
 }
 
 /// What retiring came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Retired {
     /// Runs of it that are not over: they go on under its controls. At most [`MAX_COUNTED`] of
     /// each version are counted.

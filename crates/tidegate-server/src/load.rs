@@ -162,9 +162,10 @@ type Waited = (Duration, Instant);
 
 impl Connection {
     fn new(host: &str, remote: &Remote, load: &Load) -> Self {
-        let headers: String =
-            remote.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("POST /events HTTP/1.1\r\nhost: {host}\r\n{headers}");
+        let mut head = format!("POST /events HTTP/1.1\r\nhost: {host}\r\n");
+        for (name, value) in remote.headers() {
+            head = format!("{head}{name}: {value}\r\n");
+        }
         let key = key().map(|key| format!("authorization: Bearer {key}\r\n"));
         let key = key.unwrap_or_default();
         let head = format!("{head}{key}content-type: application/json\r\n");

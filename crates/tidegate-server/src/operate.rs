@@ -253,9 +253,10 @@ async fn migrate(address: &str, check: bool) -> anyhow::Result<(Value, String, b
     }
     let names: Vec<String> = left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
     let word = if check { "left" } else { "applied" };
-    let shown = match names.is_empty() {
-        true => "the schema is up to date\n".to_owned(),
-        false => names.iter().fold(String::new(), |shown, name| shown + word + ": " + name + "\n"),
+    let shown = if names.is_empty() {
+        "the schema is up to date\n".to_owned()
+    } else {
+        names.iter().fold(String::new(), |shown, name| shown + word + ": " + name + "\n")
     };
     Ok((json!({ word: names }), shown, !check || left.is_empty()))
 }

@@ -143,6 +143,11 @@ impl Catalog {
         self.reactions.get(name)
     }
 
+    /// All reactions, by name.
+    pub fn reactions(&self) -> impl Iterator<Item = &Reaction> {
+        self.reactions.values()
+    }
+
     /// The definition row of a reaction, if it was defined before.
     pub fn reaction_def(&self, name: &str) -> Option<&Def> {
         let rows = self.lanes.values().map(|version| &*version.def);
@@ -224,6 +229,7 @@ impl Catalog {
                 && is(&which.app, &def.app)
                 && is(&which.workflow, &def.name)
                 && which.version.is_none_or(|it| it == def.version)
+                && which.text.as_ref().is_none_or(|text| def.name.contains(text))
         });
         lanes.map(|version| version.lane).collect()
     }

@@ -678,6 +678,7 @@ fn missing<'a>(
 
 /// What deciding a batch came to.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a transaction")]
 pub enum Batch {
     /// These changes, and an answer for each command; `None` for one that did not fit any more
     /// and goes into the next transaction.

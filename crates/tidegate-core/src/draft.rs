@@ -16,7 +16,7 @@ use std::{
 use crate::{
     catalog::Catalog,
     id::{ChoreId, EventId, RunId, Seq},
-    reads::{BLOCK, Change, Found, ReadSet, Scan, Snapshot},
+    reads::{BLOCK, Change, Count, Found, ReadSet, Scan, Snapshot},
     row::{Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
@@ -363,6 +363,14 @@ impl Draft {
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
             _ => self.without(ReadSet::default().scan(scan.clone(), limit), Vec::new()),
+        }
+    }
+
+    /// How many rows there are, up to `limit`, without the changes of this draft.
+    pub fn count<E>(&self, count: &Count, limit: u32) -> Decided<u32, E> {
+        match self.base.counts.get(count) {
+            Some(counted) if counted.limit >= limit => Ok(counted.count.min(limit)),
+            _ => self.without(ReadSet::default().count(count.clone(), limit), 0),
         }
     }
 

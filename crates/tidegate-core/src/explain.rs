@@ -231,7 +231,7 @@ fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
     Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
 }
 
-fn words(limit: Limit) -> String {
+pub(crate) fn words(limit: Limit) -> String {
     match limit {
         Limit::Slots(n) => format!("{n} at once"),
         Limit::Rate(rate) => {

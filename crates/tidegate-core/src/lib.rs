@@ -17,6 +17,7 @@ pub mod id;
 pub mod json;
 pub mod key;
 pub mod list;
+pub mod observe;
 pub mod planted;
 pub mod reaction;
 pub mod reads;

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::{
     draft::{Decided, Draft},
-    id::Seq,
+    id::{EventId, Seq},
+    observe::events,
     reads::Scan,
-    row::{Phase, Row, RowKey, Run, Workspace},
+    row::{Ending, Need, Phase, Row, RowKey, Run, Workspace},
+    time::Timestamp,
 };
 
 /// A run's state in the user's words.
@@ -64,6 +66,10 @@ impl State {
         }
     }
 
+    fn ended(ending: &Ending) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == ending.state())
+    }
+
     fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -80,7 +86,45 @@ pub struct Which {
     pub version: Option<u32>,
     /// In this state.
     pub state: Option<State>,
+    /// Of workflows whose name has this in it.
+    pub text: Option<String>,
+    /// Started with this event, or with a batch that it is in: found by indexes.
+    pub event: Option<EventId>,
+    /// Not ended, and at a gate of this key as people read it, passed or not. Filtered while
+    /// paging.
+    pub key: Option<String>,
+    /// Admitted at this moment or later. Filtered while paging.
+    pub from: Option<Timestamp>,
+    /// Admitted before this moment. Filtered while paging.
+    pub to: Option<Timestamp>,
 }
+
+impl Which {
+    /// Whether rows are left out after they were read.
+    fn is_filtered(&self) -> bool {
+        let lives = self.state.is_some_and(|state| !state.has_ended());
+        lives || self.key.is_some() || self.from.is_some() || self.to.is_some()
+    }
+
+    /// Whether a run is among those asked for, by what only its row says.
+    fn fits(&self, row: &Row) -> bool {
+        // One that is being stopped has ended, and another row that says so.
+        let Some((_, queued_at, Some(state))) = run(row) else { return false };
+        let at_key = |key: &String| {
+            let needs = row.as_run().map_or(&[][..], |run| &run.needs);
+            let is = |need: &Need| need.gate.scope().is_some_and(|it| it.key.to_string() == *key);
+            needs.iter().any(is)
+        };
+        self.state.is_none_or(|wanted| wanted == state)
+            && self.from.is_none_or(|from| queued_at >= from)
+            && self.to.is_none_or(|to| queued_at < to)
+            && self.key.as_ref().is_none_or(at_key)
+    }
+}
+
+/// How many runs of each kind are looked at for a page of those that fit, and how many of one
+/// event are found.
+const LOOK: u32 = 1000;
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,32 +146,65 @@ pub fn runs<E>(
 ) -> Decided<Page, E> {
     let lanes = draft.catalog(ws)?.lanes(which);
     let below = below.unwrap_or(Seq(i64::MAX));
+    let look = if which.is_filtered() { limit.max(LOOK) } else { limit };
     let wanted = |state: State| which.state.is_none_or(|wanted| wanted == state);
     let ended = State::ALL.into_iter().filter(|state| state.has_ended() && wanted(*state));
     let ended = Scan::Ended(lanes.clone(), ended.map(State::as_str).collect(), below);
-    let live = Scan::Live(lanes, below);
+    let live = Scan::Live(lanes.clone(), below);
     // Below the lowest number that a full scan has seen, there may be more. What it has seen fills
     // the page, unless that was asked for in one state of those that live.
     let mut floor = None;
     let mut found: BTreeMap<Seq, &Row> = BTreeMap::new();
     let lives = which.state.is_none_or(|state| !state.has_ended());
-    let ends = which.state.is_none_or(State::has_ended);
+    let ends = which.state.is_none_or(State::has_ended) && which.key.is_none();
+    if let Some(event) = which.event {
+        return of_event(draft, ws, which, event, &lanes, (below, limit));
+    }
     for (scan, _) in [(live, lives), (ended, ends)].iter().filter(|(_, asked)| *asked) {
-        let rows = draft.found(scan, limit)?;
-        if rows.len() >= limit as usize {
+        let rows = draft.found(scan, look)?;
+        if rows.len() >= look as usize {
             floor = floor.max(rows.last().and_then(|row| number(row)));
         }
-        // A run that is being stopped has both rows: it has ended.
-        let shown = |row: &&Row| row.as_run().is_none_or(|run| State::of(run).is_some_and(wanted));
-        let shown = rows.into_iter().filter(shown);
+        let shown = rows.into_iter().filter(|row| which.fits(row));
         found.extend(shown.filter_map(|row| Some((number(row)?, row))));
     }
-    let more = found.len() > limit as usize;
-    let runs: Vec<Row> = found.into_values().rev().take(limit as usize).cloned().collect();
+    let above = |seq: &Seq| floor.is_none_or(|floor| *seq >= floor);
+    let more = found.keys().filter(|seq| above(seq)).count() > limit as usize;
+    let shown = found.into_iter().rev().filter(|(seq, _)| above(seq));
+    let runs: Vec<Row> = shown.map(|(_, row)| row).take(limit as usize).cloned().collect();
     let next = if more { runs.last().and_then(number) } else { floor };
     Ok(Page { runs, next })
 }
 
-fn number(row: &Row) -> Option<Seq> {
+/// The runs that carry an event: few, and found at once.
+fn of_event<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    which: &Which,
+    event: EventId,
+    lanes: &[Seq],
+    (below, limit): (Seq, u32),
+) -> Decided<Page, E> {
+    let told = events::show(draft, ws, event)?;
+    let rows = told.map(|told| told.runs).unwrap_or_default().into_iter().rev();
+    let of_lane = |row: &Row| run(row).is_some_and(|(lane, ..)| lanes.contains(&lane));
+    let rows = rows.filter(|row| number(row).is_some_and(|seq| seq < below) && of_lane(row));
+    let mut runs: Vec<Row> = rows.filter(|row| which.fits(row)).collect();
+    let more = runs.len() > limit as usize;
+    runs.truncate(limit as usize);
+    let next = runs.last().filter(|_| more).and_then(number);
+    Ok(Page { runs, next })
+}
+
+/// A run's lane, when it was admitted, and its state.
+fn run(row: &Row) -> Option<(Seq, Timestamp, Option<State>)> {
+    if let Row::Ended(run) = row {
+        return Some((run.lane, run.queued_at, State::ended(&run.ending)));
+    }
+    row.as_run().map(|run| (run.lane, run.queued_at, State::of(run)))
+}
+
+/// A run's number.
+pub(crate) fn number(row: &Row) -> Option<Seq> {
     if let RowKey::Run(seq) | RowKey::Ended(seq) = row.key() { Some(seq) } else { None }
 }

@@ -111,6 +111,18 @@ pub enum Scan {
     StreamOf(Seq),
     /// All snapshots of a stream, by what folded it.
     Snapshots(Seq),
+    /// Posted events of a workspace below a number, newest first.
+    EventsBelow(Workspace, Seq),
+    /// Receipts of a workspace below a number, newest first.
+    ReceiptsBelow(Workspace, Seq),
+    /// Gates from one key on and before another, in key order. A hint.
+    GatesBetween(Vec<u8>, Vec<u8>),
+    /// Runs that have not ended and were started with an event, by number. A hint.
+    RunsOf(Seq),
+    /// Ended runs that were started with an event, by number.
+    EndedOf(Seq),
+    /// An event's places in batches, by run.
+    ItemsOf(Seq),
     /// Kept answers after a number, by number. A hint.
     RepliesAfter(Seq),
     /// All keys of the API, by id. A hint.
@@ -124,6 +136,21 @@ impl Scan {
     }
 }
 
+/// Rows that are only counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Count {
+    /// Runs of a definition that have not ended.
+    Live(Seq),
+    /// Those that an engine owns.
+    Driven(Seq),
+    /// Those that wait for a time, an event, a signal, a child or their next attempt.
+    Waiting(Seq),
+    /// Those stopped by hand.
+    Paused(Seq),
+    /// Runs in a gate's line.
+    Line(GateKey),
+}
+
 /// What a decision has to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSet {
@@ -135,6 +162,8 @@ pub struct ReadSet {
     pub rows: BTreeSet<RowKey>,
     /// Rows by something else, with how many are wanted at the most.
     pub scans: BTreeMap<Scan, u32>,
+    /// What is only counted, with how far at the most.
+    pub counts: BTreeMap<Count, u32>,
 }
 
 impl ReadSet {
@@ -149,6 +178,14 @@ impl ReadSet {
     #[must_use]
     pub fn scan(mut self, scan: Scan, limit: u32) -> Self {
         let wanted = self.scans.entry(scan).or_default();
+        *wanted = limit.max(*wanted);
+        self
+    }
+
+    /// Adds a count, up to at least `limit`.
+    #[must_use]
+    pub fn count(mut self, count: Count, limit: u32) -> Self {
+        let wanted = self.counts.entry(count).or_default();
         *wanted = limit.max(*wanted);
         self
     }
@@ -178,6 +215,9 @@ impl ReadSet {
         for (scan, limit) in other.scans {
             all = all.scan(scan, limit);
         }
+        for (count, limit) in other.counts {
+            all = all.count(count, limit);
+        }
         all.catalogs.extend(other.catalogs);
         all.rows.extend(other.rows);
         *self = all;
@@ -201,6 +241,8 @@ pub struct Snapshot {
     pub rows: BTreeMap<RowKey, Option<Row>>,
     /// What each scan found, in its order. Shorter than its limit means complete.
     pub scans: BTreeMap<Scan, Found>,
+    /// How many there are of what was counted, up to the limit.
+    pub counts: BTreeMap<Count, Counted>,
     /// Rows of a locked kind that a scan found without locking them: good for finding out what
     /// to ask for, never for deciding.
     pub hints: BTreeMap<RowKey, Row>,
@@ -248,6 +290,15 @@ impl Found {
     pub fn is_full(&self) -> bool {
         self.keys.len() >= self.limit as usize
     }
+}
+
+/// What a count came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How far was counted at the most.
+    pub limit: u32,
+    /// How many there are: at least so many where that is the limit.
+    pub count: u32,
 }
 
 /// How many sequence numbers a transaction gets.

@@ -124,7 +124,14 @@ impl Kept {
             Answer::Stream(StreamAnswer::Repaired(streams)) => Self::Repaired(streams),
             Answer::Left(chore) => Self::Left(chore),
             Answer::Done => Self::Done,
-            _ => return None,
+            Answer::Admitted(_)
+            | Answer::Leased(_)
+            | Answer::Recorded(_)
+            | Answer::Changed(_)
+            | Answer::Forgotten(_)
+            | Answer::Stream(_)
+            | Answer::Again(_)
+            | Answer::Kept(_) => return None,
         })
     }
 

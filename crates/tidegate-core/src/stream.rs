@@ -84,6 +84,14 @@ impl Expected {
     pub fn seen(log: Option<Seq>, head: i64) -> Self {
         log.filter(|_| head >= 0).map_or(Self::after(head), |log| Self::Of(log, head))
     }
+
+    /// The last version that is expected; -1 for none.
+    pub fn version(self) -> i64 {
+        match self {
+            Self::NoStream => -1,
+            Self::Version(version) | Self::Of(_, version) => version,
+        }
+    }
 }
 
 impl fmt::Display for Expected {

@@ -283,9 +283,9 @@ pub(crate) async fn keys(
         table(&told["keys"], &columns)
     });
     if remote.json {
-        writeln!(out, "{told:#}")?
+        writeln!(out, "{told:#}")?;
     } else {
-        write!(out, "{shown}")?
+        write!(out, "{shown}")?;
     }
     Ok(())
 }

@@ -3,24 +3,31 @@
 mod access;
 mod actions;
 mod body;
+mod bulk;
 mod chat;
 mod events;
 mod follow;
 mod gate;
+mod gates;
 mod keys;
 mod openapi;
 mod operation;
 mod problem;
+mod reactions;
+mod recorded;
 mod repeat;
 mod runs;
+mod sessions;
 mod shape;
+mod streams;
+mod tail;
 mod webhooks;
 mod workflows;
 
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, Request},
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
@@ -58,7 +65,14 @@ fn operations() -> Vec<Operation> {
         workflows::operations(),
         keys::operations(),
         webhooks::operations(),
+        streams::operations(),
+        reactions::operations(),
+        sessions::operations(),
+        bulk::operations(),
         openapi::operations(),
+        recorded::operations(),
+        gates::operations(),
+        tail::operations(),
         vec![health],
     ]
     .into_iter()
@@ -68,10 +82,18 @@ fn operations() -> Vec<Operation> {
 
 /// The shapes that operations name.
 fn shapes() -> Vec<(&'static str, Value)> {
-    [events::shapes(), keys::shapes(), runs::shapes(), workflows::shapes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let shapes = [
+        events::shapes(),
+        runs::shapes(),
+        bulk::shapes(),
+        workflows::shapes(),
+        streams::shapes(),
+        reactions::shapes(),
+        recorded::shapes(),
+        gates::shapes(),
+        keys::shapes(),
+    ];
+    shapes.into_iter().flatten().collect()
 }
 
 /// All routes.
@@ -82,6 +104,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(tail::Tails::default()))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }

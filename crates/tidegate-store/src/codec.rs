@@ -332,6 +332,7 @@ mod columns {
         ("body", Text),
         ("event_seq", Int),
         ("past", Int),
+        ("parked", Text),
     ];
     pub(super) const SESSION: &[Column] = &[
         ("ws", Text),
@@ -458,6 +459,12 @@ mod columns {
     pub(super) const SNAPSHOT: &[Column] =
         &[("stream", Int), ("kind", Text), ("version", Int), ("body", Text)];
 }
+
+/// What `run.parked` says of a run that waits for something else than a gate.
+pub const WAITING: &str = "waiting";
+
+/// What `run.parked` says of a run that was stopped by hand.
+pub const PAUSED: &str = "paused";
 
 /// An engine's id as it is kept: 32 hex digits, which sort like the number.
 pub fn engine_text(id: EngineId) -> String {

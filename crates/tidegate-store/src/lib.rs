@@ -24,7 +24,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{
     Answered, Salted, Seen, commit, commit_apart, commit_once, commit_reading, dry_run, why,
 };
-pub use list::list_runs;
+pub use list::{list_runs, look};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{Options as PostgresOptions, PostgresStore, PostgresTransaction, SqlError};

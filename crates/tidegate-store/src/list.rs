@@ -1,7 +1,7 @@
-//! Lists out of a store.
+//! Lists and other looks at a store.
 
 use tidegate_core::{
-    draft::{Draft, Stop},
+    draft::{Decided, Draft, Stop},
     id::Seq,
     list::{Page, Which, runs},
     reads::ReadSet,
@@ -18,11 +18,20 @@ pub async fn list_runs(
     below: Option<Seq>,
     limit: u32,
 ) -> Result<Page, StoreError> {
+    look(store, ws, |draft| runs(draft, ws, which, below, limit)).await
+}
+
+/// Looks at a workspace: all that `view` asks for is read at one moment and without any lock.
+pub async fn look<T>(
+    store: &dyn Store,
+    ws: &Workspace,
+    view: impl Fn(&Draft) -> Decided<T, ()>,
+) -> Result<T, StoreError> {
     let mut reads = ReadSet::default().catalog(ws);
     for _ in 0..crate::MAX_ROUNDS {
         let draft = Draft::new(store.read(reads.clone()).await?);
-        match runs::<()>(&draft, ws, which, below, limit) {
-            Ok(page) => return Ok(page),
+        match view(&draft) {
+            Ok(seen) => return Ok(seen),
             Err(Stop::Need(more)) => reads.merge(*more),
             Err(Stop::Refused(()) | Stop::Full) => break,
         }

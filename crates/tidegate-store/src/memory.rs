@@ -15,8 +15,10 @@ use async_trait::async_trait;
 use tidegate_core::{
     catalog::Catalog,
     id::Seq,
-    reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
-    row::{Def, Engine, EngineId, GateKey, Phase, Row, RowKey, Run, Sub, Workspace},
+    reads::{BLOCK, Change, Count, ReadSet, Scan, Snapshot},
+    row::{
+        Def, Engine, EngineId, GateKey, Kind as EventKind, Phase, Row, RowKey, Run, Sub, Workspace,
+    },
     time::Timestamp,
 };
 use tokio::sync::watch;
@@ -142,6 +144,21 @@ impl Source for View<'_> {
             rows.filter_map(|row| Some((place(row)?, row.key(), row))).collect();
         found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         Ok(found.into_iter().take(limit as usize).map(|(_, _, row)| row.clone()).collect())
+    }
+
+    fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError> {
+        let gate = if let Count::Line(key) = count { self.gate_id(key) } else { None };
+        let counted = |run: &&Run| match count {
+            Count::Live(lane) => run.lane == *lane,
+            Count::Driven(lane) => run.lane == *lane && run.owner.is_some(),
+            Count::Waiting(lane) => run.lane == *lane && run.phase == Phase::Waiting,
+            Count::Paused(lane) => run.lane == *lane && run.phase == Phase::Paused,
+            Count::Line(_) => {
+                matches!(run.phase, Phase::Line { gate: at, .. } if Some(at) == gate)
+            }
+        };
+        let runs = self.rows.range(within(&Scan::DueRuns)).filter_map(|(_, row)| row.as_run());
+        Ok(runs.filter(counted).take(limit as usize).fold(0, |count, _| count + 1))
     }
 
     fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError> {
@@ -274,6 +291,15 @@ impl View<'_> {
                 | Scan::ApiKeys,
                 _,
             ) => filed(scan, row),
+            (
+                Scan::EventsBelow(..)
+                | Scan::ReceiptsBelow(..)
+                | Scan::GatesBetween(..)
+                | Scan::RunsOf(_)
+                | Scan::EndedOf(_)
+                | Scan::ItemsOf(_),
+                _,
+            ) => observed(scan, row),
         }
     }
 
@@ -322,6 +348,28 @@ fn filed(scan: &Scan, row: &Row) -> Option<Order> {
         }
         (Scan::ApiKeys, Row::ApiKey(_)) => Some(BY_KEY),
         (Scan::ReceiptsAfter(after), Row::Receipt(it)) => (it.seq > *after).then_some(BY_KEY),
+        _ => None,
+    }
+}
+
+/// A row's place in scans of what people look at.
+fn observed(scan: &Scan, row: &Row) -> Option<Order> {
+    let newest = |found: bool, seq: Seq| found.then_some((-seq.0, 0, 0));
+    let by_key = |found: bool| found.then_some(BY_KEY);
+    match (scan, row) {
+        (Scan::EventsBelow(ws, below), Row::Event(it)) => {
+            let found = it.ws == *ws && it.kind == EventKind::Event && it.id.seq < *below;
+            newest(found, it.id.seq)
+        }
+        (Scan::ReceiptsBelow(ws, below), Row::Receipt(it)) => {
+            newest(it.ws == *ws && it.seq < *below, it.seq)
+        }
+        (Scan::GatesBetween(from, to), Row::Gate(it)) => {
+            by_key(it.key.as_bytes() >= &**from && it.key.as_bytes() < &**to)
+        }
+        (Scan::RunsOf(event), Row::Run(it)) => by_key(it.source.first().seq == *event),
+        (Scan::EndedOf(event), Row::Ended(it)) => by_key(it.source.first().seq == *event),
+        (Scan::ItemsOf(event), Row::Item(it)) => by_key(it.event.seq == *event),
         _ => None,
     }
 }

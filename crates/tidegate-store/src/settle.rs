@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::{
     catalog::Catalog,
-    reads::{Change, ReadSet, Scan, Snapshot},
+    reads::{Change, Count, Counted, ReadSet, Scan, Snapshot},
     row::{Row, RowKey, Workspace},
     time::Timestamp,
 };
@@ -18,6 +18,9 @@ pub(crate) trait Source {
 
     /// The first `limit` rows that a scan finds, in its order.
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError>;
+
+    /// How many rows there are, up to `limit`.
+    fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError>;
 
     /// A workspace's definitions.
     fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError>;
@@ -55,6 +58,10 @@ pub(crate) fn fill(
     for (scan, &limit) in &reads.scans {
         let rows = source.scan(scan, limit, snapshot.now)?;
         snapshot.add(scan.clone(), limit, rows);
+    }
+    for (what, &limit) in &reads.counts {
+        let count = source.count(what, limit)?;
+        snapshot.counts.insert(what.clone(), Counted { limit, count });
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ pub type Decide = Box<dyn FnMut(Snapshot) -> Decision + Send>;
 
 /// What a decision answers.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a round of a transaction")]
 pub enum Decision {
     /// Make these changes, at most one for a row, and commit.
     Apply(Vec<Change>),

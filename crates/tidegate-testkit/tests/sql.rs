@@ -18,7 +18,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 42] = [
+const HOT: [&str; 51] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -60,6 +60,15 @@ const HOT: [&str; 42] = [
     "log_feed_back",
     "stream_of_number",
     "snapshot_of_stream",
+    "event_newest",
+    "receipt_newest",
+    "run_of_event",
+    "ended_of_event",
+    "item_of_event",
+    "run_count",
+    "run_driven_count",
+    "run_parked_count",
+    "run_line_count",
     "reply_after",
 ];
 
@@ -259,4 +268,34 @@ async fn runs_that_ended_before_a_migration_are_found_after_it() {
     let rows = client.query(AFTER, &[]).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(rows, expected);
+}
+
+/// Runs that waited before they were counted are counted, and the others are not.
+#[tokio::test]
+async fn runs_that_waited_before_a_migration_are_counted_after_it() {
+    let phases = [r#""waiting""#, r#""paused""#, r#""ready""#, r#"{"line":{"gate":1}}"#];
+    let run = |(seq, phase): (usize, &&str)| {
+        format!(
+            "insert into run (seq, salt, ws, lane, tier, order_at, order_seq, fence, body) \
+             values ({seq}, 0, 'w', 1, 0, 0, 0, 0, '{{\"phase\":{phase}}}');"
+        )
+    };
+    let runs: String = phases.iter().enumerate().map(run).collect();
+    let after = "select coalesce(parked, '') from run order by seq";
+    let expected = ["waiting", "paused", "", ""];
+    let (before, own) = migrations("sqlite", "0011_observe");
+    let db = Connection::open_in_memory().unwrap();
+    db.execute_batch(&[before.join(";"), runs.clone(), own].concat()).unwrap();
+    let mut found = db.prepare(after).unwrap();
+    let parked = found.query_map((), |row| row.get(0)).unwrap();
+    assert_eq!(parked.collect::<Result<Vec<String>, _>>().unwrap(), expected);
+
+    let Some(client) = postgres().await else { return };
+    let (before, own) = migrations("postgres", "0011_observe");
+    let fresh = fresh_schema("sql_parked");
+    let make = format!("create schema {fresh}; set search_path = {fresh};");
+    client.batch_execute(&[make, before.join(";"), runs, own].concat()).await.unwrap();
+    let rows = client.query(after, &[]).await.unwrap();
+    let parked: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(parked, expected);
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tidegate_core::{
     id::Seq,
-    reads::{Change, ReadSet, Scan, Snapshot},
+    reads::{Change, Count, Counted, ReadSet, Scan, Snapshot},
     row::{
         Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
         RowKey, Run, Schedule, Session, Signal, Stream, Sub, WaitPath, WaitRow,
@@ -86,7 +86,12 @@ async fn compare(
 }
 
 /// What a store says of one transaction, without what stores word as they like.
-type Answer = (BTreeMap<RowKey, Option<Row>>, Vec<(Scan, u32, Vec<RowKey>)>, &'static str);
+type Answer = (
+    BTreeMap<RowKey, Option<Row>>,
+    Vec<(Scan, u32, Vec<RowKey>)>,
+    BTreeMap<Count, Counted>,
+    &'static str,
+);
 
 async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Answer {
     let seen = Arc::new(Mutex::new(Snapshot::default()));
@@ -108,7 +113,7 @@ async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Ans
     let found: BTreeSet<_> = found.collect();
     snapshot.rows.retain(|key, _| reads.rows.contains(key) || found.contains(key));
     let scans = snapshot.scans.into_iter().map(|(scan, found)| (scan, found.limit, found.keys));
-    (snapshot.rows, scans.collect(), outcome)
+    (snapshot.rows, scans.collect(), snapshot.counts, outcome)
 }
 
 /// Small numbers and names, so that rows meet often.
@@ -276,17 +281,37 @@ impl Chance {
         let mut reads = ReadSet::default().row(self.row().key()).row(self.row().key());
         for _ in 0..12 {
             let limit = u32::try_from(self.below(9)).expect("small");
-            reads = reads.scan(self.scan(), limit);
+            reads = reads.scan(self.scan(), limit).count(self.count(), limit);
         }
         reads
+    }
+
+    fn count(&mut self) -> Count {
+        let lane = Seq(self.below(3));
+        match self.below(5) {
+            0 => Count::Live(lane),
+            1 => Count::Driven(lane),
+            2 => Count::Waiting(lane),
+            3 => Count::Paused(lane),
+            _ => Count::Line(self.gate_key()),
+        }
     }
 
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(36) {
-            34 => Scan::RepliesAfter(Seq(self.below(9))),
-            35 => Scan::ApiKeys,
+        match self.below(42) {
+            33 => Scan::EventsBelow("main".into(), Seq(self.below(12))),
+            34 => Scan::ReceiptsBelow("main".into(), Seq(self.below(12))),
+            35 => {
+                let (from, to) = (self.gate_key(), self.gate_key());
+                Scan::GatesBetween(from.as_bytes().to_vec(), to.as_bytes().to_vec())
+            }
+            36 => Scan::RunsOf(Seq(self.below(9))),
+            37 => Scan::EndedOf(Seq(self.below(9))),
+            38 => Scan::ItemsOf(Seq(self.below(9))),
+            39 => Scan::RepliesAfter(Seq(self.below(9))),
+            40 => Scan::ApiKeys,
             32 => Scan::FeedBack("main".into(), self.below(20)),
             30 => Scan::StreamOf(Seq(self.below(3))),
             31 => Scan::Snapshots(Seq(self.below(3))),

@@ -13,6 +13,7 @@ mod builder;
 mod controls;
 pub mod cron;
 mod flow;
+mod observe;
 mod once;
 mod operate;
 #[cfg(feature = "otel")]
@@ -64,7 +65,7 @@ pub use reaction::{
 };
 pub use retention::Retention;
 pub use stream::{
-    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Loaded, Page, Query, State, Stream,
+    ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Listed, Loaded, Page, Query, State, Stream,
     StreamEvent, Streams, event as events,
 };
 pub use tidegate_core as core;

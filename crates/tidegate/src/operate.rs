@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tidegate_core::{
-    command::{Answer, Command},
+    command::{Answer, Command, Refusal},
     event::{NewEvent, Posted},
     id::{ChoreId, RunId, Seq},
     json::Payload,
@@ -11,13 +11,16 @@ use tidegate_core::{
     row::{
         BulkCounts, BulkFilter, BulkWhat, Chunk, Row, RowKey, SessionOp, SessionRef, Step, Work,
     },
-    session::Outcome,
+    run::record::{Record, Then},
+    session::{NewSessionOp, Outcome},
 };
 use tidegate_store::{dry_run, list_runs};
 
 use crate::{
     api::{Engine, check_events, payload, unexpected},
     error::Error,
+    fault::Fault,
+    handler::check_name,
     load::MAX_STEPS,
 };
 
@@ -86,7 +89,7 @@ impl Engine {
     /// The run is of this workspace.
     async fn known(&self, run: RunId) -> Result<(), Error> {
         match self.look_up(run).await? {
-            (None, None) => Err(tidegate_core::command::Refusal::NoRun(run).into()),
+            (None, None) => Err(Refusal::NoRun(run).into()),
             _ => Ok(()),
         }
     }
@@ -131,6 +134,38 @@ impl Engine {
         match self.ask(command).await? {
             Answer::Session(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Works on a session's document as a step of a run that is driven right now, wherever: for
+    /// those whom its handler has called. Done once with the step's record, and staged under
+    /// `restart`; refused once the run is over or is not driven.
+    pub async fn change_session_in(
+        &self,
+        run: RunId,
+        asked: NewSessionOp,
+    ) -> Result<Result<Outcome, Fault>, Error> {
+        check_name(&asked.step).map_err(|rule| Error::Value(format!("the step's id {rule}")))?;
+        let (live, ended) = self.look_up(run).await?;
+        let Some(known) = live.map(Box::new) else {
+            let state = ended.map(|ended| ended.ending.state());
+            let refusal = state.map_or(Refusal::NoRun(run), |state| Refusal::Ended { run, state });
+            return Err(refusal.into());
+        };
+        let (engine, fence) = (known.owner.unwrap_or_default(), known.fence);
+        let step = RowKey::Step(run.seq, asked.step.clone());
+        let report =
+            Record { session: vec![asked], ..Record::new(run.seq, engine, fence, Then::Continue) };
+        self.ask(Command::Record { known, report }).await?;
+        let snapshot = self.store().read(ReadSet::default().row(step.clone())).await?;
+        let Some(Some(Row::Step(step))) = snapshot.rows.get(&step) else {
+            return Err(Refusal::NoRun(run).into());
+        };
+        let outcome = step.result.as_ref().map_err(Fault::recorded).map(Outcome::from_payload);
+        match outcome {
+            Ok(None) => Err(Error::Value(format!("step `{}` does something else", step.id))),
+            Ok(Some(outcome)) => Ok(Ok(outcome)),
+            Err(fault) => Ok(Err(fault)),
         }
     }
 

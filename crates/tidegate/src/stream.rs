@@ -4,6 +4,7 @@ mod act;
 pub mod event;
 mod line;
 mod lines;
+mod list;
 mod load;
 mod read;
 mod trail;
@@ -12,6 +13,7 @@ use std::marker::PhantomData;
 
 pub use act::{ActError, Acted};
 pub(crate) use lines::Lines;
+pub use list::Listed;
 pub(crate) use load::{Until, load};
 pub use read::{Cursor, Head, Page, Query, StreamEvent, Streams};
 use serde::{Serialize, de::DeserializeOwned};

@@ -65,7 +65,13 @@ pub(super) struct Admitted {
 impl Access {
     pub(crate) fn new(workspaces: Vec<Workspace>, loopback: bool) -> Self {
         let room = Arc::new(Semaphore::new(AT_ONCE.1));
-        Self { workspaces, loopback, known: Mutex::default(), room, rooms: Default::default() }
+        Self {
+            workspaces,
+            loopback,
+            known: Mutex::default(),
+            room,
+            rooms: std::sync::Mutex::default(),
+        }
     }
 
     /// Lets a request in, or says why not.

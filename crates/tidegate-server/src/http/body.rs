@@ -7,7 +7,10 @@ use axum::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use tidegate::core::{id::RunId, json::Payload};
+use tidegate::core::{
+    id::{RunId, Seq},
+    json::Payload,
+};
 
 use super::problem::Problem;
 
@@ -112,6 +115,15 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     Err(Problem::invalid("bad_query", detail))
 }
 
+/// Where a page of a list by number begins.
+pub(crate) fn newest_below(cursor: Option<String>) -> Result<Option<Seq>, Problem> {
+    let below = cursor.map(|cursor| {
+        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+        cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
+    });
+    below.transpose()
+}
+
 /// The part of a path that names a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOf(pub(crate) RunId);
@@ -120,10 +132,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunOf {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let axum::extract::Path(id): axum::extract::Path<Named> =
-            axum::extract::Path::from_request_parts(parts, state)
-                .await
-                .map_err(|error| Problem::invalid("bad_path_part", error.body_text()))?;
+        let At(id): At<Named> = At::from_request_parts(parts, state).await?;
         // An id that cannot be one names no run.
         let unknown = || Problem::not_found("no_run", format!("there is no run `{}`", id.id));
         id.id.parse().map(Self).map_err(|_| unknown())
@@ -133,6 +142,27 @@ impl<S: Send + Sync> FromRequestParts<S> for RunOf {
 #[derive(Deserialize)]
 struct Named {
     id: String,
+}
+
+/// The named parts of a path, decoded.
+#[derive(Debug)]
+pub(crate) struct At<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = axum::extract::Path::from_request_parts(parts, state).await;
+        let axum::extract::Path(parts) =
+            read.map_err(|error| Problem::invalid("bad_path_part", error.body_text()))?;
+        Ok(Self(parts))
+    }
+}
+
+/// Whether a text can be a name at all. No store has what is called otherwise, and not every one
+/// can be asked for it.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(char::is_control)
 }
 
 /// The query of a request; what is unknown in it is refused.

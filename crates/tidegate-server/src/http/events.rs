@@ -57,7 +57,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
 }
 
 /// What can become of an event.
-const OUTCOMES: [&str; 9] = [
+pub(super) const OUTCOMES: [&str; 9] = [
     "started",
     "queued",
     "coalesced",

@@ -76,7 +76,7 @@ pub(super) fn stream(
     Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default())
 }
 
-struct Receiver<T>(mpsc::Receiver<T>);
+pub(super) struct Receiver<T>(pub(super) mpsc::Receiver<T>);
 
 impl<T> futures_core::Stream for Receiver<T> {
     type Item = T;

@@ -62,6 +62,16 @@ mod tests {
 
     use super::document;
 
+    #[test]
+    fn every_shape_that_is_named_is_described() {
+        let document = document();
+        let text = document.to_string();
+        let named = text.split("\"#/components/schemas/").skip(1);
+        for name in named.filter_map(|rest| rest.split_once('"').map(|(name, _)| name)) {
+            assert!(document["components"]["schemas"][name].is_object(), "{name}");
+        }
+    }
+
     /// A change of the API is seen in review: `UPDATE_EXPECT=1` writes the file again.
     #[test]
     fn the_description_is_the_one_that_was_agreed() {

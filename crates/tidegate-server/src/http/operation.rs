@@ -71,6 +71,14 @@ impl Operation {
         Self::new(("put", MethodFilter::PUT), path, name, handler)
     }
 
+    pub(super) fn patch<H: Handler<T, App>, T: 'static>(
+        path: &'static str,
+        name: &'static str,
+        handler: H,
+    ) -> Self {
+        Self::new(("patch", MethodFilter::PATCH), path, name, handler)
+    }
+
     pub(super) fn delete<H: Handler<T, App>, T: 'static>(
         path: &'static str,
         name: &'static str,

@@ -8,7 +8,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 use tidegate::{
     Error,
-    core::{access::AccessRefusal, command::Refusal},
+    core::{access::AccessRefusal, command::Refusal, session::SessionError, stream::StreamRefusal},
     store::StoreError,
 };
 
@@ -154,11 +154,31 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::Fenced { .. }
         | Refusal::EngineDead(_)
         | Refusal::NoEngine(_)
+        | Refusal::Stream(
+            StreamRefusal::Conflict { .. }
+            | StreamRefusal::StreamClosed { .. }
+            | StreamRefusal::NotClosed { .. }
+            | StreamRefusal::NotTruncated { .. },
+        )
+        | Refusal::Session(SessionError::Changed { .. } | SessionError::Conflict { .. })
         | Refusal::InProgress
         | Refusal::Access(AccessRefusal::Taken(_)) => StatusCode::CONFLICT,
         Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
     let problem = Problem::new(status, refusal.code(), refusal.to_string());
-    if *refusal == Refusal::InProgress { problem.retry_after(1) } else { problem }
+    match refusal {
+        Refusal::Stream(StreamRefusal::Conflict { stream, expected, actual }) => {
+            let problem = problem.with("stream", stream.as_str());
+            problem.with("expected", expected.version()).with("actual", *actual)
+        }
+        Refusal::Stream(StreamRefusal::StreamClosed { stream, guard }) => {
+            problem.with("stream", stream.as_str()).with("version", *guard)
+        }
+        Refusal::Session(SessionError::Changed { expected, actual, .. }) => {
+            problem.with("expected", *expected).with("actual", *actual)
+        }
+        Refusal::InProgress => problem.retry_after(1),
+        _ => problem,
+    }
 }

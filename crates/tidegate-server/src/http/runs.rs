@@ -10,7 +10,7 @@ use serde_json::{Value, json, value::RawValue};
 use tidegate::{
     Engine, RunId,
     core::{
-        id::{EventId, Seq},
+        id::EventId,
         list::{State, Which},
         row::{Ended, Ending, Fault, Progress, Row, Run, Step, StepKind},
         time::Timestamp,
@@ -19,9 +19,10 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{Body, MAX_PAGE, Query, RunOf, as_is, page_size},
+    body::{Body, MAX_PAGE, Query, RunOf, as_is, newest_below, page_size},
     operation::Operation,
     problem::Problem,
+    recorded::event_of,
     shape::{
         any, closed, count, cursor, flag, list as many, nullable, number, object, of, page, string,
         text, time, word,
@@ -38,6 +39,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("workflow", name())
             .query("version", count())
             .query("state", word(&State::ALL.map(State::as_str)))
+            .query("text", name())
+            .query("event", name())
+            .query("key", text(1, 1024))
+            .query("from", time())
+            .query("to", time())
             .query("limit", number(1, MAX_PAGE.into()))
             .query("cursor", cursor())
             .answers(200, "A page of them.", page("runs", of("Run"))),
@@ -133,6 +139,11 @@ pub(super) struct ListQuery {
     workflow: Option<String>,
     version: Option<u32>,
     state: Option<String>,
+    text: Option<String>,
+    event: Option<String>,
+    key: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
     limit: Option<u32>,
     cursor: Option<String>,
 }
@@ -149,16 +160,25 @@ pub(super) async fn list(
             Problem::invalid("bad_query", format!("`state` is one of {words}, got `{word}`"))
         })
     });
-    let ListQuery { app, workflow, version, .. } = query;
-    let which = Which { app, workflow, version, state: state.transpose()? };
-    let below = query.cursor.map(|cursor| {
-        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
-        cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
-    });
+    let ListQuery { app, workflow, version, text, key, .. } = query;
+    let event = query.event.map(event_of).transpose()?;
+    let (from, to) = (moment("from", query.from)?, moment("to", query.to)?);
+    let state = state.transpose()?;
+    let which = Which { app, workflow, version, state, text, event, key, from, to };
     let limit = page_size(query.limit)?;
-    let page = engine.runs(&which, below.transpose()?, limit).await?;
+    let page = engine.runs(&which, newest_below(query.cursor)?, limit).await?;
     let runs = page.runs.iter().filter_map(view).collect();
     Ok(Json(PageView { runs, next: page.next.map(|next| next.0.to_string()) }))
+}
+
+fn moment(name: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {
+    let moment = text.map(|text| {
+        Timestamp::parse_rfc3339(&text).ok_or_else(|| {
+            let detail = format!("`{name}` must be a time like 2026-11-16T12:00:00Z, got `{text}`");
+            Problem::invalid("bad_query", detail)
+        })
+    });
+    moment.transpose()
 }
 
 /// A page of runs, newest first.
@@ -169,7 +189,7 @@ pub(super) struct PageView {
     next: Option<String>,
 }
 
-fn view(row: &Row) -> Option<RunView> {
+pub(super) fn view(row: &Row) -> Option<RunView> {
     if let Row::Run(run) = row {
         return Some(RunView::from(&**run));
     }

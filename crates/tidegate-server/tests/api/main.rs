@@ -3,14 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
+mod bulk;
 mod calls;
 mod chat;
 mod commands;
 mod events;
 mod flows;
 mod guard;
+mod reactions;
 mod repeats;
 mod runs;
 mod server;
+mod sessions;
+mod streams;
 mod target;
 mod webhooks;

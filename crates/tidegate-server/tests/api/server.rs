@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -36,8 +36,16 @@ impl Server {
 
     /// The same, with these variables in its environment.
     pub(crate) fn start_with(config: &str, variables: &[(&str, &str)]) -> Self {
+        Self::launch(tempfile::tempdir().unwrap(), config, variables)
+    }
+
+    /// Starts one on what is in a folder's `tidegate.db`.
+    pub(crate) fn start_in(folder: TempDir, config: &str) -> Self {
+        Self::launch(folder, config, &[])
+    }
+
+    fn launch(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
         let (process, url) = spawn(command(&folder).envs(variables.iter().copied()));
         Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
@@ -51,10 +59,11 @@ impl Server {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
-        let mut request = self.client.request(method, format!("{}{path}", self.url));
-        if let Some(body) = body {
-            request = request.body(body);
-        }
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        Self::answer(path, body.into_iter().fold(request, RequestBuilder::body)).await
+    }
+
+    async fn answer(path: &str, request: RequestBuilder) -> (StatusCode, Value) {
         let answer = request.send().await.unwrap();
         let (status, kind) = (answer.status(), answer.headers()["content-type"].clone());
         let expected =
@@ -95,6 +104,22 @@ impl Server {
 
     pub(crate) async fn put(&self, path: &str, body: impl ToString) -> (StatusCode, Value) {
         self.ask(Method::PUT, path, Some(body.to_string())).await
+    }
+
+    /// A change, as a step of a run if one is given.
+    pub(crate) async fn patch(
+        &self,
+        path: &str,
+        run: Option<&str>,
+        body: Value,
+    ) -> (StatusCode, Value) {
+        let request = self.client.patch(format!("{}{path}", self.url)).body(body.to_string());
+        let named = run.into_iter().fold(request, |it, run| it.header("tidegate-run", run));
+        Self::answer(path, named).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> (StatusCode, Value) {
+        self.ask(Method::DELETE, path, None).await
     }
 
     /// The status of an answer, if there is one.
@@ -217,7 +242,10 @@ impl Server {
         }
         let answer = request.body(body.to_owned()).send().await.ok()?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        Some(Raw { status, headers, text: answer.text().await.ok()? })
+        // A stream of events may have no end.
+        let endless = headers.get("content-type").is_some_and(|it| it == "text/event-stream");
+        let text = if endless { String::new() } else { answer.text().await.ok()? };
+        Some(Raw { status, headers, text })
     }
 }
 

@@ -3,7 +3,7 @@
 -- $1 how many
 -- Locks nothing: a hint. Index: run_due.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past
+       event_seq, past, parked
   from run
  where due is not null
  order by due, seq

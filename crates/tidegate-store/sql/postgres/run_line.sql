@@ -5,7 +5,7 @@
 -- Returns the line's place first, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
        found.line, found.tier, found.order_at, found.order_seq, found.due,
-       found.owner, found.fence, found.body, found.event_seq, found.past
+       found.owner, found.fence, found.body, found.event_seq, found.past, found.parked
   from unnest($1::bytea[], $2::bigint[])
        with ordinality as wanted(key, most, n)
   join gate
@@ -13,7 +13,7 @@ select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
  cross join lateral (
         select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier,
                run.order_at, run.order_seq, run.due, run.owner, run.fence,
-               run.body, run.event_seq, run.past
+               run.body, run.event_seq, run.past, run.parked
           from run
          where run.line = gate.id
          order by run.line, run.tier, run.order_at, run.order_seq, run.seq

@@ -18,12 +18,14 @@ with changed as (
            fence     = new.fence,
            body      = new.body,
            event_seq = new.event_seq,
-           past      = new.past
+           past      = new.past,
+           parked    = new.parked
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[],
                   $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
-                  $11::text[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[])
+                  $11::text[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[],
+                  $16::text[])
            as new(seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner,
-                  fence, body, event_seq, past)
+                  fence, body, event_seq, past, parked)
      where run.seq = new.seq
     returning 1
 )

@@ -207,6 +207,7 @@ create table run (
   body text collate "C" not null,
   event_seq bigint,
   past bigint,
+  parked text collate "C",
   primary key (seq)
 ) with (fillfactor=80);
 
@@ -326,6 +327,8 @@ CREATE INDEX ended_far ON ended USING btree (event_seq) WHERE abs((event_seq >> 
 
 CREATE INDEX ended_lane ON ended USING btree (lane, state, seq);
 
+CREATE INDEX event_newest ON event USING btree (ws, seq) WHERE kind = 'event'::text;
+
 CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 
 CREATE INDEX gate_event ON gate USING btree (event) WHERE event IS NOT NULL;
@@ -334,6 +337,7 @@ CREATE INDEX item_event ON item USING btree (event_seq);
 
 CREATE INDEX receipt_event ON receipt USING btree (event, seq);
 
+CREATE INDEX receipt_newest ON receipt USING btree (ws, seq);
 CREATE INDEX reply_seq ON reply USING btree (seq);
 
 CREATE INDEX run_due ON run USING btree (due, seq) WHERE due IS NOT NULL;
@@ -344,7 +348,9 @@ CREATE INDEX run_lane ON run USING btree (lane, seq);
 
 CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) WHERE line IS NOT NULL;
 
-CREATE INDEX run_owner ON run USING btree (owner, seq) WHERE owner IS NOT NULL;
+CREATE INDEX run_owner ON run USING btree (owner, seq, lane) WHERE owner IS NOT NULL;
+
+CREATE INDEX run_parked ON run USING btree (lane, parked) WHERE parked IS NOT NULL;
 
 CREATE INDEX run_past ON run USING btree (past) WHERE past IS NOT NULL;
 

@@ -4,7 +4,7 @@
 -- Locks nothing: SQLite has one writer.
 -- Index: run_lane (lane, seq).
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past
+       event_seq, past, parked
   from run
  where lane = ?1
    and seq > ?2

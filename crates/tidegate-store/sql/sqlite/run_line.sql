@@ -4,7 +4,7 @@
 -- Locks nothing: SQLite has one writer.
 -- Index: run_line (line, tier, order_at, order_seq, seq) where line is not null.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past
+       event_seq, past, parked
   from run
  where line = ?1
  order by tier, order_at, order_seq, seq

@@ -1,7 +1,7 @@
 -- Updates a run that has not ended.
 --
 -- ?1 seq   ?2 salt   ?3 ws   ?4 lane   ?5 ready   ?6 line   ?7 tier   ?8 order_at   ?9 order_seq
--- ?10 due   ?11 owner   ?12 fence   ?13 body   ?14 event_seq   ?15 past
+-- ?10 due   ?11 owner   ?12 fence   ?13 body   ?14 event_seq   ?15 past   ?16 parked
 -- Locks nothing: SQLite has one writer, and this runs inside its transaction.
 -- Index: the primary key.
 -- The caller checks that one row was changed.
@@ -19,5 +19,6 @@ update run
        fence     = ?12,
        body      = ?13,
        event_seq = ?14,
-       past      = ?15
+       past      = ?15,
+       parked    = ?16
  where seq = ?1

@@ -171,7 +171,7 @@ CREATE TABLE run (
   owner     text,
   fence     integer not null,
   body      text    not null
-, event_seq integer, past integer) strict;
+, event_seq integer, past integer, parked text) strict;
 
 CREATE TABLE schedule (
   ws       text    not null,
@@ -288,6 +288,8 @@ CREATE INDEX ended_far on ended (event_seq) where abs((event_seq >> 12) - (seq >
 
 CREATE INDEX ended_lane on ended (lane, state, seq);
 
+CREATE INDEX event_newest on event (ws, seq) where kind = 'event';
+
 CREATE INDEX gate_due on gate (due, key) where due is not null;
 
 CREATE INDEX gate_event on gate (event) where event is not null;
@@ -296,6 +298,7 @@ CREATE INDEX item_event on item (event_seq);
 
 CREATE INDEX receipt_event on receipt (event, seq);
 
+CREATE INDEX receipt_newest on receipt (ws, seq);
 CREATE INDEX reply_seq on reply (seq);
 
 CREATE INDEX run_due on run (due, seq) where due is not null;
@@ -306,7 +309,9 @@ CREATE INDEX run_lane on run (lane, seq);
 
 CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line is not null;
 
-CREATE INDEX run_owner on run (owner, seq) where owner is not null;
+CREATE INDEX run_owner on run (owner, seq, lane) where owner is not null;
+
+CREATE INDEX run_parked on run (lane, parked) where parked is not null;
 
 CREATE INDEX run_past on run (past) where past is not null;
 

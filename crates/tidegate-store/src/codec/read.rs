@@ -204,7 +204,7 @@ fn run(from: &mut Cells) -> Result<Row, StoreError> {
     from.at = body + 1;
     let cell = from.rest.nth(body - 1);
     let run: Run = from.json_of(cell)?;
-    let (_event, _past) = (from.maybe_int()?, from.maybe_int()?);
+    let _columns = (from.maybe_int()?, from.maybe_int()?, from.maybe_text()?);
     if run.id.seq != seq {
         return Err(from.corrupt(&format!("run {seq} has the body of run {}", run.id.seq)));
     }

@@ -5,27 +5,20 @@ use tidegate_core::{
     id::Seq,
     json::Payload,
     row::{
-        ApiKey, Def, Ended, Event, Gate, Logged, Phase, Receipt, Reply, Row, RowKey, Run, Session,
-        Staged, Step, Sub,
+        ApiKey, Chore, Def, Ended, Event, Gate, Logged, Phase, Receipt, Reply, Row, RowKey, Run,
+        Session, Staged, Step, Sub,
     },
     time::Timestamp,
 };
 
-use super::{Cell, engine_text, read::EndedBody};
+use super::{Cell, PAUSED, WAITING, engine_text, read::EndedBody};
 
 /// A row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
         Row::Reply(row) => reply(row),
         Row::ApiKey(row) => api_key(row),
-        Row::Chore(row) => vec![
-            seq(row.id.seq),
-            salt(row.id.salt),
-            text(&*row.ws),
-            Cell::Text(row.topic.clone()),
-            maybe_at(row.due),
-            json(&row.work),
-        ],
+        Row::Chore(row) => chore(row),
         Row::Schedule(row) => vec![
             text(&*row.ws),
             text(&*row.app),
@@ -162,6 +155,17 @@ fn api_key(row: &ApiKey) -> Vec<Cell> {
     ]
 }
 
+fn chore(row: &Chore) -> Vec<Cell> {
+    vec![
+        seq(row.id.seq),
+        salt(row.id.salt),
+        text(&*row.ws),
+        Cell::Text(row.topic.clone()),
+        maybe_at(row.due),
+        json(&row.work),
+    ]
+}
+
 fn gate(row: &Gate) -> Vec<Cell> {
     vec![
         Cell::Bytes(Some(row.key.as_bytes().to_vec())),
@@ -179,6 +183,11 @@ fn run(row: &Run) -> Vec<Cell> {
         Phase::Line { gate, place } => (None, Some(gate.0), place.tier, Some(place.rank)),
         Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => (None, None, 0, None),
     };
+    let parked = match row.phase {
+        Phase::Waiting => Some(WAITING),
+        Phase::Paused => Some(PAUSED),
+        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => None,
+    };
     vec![
         seq(row.id.seq),
         salt(row.id.salt),
@@ -195,6 +204,7 @@ fn run(row: &Run) -> Vec<Cell> {
         json(row),
         seq(row.source.first().seq),
         Cell::Int(row.past().map(|past| past.0)),
+        Cell::Text(parked.map(str::to_owned)),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::{
     id::Seq,
-    reads::{Found, ReadSet, Scan, Snapshot},
+    reads::{Count, Counted, Found, ReadSet, Scan, Snapshot},
     row::{GateKey, Row, RowKey, Workspace},
     time::Timestamp,
 };
@@ -46,6 +46,8 @@ pub(super) enum Part {
     Scan { table: Table, scan: Scan, limit: u32, locked: bool },
     /// What several scans of one kind found.
     Scans { table: Table, scans: Vec<(Scan, u32)> },
+    /// How many there are of each.
+    Counts(Vec<(Count, u32)>),
     /// Who stands where in lines whose runs were locked before.
     Lines(Vec<(Scan, u32)>),
     /// The epochs of these workspaces' definitions.
@@ -106,6 +108,9 @@ impl Reading {
             it.push(call, Part::Keys { table, keys, locked: false });
         }
         for (call, part) in scans::calls(scans, touch)? {
+            it.push(call, part);
+        }
+        for (call, part) in scans::counts(reads)? {
             it.push(call, part);
         }
         if !reads.catalogs.is_empty() {
@@ -272,6 +277,13 @@ fn file(
                 note_found(snapshot, held, false, &scans[place].0, row);
             }
             snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+        }
+        Part::Counts(counts) => {
+            for row in rows {
+                let (what, limit) = counts[place(row, counts.len())?].clone();
+                let count = u32::try_from(call::int(row, 1)?).unwrap_or(limit);
+                snapshot.counts.insert(what, Counted { limit, count });
+            }
         }
         Part::Lines(scans) => {
             let mut found = empty(&scans);

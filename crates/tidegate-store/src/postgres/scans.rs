@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_core::{
     id::Seq,
-    reads::Scan,
+    reads::{Count, ReadSet, Scan},
     row::{EngineId, GateKey},
 };
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     StoreError,
-    codec::{Cell, Table, engine_text, prefix_end},
+    codec::{Cell, PAUSED, Table, WAITING, engine_text, prefix_end},
 };
 
 /// How a scan is asked for.
@@ -119,6 +119,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
 }
 
 /// Scans that lock nothing and that many may ask for at once.
+#[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
 fn hint(scan: &Scan) -> Shape {
     let (statement, table, cells) = match scan {
         Scan::Owned(engine) => (sql::RUN_OWNED, Table::Run, vec![engine_cell(*engine)]),
@@ -162,6 +163,18 @@ fn hint(scan: &Scan) -> Shape {
         }
         Scan::StreamOf(id) => (sql::STREAM_OF_NUMBER, Table::Stream, vec![int(id.0)]),
         Scan::Snapshots(id) => (sql::SNAPSHOT_OF_STREAM, Table::Snapshot, vec![int(id.0)]),
+        Scan::EventsBelow(ws, below) => {
+            (sql::EVENT_NEWEST, Table::Event, vec![text(ws), int(below.0)])
+        }
+        Scan::ReceiptsBelow(ws, below) => {
+            (sql::RECEIPT_NEWEST, Table::Receipt, vec![text(ws), int(below.0)])
+        }
+        Scan::GatesBetween(from, to) => {
+            (sql::GATE_PREFIX, Table::Gate, vec![bytes(from), bytes(to)])
+        }
+        Scan::RunsOf(event) => (sql::RUN_OF_EVENT, Table::Run, vec![int(event.0)]),
+        Scan::EndedOf(event) => (sql::ENDED_OF_EVENT, Table::Ended, vec![int(event.0)]),
+        Scan::ItemsOf(event) => (sql::ITEM_OF_EVENT, Table::Item, vec![int(event.0)]),
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)
@@ -182,6 +195,35 @@ fn hint(scan: &Scan) -> Shape {
         | Scan::Schedules => unreachable!("`shape` has dealt with it"),
     };
     Shape::Many(statement, table, cells)
+}
+
+/// Counts that one statement asks for.
+#[derive(Default)]
+struct Counts {
+    counts: Vec<(Count, u32)>,
+    cells: Vec<Vec<Cell>>,
+}
+
+/// The statements that count.
+pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
+    let mut kinds: BTreeMap<&str, Counts> = BTreeMap::new();
+    for (count, &limit) in &reads.counts {
+        let (statement, mut cells) = match count {
+            Count::Live(lane) => (sql::RUN_COUNT, vec![int(lane.0)]),
+            Count::Driven(lane) => (sql::RUN_DRIVEN_COUNT, vec![int(lane.0)]),
+            Count::Waiting(lane) => (sql::RUN_PARKED_COUNT, vec![int(lane.0), text(WAITING)]),
+            Count::Paused(lane) => (sql::RUN_PARKED_COUNT, vec![int(lane.0), text(PAUSED)]),
+            Count::Line(gate) => (sql::RUN_LINE_COUNT, vec![gate_cell(gate)]),
+        };
+        cells.push(int(limit.into()));
+        let kind = kinds.entry(statement).or_default();
+        kind.counts.push((count.clone(), limit));
+        kind.cells.push(cells);
+    }
+    let call = |(statement, Counts { counts, cells })| {
+        Ok((Call::new(statement, transpose(cells)?), Part::Counts(counts)))
+    };
+    kinds.into_iter().map(call).collect()
 }
 
 /// Gates and how many of each line, as two arrays.

@@ -56,8 +56,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 11,
+        name: "observe",
+        sql: include_str!("../../sql/postgres/migrations/0011_observe.sql"),
+    },
+    Migration {
+        version: 12,
         name: "guard",
-        sql: include_str!("../../sql/postgres/migrations/0011_guard.sql"),
+        sql: include_str!("../../sql/postgres/migrations/0012_guard.sql"),
     },
 ];
 
@@ -133,6 +138,15 @@ statements!(
     LOG_FEED_BACK = "log_feed_back",
     STREAM_OF_NUMBER = "stream_of_number",
     SNAPSHOT_OF_STREAM = "snapshot_of_stream",
+    EVENT_NEWEST = "event_newest",
+    RECEIPT_NEWEST = "receipt_newest",
+    RUN_OF_EVENT = "run_of_event",
+    ENDED_OF_EVENT = "ended_of_event",
+    ITEM_OF_EVENT = "item_of_event",
+    RUN_COUNT = "run_count",
+    RUN_DRIVEN_COUNT = "run_driven_count",
+    RUN_PARKED_COUNT = "run_parked_count",
+    RUN_LINE_COUNT = "run_line_count",
     REPLY_AFTER = "reply_after",
     API_KEY_ALL = "api_key_all",
     ENGINE_BEAT = "engine_beat",

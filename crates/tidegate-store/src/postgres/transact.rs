@@ -243,6 +243,7 @@ fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
     fresh.catalogs.retain(|ws| !reads.catalogs.contains(ws));
     fresh.rows.retain(|key| !reads.rows.contains(key));
     fresh.scans.retain(|scan, limit| reads.scans.get(scan).is_none_or(|known| known < limit));
+    fresh.counts.retain(|count, limit| reads.counts.get(count).is_none_or(|known| known < limit));
     fresh
 }
 

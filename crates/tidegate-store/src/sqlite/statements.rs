@@ -20,7 +20,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 8, name: "chunk", sql: sql!("migrations/0008_chunk") },
     Migration { version: 9, name: "retention", sql: sql!("migrations/0009_retention") },
     Migration { version: 10, name: "snapshot", sql: sql!("migrations/0010_snapshot") },
-    Migration { version: 11, name: "guard", sql: sql!("migrations/0011_guard") },
+    Migration { version: 11, name: "observe", sql: sql!("migrations/0011_observe") },
+    Migration { version: 12, name: "guard", sql: sql!("migrations/0012_guard") },
 ];
 
 /// What is done with single rows of a table.
@@ -113,6 +114,15 @@ pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const LOG_FEED_BACK: &str = sql!("log_feed_back");
 pub(super) const STREAM_OF_NUMBER: &str = sql!("stream_of_number");
 pub(super) const SNAPSHOT_OF_STREAM: &str = sql!("snapshot_of_stream");
+pub(super) const EVENT_NEWEST: &str = sql!("event_newest");
+pub(super) const RECEIPT_NEWEST: &str = sql!("receipt_newest");
+pub(super) const RUN_OF_EVENT: &str = sql!("run_of_event");
+pub(super) const ENDED_OF_EVENT: &str = sql!("ended_of_event");
+pub(super) const ITEM_OF_EVENT: &str = sql!("item_of_event");
+pub(super) const RUN_COUNT: &str = sql!("run_count");
+pub(super) const RUN_DRIVEN_COUNT: &str = sql!("run_driven_count");
+pub(super) const RUN_PARKED_COUNT: &str = sql!("run_parked_count");
+pub(super) const RUN_LINE_COUNT: &str = sql!("run_line_count");
 pub(super) const REPLY_AFTER: &str = sql!("reply_after");
 pub(super) const API_KEY_ALL: &str = sql!("api_key_all");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");

@@ -9,7 +9,7 @@ use rusqlite::{
 use tidegate_core::{
     catalog::Catalog,
     id::Seq,
-    reads::Scan,
+    reads::{Count, Scan},
     row::{Row, RowKey, Workspace},
     time::Timestamp,
 };
@@ -18,7 +18,7 @@ use super::{error::refused, statements as sql};
 use crate::{
     StoreError,
     catalogs::Catalogs,
-    codec::{self, Cell, ColumnType, Table},
+    codec::{self, Cell, ColumnType, PAUSED, Table, WAITING},
     settle::Source,
 };
 
@@ -115,9 +115,35 @@ impl Source for View<'_> {
             Scan::RepliesAfter(after) => (Table::Reply, sql::REPLY_AFTER, vec![seq(*after)]),
             Scan::ApiKeys => (Table::ApiKey, sql::API_KEY_ALL, Vec::new()),
             Scan::Snapshots(id) => (Table::Snapshot, sql::SNAPSHOT_OF_STREAM, vec![seq(*id)]),
+            Scan::EventsBelow(ws, below) => {
+                (Table::Event, sql::EVENT_NEWEST, vec![text(ws), seq(*below)])
+            }
+            Scan::ReceiptsBelow(ws, below) => {
+                (Table::Receipt, sql::RECEIPT_NEWEST, vec![text(ws), seq(*below)])
+            }
+            Scan::GatesBetween(from, to) => {
+                (Table::Gate, sql::GATE_PREFIX, vec![bytes(from), bytes(to)])
+            }
+            Scan::RunsOf(event) => (Table::Run, sql::RUN_OF_EVENT, vec![seq(*event)]),
+            Scan::EndedOf(event) => (Table::Ended, sql::ENDED_OF_EVENT, vec![seq(*event)]),
+            Scan::ItemsOf(event) => (Table::Item, sql::ITEM_OF_EVENT, vec![seq(*event)]),
         };
         cells.push(int(limit.into()));
         rows(self.db, table, sql, &cells)
+    }
+
+    fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError> {
+        let (sql, mut cells) = match count {
+            Count::Live(lane) => (sql::RUN_COUNT, vec![seq(*lane)]),
+            Count::Driven(lane) => (sql::RUN_DRIVEN_COUNT, vec![seq(*lane)]),
+            Count::Waiting(lane) => (sql::RUN_PARKED_COUNT, vec![seq(*lane), text(WAITING)]),
+            Count::Paused(lane) => (sql::RUN_PARKED_COUNT, vec![seq(*lane), text(PAUSED)]),
+            Count::Line(gate) => (sql::RUN_LINE_COUNT, vec![bytes(gate.as_bytes())]),
+        };
+        cells.push(int(limit.into()));
+        let mut statement = self.db.prepare_cached(sql).map_err(|error| refused(&error))?;
+        let counted = statement.query_row(params_from_iter(&cells), |row| row.get(0));
+        counted.map_err(|error| refused(&error))
     }
 
     fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError> {

@@ -437,6 +437,14 @@ macro_rules! behaviours {
                 a_list_is_stable_while_runs_come_and_end,
                 a_list_shows_what_was_asked_for,
             }
+            observe {
+                runs_are_counted_where_they_are,
+                what_is_pending_goes_down_with_the_flush,
+                gates_say_who_is_inside_and_who_waits,
+                events_and_receipts_are_listed_newest_first,
+                an_event_is_shown_with_all_that_came_of_it,
+                runs_are_listed_by_name_key_and_time,
+            }
             sessions {
                 an_operation_is_a_step_and_happens_once,
                 the_operations_of_a_report_follow_each_other,

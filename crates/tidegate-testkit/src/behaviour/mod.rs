@@ -22,6 +22,7 @@ pub mod keys;
 pub mod leases;
 mod list;
 pub mod lists;
+pub mod observe;
 pub mod output;
 pub mod policies;
 pub mod priority;

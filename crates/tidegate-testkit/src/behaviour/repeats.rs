@@ -117,8 +117,8 @@ pub async fn a_refused_request_leaves_its_key_free(world: &World) {
     };
     let ask = |id: &str| once(asked(world, id, "h"), buy());
     let first = world.run(ask("a")).await.unwrap();
-    let busy = world.run(ask("b")).await.unwrap();
-    assert!(matches!(busy, Answer::Admitted(_)), "{busy:?}");
+    let refused = world.run(ask("b")).await.unwrap();
+    assert!(matches!(refused, Answer::Admitted(_)), "{refused:?}");
     let run = world.lease_one().await;
     world.complete(&run).await;
     let late = world.run(ask("b")).await.unwrap();
@@ -156,10 +156,9 @@ pub async fn old_answers_go(world: &World) {
     world.pass(KEPT_MS);
     world.run(once(asked(world, "b", "h"), posting(world, "order"))).await.unwrap();
     let before = world.now().minus_ms(KEPT_MS).plus_ms(1);
-    let past = Past::Replies;
     let mut after = Some(Seq(i64::MIN));
     while let Some(from) = after {
-        let part = Command::Forget { past, before, after: from, most: 2 };
+        let part = Command::Forget { past: Past::Replies, before, after: from, most: 2 };
         let Ok(Answer::Forgotten(done)) = world.run(part).await else { panic!("not answered") };
         after = done.next;
     }

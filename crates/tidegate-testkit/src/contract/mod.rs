@@ -10,6 +10,7 @@ pub mod durable;
 pub mod lease;
 pub mod lease_durable;
 pub mod lease_shared;
+pub mod observed;
 pub mod rows;
 pub mod scans;
 pub mod transactions;
@@ -87,6 +88,13 @@ macro_rules! store_contract {
             replies_and_api_keys_are_found,
             a_scan_that_finds_nothing_says_so,
             a_limit_of_nothing_finds_nothing,
+        );
+        $crate::contract_cases!($fixture, store, observed:
+            posted_events_are_listed_newest_first,
+            receipts_are_listed_newest_first,
+            gates_are_read_from_a_key_to_another,
+            runs_are_found_by_their_event,
+            runs_are_counted,
         );
         $crate::contract_cases!($fixture, store, transactions:
             what_one_transaction_writes_the_next_one_reads,

@@ -21,7 +21,7 @@ const ALL: u32 = 1000;
 
 /// Asks for all and for every smaller number, in a transaction and without one; `expected` is
 /// what there is, in order.
-async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>) {
+pub(super) async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>) {
     let keys: Vec<RowKey> = expected.iter().map(Row::key).collect();
     let lengths = (1..=u32::try_from(expected.len()).unwrap()).rev();
     for limit in std::iter::once(ALL).chain(lengths) {
@@ -616,6 +616,12 @@ fn every_scan() -> Vec<Scan> {
         Scan::FeedBack("main".into(), 9),
         Scan::StreamOf(Seq(1)),
         Scan::Snapshots(Seq(1)),
+        Scan::EventsBelow("main".into(), Seq(9)),
+        Scan::ReceiptsBelow("main".into(), Seq(9)),
+        Scan::GatesBetween(vec![0], vec![1]),
+        Scan::RunsOf(Seq(1)),
+        Scan::EndedOf(Seq(1)),
+        Scan::ItemsOf(Seq(1)),
         Scan::RepliesAfter(Seq(0)),
         Scan::ApiKeys,
     ]

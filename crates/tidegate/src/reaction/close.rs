@@ -169,7 +169,7 @@ impl Engine {
             Some(Expected::NoStream) | None => 0,
         };
         let Some(row) = self.stream_row(&closing.stream).await? else { return Ok(false) };
-        let first = self.events(&row, 0, 1).await?;
+        let first = self.logged(&row, 0, 1).await?;
         let is_it = |event: &Logged| {
             let meta: Value = serde_json::from_str(event.meta.as_str()).unwrap_or_default();
             event.name == SNAPSHOT && meta["closedAt"] == json!(guard)
@@ -182,7 +182,7 @@ impl Engine {
         let Some(row) = self.stream_row(&closing.stream).await? else { return Ok(()) };
         let mut from = 0;
         loop {
-            let mut events = self.events(&row, from, TRUNCATE_CHUNK).await?;
+            let mut events = self.logged(&row, from, TRUNCATE_CHUNK).await?;
             // The guard stays.
             events.retain(|event| event.version < row.head);
             let Some(last) = events.last().map(|event| event.version) else { return Ok(()) };
@@ -225,7 +225,7 @@ impl Engine {
         })
     }
 
-    async fn events(&self, stream: &Stream, from: i64, count: u32) -> Result<Vec<Logged>, Error> {
+    async fn logged(&self, stream: &Stream, from: i64, count: u32) -> Result<Vec<Logged>, Error> {
         let scan = Scan::Log(stream.id, from);
         let snapshot = self.store().read(ReadSet::default().scan(scan.clone(), count)).await?;
         let rows = snapshot.found(&scan).into_iter();

@@ -3,12 +3,12 @@
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     draft::{Decided, Draft, Stop},
-    reaction::{Filter, Follower, Remedy, Repair, Which},
+    reaction::{Filter, Follower, Reaction, Remedy, Repair, Which},
     reads::{ReadSet, Scan},
     row::{EngineId, Row, Sub},
     time::Timestamp,
 };
-use tidegate_store::{MAX_ROUNDS, StoreError};
+use tidegate_store::{MAX_ROUNDS, StoreError, dry_run};
 
 use crate::{
     api::{Engine, unexpected},
@@ -120,6 +120,23 @@ impl Engine {
         self.mend(reaction, Remedy::Prioritize, which).await
     }
 
+    /// Which streams of a reaction a remedy would be given to right now, without any effect.
+    pub async fn rehearse(
+        &self,
+        reaction: &str,
+        remedy: Remedy,
+        which: Which,
+    ) -> Result<Vec<String>, Error> {
+        self.each_page(reaction, remedy, which, true).await
+    }
+
+    /// The reactions of the workspace by name, whoever runs them.
+    pub async fn reactions(&self) -> Result<Vec<Reaction>, Error> {
+        let snapshot = self.store().read(ReadSet::default().catalog(&self.ws())).await?;
+        let catalog = snapshot.catalogs.get(&self.ws());
+        Ok(catalog.into_iter().flat_map(|catalog| catalog.reactions().cloned()).collect())
+    }
+
     /// How far reactions are, a page at a time. Takes no lease and no lock.
     pub async fn query_streams(&self, query: &StreamQuery) -> Result<StreamPage, Error> {
         let limit = if query.limit == 0 { 100 } else { query.limit };
@@ -157,12 +174,22 @@ impl Engine {
         }
     }
 
-    /// Finds what is meant page by page, and mends each page.
     async fn mend(
         &self,
         reaction: &str,
         remedy: Remedy,
         which: Which,
+    ) -> Result<Vec<String>, Error> {
+        self.each_page(reaction, remedy, which, false).await
+    }
+
+    /// Finds what is meant page by page, and mends each page, or only says what would be mended.
+    async fn each_page(
+        &self,
+        reaction: &str,
+        remedy: Remedy,
+        which: Which,
+        rehearsal: bool,
     ) -> Result<Vec<String>, Error> {
         let follower = self.follower(reaction).await?;
         let repair = Repair { ws: self.ws(), follower, remedy, which };
@@ -173,9 +200,15 @@ impl Engine {
             let Some(last) = streams.last() else { return Ok(mended) };
             after = Some(last.clone());
             let command = StreamCommand::Repair { repair: repair.clone(), streams };
-            match self.ask_streams(command).await? {
-                StreamAnswer::Repaired(streams) => mended.extend(streams),
-                other => return Err(unexpected(&Answer::Stream(other))),
+            let command = Command::Stream { ws: self.ws(), command };
+            let answer = if rehearsal {
+                dry_run(&**self.store(), (command, 0)).await??
+            } else {
+                self.ask(command).await?
+            };
+            match answer {
+                Answer::Stream(StreamAnswer::Repaired(streams)) => mended.extend(streams),
+                other => return Err(unexpected(&other)),
             }
         }
     }

@@ -86,7 +86,7 @@ impl StreamEvent {
 /// All streams of a workspace.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    engine: Engine,
+    pub(super) engine: Engine,
     trail: Trail,
 }
 
@@ -111,6 +111,7 @@ pub struct Query {
     backwards: bool,
     limit: usize,
     from: Option<Cursor>,
+    version: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -147,8 +148,9 @@ impl Query {
     fn of(of: Of) -> Self {
         let (positions, times) =
             ((Bound::Unbounded, Bound::Unbounded), (Bound::Unbounded, Bound::Unbounded));
-        let (names, correlation, from) = Default::default();
-        Self { of, names, positions, times, correlation, backwards: false, limit: 100, from }
+        let (names, correlation, from, version) = Default::default();
+        let (backwards, limit) = (false, 100);
+        Self { of, names, positions, times, correlation, backwards, limit, from, version }
     }
 
     /// All events of the workspace, by position.
@@ -208,6 +210,12 @@ impl Query {
         self
     }
 
+    /// Begins with the event of this version, in either direction. Only of one stream.
+    pub fn from_version(mut self, version: i64) -> Self {
+        self.version = Some(version);
+        self
+    }
+
     /// Whether an event is wanted, its stream apart.
     fn wants(&self, event: &Logged) -> bool {
         let of = |correlation: &String| {
@@ -256,6 +264,13 @@ impl Streams {
         causation: impl Into<String>,
     ) -> Self {
         self.trail = Trail::new(correlation, causation);
+        self
+    }
+
+    /// The same where one of them may be unknown: what belongs to nothing is a beginning.
+    #[must_use]
+    pub fn under(mut self, correlation: Option<String>, causation: Option<String>) -> Self {
+        self.trail = Trail { correlation, causation };
         self
     }
 
@@ -308,7 +323,12 @@ impl Streams {
     async fn read_stream(&self, query: &Query, name: &str) -> Result<Page, Error> {
         let store = &**self.engine.store();
         let found = stream_row(store, &self.engine.ws(), name).await?;
-        let start = if query.backwards { i64::MAX } else { 0 };
+        let start = match (query.version, query.backwards) {
+            (Some(version), true) => version.saturating_add(1),
+            (Some(version), false) => version,
+            (None, true) => i64::MAX,
+            (None, false) => 0,
+        };
         let Cursor(mut at) = query.from.unwrap_or(Cursor(start));
         let mut page_of = Page { events: Vec::new(), cursor: Cursor(at), more: false };
         let Some(stream) = found else { return Ok(page_of) };

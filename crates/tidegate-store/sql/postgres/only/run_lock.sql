@@ -6,7 +6,7 @@
 -- Who stands where is said by run_line_order, which runs after this.
 -- Indexes: the primary key; run_line.
 select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier, run.order_at,
-       run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past
+       run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past, run.parked
   from run
  where run.seq = any(array(
             select unnest($1::bigint[])

@@ -7,7 +7,7 @@
 -- ready (12 ms instead of 1 ms at 100,000).
 -- Index: run_ready, once for each lane, so that no lane's backlog is sorted.
 select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier, run.order_at,
-       run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past
+       run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past, run.parked
   from run
  where run.seq = any(array(
             select candidate.seq

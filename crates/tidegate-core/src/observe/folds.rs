@@ -1,0 +1,157 @@
+//! Open windows and buffers, workflow by workflow.
+
+use serde::Serialize;
+
+use super::Missing;
+use crate::{
+    draft::{Decided, Draft},
+    flow::policy::PolicyKind,
+    reads::Scan,
+    row::{Class, Fold, GateKey, GateState, Row, Workspace},
+    time::{Timestamp, readable},
+    workflow::Workflow,
+};
+
+/// How many open windows or buffers of one workflow are shown and summed.
+pub const KEYS: u32 = 1000;
+
+/// What a workspace's debounces and batches hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FlowState {
+    /// Those that have such a control, by app and name.
+    pub workflows: Vec<Of>,
+}
+
+/// What one workflow's debounce and batch hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Of {
+    /// The app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// Its windows, with those of the policy `debounce`.
+    pub debounce: Held<Window>,
+    /// Its buffers.
+    pub batch: Held<Buffer>,
+}
+
+/// What is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Held<T> {
+    /// How many events wait in all of them.
+    pub pending: u64,
+    /// Each of them, by key.
+    pub keys: Vec<T>,
+    /// There are more than these.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+}
+
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Self { pending: 0, keys: Vec::new(), at_least: false }
+    }
+}
+
+/// An open window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// The key as people read it.
+    pub key: String,
+    /// How many events it holds.
+    pub pending: u64,
+    /// When it fires if nothing more comes; none while it is held.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub fire_at: Option<Timestamp>,
+    /// Due, and waits for the end of the run that its own would be skipped for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
+}
+
+/// An open buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Buffer {
+    /// The key as people read it.
+    pub key: String,
+    /// How many events it holds.
+    pub pending: u64,
+    /// How many it holds at the most, by the current release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<u32>,
+    /// When it is flushed at the latest; none while it is held.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub flush_at: Option<Timestamp>,
+    /// Due, and waits for the end of the run that its own would be skipped for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
+}
+
+/// What is open in a workspace, of one app or workflow if they are given.
+pub fn flow_state<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    app: Option<&str>,
+    workflow: Option<&str>,
+) -> Decided<FlowState, E> {
+    let catalog = draft.catalog(ws)?;
+    let mut missing = Missing::default();
+    let mut state = FlowState::default();
+    for ((of, name), entry) in catalog.entries() {
+        let asked = app.is_none_or(|app| app == of) && workflow.is_none_or(|it| it == name);
+        let Some(current) = entry.current.as_ref().filter(|_| asked) else { continue };
+        let mut shown = Of { app: of.to_owned(), workflow: name.to_owned(), ..Of::default() };
+        for class in [Class::Debounce, Class::Quiet, Class::Batch] {
+            let scan = Scan::Gates(GateKey::prefix(ws, class, of, name));
+            let Some(rows) = missing.note(draft.found(&scan, KEYS))? else { continue };
+            fill(&mut shown, class, &current.workflow, &rows);
+        }
+        let open = shown.debounce.keys.len() + shown.batch.keys.len() > 0;
+        if open || folds(&current.workflow) {
+            state.workflows.push(shown);
+        }
+    }
+    missing.settle()?;
+    Ok(state)
+}
+
+/// Whether a workflow has windows or buffers at all.
+fn folds(workflow: &Workflow) -> bool {
+    let quiet = |kind: &PolicyKind| matches!(kind, PolicyKind::Debounce { .. });
+    workflow.debounce.is_some()
+        || workflow.batch.is_some()
+        || workflow.policy.as_ref().is_some_and(|policy| quiet(&policy.kind))
+}
+
+fn fill(shown: &mut Of, class: Class, workflow: &Workflow, rows: &[&Row]) {
+    let full = rows.len() >= KEYS as usize;
+    for (key, fold) in rows.iter().filter_map(|row| open(row)) {
+        let pending =
+            u64::from(fold.count) + fold.full.iter().map(|part| u64::from(part.count)).sum::<u64>();
+        let (at, held) = (Some(fold.deadline).filter(|_| !fold.held), fold.held);
+        if class == Class::Batch {
+            let max_size = workflow.batch.as_ref().map(|batch| batch.max_size);
+            shown.batch.pending += pending;
+            shown.batch.keys.push(Buffer { key, pending, max_size, flush_at: at, held });
+        } else {
+            shown.debounce.pending += pending;
+            shown.debounce.keys.push(Window { key, pending, fire_at: at, held });
+        }
+    }
+    let at_least = if class == Class::Batch {
+        &mut shown.batch.at_least
+    } else {
+        &mut shown.debounce.at_least
+    };
+    *at_least |= full;
+}
+
+/// A fold that has not become a run. One that has fired is a run that waits.
+fn open(row: &Row) -> Option<(String, &Fold)> {
+    let gate = row.as_gate()?;
+    let GateState::Fold(fold) = &gate.state else { return None };
+    let key = gate.key.scope()?.key.to_string();
+    (!fold.fired).then_some((key, fold))
+}

@@ -1,0 +1,352 @@
+//! Gates: who is inside, who waits, and what comes next.
+
+use serde::Serialize;
+
+use super::Missing;
+use crate::{
+    catalog::{Catalog, Limit},
+    draft::{Decided, Draft},
+    explain::words,
+    flow::meter::{self, Rate},
+    id::{EventId, RunId},
+    key::push_part,
+    reads::{Count, Scan},
+    row::{Class, Gate, GateKey, GateState, Meter, Row, Scope, Workspace},
+    time::{Timestamp, readable},
+};
+
+/// How many gates are looked at for a page of those whose key is searched for.
+const LOOK: u32 = 1000;
+
+/// How many of those inside, and of those who wait, are named.
+const NAMED: usize = 10;
+
+/// How far a line is counted.
+pub const LINE: u32 = 10_000;
+
+/// Which gates; all that is absent restricts nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Of this control. Without it, claims (`dedupeId`, `idempotency`) are left out: there may be
+    /// one for each event of a day.
+    pub control: Option<String>,
+    /// Of this app.
+    pub app: Option<String>,
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// Whose key, as people read it, has this in it. Filtered while paging.
+    pub key: Option<String>,
+}
+
+/// A part of a list of gates, in the order of their keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// They may be fewer than asked for, or none, although there are more.
+    pub gates: Vec<Shown>,
+    /// Behind which gate the next part begins; none where this one is the last.
+    pub next: Option<GateKey>,
+}
+
+/// A gate as people see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// The control.
+    pub control: &'static str,
+    /// The app.
+    pub app: String,
+    /// The workflow, or the flow for a policy.
+    pub workflow: String,
+    /// Which of several alike: what the key is read from, or a version.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub slot: String,
+    /// The key as people read it.
+    pub key: String,
+    /// What it lets in, in words, by the current release.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lets_in: String,
+    /// How many at once, or in a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The time, for a meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_ms: Option<u64>,
+    /// How many at once, for a meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// How many are inside, or were let through and have not started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<usize>,
+    /// The first of those inside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<RunId>,
+    /// Who of them was cancelled and has not stopped yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<RunId>,
+    /// The line, for a gate that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<Line>,
+    /// How many a meter would let in now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// When a meter lets the next one in.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub next_at: Option<Timestamp>,
+    /// How many events a window or buffer holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u32>,
+    /// When a window fires, a buffer is flushed or a claim comes free.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub until: Option<Timestamp>,
+    /// The event that has a claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+    /// The run that a window, buffer or claim is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+}
+
+/// A gate's line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// How many stand in it.
+    pub count: u32,
+    /// There are more than were counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+    /// The first, in order.
+    pub first: Vec<RunId>,
+    /// Since when the oldest of those first waits.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub since: Option<Timestamp>,
+}
+
+/// The gates of a workspace behind a key, in the order of their keys: control by control, in the
+/// order in which they act, and workflow by workflow.
+pub fn list<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    which: &Which,
+    after: Option<&GateKey>,
+    limit: u32,
+) -> Decided<Page, E> {
+    let catalog = draft.catalog(ws)?;
+    let look = if which.key.is_some() { limit.max(LOOK) } else { limit };
+    let mut missing = Missing::default();
+    let mut found: Vec<&Gate> = Vec::new();
+    let mut last = None;
+    for scan in ranges(&catalog, ws, which).into_iter().filter_map(|range| rest(range, after)) {
+        let Some(rows) = missing.note(draft.found(&scan, look))? else { continue };
+        // Behind a part that was cut off, nothing is shown: its gates come first.
+        if last.is_none() {
+            found.extend(rows.iter().filter_map(|row| row.as_gate()));
+            last = rows.last().filter(|_| rows.len() >= look as usize).and_then(|row| key_of(row));
+        }
+    }
+    missing.settle()?;
+    let wanted = |key: &GateKey| key.scope().filter(|scope| fits(which, scope));
+    let shown = found.iter().filter_map(|gate| Some((*gate, wanted(&gate.key)?)));
+    let shown: Vec<_> = shown.take(limit as usize).collect();
+    if shown.len() >= limit as usize {
+        let end = shown.last().map(|(gate, _)| gate.key.clone());
+        let more = found.last().is_some_and(|gate| end.as_ref() != Some(&gate.key));
+        last = if more || last.is_some() { end } else { None };
+    }
+    let gates = show_all(draft, &catalog, &shown)?;
+    Ok(Page { gates, next: last })
+}
+
+fn key_of(row: &Row) -> Option<GateKey> {
+    row.as_gate().map(|gate| gate.key.clone())
+}
+
+fn fits(which: &Which, scope: &Scope) -> bool {
+    which.key.as_ref().is_none_or(|text| scope.key.to_string().contains(text))
+}
+
+type Range = (Vec<u8>, Vec<u8>);
+
+/// Where in the order of keys the gates are that are asked for.
+fn ranges(catalog: &Catalog, ws: &Workspace, which: &Which) -> Vec<Range> {
+    let asked = |class: Class| match &which.control {
+        Some(control) => class.control() == control,
+        None => !matches!(class, Class::Dedupe | Class::Idempotency),
+    };
+    let whole = which.app.is_none() && which.workflow.is_none();
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut joined = false;
+    for class in Class::ALL {
+        for prefix in prefixes(catalog, ws, which, class).into_iter().filter(|_| asked(class)) {
+            let mut end = prefix.clone();
+            if let Some(byte) = end.last_mut() {
+                // A class, a length or a byte of UTF-8: none of them is 255.
+                *byte += 1;
+            }
+            match ranges.last_mut().filter(|_| joined) {
+                // Between one class and the next there is nothing.
+                Some((_, to)) => *to = end,
+                None => ranges.push((prefix, end)),
+            }
+        }
+        joined = whole && asked(class);
+    }
+    ranges
+}
+
+fn prefixes(catalog: &Catalog, ws: &Workspace, which: &Which, class: Class) -> Vec<Vec<u8>> {
+    let Some(workflow) = &which.workflow else {
+        let mut prefix = GateKey::class_prefix(ws, class);
+        if let Some(app) = &which.app {
+            push_part(&mut prefix, app.as_bytes());
+        }
+        return vec![prefix];
+    };
+    // All actions of a flow meet in one gate.
+    let flow = workflow.split_once('/').map(|(flow, _)| flow).filter(|_| class == Class::Policy);
+    let name = flow.unwrap_or(workflow);
+    let mut apps: Vec<&str> = match &which.app {
+        Some(app) => vec![app],
+        None => catalog.entries().map(|((app, _), _)| app).collect(),
+    };
+    apps.sort_unstable();
+    apps.dedup();
+    apps.into_iter().map(|app| GateKey::prefix(ws, class, app, name)).collect()
+}
+
+/// The part of a range that is behind a key.
+fn rest((from, to): Range, after: Option<&GateKey>) -> Option<Scan> {
+    let behind = after.map(|key| [key.as_bytes(), &[0]].concat());
+    let from = behind.map_or(from.clone(), |behind| behind.max(from));
+    (from < to).then_some(Scan::GatesBetween(from, to))
+}
+
+fn show_all<E>(
+    draft: &Draft,
+    catalog: &Catalog,
+    gates: &[(&Gate, Scope)],
+) -> Decided<Vec<Shown>, E> {
+    let mut missing = Missing::default();
+    let mut all = Vec::new();
+    for (gate, scope) in gates {
+        let mut shown = show(draft.now(), gate, scope, limit(catalog, scope));
+        let has_line = match &gate.state {
+            GateState::Slots(slots) => slots.head.is_some(),
+            GateState::Turns(turns) => turns.head.is_some(),
+            GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => false,
+        };
+        if has_line {
+            shown.line = Some(line(draft, &mut missing, &gate.key)?);
+        }
+        all.push(shown);
+    }
+    missing.settle()?;
+    Ok(all)
+}
+
+fn line<E>(draft: &Draft, missing: &mut Missing, key: &GateKey) -> Decided<Line, E> {
+    let count = missing.note(draft.count(&Count::Line(key.clone()), LINE))?.unwrap_or_default();
+    let most = u32::try_from(NAMED).unwrap_or(u32::MAX);
+    let rows = missing.note(draft.found(&Scan::Line(key.clone()), most))?.unwrap_or_default();
+    let runs: Vec<_> = rows.into_iter().filter_map(Row::as_run).take(NAMED).collect();
+    Ok(Line {
+        count,
+        at_least: count >= LINE,
+        first: runs.iter().map(|run| run.id).collect(),
+        since: runs.iter().map(|run| run.queued_at).min(),
+    })
+}
+
+/// What a gate lets in by the current release, meters that drop included.
+fn limit(catalog: &Catalog, scope: &Scope) -> Option<Limit> {
+    match scope.class {
+        Class::RateLimit => {
+            let current = catalog.entry(&scope.app, &scope.name)?.current.as_ref()?;
+            Some(Limit::Rate(current.workflow.rate_limit.as_ref()?.rate()))
+        }
+        Class::Dedupe | Class::Idempotency | Class::Debounce | Class::Batch | Class::Quiet => None,
+        Class::Singleton
+        | Class::Schedule
+        | Class::Handoff
+        | Class::Policy
+        | Class::RunLimit
+        | Class::Throttle
+        | Class::Keyed
+        | Class::Whole => Some(catalog.limit(scope)),
+    }
+}
+
+fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> Shown {
+    let mut shown = Shown {
+        control: scope.class.control(),
+        app: scope.app.clone(),
+        workflow: scope.name.clone(),
+        slot: scope.slot.clone(),
+        key: scope.key.to_string(),
+        lets_in: limit.map(words).unwrap_or_default(),
+        ..Shown::default()
+    };
+    match limit {
+        Some(Limit::Slots(most)) => shown.limit = Some(most),
+        Some(Limit::Rate(rate)) => {
+            (shown.limit, shown.per_ms) = (Some(rate.limit), Some(rate.per_ms));
+            shown.burst = Some(rate.burst);
+        }
+        Some(Limit::Open) | None => {}
+    }
+    match &gate.state {
+        GateState::Slots(slots) => {
+            shown.inside = Some(slots.holders.len());
+            shown.holders = slots.holders.iter().take(NAMED).map(|hold| hold.run).collect();
+            let draining = slots.holders.iter().filter(|hold| hold.draining);
+            shown.draining = draining.take(NAMED).map(|hold| hold.run).collect();
+            shown.line = Some(Line::default());
+        }
+        GateState::Turns(turns) => {
+            shown.inside = Some(turns.pending.len());
+            shown.line = Some(Line::default());
+            metered(&mut shown, turns.meter, limit, turns.pending.len(), now);
+        }
+        GateState::Meter(meter) => metered(&mut shown, Some(*meter), limit, 0, now),
+        GateState::Fold(fold) => {
+            shown.pending = Some(fold.count);
+            shown.until = Some(fold.deadline).filter(|_| !fold.held);
+            shown.run_id = Some(fold.run);
+        }
+        GateState::Claim(claim) => {
+            shown.event_id = Some(claim.event);
+            shown.run_id = claim.run;
+            shown.until = Some(claim.until);
+        }
+    }
+    shown
+}
+
+fn metered(
+    shown: &mut Shown,
+    meter: Option<Meter>,
+    limit: Option<Limit>,
+    ahead: usize,
+    now: Timestamp,
+) {
+    let Some(Limit::Rate(rate)) = limit else { return };
+    shown.tokens = Some(tokens(meter, rate, ahead, now));
+    // A turn that somebody has and has not used yet has to be used first.
+    let next = meter::turn(meter, rate, ahead, now);
+    shown.next_at = Some(next).filter(|_| ahead < rate.burst as usize);
+}
+
+/// How many more would be let in at this moment.
+fn tokens(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> u64 {
+    let fits = |more: u64| {
+        let ahead = ahead.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
+        meter::conforms(meter, rate, ahead, now).is_ok()
+    };
+    // All that fit come before all that do not.
+    let (mut least, mut most) = (0, u64::from(rate.burst));
+    while least < most {
+        let middle = least.midpoint(most);
+        if fits(middle) { least = middle + 1 } else { most = middle }
+    }
+    least
+}

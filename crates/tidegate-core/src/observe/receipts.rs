@@ -1,0 +1,94 @@
+//! Receipts: every verdict other than a plain start, newest first.
+
+use super::{Missing, Newest, Part};
+use crate::{
+    draft::{Decided, Draft},
+    id::{EventId, Seq},
+    reads::Scan,
+    row::{Receipt, Row, RowKey, Workspace},
+};
+
+/// How many receipts are looked at for a page of those that fit.
+const LOOK: u32 = 1000;
+
+/// Which receipts; all that is absent restricts nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Of this event: found by an index. All others are filtered while paging.
+    pub event: Option<EventId>,
+    /// Of this app.
+    pub app: Option<String>,
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// By this control.
+    pub control: Option<String>,
+    /// With this key, as people read it.
+    pub key: Option<String>,
+    /// With this outcome: `queued`, `dropped` and so on.
+    pub outcome: Option<String>,
+}
+
+impl Which {
+    fn is_filtered(&self) -> bool {
+        let Self { app, workflow, control, key, outcome, .. } = self;
+        [app, workflow, control, key, outcome].into_iter().any(Option::is_some)
+    }
+
+    fn fits(&self, receipt: &Receipt) -> bool {
+        let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|it| it == text);
+        let said = |name: &str| receipt.verdict[name].as_str().unwrap_or_default();
+        is(&self.app, &receipt.app)
+            && is(&self.workflow, &receipt.workflow)
+            && is(&self.control, said("control"))
+            && is(&self.key, &receipt.key)
+            && is(&self.outcome, said("outcome"))
+    }
+}
+
+/// A receipt and the event that it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// The receipt.
+    pub receipt: Receipt,
+    /// The event's id; none where it was forgotten before its receipt.
+    pub event: Option<EventId>,
+}
+
+/// The receipts of a workspace, newest first.
+pub fn list<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    which: &Which,
+    part: Part,
+) -> Decided<Newest<Listed>, E> {
+    let look = part.look(which.is_filtered(), LOOK);
+    let mut rows = match which.event {
+        Some(event) => draft.found(&Scan::Receipts(event.seq), LOOK)?,
+        None => draft.found(&Scan::ReceiptsBelow(ws.clone(), part.below()), look)?,
+    };
+    if which.event.is_some() {
+        rows.retain(|row| number(row).is_some_and(|seq| seq < part.below()));
+        rows.reverse();
+    }
+    let page = part.of(&rows, look, |row| {
+        let Row::Receipt(receipt) = row else { return None };
+        let fits = receipt.ws == *ws && which.fits(receipt);
+        Some((receipt.seq, fits.then(|| receipt.clone())))
+    });
+    let mut missing = Missing::default();
+    let mut items = Vec::new();
+    for receipt in page.items {
+        let event = missing.note(draft.row(&RowKey::Event(receipt.event)))?.flatten();
+        let event = event.and_then(|row| if let Row::Event(it) = row { Some(it.id) } else { None });
+        // An id of another store, or another salt, names no event of this one.
+        if which.event.is_none() || event == which.event {
+            items.push(Listed { receipt, event });
+        }
+    }
+    missing.settle()?;
+    Ok(Newest { items, next: page.next })
+}
+
+fn number(row: &Row) -> Option<Seq> {
+    if let Row::Receipt(receipt) = row { Some(receipt.seq) } else { None }
+}

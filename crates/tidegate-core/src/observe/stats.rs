@@ -1,0 +1,112 @@
+//! How many runs are where, workflow by workflow.
+
+use serde::Serialize;
+
+use super::Missing;
+use crate::{
+    draft::{Decided, Draft},
+    list::Which,
+    reads::Count,
+    row::Workspace,
+};
+
+/// How far the runs of one version are counted. Beyond it, a number is a lower bound: a look must
+/// not take longer because a million wait.
+pub const MOST: u32 = 100_000;
+
+/// How many runs of a workspace are where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stats {
+    /// All of them together.
+    #[serde(flatten)]
+    pub all: Counts,
+    /// Version by version: those that get new runs, and older ones that still have some.
+    pub by_workflow: Vec<Of>,
+}
+
+/// How many runs are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Being driven. One that was cancelled counts until its worker has confirmed the stop: until
+    /// then it keeps its slot.
+    pub in_flight: u64,
+    /// Admitted and not started, or waiting for a slot.
+    pub queued: u64,
+    /// Waiting for a time, an event, a signal, a child or their next attempt.
+    pub waiting: u64,
+    /// Stopped by hand.
+    pub paused: u64,
+    /// There are more than were counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+}
+
+/// How many runs of one version are where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Of {
+    /// The app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// The version.
+    pub version: u32,
+    /// The numbers.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// Counts the runs of a workspace.
+pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
+    let catalog = draft.catalog(ws)?;
+    let mut stats = Stats::default();
+    let mut missing = Missing::default();
+    for lane in catalog.lanes(&Which::default()) {
+        let Some(version) = catalog.lane(lane) else { continue };
+        let mut count = |count| missing.note(draft.count(&count, MOST));
+        let live = count(Count::Live(lane))?;
+        let driven = count(Count::Driven(lane))?;
+        let waiting = count(Count::Waiting(lane))?;
+        let paused = count(Count::Paused(lane))?;
+        let (Some(live), Some(driven), Some(waiting), Some(paused)) =
+            (live, driven, waiting, paused)
+        else {
+            continue;
+        };
+        let counts = Counts {
+            in_flight: driven.into(),
+            queued: live.saturating_sub(driven).saturating_sub(waiting + paused).into(),
+            waiting: waiting.into(),
+            paused: paused.into(),
+            at_least: live >= MOST,
+        };
+        let def = &version.def;
+        let entry = catalog.entry(&def.app, &def.name);
+        let current = entry.and_then(|entry| entry.current.as_ref());
+        if live == 0 && current.is_none_or(|current| current.version.lane != lane) {
+            continue;
+        }
+        add(&mut stats.all, counts);
+        stats.by_workflow.push(Of {
+            app: def.app.clone(),
+            workflow: def.name.clone(),
+            version: def.version,
+            counts,
+        });
+    }
+    missing.settle()?;
+    stats
+        .by_workflow
+        .sort_by(|a, b| (&a.app, &a.workflow, a.version).cmp(&(&b.app, &b.workflow, b.version)));
+    Ok(stats)
+}
+
+fn add(sum: &mut Counts, more: Counts) {
+    sum.in_flight += more.in_flight;
+    sum.queued += more.queued;
+    sum.waiting += more.waiting;
+    sum.paused += more.paused;
+    sum.at_least |= more.at_least;
+}

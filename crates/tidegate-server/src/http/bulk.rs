@@ -1,0 +1,148 @@
+//! `POST /runs/bulk`: one thing done to many runs, in chunks.
+
+use axum::{Json, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidegate::{
+    BulkProgress, Engine,
+    core::{
+        id::ChoreId,
+        row::{BulkFilter, BulkWhat, LiveState},
+        time::Timestamp,
+    },
+};
+
+use super::{
+    Caller,
+    body::{At, Body},
+    operation::Operation,
+    problem::Problem,
+    shape::{closed, count, flag, nullable, number, object, of, string, text, time, word},
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let name = || nullable(text(1, 256));
+    let filter = closed([
+        ("app?", name()),
+        ("workflow?", name()),
+        ("version?", nullable(number(1, u32::MAX.into()))),
+        ("state?", nullable(word(&["queued", "running", "waiting", "paused"]))),
+        ("queuedBefore?", nullable(time())),
+    ]);
+    let asked = closed([
+        ("action", word(&["cancel", "pause", "resume"])),
+        ("filter?", filter),
+        ("all?", flag()),
+        ("reason?", nullable(string())),
+    ]);
+    vec![
+        Operation::post("/runs/bulk", "bulk", begin)
+            .says("Does one thing to all runs that fit and had been admitted by now.")
+            .body(asked)
+            .answers(202, "It goes on in chunks, whoever sweeps.", of("Bulk")),
+        Operation::get("/runs/bulk/{id}", "showBulk", show)
+            .says("How far a bulk operation is; for a day after its end.")
+            .answers(200, "So far.", of("Bulk")),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let bulk = [("id", string()), ("done", count()), ("refused", count()), ("finished", flag())];
+    vec![("Bulk", object(bulk))]
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct BulkBody {
+    action: Action,
+    #[serde(default)]
+    filter: FilterBody,
+    #[serde(default)]
+    all: bool,
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Action {
+    Cancel,
+    Pause,
+    Resume,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FilterBody {
+    app: Option<String>,
+    workflow: Option<String>,
+    version: Option<u32>,
+    state: Option<LiveState>,
+    queued_before: Option<String>,
+}
+
+impl FilterBody {
+    fn read(self) -> Result<BulkFilter, Problem> {
+        let Self { app, workflow, version, state, queued_before } = self;
+        let queued_before = queued_before.map(|text| {
+            Timestamp::parse_rfc3339(&text).ok_or_else(|| {
+                let detail = format!(
+                    "`queuedBefore` must be a time like 2026-11-16T12:00:00Z, got `{text}`"
+                );
+                Problem::invalid("bad_time", detail)
+            })
+        });
+        let queued_before = queued_before.transpose()?;
+        Ok(BulkFilter { app, workflow, version, state, queued_before })
+    }
+}
+
+/// How far it is, as clients read it.
+#[derive(Debug, Serialize)]
+pub(super) struct BulkView {
+    id: String,
+    /// Runs that it was done to.
+    done: u32,
+    /// Runs that it could not be done to.
+    refused: u32,
+    finished: bool,
+}
+
+async fn begin(caller: Caller, body: Body) -> Result<(StatusCode, Json<BulkView>), Problem> {
+    let BulkBody { action, filter, all, reason } = body.read()?;
+    let filter = filter.read()?;
+    if (filter == BulkFilter::default()) != all {
+        let detail = "give a `filter` of app, workflow, version, state or queuedBefore, or say \
+                      `all: true` for every run of the workspace, and not both";
+        return Err(Problem::invalid("bulk_needs_filter", detail));
+    }
+    let what = match (action, reason) {
+        (Action::Cancel, reason) => {
+            BulkWhat::Cancel { reason: reason.unwrap_or_else(|| "cancelled by hand".to_owned()) }
+        }
+        (Action::Pause, None) => BulkWhat::Pause,
+        (Action::Resume, None) => BulkWhat::Resume,
+        (Action::Pause | Action::Resume, Some(_)) => {
+            return Err(Problem::invalid("bad_body", "`reason` is for `cancel`"));
+        }
+    };
+    let id = caller.engine.bulk(what, filter).await?;
+    let told = view(&caller.engine, id, &id.to_string()).await?;
+    Ok((StatusCode::ACCEPTED, Json(told)))
+}
+
+async fn show(caller: Caller, At(id): At<String>) -> Result<Json<BulkView>, Problem> {
+    let chore = id.parse().map_err(|_| unknown(&id))?;
+    Ok(Json(view(&caller.engine, chore, &id).await?))
+}
+
+async fn view(engine: &Engine, chore: ChoreId, id: &str) -> Result<BulkView, Problem> {
+    let progress = engine.bulk_progress(chore).await?;
+    let BulkProgress { counts, done: finished } = progress.ok_or_else(|| unknown(id))?;
+    Ok(BulkView { id: id.to_owned(), done: counts.done, refused: counts.refused, finished })
+}
+
+fn unknown(id: &str) -> Problem {
+    let detail = format!("there is no bulk operation `{id}`; they are kept for a day");
+    Problem::not_found("no_bulk", detail)
+}

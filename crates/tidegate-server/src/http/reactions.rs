@@ -1,0 +1,249 @@
+//! Reactions: how far each is in its streams, and what to do about those that are stuck.
+
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tidegate::{
+    StreamQuery, StreamView,
+    core::{
+        reaction::{Filter, Pattern, Reaction, Remedy, Which},
+        time::Timestamp,
+    },
+};
+
+use super::{
+    Caller,
+    body::{At, Body, MAX_PAGE, Query, is_name, page_size},
+    operation::Operation,
+    problem::Problem,
+    shape::{closed, count, flag, list as many, nullable, number, object, of, string, text, time},
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let name = || text(1, 256);
+    let which = || {
+        closed([
+            ("streams?", nullable(many(name()))),
+            ("stream?", nullable(name())),
+            ("source?", nullable(name())),
+            ("blocked?", nullable(flag())),
+            ("all?", flag()),
+        ])
+    };
+    let mended = || object([("streams", many(string())), ("dryRun?", flag())]);
+    let listed = [
+        ("reactions", many(of("Reaction"))),
+        ("streams", many(of("Place"))),
+        ("next", nullable(string())),
+    ];
+    vec![
+        Operation::get("/reactions", "listReactions", list)
+            .says("Reactions, and how far each is in its streams, by reaction and stream.")
+            .query("reaction", name())
+            .query("stream", name())
+            .query("source", name())
+            .query("blocked", flag())
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", string())
+            .answers(200, "All definitions, and a page of places.", object(listed)),
+        Operation::post("/reactions/{name}/unblock", "unblock", unblock)
+            .says("Lets blocked streams go on behind the last event that was handled.")
+            .query("dryRun", flag())
+            .maybe_body(which())
+            .answers(200, "The streams that go on.", mended()),
+        Operation::post("/reactions/{name}/reset", "reset", reset)
+            .says("Has streams handled again from their first event.")
+            .query("dryRun", flag())
+            .maybe_body(which())
+            .answers(200, "The streams that begin again.", mended()),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let reaction = [
+        ("name", string()),
+        ("source", string()),
+        ("maxRetries", count()),
+        ("blockOnError", flag()),
+        ("leaseMs", count()),
+        ("batch", count()),
+        ("maxLostLeases", count()),
+    ];
+    let place = [
+        ("reaction", string()),
+        ("stream", string()),
+        ("position", number(-1, i64::MAX)),
+        ("lag", count()),
+        ("failures", count()),
+        ("claims", count()),
+        ("blocked", nullable(string())),
+        ("error", nullable(string())),
+        ("holder", nullable(string())),
+        ("leaseEnd", nullable(time())),
+        ("dueAt", nullable(time())),
+    ];
+    vec![("Reaction", object(reaction)), ("Place", object(place))]
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ListQuery {
+    reaction: Option<String>,
+    stream: Option<String>,
+    source: Option<String>,
+    blocked: Option<bool>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// How far a reaction is in a stream, as clients read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlaceView {
+    reaction: String,
+    stream: String,
+    /// The version of the last event that it is done with; -1 at the start.
+    position: i64,
+    /// How many events there are behind it.
+    lag: i64,
+    failures: u32,
+    claims: u32,
+    blocked: Option<String>,
+    error: Option<String>,
+    holder: Option<String>,
+    lease_end: Option<String>,
+    due_at: Option<String>,
+}
+
+impl From<StreamView> for PlaceView {
+    fn from(view: StreamView) -> Self {
+        Self {
+            reaction: view.reaction,
+            stream: view.stream,
+            position: view.position,
+            lag: (view.want - view.position).max(0),
+            failures: view.failures,
+            claims: view.claims,
+            blocked: view.blocked,
+            error: view.error,
+            holder: view.holder.map(|engine| format!("{engine:032x}")),
+            lease_end: view.lease_end.map(Timestamp::rfc3339),
+            due_at: view.due.map(Timestamp::rfc3339),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ListView {
+    reactions: Vec<Reaction>,
+    streams: Vec<PlaceView>,
+    next: Option<String>,
+}
+
+async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<ListView>, Problem> {
+    let ListQuery { reaction, stream, source, blocked, limit, cursor } = query;
+    let limit = page_size(limit)? as usize;
+    let filter = Filter { stream: pattern(stream)?, source, blocked };
+    let after = cursor.map(|cursor| {
+        let read: Option<(String, String)> = serde_json::from_str(&cursor).ok();
+        let read = read.filter(|(reaction, stream)| is_name(reaction) && is_name(stream));
+        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+        read.ok_or_else(|| Problem::invalid("bad_query", bad()))
+    });
+    let after = after.transpose()?;
+    let mut reactions = caller.engine.reactions().await?;
+    if let Some(wanted) = &reaction {
+        reactions.retain(|it| it.name == *wanted);
+        if reactions.is_empty() {
+            let detail = format!("there is no reaction `{wanted}`");
+            return Err(Problem::not_found("no_reaction", detail));
+        }
+    }
+    let page = caller.engine.query_streams(&StreamQuery { reaction, filter, after, limit }).await?;
+    let streams = page.streams.into_iter().map(PlaceView::from).collect();
+    let next = page.next.map(|(reaction, stream)| json!([reaction, stream]).to_string());
+    Ok(Json(ListView { reactions, streams, next }))
+}
+
+fn pattern(text: Option<String>) -> Result<Option<Pattern>, Problem> {
+    let read = text.map(|text| Pattern::parse(&text)).transpose();
+    read.map_err(|error| Problem::invalid(error.code(), error.to_string()))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Options {
+    /// Says which streams it would be, without any effect.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Which streams are meant: by name, by a filter, or all of them.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WhichBody {
+    streams: Option<Vec<String>>,
+    stream: Option<String>,
+    source: Option<String>,
+    blocked: Option<bool>,
+    #[serde(default)]
+    all: bool,
+}
+
+impl WhichBody {
+    fn read(self) -> Result<Which, Problem> {
+        let Self { streams, stream, source, blocked, all } = self;
+        let filter = Filter { stream: pattern(stream)?, source, blocked };
+        match (streams, filter == Filter::default(), all) {
+            (None, _, false) => Ok(Which::Where(filter)),
+            (None, true, true) => Ok(Which::All),
+            (Some(mut names), true, false) => {
+                names.retain(|name| is_name(name));
+                Ok(Which::Names(names))
+            }
+            _ => {
+                let detail = "give one of them: `streams` by name, a filter of `stream`, `source` \
+                              and `blocked`, or `all: true`";
+                Err(Problem::invalid("bad_body", detail))
+            }
+        }
+    }
+}
+
+async fn unblock(
+    caller: Caller,
+    At(name): At<String>,
+    Query(options): Query<Options>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    mend(caller, &name, Remedy::Unblock, options, body).await
+}
+
+async fn reset(
+    caller: Caller,
+    At(name): At<String>,
+    Query(options): Query<Options>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    mend(caller, &name, Remedy::Reset, options, body).await
+}
+
+async fn mend(
+    caller: Caller,
+    reaction: &str,
+    remedy: Remedy,
+    Options { dry_run }: Options,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let (engine, which) = (&caller.engine, body.read::<WhichBody>()?.read()?);
+    if dry_run {
+        let streams = engine.rehearse(reaction, remedy, which).await?;
+        return Ok(Json(json!({ "streams": streams, "dryRun": true })));
+    }
+    let streams = match remedy {
+        Remedy::Reset => engine.reset(reaction, which).await?,
+        _ => engine.unblock(reaction, which).await?,
+    };
+    Ok(Json(json!({ "streams": streams })))
+}

@@ -1,0 +1,235 @@
+//! `GET /events` and `GET /receipts`: what came in, and what became of it.
+
+use axum::{Json, extract::Path};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use tidegate::core::{
+    flow::CONTROLS,
+    id::EventId,
+    observe::{
+        Part,
+        events::Name,
+        receipts::{Listed, Which},
+    },
+    row::{Event, Receipt},
+};
+
+use super::{
+    Caller,
+    body::{MAX_PAGE, Query, as_is, newest_below, page_size},
+    operation::Operation,
+    problem::Problem,
+    runs::{RunView, view},
+    shape::{any, count, cursor, list as many, number, object, of, page, string, text, time, word},
+};
+
+/// The largest data that a list shows; `GET /events/{id}` shows all.
+const SHOWN_DATA: usize = 4096;
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let name = || text(1, 257);
+    vec![
+        Operation::get("/events", "listEvents", list)
+            .says("Posted events, newest first.")
+            .query("name", name())
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", cursor())
+            .answers(200, "A page of them.", page("events", of("Event"))),
+        Operation::get("/events/{id}", "showEvent", show)
+            .says("An event with its verdicts and its runs.")
+            .answers(200, "All that came of it.", of("Event")),
+        Operation::get("/receipts", "listReceipts", receipts)
+            .says("Verdicts other than plain starts, newest first.")
+            .query("event", text(1, 256))
+            .query("app", name())
+            .query("workflow", name())
+            .query("control", text(1, 32))
+            .query("key", text(1, 1024))
+            .query("outcome", word(&super::events::OUTCOMES))
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", cursor())
+            .answers(200, "A page of them.", page("receipts", of("Receipt"))),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let event = [
+        ("id", string()),
+        ("name", string()),
+        ("at", time()),
+        ("ts?", time()),
+        ("data?", any()),
+        ("dataBytes?", count()),
+        ("receipts?", many(of("Receipt"))),
+        ("runs?", many(of("Run"))),
+    ];
+    let receipt = [
+        ("at", time()),
+        ("eventId?", string()),
+        ("app", string()),
+        ("workflow", string()),
+        ("outcome?", string()),
+        ("control?", string()),
+        ("key?", string()),
+        ("runId?", string()),
+    ];
+    vec![("Event", object(event)), ("Receipt", object(receipt))]
+}
+
+/// An event as clients read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EventView {
+    id: EventId,
+    name: String,
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    /// Its size, where it is too large for a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_bytes: Option<usize>,
+}
+
+impl EventView {
+    pub(super) fn listed(event: &Event) -> Self {
+        let bytes = event.data.as_str().len();
+        let large = bytes > SHOWN_DATA;
+        let data = (!large).then(|| as_is(&event.data));
+        Self { data, data_bytes: large.then_some(bytes), ..Self::whole(event) }
+    }
+
+    fn whole(event: &Event) -> Self {
+        Self {
+            id: event.id,
+            name: event.name.clone(),
+            at: event.at.rfc3339(),
+            ts: event.ts.map(tidegate::core::time::Timestamp::rfc3339),
+            data: Some(as_is(&event.data)),
+            data_bytes: None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ListQuery {
+    name: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Events {
+    events: Vec<EventView>,
+    next: Option<String>,
+}
+
+async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Events>, Problem> {
+    let name = query.name.as_deref().map(Name::parse).unwrap_or_default();
+    let part = Part { below: newest_below(query.cursor)?, limit: page_size(query.limit)? };
+    let page = caller.engine.events(&name, part).await?;
+    let events = page.items.iter().map(EventView::listed).collect();
+    Ok(Json(Events { events, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// A receipt as clients read it: the verdict in the words in which its sender was told.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReceiptView {
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<EventId>,
+    app: String,
+    workflow: String,
+    #[serde(flatten)]
+    verdict: Value,
+}
+
+impl ReceiptView {
+    fn new(receipt: Receipt, event_id: Option<EventId>) -> Self {
+        let Receipt { app, workflow, verdict, .. } = receipt;
+        Self { at: receipt.at.rfc3339(), event_id, app, workflow, verdict }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    #[serde(flatten)]
+    event: EventView,
+    receipts: Vec<ReceiptView>,
+    runs: Vec<RunView>,
+}
+
+async fn show(caller: Caller, Path(id): Path<String>) -> Result<Json<Told>, Problem> {
+    let unknown = || Problem::not_found("no_event", format!("there is no event `{id}`"));
+    let event = id.parse().map_err(|_| unknown())?;
+    let told = caller.engine.event(event).await?.ok_or_else(unknown)?;
+    let receipts = told.receipts.into_iter().map(|it| ReceiptView::new(it, Some(event)));
+    Ok(Json(Told {
+        event: EventView::whole(&told.event),
+        receipts: receipts.collect(),
+        runs: told.runs.iter().filter_map(view).collect(),
+    }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ReceiptQuery {
+    event: Option<String>,
+    app: Option<String>,
+    workflow: Option<String>,
+    control: Option<String>,
+    key: Option<String>,
+    outcome: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Receipts {
+    receipts: Vec<ReceiptView>,
+    next: Option<String>,
+}
+
+async fn receipts(
+    caller: Caller,
+    Query(query): Query<ReceiptQuery>,
+) -> Result<Json<Receipts>, Problem> {
+    let ReceiptQuery { app, workflow, control, key, outcome, .. } = query;
+    if let Some(word) = &outcome
+        && !super::events::OUTCOMES.contains(&word.as_str())
+    {
+        let words = super::events::OUTCOMES.join(", ");
+        let detail = format!("`outcome` is one of {words}, got `{word}`");
+        return Err(Problem::invalid("bad_query", detail));
+    }
+    let control = control.map(known_control).transpose()?;
+    let event = query.event.map(event_of).transpose()?;
+    let which = Which { event, app, workflow, control, key, outcome };
+    let part = Part { below: newest_below(query.cursor)?, limit: page_size(query.limit)? };
+    let page = caller.engine.receipts(&which, part).await?;
+    let view = |Listed { receipt, event }| ReceiptView::new(receipt, event);
+    let receipts = page.items.into_iter().map(view).collect();
+    Ok(Json(Receipts { receipts, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// An event that a query names.
+pub(super) fn event_of(id: String) -> Result<EventId, Problem> {
+    let bad = || format!("`event` is an event's id, like evt_…, got `{id}`");
+    id.parse().map_err(|_| Problem::invalid("bad_query", bad()))
+}
+
+/// A word for a control that gates or receipts know.
+pub(super) fn known_control(word: String) -> Result<String, Problem> {
+    const OTHERS: [&str; 3] = ["dedupeId", "onOverlap", "policy"];
+    let known = CONTROLS.iter().map(|control| control.name).chain(OTHERS);
+    let known: Vec<_> = known.filter(|name| *name != "priority").collect();
+    if known.contains(&word.as_str()) {
+        return Ok(word);
+    }
+    let detail = format!("`control` is one of {}, got `{word}`", known.join(", "));
+    Err(Problem::invalid("bad_query", detail))
+}

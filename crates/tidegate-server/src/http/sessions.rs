@@ -1,0 +1,210 @@
+//! Sessions: what a flow remembers, read and changed from outside, or as a step of a run.
+
+use axum::{
+    Json,
+    http::{HeaderMap, StatusCode},
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, value::RawValue};
+use tidegate::{
+    Fault,
+    core::{
+        json::Payload,
+        key::{Decimal, Path},
+        row::{SessionOp, SessionRef},
+        session::{MAX_SESSION_BYTES, NewSessionOp, Outcome},
+        workflow::DEFAULT_APP,
+    },
+};
+
+use super::{
+    Caller,
+    body::{At, Body, Query, as_is, is_name, raw},
+    operation::Operation,
+    problem::Problem,
+    shape::{any, closed, count, list as many, nullable, object, string, text, word},
+};
+
+/// Names the run that an operation is a step of.
+const RUN: &str = "tidegate-run";
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let path = serde_json::json!({ "anyOf": [text(0, 256), many(text(1, 256))] });
+    let change = [
+        ("op", word(&["get", "set", "merge", "append", "increment"])),
+        ("path?", nullable(path)),
+        ("value?", any()),
+        ("by?", serde_json::json!({ "type": "number" })),
+        ("expectedVersion?", nullable(count())),
+        ("step?", nullable(text(1, 256))),
+    ];
+    let named = || [("app", string()), ("flow", string()), ("id", string()), ("version", count())];
+    let [app, flow, id, version] = named();
+    let state = object([app, flow, id, version, ("state", any())]);
+    let [app, flow, id, version] = named();
+    let value = object([app, flow, id, version, ("value", any())]);
+    vec![
+        Operation::get("/sessions/{flow}/{id}", "showSession", show)
+            .says("A session's document; null at version 0 before anybody has written it.")
+            .query("app", text(1, 256))
+            .answers(200, "As it is now.", state),
+        Operation::patch("/sessions/{flow}/{id}", "changeSession", change_one)
+            .says("One operation on a session's document.")
+            .query("app", text(1, 256))
+            .body(closed(change))
+            .answers(200, "What stands there now.", value),
+    ]
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Of {
+    app: Option<String>,
+}
+
+fn session(of: Of, (flow, id): (String, String)) -> SessionRef {
+    SessionRef { app: of.app.unwrap_or_else(|| DEFAULT_APP.to_owned()), flow, id }
+}
+
+/// A session as clients read it: its document, or what an operation came to.
+#[derive(Debug, Serialize)]
+pub(super) struct SessionView {
+    app: String,
+    flow: String,
+    id: String,
+    version: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Box<RawValue>>,
+}
+
+impl SessionView {
+    fn new(session: SessionRef, version: i64) -> Self {
+        let SessionRef { app, flow, id } = session;
+        Self { app, flow, id, version, state: None, value: None }
+    }
+}
+
+async fn show(
+    caller: Caller,
+    At(names): At<(String, String)>,
+    Query(of): Query<Of>,
+) -> Result<Json<SessionView>, Problem> {
+    let session = session(of, names);
+    if let Some(name) =
+        [&session.app, &session.flow, &session.id].into_iter().find(|name| !is_name(name))
+    {
+        let detail = format!("session {name:?} must have no control characters");
+        return Err(Problem::invalid("session_bad_name", detail));
+    }
+    let (version, body) =
+        caller.engine.session(&session).await?.unwrap_or_else(|| (0, Payload::null()));
+    Ok(Json(SessionView { state: Some(as_is(&body)), ..SessionView::new(session, version) }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ChangeBody<'a> {
+    op: String,
+    path: Option<Value>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow)]
+    by: Option<&'a RawValue>,
+    expected_version: Option<i64>,
+    step: Option<String>,
+}
+
+/// A member that is there, `null` included: that is a value like others.
+fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    Deserialize::deserialize(from).map(Some)
+}
+
+impl ChangeBody<'_> {
+    /// What is to be done; each operation has the members that it needs and no others.
+    fn op(&self) -> Result<SessionOp, Problem> {
+        let path = match &self.path {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) if text.is_empty() => None,
+            Some(Value::Array(names)) if names.is_empty() => None,
+            Some(path) => Some(Path::from_value(path).map_err(|error| bad(&error))?),
+        };
+        let value = || raw(self.value, MAX_SESSION_BYTES);
+        match (self.op.as_str(), self.value, self.by) {
+            ("get", None, None) => Ok(SessionOp::Get { path }),
+            ("set", Some(_), None) => Ok(SessionOp::Set { path, value: value()? }),
+            ("merge", Some(_), None) => Ok(SessionOp::Merge { path, value: value()? }),
+            ("append", Some(_), None) => Ok(SessionOp::Append { path, value: value()? }),
+            ("increment", None, Some(by)) => {
+                let by = Decimal::parse(by.get()).map_err(|error| bad(&error))?;
+                Ok(SessionOp::Increment { path, by })
+            }
+            (op @ ("get" | "set" | "merge" | "append" | "increment"), ..) => Err(bad(&format!(
+                "`{op}` takes `path` and {}",
+                match op {
+                    "get" => "nothing else",
+                    "increment" => "`by`",
+                    _ => "`value`",
+                }
+            ))),
+            (op, ..) => {
+                Err(bad(&format!("`op` is get, set, merge, append or increment, got `{op}`")))
+            }
+        }
+    }
+}
+
+fn bad(said: &dyn std::fmt::Display) -> Problem {
+    Problem::invalid("bad_body", said.to_string())
+}
+
+async fn change_one(
+    caller: Caller,
+    At(names): At<(String, String)>,
+    Query(of): Query<Of>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<SessionView>, Problem> {
+    let (engine, session) = (&caller.engine, session(of, names));
+    let read: ChangeBody<'_> = body.read()?;
+    let (op, expected_version) = (read.op()?, read.expected_version);
+    let run = headers.get(RUN).map(|run| run.to_str().unwrap_or_default());
+    let Outcome { version, value } = match (run, read.step) {
+        (None, None) => engine.change_session(session.clone(), op, expected_version).await?,
+        (Some(run), Some(step)) if (1..=200).contains(&step.chars().count()) => {
+            let unknown = || Problem::not_found("no_run", format!("there is no run `{run}`"));
+            let run = run.parse().map_err(|_| unknown())?;
+            // Apart from the step that the call itself is.
+            let (step, session) = (format!("session:{step}"), session.clone());
+            let asked = NewSessionOp { step, session, op, expected_version };
+            engine.change_session_in(run, asked).await?.map_err(|fault| failed(&fault))?
+        }
+        (Some(_), _) => {
+            return Err(bad(
+                &"`step` must name the operation, in 1 to 200 characters: a run does \
+                             each of its steps once",
+            ));
+        }
+        (None, Some(step)) => {
+            let said = format!("`step` is `{step}`, but the header `Tidegate-Run` names no run");
+            return Err(bad(&said));
+        }
+    };
+    Ok(Json(SessionView { value: Some(as_is(&value)), ..SessionView::new(session, version) }))
+}
+
+/// What a step has failed with, under the code that it has outside of a run.
+fn failed(fault: &Fault) -> Problem {
+    let mut code = String::new();
+    for letter in fault.code().chars() {
+        if letter.is_ascii_uppercase() && !code.is_empty() {
+            code.push('_');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    let changed = code == "session_changed" || code == "session_conflict";
+    let status = if changed { StatusCode::CONFLICT } else { StatusCode::UNPROCESSABLE_ENTITY };
+    Problem::new(status, &code, fault.message())
+}

@@ -1,0 +1,281 @@
+//! Streams: which there are, what is in them, and committing to them.
+//!
+//! A stream's name is one part of the path, percent-encoded: `/` travels as `%2F`.
+
+use axum::{Json, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+use tidegate::{
+    Listed, Query as What, StreamEvent,
+    core::{
+        json::{MAX_EVENT_BYTES, Payload},
+        stream::{Expected, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, NewLogged},
+        time::Timestamp,
+    },
+};
+
+use super::{
+    Caller,
+    body::{At, Body, MAX_PAGE, Query, as_is, is_name, page_size, raw},
+    operation::Operation,
+    problem::Problem,
+    shape::{
+        any, closed, count, flag, list as many, nullable, number, object, of, page, string, text,
+        time,
+    },
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let mut events = many(closed([("name", text(1, 256)), ("data?", any())]));
+    (events["minItems"], events["maxItems"]) = (1.into(), MAX_COMMIT_EVENTS.into());
+    let commit = [
+        ("events", events),
+        ("expectedVersion?", nullable(number(-1, i64::MAX))),
+        ("correlationId?", nullable(text(1, 256))),
+        ("causationId?", nullable(text(1, 256))),
+    ];
+    let place = [
+        ("id", string()),
+        ("version", count()),
+        ("position", count()),
+        ("at", time()),
+        ("correlationId", string()),
+    ];
+    let committed = [("stream", string()), ("version", count()), ("events", many(object(place)))];
+    let read = [
+        ("events", many(of("StreamEvent"))),
+        ("version", count()),
+        ("closed", flag()),
+        ("next", nullable(count())),
+    ];
+    vec![
+        Operation::get("/streams", "listStreams", list)
+            .says("Streams, by name.")
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", text(1, 256))
+            .answers(200, "A page of them.", page("streams", of("Stream"))),
+        Operation::get("/streams/{stream}/events", "readStream", read_events)
+            .says("The events of a stream, from a version on, forwards or backwards.")
+            .query("from", count())
+            .query("backwards", flag())
+            .query("limit", number(1, MAX_PAGE.into()))
+            .answers(200, "A page of them, and where the stream ends.", object(read)),
+        Operation::post("/streams/{stream}/events", "commit", commit_events)
+            .says("Commits events to a stream, all or none, at the version that is expected.")
+            .body(closed(commit))
+            .answers(201, "All of it is durable.", object(committed)),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let stream = [
+        ("name", string()),
+        ("version", number(-1, i64::MAX)),
+        ("closed", flag()),
+        ("position", nullable(count())),
+        ("at", nullable(time())),
+    ];
+    let event = [
+        ("id", string()),
+        ("stream", string()),
+        ("version", count()),
+        ("position", count()),
+        ("name", string()),
+        ("data", any()),
+        ("at", time()),
+        ("correlationId?", string()),
+        ("causationId?", string()),
+    ];
+    vec![("Stream", object(stream)), ("StreamEvent", object(event))]
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct StreamItem {
+    name: String,
+    version: i64,
+    closed: bool,
+    position: Option<i64>,
+    at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ListView {
+    streams: Vec<StreamItem>,
+    next: Option<String>,
+}
+
+async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<ListView>, Problem> {
+    let limit = page_size(query.limit)?;
+    if let Some(cursor) = query.cursor.as_ref().filter(|cursor| !is_name(cursor)) {
+        let detail = format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+        return Err(Problem::invalid("bad_query", detail));
+    }
+    let found = caller.engine.streams().list(query.cursor.as_deref(), limit).await?;
+    let full = found.len() >= limit as usize;
+    let next = found.last().filter(|_| full).map(|last| last.name.clone());
+    let streams = found.into_iter().map(|listed| {
+        let Listed { name, version, closed, position, at } = listed;
+        StreamItem { name, version, closed, position, at: at.map(Timestamp::rfc3339) }
+    });
+    Ok(Json(ListView { streams: streams.collect(), next }))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ReadQuery {
+    from: Option<i64>,
+    #[serde(default)]
+    backwards: bool,
+    limit: Option<u32>,
+}
+
+/// An event as clients read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventView {
+    id: String,
+    stream: String,
+    version: i64,
+    position: i64,
+    name: String,
+    data: Box<RawValue>,
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    causation_id: Option<String>,
+}
+
+impl From<StreamEvent> for EventView {
+    fn from(event: StreamEvent) -> Self {
+        Self {
+            id: event.id.to_string(),
+            stream: event.stream,
+            version: event.version,
+            position: event.position,
+            name: event.name,
+            data: as_is(&event.data),
+            at: event.at.rfc3339(),
+            correlation_id: event.correlation,
+            causation_id: event.causation,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ReadView {
+    events: Vec<EventView>,
+    /// The last event's version.
+    version: i64,
+    closed: bool,
+    /// `from` of the next page, where there is one.
+    next: Option<i64>,
+}
+
+async fn read_events(
+    caller: Caller,
+    At(stream): At<String>,
+    Query(query): Query<ReadQuery>,
+) -> Result<Json<ReadView>, Problem> {
+    let limit = page_size(query.limit)?;
+    if let Some(from) = query.from.filter(|from| *from < 0) {
+        let detail = format!("`from` must be a version, 0 or more, got {from}");
+        return Err(Problem::invalid("bad_query", detail));
+    }
+    let streams = caller.engine.streams();
+    let head = if is_name(&stream) { streams.head(&stream).await? } else { None };
+    let head = head.ok_or_else(|| {
+        let detail = format!("there is no stream `{stream}`: it begins with its first commit");
+        Problem::not_found("no_stream", detail)
+    })?;
+    let what = What::stream(&stream).limit(limit as usize);
+    let what = if query.backwards { what.backwards() } else { what };
+    let what = query.from.into_iter().fold(what, What::from_version);
+    let page = streams.read(&what).await?;
+    let step = if query.backwards { -1 } else { 1 };
+    let next = page.events.last().filter(|_| page.more).map(|last| last.version + step);
+    let events = page.events.into_iter().map(EventView::from).collect();
+    Ok(Json(ReadView { events, version: head.version, closed: head.closed, next }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CommitBody<'a> {
+    #[serde(borrow)]
+    events: Vec<NewEvent<'a>>,
+    expected_version: Option<i64>,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewEvent<'a> {
+    name: String,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+/// Where a commit has gone.
+#[derive(Debug, Serialize)]
+pub(super) struct CommittedView {
+    stream: String,
+    /// The last event's version.
+    version: i64,
+    events: Vec<Value>,
+}
+
+async fn commit_events(
+    caller: Caller,
+    At(stream): At<String>,
+    body: Body,
+) -> Result<(StatusCode, Json<CommittedView>), Problem> {
+    let read: CommitBody<'_> = body.read()?;
+    if let Some(version) = read.expected_version.filter(|version| *version < -1) {
+        let detail = format!(
+            "`expectedVersion` is the last event's version, or -1 for a stream that is not \
+             there, got {version}"
+        );
+        return Err(Problem::invalid("bad_body", detail));
+    }
+    for (name, id) in [("correlationId", &read.correlation_id), ("causationId", &read.causation_id)]
+    {
+        check_id(name, id.as_deref())?;
+    }
+    let events = read.events.into_iter().map(|event| {
+        let (name, data) = (event.name, raw(event.data, MAX_EVENT_BYTES)?);
+        Ok(NewLogged { name, data, meta: Payload::null() })
+    });
+    let events = events.collect::<Result<Vec<_>, Problem>>()?;
+    let expected = read.expected_version.map(Expected::after);
+    let streams = caller.engine.streams().under(read.correlation_id, read.causation_id);
+    let committed = streams.commit(&stream, events, expected).await?;
+    let version = committed.last().map_or(-1, |last| last.version);
+    let events = committed.iter().map(place).collect();
+    Ok((StatusCode::CREATED, Json(CommittedView { stream, version, events })))
+}
+
+/// Where an event is; its sender knows the rest.
+fn place(event: &StreamEvent) -> Value {
+    json!({
+        "id": event.id, "version": event.version, "position": event.position,
+        "at": event.at.rfc3339(), "correlationId": event.correlation,
+    })
+}
+
+fn check_id(name: &str, id: Option<&str>) -> Result<(), Problem> {
+    let chars = id.map_or(1, |id| id.chars().count());
+    if (1..=MAX_NAME_CHARS).contains(&chars) {
+        return Ok(());
+    }
+    let detail = format!("`{name}` must have 1 to {MAX_NAME_CHARS} characters, got {chars}");
+    Err(Problem::invalid("bad_body", detail))
+}

@@ -1,0 +1,271 @@
+//! `GET /events/stream` and `GET /runs/stream`: what comes in, as it comes, by server-sent events.
+//!
+//! Best effort: the lists are complete, these are not. One look at the store serves all who read
+//! along in a workspace, and nothing is looked at while nobody does.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    http::{HeaderMap, StatusCode},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use serde_json::json;
+use tidegate::{
+    Engine, Error,
+    core::{
+        id::Seq,
+        list::Which,
+        observe::{Part, events::Name},
+        row::{Row, RowKey},
+    },
+};
+use tokio::sync::{Mutex, broadcast, mpsc};
+
+use super::{
+    Caller, follow::Receiver, operation::Operation, problem::Problem, recorded::EventView,
+    runs::view, shape::string,
+};
+
+/// How often the store is looked at for all who read along in one workspace.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How many events, and how many of the newest runs, one look sees. Where more come in between,
+/// readers are told that there is a gap.
+const SEEN: u32 = 100;
+
+/// How many looks a reader may be behind before it misses some, and is told.
+const BEHIND: usize = 16;
+
+/// How many read along in one server at the most: each is a connection and a queue.
+const READERS: usize = 1000;
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/events/stream", "tailEvents", events)
+            .says("Posted events as they come: `events`, and `gap` where some were missed.")
+            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+        Operation::get("/runs/stream", "tailRuns", runs)
+            .says("The newest runs as they come and change: `runs`, and `gap`.")
+            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+    ]
+}
+
+/// What is read along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Events,
+    Runs,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Runs => "runs",
+        }
+    }
+
+    /// The newest there are, oldest first: number, and text as clients read it.
+    async fn newest(self, engine: &Engine, limit: u32) -> Result<Vec<(Seq, String)>, Error> {
+        let mut seen: Vec<_> = match self {
+            Self::Events => {
+                let page = engine.events(&Name::Any, Part { below: None, limit }).await?;
+                let told = |event| json!(EventView::listed(event)).to_string();
+                page.items.iter().map(|event| (event.id.seq, told(event))).collect()
+            }
+            Self::Runs => {
+                let page = engine.runs(&Which::default(), None, limit).await?;
+                let told = |row: &Row| Some((number(row)?, json!(view(row)?).to_string()));
+                page.runs.iter().filter_map(told).collect()
+            }
+        };
+        seen.reverse();
+        Ok(seen)
+    }
+}
+
+fn number(row: &Row) -> Option<Seq> {
+    if let RowKey::Run(seq) | RowKey::Ended(seq) = row.key() { Some(seq) } else { None }
+}
+
+/// What one look found that is new.
+#[derive(Debug)]
+struct News {
+    /// Some came and went between two looks.
+    gap: bool,
+    /// Number and text, oldest first.
+    items: Vec<(Seq, String)>,
+}
+
+/// All that is read along in this server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tails(Arc<Mutex<BTreeMap<(String, Kind), broadcast::Sender<Arc<News>>>>>);
+
+impl Tails {
+    /// Reads along from now on.
+    async fn join(
+        &self,
+        engine: &Engine,
+        kind: Kind,
+    ) -> Result<broadcast::Receiver<Arc<News>>, Problem> {
+        let key = (engine.workspace().to_owned(), kind);
+        let mut tails = self.0.lock().await;
+        if tails.values().map(broadcast::Sender::receiver_count).sum::<usize>() >= READERS {
+            let detail = format!("{READERS} read along already; look at the lists meanwhile");
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
+            return Err(problem.retry_after(10));
+        }
+        if let Some(sender) = tails.get(&key) {
+            return Ok(sender.subscribe());
+        }
+        // Under the lock, so that whoever is answered misses nothing that comes after.
+        let tail = Tail::begin(engine.clone(), kind).await?;
+        let (sender, receiver) = broadcast::channel(BEHIND);
+        tails.insert(key.clone(), sender.clone());
+        tokio::spawn(tail.run(self.clone(), key, sender));
+        Ok(receiver)
+    }
+}
+
+/// The one who looks.
+struct Tail {
+    engine: Engine,
+    kind: Kind,
+    /// What was seen at the last look.
+    known: BTreeMap<Seq, String>,
+}
+
+impl Tail {
+    async fn begin(engine: Engine, kind: Kind) -> Result<Self, Error> {
+        let known = kind.newest(&engine, SEEN).await?.into_iter().collect();
+        Ok(Self { engine, kind, known })
+    }
+
+    /// Looks until nobody reads along.
+    async fn run(
+        mut self,
+        tails: Tails,
+        key: (String, Kind),
+        sender: broadcast::Sender<Arc<News>>,
+    ) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if sender.receiver_count() == 0 {
+                // Nobody joins while the lock is held.
+                let mut tails = tails.0.lock().await;
+                if sender.receiver_count() == 0 {
+                    tails.remove(&key);
+                    return;
+                }
+            }
+            match self.look().await {
+                Ok(Some(news)) => drop(sender.send(Arc::new(news))),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "cannot look at the newest {:?}", self.kind),
+            }
+        }
+    }
+
+    /// What is new or has changed since the last look.
+    async fn look(&mut self) -> Result<Option<News>, Error> {
+        let last = self.known.keys().next_back().copied();
+        if self.kind == Kind::Events {
+            // Events do not change: one row says whether there is anything new.
+            let newest = self.kind.newest(&self.engine, 1).await?;
+            if newest.last().map(|(seq, _)| *seq) <= last {
+                return Ok(None);
+            }
+        }
+        let seen = self.kind.newest(&self.engine, SEEN).await?;
+        let new = |seq: &Seq| last.is_none_or(|last| *seq > last);
+        let gap = seen.len() >= SEEN as usize && last.is_some() && seen.iter().all(|it| new(&it.0));
+        let changed = |(seq, text): &&(Seq, String)| match self.known.get(seq) {
+            Some(known) => known != text,
+            // One that was not among the newest and is now was shown before: others went away.
+            None => new(seq),
+        };
+        let items: Vec<_> = seen.iter().filter(changed).cloned().collect();
+        self.known = seen.into_iter().collect();
+        Ok((!items.is_empty()).then_some(News { gap, items }))
+    }
+}
+
+type Answer = Result<Response, Problem>;
+
+async fn events(caller: Caller, headers: HeaderMap, Extension(tails): Extension<Tails>) -> Answer {
+    tail(caller.engine, Kind::Events, &headers, &tails).await
+}
+
+async fn runs(caller: Caller, headers: HeaderMap, Extension(tails): Extension<Tails>) -> Answer {
+    tail(caller.engine, Kind::Runs, &headers, &tails).await
+}
+
+async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) -> Answer {
+    let after = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().map(Seq).ok());
+    let mut news = tails.join(&engine, kind).await?;
+    let missed = match after {
+        Some(after) => Some(missed(&engine, kind, after).await?),
+        None => None,
+    };
+    // What was missed is told first; what the next look finds of it again is left out.
+    let mut told: BTreeMap<Seq, String> = BTreeMap::new();
+    told.extend(missed.iter().flat_map(|missed| missed.items.clone()));
+    let (sender, receiver) = mpsc::channel(BEHIND);
+    tokio::spawn(async move {
+        if let Some(missed) = missed
+            && say(&sender, kind, missed.gap, &missed.items).await.is_err()
+        {
+            return;
+        }
+        loop {
+            let next = tokio::select! {
+                () = sender.closed() => return,
+                next = news.recv() => next,
+            };
+            let said = match next {
+                Ok(news) => {
+                    let fresh = |it: &&(Seq, String)| told.remove(&it.0).as_ref() != Some(&it.1);
+                    let fresh: Vec<_> = news.items.iter().filter(fresh).cloned().collect();
+                    say(&sender, kind, news.gap, &fresh).await
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => say(&sender, kind, true, &[]).await,
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            if said.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// What has come since a number, as far as one look sees.
+async fn missed(engine: &Engine, kind: Kind, after: Seq) -> Result<News, Error> {
+    let mut items = kind.newest(engine, SEEN).await?;
+    let gap = items.len() >= SEEN as usize && items.first().is_some_and(|(seq, _)| *seq > after);
+    items.retain(|(seq, _)| *seq > after);
+    Ok(News { gap, items })
+}
+
+/// Sends one message for all that is new, under the greatest number in it, and one before it where
+/// some were missed.
+async fn say(
+    sender: &mpsc::Sender<Result<Event, Infallible>>,
+    kind: Kind,
+    gap: bool,
+    items: &[(Seq, String)],
+) -> Result<(), mpsc::error::SendError<Result<Event, Infallible>>> {
+    if gap {
+        sender.send(Ok(Event::default().event("gap").data("{}"))).await?;
+    }
+    let Some(last) = items.iter().map(|(seq, _)| *seq).max() else { return Ok(()) };
+    let texts: Vec<_> = items.iter().map(|(_, text)| text.as_str()).collect();
+    let name = kind.as_str();
+    let data = format!("{{\"{name}\":[{}]}}", texts.join(","));
+    sender.send(Ok(Event::default().event(name).id(last.to_string()).data(data))).await
+}

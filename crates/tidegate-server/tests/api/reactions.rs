@@ -1,0 +1,128 @@
+//! Reactions over HTTP: how far they are, and mending them.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidegate::{
+    Engine, Fault, Reaction, ReactionCtx, StreamEvent, StreamQuery,
+    core::{json::Payload, stream::NewLogged},
+    store::{SqliteStore, SystemClock},
+};
+
+use crate::server::Server;
+
+/// What a program that has the reactions leaves behind: `mail` is blocked in `order-a` and
+/// `order-b`, done with `order-c`, and `audit` has seen nothing.
+async fn left_behind(path: &Path) {
+    let store = SqliteStore::open(path, Arc::new(SystemClock)).await.unwrap();
+    let mail = Reaction::new("mail").source("order-*").on_any(
+        async |_: ReactionCtx, event: StreamEvent| match event.stream.as_str() {
+            "order-c" => Ok(()),
+            _ => Err(Fault::new("no such address").fatal()),
+        },
+    );
+    let audit = Reaction::new("audit").source("audit-*").on_any(async |_: ReactionCtx, _| Ok(()));
+    let engine = Engine::builder(Arc::new(store)).reaction(mail).reaction(audit).start().await;
+    let engine = engine.unwrap();
+    for stream in ["order-a", "order-b", "order-c"] {
+        let event = |name: &str| {
+            let (name, data, meta) = (name.to_owned(), Payload::null(), Payload::null());
+            NewLogged { name, data, meta }
+        };
+        let events = vec![event("Opened"), event("Paid")];
+        engine.streams().commit(stream, events, None).await.unwrap();
+    }
+    let settled = |page: &tidegate::StreamPage| {
+        let done = |at: &tidegate::StreamView| at.blocked.is_some() || at.position == at.want;
+        page.streams.iter().filter(|at| done(at)).count() == 3
+    };
+    while !settled(&engine.query_streams(&StreamQuery::default()).await.unwrap()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    engine.shut_down().await;
+}
+
+async fn server() -> Server {
+    let folder: TempDir = tempfile::tempdir().unwrap();
+    left_behind(&folder.path().join("tidegate.db")).await;
+    Server::start_in(folder, "")
+}
+
+/// The names of the streams in an answer, be they alone or with more.
+fn streams(told: &Value) -> Vec<&str> {
+    let all = told["streams"].as_array().unwrap_or_else(|| panic!("{told}"));
+    all.iter().map(|at| at.get("stream").unwrap_or(at).as_str().unwrap()).collect()
+}
+
+/// SPEC 10: each place says how far it is and what keeps it; what is stuck is found by filter,
+/// goes on by `unblock`, and all of it begins again only if that is said.
+#[tokio::test]
+async fn what_is_stuck_is_found_and_mended() {
+    let server = server().await;
+    let (_, told) = server.get("/reactions").await;
+    let names: Vec<_> =
+        told["reactions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(json!(names), json!(["audit", "mail"]));
+    assert_eq!(told["reactions"][1]["source"], "order-*");
+    assert_eq!(streams(&told), ["order-a", "order-b", "order-c"]);
+    let stuck = &told["streams"][0];
+    assert_eq!(
+        (&stuck["position"], &stuck["lag"], &stuck["failures"]),
+        (&json!(-1), &json!(2), &json!(1))
+    );
+    assert!(stuck["blocked"].as_str().unwrap().contains("no such address"), "{stuck}");
+    assert_eq!(
+        (&told["streams"][2]["lag"], &told["streams"][2]["blocked"]),
+        (&json!(0), &json!(null))
+    );
+    for (query, expected) in [
+        ("blocked=true", vec!["order-a", "order-b"]),
+        ("stream=-b$&source=order-*", vec!["order-b"]),
+        ("source=other", vec![]),
+        ("reaction=audit", vec![]),
+    ] {
+        let (_, told) = server.get(&format!("/reactions?{query}")).await;
+        assert_eq!(streams(&told), expected, "{query}");
+    }
+    let (_, first) = server.get("/reactions?limit=2").await;
+    let cursor = first["next"].as_str().unwrap().replace('"', "%22");
+    let (_, second) = server.get(&format!("/reactions?limit=2&cursor={cursor}")).await;
+    assert_eq!((streams(&second), &second["next"]), (vec!["order-c"], &json!(null)));
+
+    let mend = |what: &'static str, body: Value| {
+        let server = &server;
+        async move { server.post(&format!("/reactions/mail/{what}"), body).await.1 }
+    };
+    let told =
+        mend("unblock?dryRun=true", json!({ "streams": ["order-b", "order-c", "none"] })).await;
+    assert_eq!((streams(&told), &told["dryRun"]), (vec!["order-b"], &json!(true)));
+    assert_eq!(streams(&mend("unblock", json!({ "stream": "^order-a" })).await), ["order-a"]);
+    assert_eq!(streams(&mend("unblock", json!({})).await), ["order-b"], "all that are blocked");
+    assert_eq!(mend("reset", json!({})).await["error"], "reset_needs_all");
+    assert_eq!(streams(&mend("reset", json!({ "streams": ["order-c"] })).await), ["order-c"]);
+    let (_, told) = server.get("/reactions?stream=order-c").await;
+    assert_eq!(
+        (&told["streams"][0]["position"], &told["streams"][0]["lag"]),
+        (&json!(-1), &json!(2))
+    );
+    let told = mend("reset", json!({ "all": true })).await;
+    assert_eq!(streams(&told), ["order-a", "order-b", "order-c"]);
+}
+
+/// What is meant must be clear.
+#[tokio::test]
+async fn what_is_not_clear_is_refused() {
+    let server = server().await;
+    for (path, body, status, code) in [
+        ("mail/reset", json!({ "all": true, "stream": "a" }), 422, "bad_body"),
+        ("mail/reset", json!({ "al": true }), 422, "bad_body"),
+        ("mail/unblock", json!({ "stream": "order-*" }), 422, "bad_stream_filter"),
+        ("post/unblock", json!({}), 404, "no_reaction"),
+    ] {
+        let (got, told) = server.post(&format!("/reactions/{path}"), body).await;
+        assert_eq!((got.as_u16(), &told["error"]), (status, &json!(code)), "{told}");
+    }
+    let (status, told) = server.get("/reactions?cursor=x").await;
+    assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")));
+}

@@ -1,0 +1,100 @@
+//! Sessions over HTTP: from outside, and as a step of a run.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{server::Server, target::Target};
+
+const CHAT: &str = "/sessions/chat/s1";
+
+/// SPEC 6: operations on a document with a version; one that expects another version changes
+/// nothing.
+#[tokio::test]
+async fn a_session_is_read_and_changed_from_outside() {
+    let server = Server::start("");
+    let (_, told) = server.get(CHAT).await;
+    assert_eq!((&told["version"], &told["state"]), (&json!(0), &json!(null)));
+    let text = r#"{"op": "set", "path": ["a.b", "n"], "value": { "x": 1.10 }}"#;
+    server.patch(CHAT, None, serde_json::from_str(text).unwrap()).await;
+    for (change, version, value) in [
+        (json!({ "op": "append", "path": "log", "value": "hi" }), 2, json!(1)),
+        (json!({ "op": "increment", "path": "count", "by": 2 }), 3, json!(2)),
+        (json!({ "op": "merge", "value": { "log": null } }), 4, json!(null)),
+        (json!({ "op": "get", "path": "count" }), 4, json!(2)),
+        (json!({ "op": "set", "path": "x", "value": null, "expectedVersion": 4 }), 5, json!(null)),
+    ] {
+        let (status, told) = server.patch(CHAT, None, change.clone()).await;
+        assert_eq!((status, &told["version"]), (StatusCode::OK, &json!(version)), "{told}");
+        assert!(change["op"] == "merge" || told["value"] == value, "{change}: {told}");
+    }
+    let (_, told) = server.get(CHAT).await;
+    assert_eq!(told["state"], json!({ "a.b": { "n": { "x": 1.1 } }, "count": 2, "x": null }));
+    for (change, status, code, said) in [
+        (
+            json!({ "op": "set", "value": 1, "expectedVersion": 3 }),
+            409,
+            "session_changed",
+            "at version 5",
+        ),
+        (
+            json!({ "op": "append", "path": "count", "value": 1 }),
+            422,
+            "session_type_mismatch",
+            "`count`",
+        ),
+        (json!({ "op": "drop" }), 422, "bad_body", "got `drop`"),
+        (json!({ "op": "set" }), 422, "bad_body", "`set` takes `path` and `value`"),
+        (json!({ "op": "get", "path": "a..b" }), 422, "bad_body", "got `a..b`"),
+        (json!({ "op": "get", "step": "a" }), 422, "bad_body", "names no run"),
+    ] {
+        let (got, told) = server.patch(CHAT, None, change).await;
+        assert_eq!((got.as_u16(), &told["error"]), (status, &json!(code)), "{told}");
+        assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+    }
+    let (_, told) = server.get(CHAT).await;
+    assert_eq!(told["version"], 5, "nothing that was refused has changed it");
+}
+
+/// SPEC 6, 7: who is called for a run changes its session as steps of that run: each once, staged
+/// under `restart`, and not at all once the run was replaced.
+#[tokio::test]
+async fn a_called_service_changes_the_session_as_the_run() {
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start(&format!(
+        "[[workflow]]\nflow = \"chat\"\nname = \"respond\"\nurl = \"{}\"\nconcurrency = \"restart\"",
+        target.url
+    ));
+    let call = json!({ "input": "hi", "session": "s1" });
+    let (_, told) = server.post("/flows/chat/actions/respond", &call).await;
+    let first = told["requestId"].as_str().unwrap().to_owned();
+    target.called(1).await;
+    let append = |step: &str, what: &str| json!({ "op": "append", "path": "log", "value": what, "step": step });
+    let (status, told) = server.patch(CHAT, Some(&first), append("a", "old")).await;
+    assert_eq!((status, &told["value"]), (StatusCode::OK, &json!(1)), "{told}");
+    let (_, told) = server.post("/flows/chat/actions/respond", &call).await;
+    let second = told["requestId"].as_str().unwrap().to_owned();
+    target.called(2).await;
+    let (status, told) = server.patch(CHAT, Some(&first), append("b", "torn")).await;
+    assert_eq!(status, StatusCode::CONFLICT, "its run was replaced: {told}");
+    for _ in 0..2 {
+        let (_, told) = server.patch(CHAT, Some(&second), append("a", "new")).await;
+        assert_eq!(told["value"], 1, "once, however often it is asked for: {told}");
+    }
+    let get = json!({ "op": "get", "step": "look" });
+    let (_, told) = server.patch(CHAT, Some(&second), get).await;
+    assert_eq!(told["value"], json!({ "log": ["new"] }), "the run sees what it has staged");
+    let misfit = json!({ "op": "increment", "path": "log", "by": 1, "step": "c" });
+    let (status, told) = server.patch(CHAT, Some(&second), misfit).await;
+    assert_eq!((status.as_u16(), &told["error"]), (422, &json!("session_type_mismatch")));
+    let (_, told) = server.get(CHAT).await;
+    assert_eq!((&told["version"], &told["state"]), (&json!(0), &Value::Null), "nobody else does");
+    target.open(true);
+    server.until(&second, "completed").await;
+    let (_, told) = server.get(CHAT).await;
+    assert_eq!((&told["version"], &told["state"]), (&json!(1), &json!({ "log": ["new"] })));
+    let (status, told) = server.patch(CHAT, Some(&second), append("d", "late")).await;
+    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
+    let (status, _) = server.patch(CHAT, Some(&second), json!({ "op": "get" })).await;
+    assert_eq!(status.as_u16(), 422, "a step without a name");
+}

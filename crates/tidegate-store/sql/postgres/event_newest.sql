@@ -1,0 +1,20 @@
+-- Reads the newest posted events of workspaces.
+--
+-- $1 ws   $2 below   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: event_newest.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.ts,
+       found.data
+  from unnest($1::text[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(ws, below, most, n)
+ cross join lateral (
+        select event.seq, event.salt, event.ws, event.kind, event.name, event.at, event.ts,
+               event.data
+          from event
+         where event.ws = wanted.ws
+           and event.kind = 'event'
+           and event.seq < wanted.below
+         order by event.seq desc
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq desc

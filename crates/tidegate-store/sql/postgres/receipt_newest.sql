@@ -1,0 +1,19 @@
+-- Reads the newest receipts of workspaces.
+--
+-- $1 ws   $2 below   $3 how many (arrays: one place for each scan)
+-- Locks nothing. Index: receipt_newest.
+-- Returns the scan's place first, from 1.
+select wanted.n, found.seq, found.ws, found.app, found.workflow, found.key,
+       found.event, found.at, found.verdict
+  from unnest($1::text[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(ws, below, most, n)
+ cross join lateral (
+        select receipt.seq, receipt.ws, receipt.app, receipt.workflow, receipt.key,
+               receipt.event, receipt.at, receipt.verdict
+          from receipt
+         where receipt.ws = wanted.ws
+           and receipt.seq < wanted.below
+         order by receipt.seq desc
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq desc

@@ -1,0 +1,10 @@
+-- Reads the places that an event has in batches.
+--
+-- ?1 event   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Index: item_event (event_seq).
+select run, n, event_seq, event_salt
+  from item
+ where event_seq = ?1
+ order by run, n
+ limit ?2

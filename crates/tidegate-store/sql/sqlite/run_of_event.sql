@@ -1,0 +1,21 @@
+-- Reads the runs that were started with an event.
+--
+-- ?1 event   ?2 how many
+-- Locks nothing: SQLite has one writer.
+-- Indexes: the primary key in the blocks around the event's, where nearly all of them are;
+-- run_far.
+select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence,
+       body, event_seq, past, parked
+  from run
+ where seq in (select seq
+                 from run
+                where seq >= ((?1 >> 12) - 1) << 12
+                  and seq < ((?1 >> 12) + 2) << 12
+                  and event_seq = ?1
+               union
+               select seq
+                 from run
+                where event_seq = ?1
+                  and abs((event_seq >> 12) - (seq >> 12)) > 1)
+ order by seq
+ limit ?2

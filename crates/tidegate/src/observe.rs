@@ -1,0 +1,74 @@
+//! Looking at events, receipts, gates, windows, buffers and numbers.
+
+use tidegate_core::{
+    id::EventId,
+    observe::{
+        Newest, Part,
+        events::{self, Name, Told},
+        folds::{self, FlowState},
+        gates,
+        receipts::{self, Listed},
+        stats::{self, Stats},
+    },
+    row::{Event, GateKey},
+};
+use tidegate_store::look;
+
+use crate::{api::Engine, error::Error};
+
+/// Looking at what the gates read. Nothing is locked, and each look has a bound.
+impl Engine {
+    /// The posted events of the workspace, newest first, a page at a time: the next one begins
+    /// below the last page's `next`. Names are filtered while paging, so that a page may be short
+    /// although there are more.
+    pub async fn events(&self, name: &Name, part: Part) -> Result<Newest<Event>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| events::list(draft, &ws, name, part)).await?)
+    }
+
+    /// An event with its receipts and the runs that carry it; `None` if there is none of this id.
+    pub async fn event(&self, id: EventId) -> Result<Option<Told>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| events::show(draft, &ws, id)).await?)
+    }
+
+    /// Verdicts other than plain starts, newest first, a page at a time.
+    pub async fn receipts(
+        &self,
+        which: &receipts::Which,
+        part: Part,
+    ) -> Result<Newest<Listed>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| receipts::list(draft, &ws, which, part)).await?)
+    }
+
+    /// Gates in the order of their keys, a page at a time: the next one begins after the last
+    /// page's `next`.
+    pub async fn gates(
+        &self,
+        which: &gates::Which,
+        after: Option<&GateKey>,
+        limit: u32,
+    ) -> Result<gates::Page, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| gates::list(draft, &ws, which, after, limit)).await?)
+    }
+
+    /// How many runs are driven, queued, waiting and paused, workflow by workflow.
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| stats::stats(draft, &ws)).await?)
+    }
+
+    /// What debounces and batches hold, of one app or workflow if they are given.
+    pub async fn flow_state(
+        &self,
+        app: Option<&str>,
+        workflow: Option<&str>,
+    ) -> Result<FlowState, Error> {
+        let ws = self.ws();
+        let state =
+            look(&**self.store(), &ws, |draft| folds::flow_state(draft, &ws, app, workflow));
+        Ok(state.await?)
+    }
+}

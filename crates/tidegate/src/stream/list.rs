@@ -1,0 +1,57 @@
+//! Which streams there are.
+
+use tidegate_core::{
+    reads::{ReadSet, Scan},
+    row::Row,
+    time::Timestamp,
+};
+
+use super::Streams;
+use crate::error::Error;
+
+/// A stream as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// The last event's version.
+    pub version: i64,
+    /// Whether a guard ended it: nothing more is committed.
+    pub closed: bool,
+    /// The last event's place among all events of the workspace.
+    pub position: Option<i64>,
+    /// When the last event was committed.
+    pub at: Option<Timestamp>,
+}
+
+impl Streams {
+    /// The streams of the workspace by name, after one, at most so many.
+    pub async fn list(&self, after: Option<&str>, limit: u32) -> Result<Vec<Listed>, Error> {
+        let store = self.engine.store();
+        let scan = Scan::Streams(self.engine.ws(), after.unwrap_or_default().to_owned());
+        let snapshot = store.read(ReadSet::default().scan(scan.clone(), limit)).await?;
+        let rows = snapshot.found(&scan).into_iter();
+        let streams: Vec<_> = rows
+            .filter_map(|row| if let Row::Stream(it) = row { Some(it.clone()) } else { None })
+            .collect();
+        // Heads know no positions: the last events do.
+        let last = |stream: &tidegate_core::row::Stream| Scan::Log(stream.id, stream.head);
+        let reads =
+            streams.iter().fold(ReadSet::default(), |reads, stream| reads.scan(last(stream), 1));
+        let snapshot = store.read(reads).await?;
+        let listed = streams.into_iter().map(|stream| {
+            let event = match snapshot.found(&last(&stream))[..] {
+                [Row::Logged(event)] => Some((event.pos, event.at)),
+                _ => None,
+            };
+            Listed {
+                name: stream.name,
+                version: stream.head,
+                closed: stream.closed,
+                position: event.map(|(position, _)| position),
+                at: event.map(|(_, at)| at),
+            }
+        });
+        Ok(listed.collect())
+    }
+}

@@ -36,6 +36,21 @@ pub struct Entry {
     pub current: Option<Current>,
     /// All that were registered, by number.
     pub versions: BTreeMap<u32, Version>,
+    /// The mark that it was retired, now or once.
+    pub retired: Option<Version>,
+}
+
+impl Entry {
+    /// Whether it gets no new runs. Its numbers still rule those that it has.
+    pub fn is_retired(&self) -> bool {
+        let current = self.current.as_ref().and_then(|current| current.version.release);
+        self.retired.as_ref().is_some_and(|mark| mark.release > current)
+    }
+
+    /// The version that new runs begin with, if they may.
+    pub fn open(&self) -> Option<&Current> {
+        self.current.as_ref().filter(|_| !self.is_retired())
+    }
 }
 
 /// The released definition.
@@ -105,7 +120,12 @@ impl Catalog {
             let version = Version::new(def.clone());
             catalog.lanes.insert(def.lane, version.clone());
             let app = catalog.workflows.entry(def.app.clone()).or_default();
-            app.entry(def.name.clone()).or_default().versions.insert(def.version, version);
+            let entry = app.entry(def.name.clone()).or_default();
+            if def.version == RETIRED {
+                entry.retired = Some(version);
+            } else {
+                entry.versions.insert(def.version, version);
+            }
         }
         catalog.read_reactions()?;
         let apps = catalog.workflows.iter_mut();
@@ -116,13 +136,16 @@ impl Catalog {
                 continue;
             };
             let workflow: Arc<Workflow> = Arc::new(read(&version.def)?);
+            entry.current = Some(Current { version, workflow: workflow.clone() });
+            if entry.is_retired() {
+                continue;
+            }
             let name = (app.clone(), name.clone());
             index(&mut catalog.by_event, &mut catalog.by_prefix, &name, &workflow);
             if workflow.flow.is_none() {
                 let of_streams = workflow.triggers.iter().filter_map(Trigger::of_stream);
                 catalog.of_streams.extend(of_streams);
             }
-            entry.current = Some(Current { version, workflow });
         }
         Ok(catalog)
     }
@@ -208,10 +231,7 @@ impl Catalog {
         let mut names: Vec<_> = exact.chain(prefixed.map(|(_, name)| name)).collect();
         names.sort();
         names.dedup();
-        names
-            .into_iter()
-            .filter_map(|(app, name)| self.entry(app, name)?.current.as_ref())
-            .collect()
+        names.into_iter().filter_map(|(app, name)| self.entry(app, name)?.open()).collect()
     }
 
     /// Whether a workflow asks for events out of streams that have this name, `stream:` included.
@@ -226,6 +246,7 @@ impl Catalog {
         let lanes = self.lanes.values().filter(|version| {
             let def = &version.def;
             def.app != REACTIONS
+                && def.version != RETIRED
                 && is(&which.app, &def.app)
                 && is(&which.workflow, &def.name)
                 && which.version.is_none_or(|it| it == def.version)
@@ -262,6 +283,10 @@ impl Catalog {
 
 /// The app that reactions are filed under; no user's app begins with `$`.
 pub const REACTIONS: &str = "$reactions";
+
+/// The version that says that a workflow was retired; no user's version has this number. It is
+/// a row like others, so that what came later, it or a release, is told by the same count.
+pub const RETIRED: u32 = 0;
 
 fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {
     serde_json::from_str(def.body.as_str()).map_err(|error| CatalogError {

@@ -36,7 +36,7 @@ use crate::{
     session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
-    version::{self, Registered, Released},
+    version::{self, Registered, Released, Retired},
     workflow::Workflow,
 };
 
@@ -196,6 +196,15 @@ pub enum Command {
         /// The version.
         version: u32,
     },
+    /// Retires a workflow: nothing starts it any more.
+    Retire {
+        /// The workspace.
+        ws: Workspace,
+        /// The app.
+        app: String,
+        /// The workflow.
+        name: String,
+    },
     /// Reads or changes the state of a session from outside of any run.
     Session {
         /// The workspace.
@@ -299,6 +308,8 @@ pub enum Answer {
     Forgotten(Forgotten),
     /// To [`Command::Release`].
     Released(Released),
+    /// To [`Command::Retire`].
+    Retired(Retired),
     /// To [`Command::Session`].
     Session(session::Outcome),
     /// To [`Command::Stream`].
@@ -535,7 +546,7 @@ impl Command {
             | Self::Session { .. } => none,
             Self::Once { command, .. } => command.reads(),
             Self::Stream { ws, command } => command.reads(ws),
-            Self::Register { ws, .. } | Self::Release { ws, .. } => {
+            Self::Register { ws, .. } | Self::Release { ws, .. } | Self::Retire { ws, .. } => {
                 none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
             }
         }
@@ -613,6 +624,9 @@ impl Command {
             Self::Stream { ws, command } => command.decide(draft, ws).map(Answer::Stream),
             Self::Release { ws, app, name, version } => {
                 version::release(draft, ws, app, name, *version).map(Answer::Released)
+            }
+            Self::Retire { ws, app, name } => {
+                version::retire(draft, ws, app, name).map(Answer::Retired)
             }
             Self::Serve { engine, lanes } => done(lease::serve(draft, *engine, lanes)),
             Self::Plan { ws, app, workflow, schedule, next } => {

@@ -9,6 +9,7 @@ pub mod action;
 pub mod catalog;
 pub mod command;
 pub mod definition;
+pub mod doctor;
 pub mod draft;
 pub mod event;
 pub mod explain;

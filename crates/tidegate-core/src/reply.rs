@@ -16,7 +16,7 @@ use crate::{
     row::{Reply, Row, RowKey, Workspace},
     session,
     stream::Committed,
-    version::{Registered, Released},
+    version::{Registered, Released, Retired},
 };
 
 /// How long an answer is repeated.
@@ -104,6 +104,7 @@ enum Kept {
     Admitted(Outcome),
     Registered(Registered),
     Released(Released),
+    Retired(Retired),
     Session(session::Outcome),
     Committed(Committed),
     Repaired(Vec<String>),
@@ -119,6 +120,7 @@ impl Kept {
             Answer::Admitted(outcome) if outcome.verdict.run().is_some() => Self::Admitted(outcome),
             Answer::Registered(registered) => Self::Registered(registered),
             Answer::Released(released) => Self::Released(released),
+            Answer::Retired(retired) => Self::Retired(retired),
             Answer::Session(outcome) => Self::Session(outcome),
             Answer::Stream(StreamAnswer::Committed(committed)) => Self::Committed(committed),
             Answer::Stream(StreamAnswer::Repaired(streams)) => Self::Repaired(streams),
@@ -148,6 +150,7 @@ impl From<Kept> for Answer {
             Kept::Admitted(outcome) => Self::Admitted(outcome),
             Kept::Registered(registered) => Self::Registered(registered),
             Kept::Released(released) => Self::Released(released),
+            Kept::Retired(retired) => Self::Retired(retired),
             Kept::Session(outcome) => Self::Session(outcome),
             Kept::Committed(committed) => Self::Stream(StreamAnswer::Committed(committed)),
             Kept::Repaired(streams) => Self::Stream(StreamAnswer::Repaired(streams)),

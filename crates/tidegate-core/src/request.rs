@@ -6,6 +6,7 @@
 use serde_json::json;
 
 use crate::{
+    catalog::Entry,
     command::Refusal,
     draft::{Decided, Draft, Stop},
     event::{Outcome, consider},
@@ -97,7 +98,7 @@ fn start(
     how: impl FnOnce(&Draft) -> (Origin, Option<Key>),
 ) -> Decided<Outcome> {
     let catalog = draft.catalog(ws)?;
-    let current = catalog.entry(app, name).and_then(|entry| entry.current.as_ref());
+    let current = catalog.entry(app, name).and_then(Entry::open);
     let Some(current) = current else {
         return Err(Stop::Refused(Refusal::NoWorkflow { app: app.into(), name: name.into() }));
     };

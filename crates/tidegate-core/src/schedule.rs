@@ -7,6 +7,7 @@
 use serde_json::json;
 
 use crate::{
+    catalog::Entry,
     draft::{Decided, Draft},
     event::Outcome,
     json::Payload,
@@ -53,7 +54,7 @@ pub fn plan<E>(
     next: Timestamp,
 ) -> Decided<bool, E> {
     let current = draft.catalog(ws)?;
-    let current = current.entry(app, workflow).and_then(|entry| entry.current.as_ref());
+    let current = current.entry(app, workflow).and_then(Entry::open);
     let wanted = current.is_some_and(|current| current.workflow.has_schedule(id));
     let row = Schedule {
         ws: ws.clone(),

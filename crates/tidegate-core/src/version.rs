@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    catalog::{Catalog, Current, REACTIONS, Version},
+    catalog::{Catalog, Current, Entry, REACTIONS, RETIRED, Version},
     command::Refusal,
     draft::{Decided, Draft, Stop},
     flow::{
@@ -66,7 +66,17 @@ pub struct Released {
     pub stranded: u32,
 }
 
-/// Registers a version: says what it does. Releases it if its number is the highest so far.
+/// What retiring came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retired {
+    /// Runs of it that are not over: they go on under its controls. At most [`MAX_COUNTED`] of
+    /// each version are counted.
+    pub live: u32,
+}
+
+/// Registers a version: says what it does. Releases it if its number is the highest so far. One
+/// that was retired comes back if its author leaves the number to us.
 pub fn register(
     draft: &mut Draft,
     ws: &Workspace,
@@ -90,7 +100,13 @@ pub fn register(
     if let Some(known) = known {
         if known.def.body == body {
             let (version, lane) = (number, known.lane);
-            return Ok(Registered { version, lane, unchanged: true, released: None });
+            let back = workflow.version.is_none() && entry.is_some_and(Entry::is_retired);
+            let released = if back {
+                Some(release(draft, ws, &workflow.app, &workflow.name, number)?)
+            } else {
+                None
+            };
+            return Ok(Registered { version, lane, unchanged: true, released });
         }
         if !dev {
             let (app, name) = (workflow.app.clone(), workflow.name.clone());
@@ -147,6 +163,35 @@ pub fn release(
     let workflow: Workflow = serde_json::from_str(def.body.as_str())
         .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
     release_def(draft, &catalog, def, &workflow)
+}
+
+/// Retires a workflow: nothing starts it any more. What it has accepted goes on under its
+/// controls, its open windows and buffers included, and a later release brings it back.
+pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decided<Retired> {
+    let catalog = draft.catalog(ws)?;
+    let entry = catalog.entry(app, name);
+    let Some((entry, current)) = entry.and_then(|entry| Some((entry, entry.open()?))) else {
+        return Err(Stop::Refused(Refusal::NoWorkflow { app: app.into(), name: name.into() }));
+    };
+    let lane = match &entry.retired {
+        Some(mark) => {
+            draft.row::<Refusal>(&RowKey::Def(mark.lane))?;
+            mark.lane
+        }
+        None => draft.next_seq()?,
+    };
+    let (ws, app, name) = (ws.clone(), app.to_owned(), name.to_owned());
+    let (version, body, released) = (RETIRED, Payload::null(), Some(catalog.last_release() + 1));
+    draft.put(Def { lane, ws: ws.clone(), app, name, version, body, released });
+    let mut live_runs = 0;
+    for version in entry.versions.values() {
+        let runs = live(draft, version.lane, false)?.len();
+        live_runs += u32::try_from(runs).unwrap_or(u32::MAX);
+    }
+    let unscheduled = Workflow { triggers: Vec::new(), ..Workflow::clone(&current.workflow) };
+    schedule::prune(draft, &ws, &unscheduled)?;
+    bump(draft, &ws)?;
+    Ok(Retired { live: live_runs })
 }
 
 fn release_def(

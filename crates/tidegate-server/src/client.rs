@@ -1,17 +1,21 @@
 //! The commands that talk to a server: they ask over HTTP what any other client could.
 
+mod bulk;
+mod observe;
+mod streams;
+
 use std::{fmt::Write as _, io::Write};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidegate::{
     core::{access::AccessCommand, row::Workspace, time::Timestamp},
     store::{Clock as _, Store, StoreError, SystemClock},
 };
 
-use crate::{config::Config, keys, serve::open};
+use crate::{config::Config, exit::Failure, keys, progress::Progress, serve::open};
 
 /// Where the server is, and how to print its answers.
 #[derive(Args, Debug)]
@@ -24,7 +28,18 @@ pub(crate) struct Remote {
     workspace: Option<String>,
     /// Prints the server's answer as it is.
     #[arg(long, global = true)]
-    json: bool,
+    pub(crate) json: bool,
+}
+
+impl Remote {
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What every request says about who asks.
+    pub(crate) fn headers(&self) -> Vec<(&'static str, &str)> {
+        self.workspace.iter().map(|name| ("tidegate-workspace", name.as_str())).collect()
+    }
 }
 
 /// What can be asked.
@@ -43,6 +58,9 @@ pub(crate) enum Ask {
         /// Sends it so many times.
         #[arg(long, default_value_t = 1)]
         count: u32,
+        /// Gives this field of its data the values 0 to N - 1 in turn: `--vary account=20`.
+        #[arg(long, value_name = "FIELD=N", value_parser = read_vary)]
+        vary: Option<Vary>,
         /// Says what would become of it, without any effect.
         #[arg(long)]
         dry_run: bool,
@@ -57,8 +75,20 @@ pub(crate) enum Ask {
         #[command(subcommand)]
         command: Runs,
     },
-    /// Shows what is defined.
-    Workflows,
+    /// Shows what is defined, or takes it away.
+    Workflows {
+        #[command(subcommand)]
+        command: Option<Workflows>,
+    },
+    /// Looks at streams, and mends those that reactions are stuck in.
+    Streams {
+        #[command(subcommand)]
+        command: streams::Streams,
+    },
+    /// Shows how far reactions are in their streams, and what keeps them.
+    Reactions(streams::Reactions),
+    /// Cancels, pauses or resumes all runs that fit.
+    Bulk(bulk::Bulk),
     /// Gives a version the new runs. Rolling back is a release.
     Release {
         /// The workflow.
@@ -69,6 +99,8 @@ pub(crate) enum Ask {
         #[arg(long, default_value = "default")]
         app: String,
     },
+    #[command(flatten)]
+    Observe(observe::Observe),
 }
 
 /// What can be done with keys.
@@ -147,6 +179,19 @@ fn end(days: Option<u32>) -> Option<Timestamp> {
     days.map(|days| SystemClock.now().plus_ms(u64::from(days) * 24 * 60 * 60 * 1000))
 }
 
+/// What can be done with workflows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workflows {
+    /// Nothing starts it any more; its runs go on, its history stays.
+    Delete {
+        /// The workflow.
+        workflow: String,
+        /// The app.
+        #[arg(long, default_value = "default")]
+        app: String,
+    },
+}
+
 /// What can be done with runs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -203,8 +248,31 @@ pub(crate) enum Runs {
 /// The variable that holds the key to show.
 const API_KEY: &str = "TIDEGATE_API_KEY";
 
+/// The key to show, if there is one.
+pub(crate) fn key() -> Option<String> {
+    std::env::var(API_KEY).ok().filter(|key| !key.is_empty())
+}
+
+/// A field whose value changes from event to event.
+#[derive(Clone, Debug)]
+pub(crate) struct Vary {
+    field: String,
+    values: u32,
+}
+
+fn read_vary(text: &str) -> Result<Vary, String> {
+    let (field, values) = text.split_once('=').ok_or("write FIELD=N, such as account=20")?;
+    match values.parse() {
+        Ok(values) if values > 0 => Ok(Vary { field: field.to_owned(), values }),
+        _ => Err(format!("N must be a number above 0, got `{values}`")),
+    }
+}
+
 /// The most events of one request.
 const AT_ONCE: u32 = 1000;
+
+/// The runs of one page.
+const PAGE: u32 = 500;
 
 struct Server<'a> {
     client: Client,
@@ -215,15 +283,14 @@ struct Server<'a> {
 
 impl<'a> Server<'a> {
     fn new(remote: &'a Remote) -> anyhow::Result<Self> {
-        let key = std::env::var(API_KEY).ok().filter(|key| !key.is_empty());
-        Ok(Self { client: Client::builder().no_proxy().build()?, remote, key })
+        Ok(Self { client: Client::builder().no_proxy().build()?, remote, key: key() })
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
         let base = self.remote.server.trim_end_matches('/');
         let mut request = self.client.request(method, format!("{base}{path}"));
-        if let Some(workspace) = &self.remote.workspace {
-            request = request.header("tidegate-workspace", workspace);
+        for (name, value) in self.remote.headers() {
+            request = request.header(name, value);
         }
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
@@ -231,10 +298,10 @@ impl<'a> Server<'a> {
         if let Some(body) = body {
             request = request.body(body.to_string());
         }
-        let answer = request.send().await.with_context(|| {
-            format!(
+        let answer = request.send().await.map_err(|_| {
+            Failure::Unreachable(format!(
                 "no server answers at {base}; start one with `tidegate serve`, or give --server"
-            )
+            ))
         })?;
         let (status, text) = (answer.status(), answer.text().await?);
         let told: Value = serde_json::from_str(&text)
@@ -244,7 +311,12 @@ impl<'a> Server<'a> {
         }
         let (detail, code) = (&told["detail"], &told["error"]);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        anyhow::bail!("{} ({})", text(detail), text(code))
+        let said = format!("{} ({})", text(detail), text(code));
+        Err(match status {
+            StatusCode::NOT_FOUND => Failure::NotFound(said).into(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Forbidden(said).into(),
+            _ => anyhow::anyhow!(said),
+        })
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Value> {
@@ -295,17 +367,22 @@ fn held(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::InUse { .. }))
 }
 
+/// What a server says at a path.
+pub(crate) async fn get(remote: &Remote, path: &str) -> anyhow::Result<Value> {
+    Server::new(remote)?.get(path).await
+}
+
 /// Asks, and prints the answer.
 pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyhow::Result<()> {
     let server = Server::new(remote)?;
     let (told, shown) = match ask {
-        Ask::Send { name, data, dedupe_id, count, dry_run } => {
+        Ask::Send { name, data, dedupe_id, count, vary, dry_run } => {
             let data = serde_json::from_str(&data).unwrap_or(Value::String(data));
             let mut event = json!({ "name": name, "data": data });
             if let Some(id) = dedupe_id {
                 event["dedupeId"] = id.into();
             }
-            let told = send(&server, &event, count, dry_run).await?;
+            let told = send(&server, &event, (count, vary.as_ref()), dry_run).await?;
             let shown = verdicts(&told);
             (told, shown)
         }
@@ -315,7 +392,18 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             (told, shown)
         }
         Ask::Runs { command } => runs(&server, command).await?,
-        Ask::Workflows => {
+        Ask::Observe(what) => observe::ask(&server, what).await?,
+        Ask::Streams { command } => streams::streams(&server, command).await?,
+        Ask::Reactions(asked) => streams::reactions(&server, asked).await?,
+        Ask::Bulk(asked) => bulk::bulk(&server, asked).await?,
+        Ask::Workflows { command: Some(Workflows::Delete { workflow, app }) } => {
+            let path = format!("/workflows/{}?app={}", part(&workflow), part(&app));
+            let told = server.ask(Method::DELETE, &path, None).await?;
+            let live = &told["live"];
+            let shown = format!("nothing starts {workflow} any more; {live} of its runs go on\n");
+            (told, shown)
+        }
+        Ask::Workflows { command: None } => {
             let told = server.get("/workflows").await?;
             let shown = table(&told["workflows"], &["name", "app", "version", "flowControl"]);
             (told, shown)
@@ -339,30 +427,67 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
 async fn send(
     server: &Server<'_>,
     event: &Value,
-    count: u32,
+    (count, vary): (u32, Option<&Vary>),
     dry_run: bool,
 ) -> anyhow::Result<Value> {
     let path = if dry_run { "/events?dryRun=true" } else { "/events" };
-    let (mut left, mut all) = (count.max(1), Vec::new());
-    while left > 0 {
-        let now = left.min(AT_ONCE);
-        let mut told = server.post(path, vec![event.clone(); now as usize].into()).await?;
+    let (count, mut sent, mut all) = (count.max(1), 0, Vec::new());
+    let progress = Progress::of(if count > AT_ONCE { count.into() } else { 0 });
+    while sent < count {
+        let until = count.min(sent + AT_ONCE);
+        let events = (sent..until).map(|n| varied(event, vary, n));
+        let events = events.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut told = server.post(path, events.into()).await?;
         all.extend(told["events"].as_array_mut().map(std::mem::take).unwrap_or_default());
-        left -= now;
+        sent = until;
+        progress.at(sent.into());
     }
     Ok(json!({ "events": all }))
+}
+
+/// The newest runs, as many as were asked for. A page may be short although there are more, so that
+/// people are shown what several of them hold; programs get the server's answer as it is.
+async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<Value> {
+    if server.remote.json {
+        return server.get(&format!("/runs?limit={limit}{query}")).await;
+    }
+    let (mut runs, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let mut told = server.get(&format!("/runs?limit={PAGE}{query}{cursor}")).await?;
+        runs.extend(told["runs"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        match told["next"].as_str() {
+            Some(next) if runs.len() < limit as usize => cursor = format!("&cursor={}", part(next)),
+            _ => break,
+        }
+    }
+    runs.truncate(limit as usize);
+    Ok(json!({ "runs": runs }))
+}
+
+/// The n-th of many events.
+fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
+    let mut event = event.clone();
+    if let Some(Vary { field, values }) = vary {
+        if event["data"].is_null() {
+            event["data"] = json!({});
+        }
+        let data = event["data"].as_object_mut();
+        let data = data.context("--vary needs data that is an object")?;
+        data.insert(field.clone(), (n % values).into());
+    }
+    Ok(event)
 }
 
 async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(Value, String)> {
     let told = match command {
         Runs::List { workflow, state, limit } => {
-            let mut path = format!("/runs?limit={limit}");
+            let mut query = String::new();
             for (name, value) in [("workflow", workflow), ("state", state)] {
                 if let Some(value) = value {
-                    write!(path, "&{name}={}", part(&value))?;
+                    write!(query, "&{name}={}", part(&value))?;
                 }
             }
-            let told = server.get(&path).await?;
+            let told = newest(server, &query, limit).await?;
             let shown = table(&told["runs"], &["id", "workflow", "version", "state", "queuedAt"]);
             return Ok((told, shown));
         }

@@ -162,6 +162,33 @@ impl Config {
         Ok(std::iter::once(self.workspace.clone()).chain(others).map(Into::into).collect())
     }
 
+    /// The settings that another one has different values of, and the ways into flows.
+    pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+        let mut names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        names.retain(|name| self.text(name) != other.text(name));
+        // Ways know no equality, but what they are is what they print.
+        if format!("{:?}", self.ways) != format!("{:?}", other.ways) {
+            names.push("chat and webhooks");
+        }
+        names
+    }
+
+    /// The workflows and flows that another one no longer has.
+    pub(crate) fn dropped(&self, other: &Self) -> Vec<String> {
+        let named = |config: &Self| -> Vec<_> {
+            let all = config.workflows.iter().chain(&config.flows);
+            all.map(|it| (it["app"].to_string(), it["name"].clone())).collect()
+        };
+        let there = named(other);
+        let gone = named(self).into_iter().filter(|it| !there.contains(it));
+        gone.filter_map(|(_, name)| Some(name.as_str()?.to_owned())).collect()
+    }
+
+    /// Takes over what another one defines, and none of its settings.
+    pub(crate) fn take_definitions(&mut self, other: Self) {
+        (self.workflows, self.flows) = (other.workflows, other.flows);
+    }
+
     /// Where the data is, as people may see it.
     pub(crate) fn place(&self) -> String {
         hide_password(self.text("store"))
@@ -231,10 +258,11 @@ mod tests {
         let file = "store = \"memory\"\nlisten = \"file:1\"\nworkers = 7";
         let config = load(file, &[("store", Some("sqlite:x.db".to_owned()))]).unwrap();
         let told = config.print();
-        let lines: Vec<_> = told.lines().step_by(2).take(4).collect();
+        let lines: Vec<_> = told.lines().step_by(2).take(5).collect();
         let expected = [
             "store          flag         sqlite:x.db",
             "listen         environment  env:1",
+            "workspaces     default      ",
             "workers        file         7",
             "leaseTtlMs     default      30000",
         ];

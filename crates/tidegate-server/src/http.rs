@@ -5,11 +5,13 @@ mod actions;
 mod body;
 mod bulk;
 mod chat;
+mod doctor;
 mod events;
 mod follow;
 mod gate;
 mod gates;
 mod keys;
+mod metrics;
 mod openapi;
 mod operation;
 mod problem;
@@ -36,7 +38,7 @@ use axum::{
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-pub(crate) use self::access::Access;
+pub(crate) use self::{access::Access, doctor::view};
 use self::{body::MAX_BODY_BYTES, gate::Caller, operation::Operation, problem::Problem};
 use crate::ways::Ways;
 
@@ -73,6 +75,8 @@ fn operations() -> Vec<Operation> {
         recorded::operations(),
         gates::operations(),
         tail::operations(),
+        doctor::operations(),
+        metrics::operations(),
         vec![health],
     ]
     .into_iter()

@@ -7,14 +7,20 @@ mod call;
 mod client;
 mod config;
 mod demo;
+mod exit;
 mod http;
 mod keys;
 mod listen;
+mod load;
+mod metrics;
+mod operate;
+mod progress;
+mod reload;
 mod serve;
 mod sign;
 mod ways;
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -22,6 +28,8 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     client::{Ask, Remote},
     config::Config,
+    load::Load,
+    operate::Operate,
 };
 
 /// Decisions make many small rows; this allocator is made for that.
@@ -56,6 +64,10 @@ enum Command {
         #[command(subcommand)]
         command: client::Keys,
     },
+    /// Loads a running server with events, and says how many it takes.
+    Bench(Load),
+    #[command(flatten)]
+    Operate(Operate),
     #[command(flatten)]
     Ask(Ask),
 }
@@ -80,14 +92,24 @@ struct Settings {
 }
 
 impl Settings {
-    fn load(self) -> anyhow::Result<Config> {
-        let flags = [("store", self.store), ("listen", self.listen)];
+    fn load(&self) -> anyhow::Result<Config> {
+        let flags = [("store", self.store.clone()), ("listen", self.listen.clone())];
         Config::load(self.config.as_deref(), |name| std::env::var(name).ok(), &flags)
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            exit::status(&error)
+        }
+    }
+}
+
+async fn run() -> anyhow::Result<()> {
     // Of two that the dependencies could bring, this one is built in.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let out = &mut std::io::stdout();
@@ -98,7 +120,7 @@ async fn main() -> anyhow::Result<()> {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-            serve::serve(&config, out).await
+            serve::serve(config, move || settings.load(), out).await
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())
@@ -106,10 +128,12 @@ async fn main() -> anyhow::Result<()> {
         Command::Keys { settings, command } => {
             client::keys(&remote, &settings.load()?, command, out).await
         }
+        Command::Bench(load) => load::run(&remote, load, out).await,
+        Command::Operate(operate) => operate::run(&remote, operate, out).await,
         Command::Ask(ask) => client::run(&remote, ask, out).await,
     }
 }
 
-fn print(out: &mut impl std::io::Write, text: &str) -> anyhow::Result<()> {
+fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
     Ok(write!(out, "{text}")?)
 }

@@ -5,6 +5,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use tidegate::{
     Engine,
+    core::version::Registered,
     store::{MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock},
 };
 use tokio::{net::TcpListener, signal::unix};
@@ -13,12 +14,18 @@ use crate::{
     call::Calls,
     config::Config,
     http::{self, Access, App},
-    keys, listen,
+    keys, listen, metrics, reload,
     sign::Secret,
 };
 
-/// Serves until it is told to stop.
-pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
+/// Serves until it is told to stop; what it is to read again on SIGHUP is given by `load`.
+pub(crate) async fn serve(
+    config: Config,
+    load: impl Fn() -> anyhow::Result<Config> + Send + Sync + 'static,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    metrics::install();
+    let hangups = unix::signal(unix::SignalKind::hangup())?;
     let store = open(config.text("store")).await?;
     let keys = keys::all(&*store).await?.0.len();
     let listener = bind(config.text("listen"), keys > 0).await?;
@@ -36,7 +43,7 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
         .code_for(move |definition| calls.code_for(definition))
         .start()
         .await?;
-    define(&engine, config).await?;
+    define(&engine, &config).await?;
     let (version, at) = (env!("CARGO_PKG_VERSION"), listener.local_addr()?);
     let who = match keys {
         0 => "there are no API keys: only this machine is let in".to_owned(),
@@ -50,7 +57,9 @@ pub(crate) async fn serve(config: &Config, out: &mut impl Write) -> anyhow::Resu
     let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
     let app = App { engine: engine.clone(), access, ways: config.ways.clone() };
     let router = http::router(app);
+    let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
     let served = listen::serve(listener, router, stopped()).await;
+    reloads.abort();
     engine.shut_down().await;
     Ok(served?)
 }
@@ -61,27 +70,33 @@ fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
     secrets.with_context(|| format!("{variable} cannot be used"))
 }
 
-/// Registers what the file defines; everything that is wrong with it is said at once.
-pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<()> {
+/// Registers what the file defines: all of it, or nothing and all that is wrong with it is said.
+/// How many definitions have changed.
+pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<usize> {
     let mut wrong = Vec::new();
+    for workflow in &config.workflows {
+        wrong.extend(engine.would_define(workflow).await.err());
+    }
+    for flow in &config.flows {
+        wrong.extend(engine.would_define_flow(flow).await.err());
+    }
+    if !wrong.is_empty() {
+        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        bail!(wrong.join("\n"));
+    }
     let mut defined = Vec::new();
     for workflow in &config.workflows {
         let name = workflow["name"].as_str().unwrap_or_default().to_owned();
-        match engine.define(workflow).await {
-            Ok(registered) => defined.push((name, registered)),
-            Err(error) => wrong.push(error.to_string()),
-        }
+        defined.push((name, engine.define(workflow).await?));
     }
     for flow in &config.flows {
-        match engine.define_flow(flow).await {
-            Ok(actions) => defined.extend(actions),
-            Err(error) => wrong.push(error.to_string()),
-        }
+        defined.extend(engine.define_flow(flow).await?);
     }
-    for (name, registered) in defined.iter().filter(|(_, registered)| !registered.unchanged) {
+    let changed = |it: &&(String, Registered)| !it.1.unchanged || it.1.released.is_some();
+    for (name, registered) in defined.iter().filter(changed) {
         tracing::info!(name, version = registered.version, "defined");
     }
-    if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
+    Ok(defined.iter().filter(changed).count())
 }
 
 /// The address to listen at. Without keys it must be this machine's own.

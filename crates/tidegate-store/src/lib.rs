@@ -14,6 +14,7 @@ mod catalogs;
 mod clock;
 pub mod codec;
 mod commit;
+mod doctor;
 pub mod lease;
 mod list;
 pub mod migrate;
@@ -24,6 +25,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{
     Answered, Salted, Seen, commit, commit_apart, commit_once, commit_reading, dry_run, why,
 };
+pub use doctor::check_up;
 pub use list::{list_runs, look};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
@@ -31,8 +33,8 @@ pub use postgres::{Options as PostgresOptions, PostgresStore, PostgresTransactio
 #[cfg(feature = "sqlite")]
 pub use rusqlite;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteStore, SqliteTransaction};
-pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};
+pub use sqlite::{SqliteLook, SqliteStore, SqliteTransaction};
+pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError, Visit};
 #[cfg(feature = "postgres")]
 pub use tokio_postgres;
 pub use transactional::{Database, Kept, TransactionError};

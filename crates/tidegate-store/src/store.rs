@@ -15,6 +15,9 @@ use crate::Database;
 /// Asks for the changes to make, given what was read. Pure, and may be asked again.
 pub type Decide = Box<dyn FnMut(Snapshot) -> Decision + Send>;
 
+/// What is done with each row of a walk.
+pub type Visit = Box<dyn FnMut(&Row) + Send>;
+
 /// What a decision answers.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a round of a transaction")]
@@ -58,6 +61,15 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Every row there is, in key order: for tests, `doctor` and backups.
     async fn dump(&self) -> Result<Vec<Row>, StoreError>;
 
+    /// Shows every row there is, in key order, all as of one moment, and keeps none of them:
+    /// there may be more than fit. After an error some rows were shown.
+    async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
+        for row in self.dump().await? {
+            visit(&row);
+        }
+        Ok(())
+    }
+
     /// The database behind it, for steps that write to it in the transaction of their record.
     fn database(&self) -> Database<'_> {
         Database::None
@@ -73,6 +85,12 @@ pub enum StoreError {
     /// Others were in the way until the time was up; nothing was changed.
     #[error("the store is busy: {0}")]
     Busy(String),
+    /// There is no room for more; it goes on when there is.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// The database may be read and not be written; it goes on when it may.
+    #[error("the store is read-only: {0}")]
+    ReadOnly(String),
     /// A row cannot be written or does not have the form that it should have.
     #[error("the store refused a row: {0}")]
     Data(String),

@@ -279,6 +279,20 @@ impl Engine {
         }
     }
 
+    /// Retires a workflow: nothing starts it any more. Its runs go on under its controls, its
+    /// history stays, and a release or a new definition brings it back.
+    pub async fn retire(
+        &self,
+        app: &str,
+        name: &str,
+    ) -> Result<tidegate_core::version::Retired, Error> {
+        let (ws, app, name) = (self.ws.clone(), app.to_owned(), name.to_owned());
+        match self.shared.ask(Command::Retire { ws, app, name }).await? {
+            Answer::Retired(retired) => Ok(retired),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// The key function of an action, if it is served here.
     pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
         let registry = self.shared.registry.lock().expect("nothing panics under this lock");

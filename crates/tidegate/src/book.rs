@@ -9,7 +9,7 @@ macro_rules! pages {
 
 pages! {
     Readme = "README.md",
-    Start = "docs/start.md",
+    Embedded = "docs/embedded.md",
     Leases = "docs/concepts/leases.md",
     Reactions = "docs/concepts/reactions.md",
     Runs = "docs/concepts/runs.md",
@@ -18,6 +18,7 @@ pages! {
     Steps = "docs/concepts/steps.md",
     Testing = "docs/concepts/testing.md",
     Streams = "docs/concepts/streams.md",
+    Versions = "docs/concepts/versions.md",
     ControlBatch = "docs/controls/batch.md",
     ControlConcurrency = "docs/controls/concurrency.md",
     ControlDebounce = "docs/controls/debounce.md",

@@ -11,6 +11,7 @@ use tidegate_core::{
     version::Registered,
     workflow::Workflow as Definition,
 };
+use tidegate_store::dry_run;
 
 use crate::{
     api::{Engine, unexpected},
@@ -85,9 +86,7 @@ impl Engine {
     ///
     /// [`EngineBuilder::code_for`]: crate::EngineBuilder::code_for
     pub async fn define(&self, definition: &Value) -> Result<Registered, Error> {
-        let parsed = Definition::parse(definition).map_err(|errors| Error::Definition(errors.0))?;
-        check_schedules(&parsed.value).map_err(Error::Definition)?;
-        let registered = self.register(parsed.value).await?;
+        let registered = self.register(parsed(definition)?, false).await?;
         look(self.shared(), &mut BTreeMap::new()).await?;
         Ok(registered)
     }
@@ -98,22 +97,56 @@ impl Engine {
         &self,
         definition: &Value,
     ) -> Result<Vec<(String, Registered)>, Error> {
+        let all = self.register_flow(definition, false).await?;
+        look(self.shared(), &mut BTreeMap::new()).await?;
+        Ok(all)
+    }
+
+    /// What [`Engine::define`] would come to, without any effect.
+    pub async fn would_define(&self, definition: &Value) -> Result<Registered, Error> {
+        self.register(parsed(definition)?, true).await
+    }
+
+    /// What [`Engine::define_flow`] would come to, without any effect.
+    pub async fn would_define_flow(
+        &self,
+        definition: &Value,
+    ) -> Result<Vec<(String, Registered)>, Error> {
+        self.register_flow(definition, true).await
+    }
+
+    async fn register_flow(
+        &self,
+        definition: &Value,
+        rehearsal: bool,
+    ) -> Result<Vec<(String, Registered)>, Error> {
         let parsed = FlowDefinition::parse(definition);
         let flow = parsed.map_err(|errors| Error::Definition(errors.0))?.value;
         let mut all = Vec::new();
         for action in flow.actions {
             let name = action.name.clone();
-            all.push((name, self.register(action).await?));
+            all.push((name, self.register(action, rehearsal).await?));
         }
-        look(self.shared(), &mut BTreeMap::new()).await?;
         Ok(all)
     }
 
-    async fn register(&self, workflow: Definition) -> Result<Registered, Error> {
+    async fn register(&self, workflow: Definition, rehearsal: bool) -> Result<Registered, Error> {
         let workflow = Box::new(workflow);
-        match self.ask(Command::Register { ws: self.ws(), workflow, dev: false }).await? {
+        let command = Command::Register { ws: self.ws(), workflow, dev: false };
+        let answer = if rehearsal {
+            dry_run(&**self.store(), (command, 0)).await??
+        } else {
+            self.ask(command).await?
+        };
+        match answer {
             Answer::Registered(registered) => Ok(registered),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+fn parsed(definition: &Value) -> Result<Definition, Error> {
+    let parsed = Definition::parse(definition).map_err(|errors| Error::Definition(errors.0))?;
+    check_schedules(&parsed.value).map_err(Error::Definition)?;
+    Ok(parsed.value)
 }

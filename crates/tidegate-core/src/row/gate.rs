@@ -162,6 +162,11 @@ impl GateKey {
         })
     }
 
+    /// Whether it is of a workspace, read without taking the rest apart.
+    pub fn is_of(&self, ws: &str) -> bool {
+        take_part(&self.0).is_some_and(|(part, _)| part == ws.as_bytes())
+    }
+
     /// The class, read without taking the rest apart.
     pub fn class(&self) -> Option<Class> {
         let (_, rest) = take_part(&self.0)?;

@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 
 use super::follow::follower;
 use crate::{
-    catalog::Current,
+    catalog::{Current, Entry},
     command::Refusal,
     definition::nearest::{list, nearest},
     draft::{Decided, Draft, Stop},
@@ -125,7 +125,7 @@ fn hint(unknown: &str, steps: &[Step]) -> String {
 /// Takes the new run through admission.
 fn admit(draft: &mut Draft, old: &Ended, go: Go<'_>, mut again: Again) -> Decided<Outcome> {
     let catalog = draft.catalog(&old.ws)?;
-    let current = catalog.entry(&old.app, &old.workflow).and_then(|entry| entry.current.clone());
+    let current = catalog.entry(&old.app, &old.workflow).and_then(Entry::open).cloned();
     let Some(mut current) = current else {
         let (app, name) = (old.app.clone(), old.workflow.clone());
         return Err(Stop::Refused(Refusal::NoWorkflow { app, name }));

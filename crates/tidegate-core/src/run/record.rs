@@ -12,6 +12,7 @@ use super::{
     wait,
 };
 use crate::{
+    catalog::Entry,
     command::Refusal,
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent},
@@ -460,7 +461,7 @@ fn invoke(
     let (at, kind) = (draft.now(), Kind::Invoke);
     draft.put(Event { id: event, ws: ws.clone(), kind, name, at, ts: None, data: data.clone() });
     let catalog = draft.catalog(&ws)?;
-    let current = catalog.entry(app, workflow).and_then(|entry| entry.current.as_ref());
+    let current = catalog.entry(app, workflow).and_then(Entry::open);
     let Some(current) = current else {
         let message = format!("no version of workflow `{workflow}` is released in app `{app}`");
         return answer_at_once(draft, run, step, Fault { code: "UnknownWorkflow".into(), message });

@@ -122,6 +122,16 @@ fn failed(error: &StoreError) -> Problem {
             let detail = "the store cannot be reached or is busy; nothing was changed, try again";
             (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
         }
+        StoreError::Full(_) => {
+            let detail = "there is no room where the data is; nothing was changed, and it goes on \
+                          when there is";
+            (StatusCode::SERVICE_UNAVAILABLE, "store_full", detail)
+        }
+        StoreError::ReadOnly(_) => {
+            let detail = "the data cannot be written; nothing was changed, and it goes on when it \
+                          can";
+            (StatusCode::SERVICE_UNAVAILABLE, "store_read_only", detail)
+        }
         StoreError::Unknown(_) => {
             let detail = "the connection to the store was lost at the commit: whether it took \
                           place is not known; repeat the request under the same dedupeId or \
@@ -180,5 +190,28 @@ fn refused(refusal: &Refusal) -> Problem {
         }
         Refusal::InProgress => problem.retry_after(1),
         _ => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever can try again is told so, and every cause has a code of its own.
+    #[test]
+    fn the_troubles_of_a_store_have_codes() {
+        let text = String::new;
+        for (error, code) in [
+            (StoreError::Unavailable(text()), "store_unavailable"),
+            (StoreError::Busy(text()), "store_unavailable"),
+            (StoreError::Full(text()), "store_full"),
+            (StoreError::ReadOnly(text()), "store_read_only"),
+            (StoreError::Unknown(text()), "outcome_unknown"),
+        ] {
+            let problem = failed(&error);
+            assert_eq!((problem.status.as_u16(), problem.error.as_str()), (503, code));
+            assert_eq!(problem.retry_after, Some(1), "{code}");
+        }
+        assert_eq!(failed(&StoreError::Corrupt(text())).status.as_u16(), 500);
     }
 }

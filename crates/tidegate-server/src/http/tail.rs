@@ -104,7 +104,13 @@ struct News {
 
 /// All that is read along in this server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tails(Arc<Mutex<BTreeMap<(String, Kind), broadcast::Sender<Arc<News>>>>>);
+pub(super) struct Tails(Arc<Mutex<BTreeMap<Place, Told>>>);
+
+/// A workspace, and what of it.
+type Place = (String, Kind);
+
+/// Tells all readers of a place.
+type Told = broadcast::Sender<Arc<News>>;
 
 impl Tails {
     /// Reads along from now on.
@@ -147,12 +153,7 @@ impl Tail {
     }
 
     /// Looks until nobody reads along.
-    async fn run(
-        mut self,
-        tails: Tails,
-        key: (String, Kind),
-        sender: broadcast::Sender<Arc<News>>,
-    ) {
+    async fn run(mut self, tails: Tails, key: Place, sender: Told) {
         loop {
             tokio::time::sleep(LOOK).await;
             if sender.receiver_count() == 0 {

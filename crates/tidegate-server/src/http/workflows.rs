@@ -11,7 +11,7 @@ use tidegate::core::{
 
 use super::{
     Caller,
-    body::{Body, Query},
+    body::{At, Body, Query},
     operation::Operation,
     problem::Problem,
     shape::{any, closed, count, flag, list as many, number, object, of, string, text},
@@ -23,6 +23,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let counts = || ("older?", any());
     let defined = object([("name", string()), ("version", count()), ("unchanged", flag())]);
     let released = object([("name", string()), ("version", count()), counts()]);
+    let deleted = object([("app", string()), ("name", string()), ("live", count())]);
     vec![
         Operation::get("/workflows", "listWorkflows", list)
             .says("All workflows with their controls.")
@@ -36,6 +37,10 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("app", app())
             .body(json!({ "type": "object" }))
             .answers(200, "It is defined.", defined),
+        Operation::delete("/workflows/{name}", "deleteWorkflow", delete)
+            .says("Nothing starts it any more; what it has accepted goes on, its history stays.")
+            .query("app", app())
+            .answers(200, "How many of its runs go on.", deleted),
         Operation::post("/workflows/{name}/release", "release", release)
             .says("Makes a version the current one, under its handoff.")
             .query("app", app())
@@ -97,8 +102,8 @@ fn view(app: &str, name: &str, entry: &Entry) -> Value {
 
 pub(super) async fn list(caller: Caller) -> Result<Json<Value>, Problem> {
     let catalog = catalog(&caller).await?;
-    let all: Vec<_> =
-        catalog.entries().map(|((app, name), entry)| view(app, name, entry)).collect();
+    let there = catalog.entries().filter(|(_, entry)| !entry.is_retired());
+    let all: Vec<_> = there.map(|((app, name), entry)| view(app, name, entry)).collect();
     Ok(Json(json!({ "workflows": all })))
 }
 
@@ -108,7 +113,8 @@ pub(super) async fn show(
     Query(of): Query<Of>,
 ) -> Result<Json<Value>, Problem> {
     let catalog = catalog(&caller).await?;
-    let entry = catalog.entry(of.app(), &name).ok_or_else(|| {
+    let entry = catalog.entry(of.app(), &name).filter(|entry| !entry.is_retired());
+    let entry = entry.ok_or_else(|| {
         let detail = format!("there is no workflow `{name}` in app `{}`", of.app());
         Problem::not_found("no_workflow", detail)
     })?;
@@ -146,6 +152,15 @@ pub(super) async fn define(
         told["released"] = json!({ "older": released.older, "stranded": released.stranded });
     }
     Ok(Json(told))
+}
+
+pub(super) async fn delete(
+    caller: Caller,
+    At(name): At<String>,
+    Query(of): Query<Of>,
+) -> Result<Json<Value>, Problem> {
+    let retired = caller.engine.retire(of.app(), &name).await?;
+    Ok(Json(json!({ "app": of.app(), "name": name, "live": retired.live })))
 }
 
 #[derive(Deserialize)]

@@ -21,6 +21,9 @@ async fn a_server_is_worked_with_from_the_command_line() {
     let lines: Vec<_> = list.lines().collect();
     assert!(lines[0].starts_with("id") && lines.len() == 3, "{list}");
     let run = lines[1].split_whitespace().next().unwrap();
+    // The one that runs is the oldest of all, many pages down.
+    let running = server.command(&["runs", "list", "--state", "running", "--limit", "1"]).unwrap();
+    assert_eq!(running.lines().count(), 2, "{running}");
     let why = server.command(&["why", run]).unwrap();
     assert!(why.contains("is queued: it waits for concurrency"), "{why}");
     let why: Value =
@@ -50,4 +53,35 @@ async fn what_cannot_be_done_is_said() {
         let error = server.command(&command).unwrap_err();
         assert!(error.contains(said), "{command:?}: {error}");
     }
+}
+
+/// Streams, reactions, many runs at once and workflows, from the command line.
+#[tokio::test]
+async fn streams_and_workflows_are_worked_with_from_the_command_line() {
+    let target = Target::kind().await;
+    target.open(false);
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\nconcurrency = {{ limit = 1 }}"
+    ));
+    let commit = json!({ "events": [{ "name": "Opened", "data": 7 }, { "name": "Paid" }] });
+    server.post("/streams/order%2F1/events", commit).await;
+    let list = server.command(&["streams", "list"]).unwrap();
+    assert!(list.lines().nth(1).unwrap().starts_with("order/1  1        2"), "{list}");
+    let shown = server.command(&["streams", "show", "order/1", "--backwards"]).unwrap();
+    let names: Vec<_> = shown.lines().skip(1).map(|line| line.contains("Paid")).collect();
+    assert_eq!(names, [true, false], "{shown}");
+    let list = server.command(&["reactions"]).unwrap();
+    assert!(list.starts_with("reaction  stream"), "{list}");
+    let error = server.command(&["streams", "unblock", "mail", "--dry-run"]).unwrap_err();
+    assert!(error.contains("there is no reaction `mail` (no_reaction)"), "{error}");
+    server.command(&["send", "sync", "--count", "4"]).unwrap();
+    target.called(1).await;
+    let queued = ["bulk", "cancel", "--workflow", "sync", "--state", "queued"];
+    assert_eq!(server.command(&queued).unwrap(), "cancel: 3 done, 0 refused\n");
+    let error = server.command(&["bulk", "pause"]).unwrap_err();
+    assert!(error.contains("(bulk_needs_filter)"), "{error}");
+    let said = server.command(&["workflows", "delete", "sync"]).unwrap();
+    assert_eq!(said, "nothing starts sync any more; 1 of its runs go on\n");
+    assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded\n");
 }

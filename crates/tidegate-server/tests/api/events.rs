@@ -107,6 +107,6 @@ async fn bad_events_are_refused_with_the_reason() {
     server.post("/events", both).await;
     let (status, told) = server.get("/nothing").await;
     assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_route")));
-    let (status, _) = server.get("/events").await;
+    let (status, _) = server.put("/events", "{}").await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
 }

@@ -1,6 +1,7 @@
 //! A server of one's own.
 
 use std::{
+    fs::OpenOptions,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -19,11 +20,18 @@ pub(crate) struct Server {
 }
 
 impl Drop for Server {
+    #[expect(clippy::print_stderr, reason = "whoever reads why a story failed wants this too")]
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("the server has logged:\n{}", self.log());
+        }
     }
 }
+
+/// A status, whether it says when to ask again, and what it says.
+pub(crate) type Answer = (StatusCode, bool, Value);
 
 /// Longer than anything here takes; reached only if something never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -53,9 +61,62 @@ impl Server {
 
     /// Kills it without a word, and starts another on the same data.
     pub(crate) fn crash_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// Kills it without a word.
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    /// Starts another on the same data.
+    pub(crate) fn restart(&mut self) {
         (self.process, self.url) = spawn(&mut command(&self.folder));
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A file beside its data, which is in `tidegate.db`.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// The status of an answer that may be long in coming, if there is one, and what it says.
+    pub(crate) async fn try_ask(&self, path: &str, body: Option<String>) -> Option<Answer> {
+        let url = format!("{}{path}", self.url);
+        let request = match body {
+            Some(body) => self.client.post(url).body(body),
+            None => self.client.get(url),
+        };
+        let answer = request.send().await.ok()?;
+        let (status, retries) = (answer.status(), answer.headers().contains_key("retry-after"));
+        Some((status, retries, serde_json::from_str(&answer.text().await.ok()?).ok()?))
+    }
+
+    /// Writes its file anew, and tells it so.
+    pub(crate) fn reload(&self, config: &str) {
+        std::fs::write(self.folder.path().join("tidegate.toml"), config).unwrap();
+        let mut kill = Command::new("kill");
+        kill.args(["-HUP", &self.process.id().to_string()]);
+        assert!(kill.status().unwrap().success());
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) async fn logged(&self, text: &str) {
+        let began = Instant::now();
+        while !self.log().contains(text) {
+            assert!(began.elapsed() < PATIENCE, "`{text}` is never logged");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
@@ -149,6 +210,28 @@ impl Server {
         text
     }
 
+    /// The text of a stream up to a mark, with something that happens once it has begun.
+    pub(crate) async fn read_along(
+        &self,
+        path: &str,
+        last: Option<&str>,
+        mark: &str,
+        then: impl AsyncFnOnce(),
+    ) -> String {
+        let mut request = self.client.get(format!("{}{path}", self.url));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
+        then().await;
+        while !text.contains(mark) {
+            let chunk = tokio::time::timeout(PATIENCE, answer.chunk()).await;
+            let chunk = chunk.unwrap_or_else(|_| panic!("never `{mark}` in `{text}`"));
+            text += std::str::from_utf8(&chunk.unwrap().expect("it goes on")).unwrap();
+        }
+        text
+    }
+
     /// Runs a command of the binary against this server: what it printed, or its error.
     pub(crate) fn command(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -185,7 +268,7 @@ impl Server {
     pub(crate) fn refused(config: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let output = command(&folder).output().unwrap();
+        let output = command(&folder).stderr(Stdio::piped()).output().unwrap();
         assert!(!output.status.success(), "it has started");
         String::from_utf8(output.stderr).unwrap()
     }
@@ -250,7 +333,12 @@ impl Server {
 }
 
 fn command(folder: &TempDir) -> Command {
-    command_on(folder, &format!("sqlite:{}", folder.path().join("tidegate.db").display()))
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = std::fs::read_to_string(at("tidegate.toml")).unwrap();
+    // A configuration that names its store keeps it.
+    let named = config.strip_prefix("store = \"").and_then(|rest| rest.split_once('"'));
+    let own = format!("sqlite:{}", at("tidegate.db"));
+    command_on(folder, named.map_or(&own, |(store, _)| store))
 }
 
 fn command_on(folder: &TempDir, store: &str) -> Command {
@@ -261,7 +349,8 @@ fn command_on(folder: &TempDir, store: &str) -> Command {
         .args(["--store", store])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", "500")
-        .env("TIDEGATE_LOG", "warn");
+        .env("TIDEGATE_LOG", "warn")
+        .stderr(OpenOptions::new().create(true).append(true).open(at("log")).unwrap());
     command
 }
 

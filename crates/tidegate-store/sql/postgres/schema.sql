@@ -338,6 +338,7 @@ CREATE INDEX item_event ON item USING btree (event_seq);
 CREATE INDEX receipt_event ON receipt USING btree (event, seq);
 
 CREATE INDEX receipt_newest ON receipt USING btree (ws, seq);
+
 CREATE INDEX reply_seq ON reply USING btree (seq);
 
 CREATE INDEX run_due ON run USING btree (due, seq) WHERE due IS NOT NULL;

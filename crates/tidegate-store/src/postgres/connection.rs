@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Mutex, MutexGuard, PoisonError},
     task::Poll,
     time::Duration,
 };
 
+use futures_core::Stream;
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::Type};
 
@@ -144,6 +145,21 @@ impl Connection {
         let statements = self.in_time(all(preparing.collect())).await?;
         for (call, statement) in missing.into_iter().zip(statements) {
             locked(prepared).insert(call.sql, statement.map_err(Trouble::from)?);
+        }
+        Ok(())
+    }
+
+    /// Shows each row that a statement without parameters answers with, and keeps none.
+    pub(super) async fn each(
+        &self,
+        sql: &'static str,
+        mut show: impl FnMut(&Row) -> Result<(), StoreError>,
+    ) -> Result<(), Trouble> {
+        let none: [(&str, Type); 0] = [];
+        let rows = self.client.query_typed_raw(sql, none);
+        let mut rows = pin!(self.in_time(rows).await??);
+        while let Some(row) = self.in_time(poll_fn(|cx| rows.as_mut().poll_next(cx))).await? {
+            show(&row?)?;
         }
         Ok(())
     }

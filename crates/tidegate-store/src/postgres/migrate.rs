@@ -14,20 +14,37 @@ use crate::{
     migrate::{Applied, Migration, pending},
 };
 
-/// Makes the schema if it is missing, and applies what it has not had: all or nothing.
-pub(super) async fn migrate(settings: &Settings) -> Result<(), StoreError> {
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It is done.
+    Commit,
+    /// It was only asked for.
+    RollBack,
+}
+
+/// Makes the schema if it is missing, and applies what it has not had: all or nothing. Gives what
+/// that was.
+pub(super) async fn migrate(
+    settings: &Settings,
+    then: Then,
+) -> Result<&'static [Migration], StoreError> {
     let pool = Pool::new(settings.clone(), 1);
     let mut tries = pool.tries();
     loop {
         let lent = tries.lend().await?;
-        let result = attempt(settings, &lent.connection).await;
+        let result = attempt(settings, &lent.connection, then).await;
         if let Some(done) = tries.settle(lent, result).await? {
             return Ok(done);
         }
     }
 }
 
-async fn attempt(settings: &Settings, connection: &Connection) -> Result<(), Trouble> {
+async fn attempt(
+    settings: &Settings,
+    connection: &Connection,
+    then: Then,
+) -> Result<&'static [Migration], Trouble> {
     let schema = &settings.options.schema;
     let calls = [
         Call::new(sql::BEGIN, Vec::new()),
@@ -46,12 +63,18 @@ async fn attempt(settings: &Settings, connection: &Connection) -> Result<(), Tro
         let (version, name) = (call::int(row, 0)?, call::text(row, 1)?);
         applied.push(Applied { version, name, checksum: call::text(row, 2)? });
     }
-    for migration in pending(sql::MIGRATIONS, &applied)? {
+    let left = pending(sql::MIGRATIONS, &applied)?;
+    if then == Then::RollBack {
+        connection.control(sql::ROLLBACK).await?;
+        return Ok(left);
+    }
+    for migration in left {
         tracing::info!(version = migration.version, name = migration.name, "migrating the schema");
         connection.script(migration.sql).await?;
         first_error(connection.run_unnamed(&[record(migration)]).await?)?;
     }
-    connection.control(sql::COMMIT).await
+    connection.control(sql::COMMIT).await?;
+    Ok(left)
 }
 
 fn record(migration: &Migration) -> Call {

@@ -39,7 +39,7 @@ pub use options::Options;
 pub use step::{PostgresTransaction, SqlError};
 
 use self::{options::Settings, shared::Shared};
-use crate::{Database, Decide, Store, StoreError};
+use crate::{Database, Decide, Store, StoreError, Visit, migrate::Migration};
 
 /// A store in PostgreSQL, shared by all processes that open the same schema.
 #[derive(Debug)]
@@ -54,10 +54,15 @@ impl PostgresStore {
     /// Refuses a standby, and a server that may lose what it has committed.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let settings = Settings::new(url, options)?;
-        migrate::migrate(&settings).await?;
+        migrate::migrate(&settings, migrate::Then::Commit).await?;
         let wake = wake::Wake::start(&settings);
         let shared = Arc::new(Shared::new(settings));
         Ok(Self { shared, wake })
+    }
+
+    /// The migrations that the schema has not had, with nothing done about them.
+    pub async fn pending(url: &str, options: Options) -> Result<&'static [Migration], StoreError> {
+        migrate::migrate(&Settings::new(url, options)?, migrate::Then::RollBack).await
     }
 }
 
@@ -95,6 +100,11 @@ impl Store for PostgresStore {
     async fn dump(&self) -> Result<Vec<Row>, StoreError> {
         let shared = self.shared.clone();
         run_to_the_end(async move { shared.dump().await }).await
+    }
+
+    async fn walk(&self, visit: Visit) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        run_to_the_end(async move { shared.walk(visit).await }).await
     }
 
     fn database(&self) -> Database<'_> {

@@ -20,7 +20,7 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    StoreError,
+    StoreError, Visit,
     catalogs::Catalogs,
     codec::{self, Table},
 };
@@ -144,27 +144,44 @@ impl Shared {
     pub(super) async fn dump(&self) -> Result<Vec<Row>, StoreError> {
         let mut tries = self.readers.tries();
         loop {
-            let lent = tries.lend().await?;
-            let result = self.try_dump(&lent.connection).await;
-            if let Some(done) = tries.settle(lent, result).await? {
-                return Ok(done);
+            let (lent, mut rows) = (tries.lend().await?, Vec::new());
+            let result = self.try_walk(&lent.connection, |row| rows.push(row)).await;
+            if tries.settle(lent, result).await?.is_some() {
+                return Ok(rows);
             }
         }
     }
 
-    async fn try_dump(&self, connection: &Connection) -> Result<Vec<Row>, Trouble> {
-        let mut calls =
-            vec![Call::new(sql::BEGIN_READ, Vec::new()), self.settings.for_long_transaction()];
-        calls.extend(Table::ALL.map(|table| Call::new(sql::dump(table), Vec::new())));
-        calls.push(Call::new(sql::COMMIT, Vec::new()));
-        let answers = first_error(connection.run(&calls).await?)?;
-        let mut rows = Vec::new();
-        for (table, found) in Table::ALL.into_iter().zip(answers.into_iter().skip(2)) {
-            for row in &found {
-                rows.push(decode(table, row, 0)?);
+    /// What was shown cannot be taken back: there is one attempt.
+    pub(super) async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
+        let lent = self.readers.tries().lend().await?;
+        match self.try_walk(&lent.connection, |row| visit(&row)).await {
+            Ok(()) => {
+                self.readers.give_back(lent);
+                Ok(())
+            }
+            Err(trouble) => {
+                self.readers.give_back_after(lent, &trouble).await;
+                Err(trouble.into_error())
             }
         }
-        Ok(rows)
+    }
+
+    async fn try_walk(
+        &self,
+        connection: &Connection,
+        mut take: impl FnMut(Row) + Send,
+    ) -> Result<(), Trouble> {
+        let begin = [Call::new(sql::BEGIN_READ, Vec::new()), self.settings.for_long_transaction()];
+        first_error(connection.run(&begin).await?)?;
+        for table in Table::ALL {
+            let show = |row: &tokio_postgres::Row| {
+                take(decode(table, row, 0)?);
+                Ok(())
+            };
+            connection.each(sql::dump(table), show).await?;
+        }
+        connection.control(sql::COMMIT).await
     }
 }
 

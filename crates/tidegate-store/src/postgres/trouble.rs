@@ -70,6 +70,9 @@ impl Trouble {
                  transaction mode; set the option `pooler`"
             )));
         }
+        if *code == SqlState::DISK_FULL {
+            return Self::Refused(StoreError::Full(message));
+        }
         match &code.code()[..2] {
             // Connection, resources, operator intervention, system; a server that has become a
             // standby; a plan that outlived a migration.

@@ -20,6 +20,10 @@ fn classify(error: &Error, reason: String) -> StoreError {
     let Some(code) = error.sqlite_error_code() else { return StoreError::Corrupt(reason) };
     if matches!(code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) {
         StoreError::Busy(reason)
+    } else if code == ErrorCode::DiskFull {
+        StoreError::Full(reason)
+    } else if code == ErrorCode::ReadOnly {
+        StoreError::ReadOnly(reason)
     } else if matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) {
         StoreError::Corrupt(format!("{reason}; restore the file from a backup"))
     } else if matches!(

@@ -7,6 +7,7 @@
 mod error;
 mod lease;
 mod lock;
+mod look;
 mod statements;
 mod step;
 #[cfg(test)]
@@ -18,7 +19,7 @@ mod writer;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -32,13 +33,14 @@ use tidegate_core::{
 use tokio::sync::watch;
 
 use crate::{
-    Database, Decide, Kept, Salted, Store, StoreError, TransactionError, catalogs::Catalogs,
-    clock::Clock, codec::Table, settle::fill,
+    Database, Decide, Kept, Salted, Store, StoreError, TransactionError, Visit, catalogs::Catalogs,
+    clock::Clock, settle::fill,
 };
 use error::{refused, refused_for};
 use lock::FileLock;
+pub use look::SqliteLook;
 pub use step::SqliteTransaction;
-use view::{View, rows};
+use view::View;
 use worker::Worker;
 use writer::Writer;
 
@@ -55,6 +57,8 @@ pub struct SqliteStore {
     catalogs: Arc<Catalogs>,
     wakes: watch::Sender<u64>,
     /// None for a store in memory, where only the writer sees the rows.
+    path: Option<PathBuf>,
+    /// None for a store in memory.
     reader: Option<Worker<Connection>>,
     // Below the reader, so that the last connection to close is the one that may checkpoint.
     writer: Worker<Writer>,
@@ -64,14 +68,14 @@ impl SqliteStore {
     /// Opens a file, or makes it, and makes it this process's own.
     pub async fn open(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let path = path.as_ref().to_owned();
-        let reader_path = path.clone();
+        let (reader_path, own_path) = (path.clone(), path.clone());
         let make = move || {
             let lock = FileLock::take(&path)?;
             Ok((connect(&path, Access::Write)?, Some(lock)))
         };
         let store = Self::start(clock, make).await?;
         let reader = Worker::start("tidegate-read", move || connect(&reader_path, Access::Read));
-        Ok(Self { reader: Some(reader.await?), ..store })
+        Ok(Self { path: Some(own_path), reader: Some(reader.await?), ..store })
     }
 
     /// A store without a file, gone when it is dropped: for tests and trials.
@@ -95,7 +99,8 @@ impl SqliteStore {
             Writer::open(db, lock, writer_clock, writer_catalogs)
         });
         let writer = writer.await?;
-        Ok(Self { clock, catalogs, wakes: watch::Sender::new(0), reader: None, writer })
+        let wakes = watch::Sender::new(0);
+        Ok(Self { clock, catalogs, wakes, path: None, reader: None, writer })
     }
 
     /// How long a transactional step may take where nobody says otherwise: everybody waits for it,
@@ -170,14 +175,21 @@ impl Store for SqliteStore {
     }
 
     async fn dump(&self) -> Result<Vec<Row>, StoreError> {
-        self.look(|db| {
-            let mut all = Vec::new();
-            for table in Table::ALL {
-                all.extend(rows(db, table, statements::of(table).dump, &[])?);
-            }
-            Ok(all)
-        })
-        .await
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let rows = all.clone();
+        let keep = move |row: &Row| {
+            rows.lock().unwrap_or_else(PoisonError::into_inner).push(row.clone());
+        };
+        self.walk(Box::new(keep)).await?;
+        Ok(std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
+        match &self.path {
+            // Others read meanwhile: a walk lasts as long as there are rows.
+            Some(path) => SqliteLook::connect(path.clone()).await?.walk(visit).await,
+            None => self.writer.call(move |writer| view::walk(&mut writer.db, &mut visit)).await,
+        }
     }
 
     fn database(&self) -> Database<'_> {

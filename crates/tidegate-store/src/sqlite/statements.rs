@@ -132,6 +132,8 @@ pub(super) const LEASE_RENEW: &str = sql!("lease_renew");
 pub(super) const LEASE_RELEASE: &str = sql!("lease_release");
 
 pub(super) const ENGINE_VOID: &str = sql!("only/engine_void");
+pub(super) const FILE_CHECK: &str = sql!("only/file_check");
+pub(super) const FILE_COPY: &str = sql!("only/file_copy");
 pub(super) const FENCE_NEXT: &str = sql!("only/fence_next");
 pub(super) const META_READ: &str = sql!("only/meta_read");
 pub(super) const META_WRITE: &str = sql!("only/meta_write");

@@ -13,7 +13,7 @@ use tidegate_core::{
 };
 
 use super::{statements as sql, writer::schema, *};
-use crate::{Decision, ManualClock};
+use crate::{Decision, ManualClock, SystemClock, codec::Table};
 
 #[test]
 fn the_schema_is_the_one_on_file() {
@@ -158,4 +158,47 @@ async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError
     };
     let changes = vec![Change::Insert(event.into())];
     store.transact(ReadSet::default(), Box::new(move |_| Decision::Apply(changes.clone()))).await
+}
+
+/// A full disk and a file that may not be written are told apart, change nothing, and are over
+/// when their cause is.
+#[tokio::test]
+async fn a_store_goes_on_when_there_is_room_again() {
+    let folder = std::env::temp_dir().join(format!("tidegate-full-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let store = SqliteStore::open(folder.join("a.db"), Arc::new(SystemClock)).await.unwrap();
+    let pragma = |text: &'static str| {
+        store
+            .writer
+            .call(move |writer| writer.db.execute_batch(text).map_err(|error| refused(&error)))
+    };
+    let big = |seq: i64| Event {
+        id: EventId { seq: Seq(seq), salt: 1 },
+        ws: "w".into(),
+        kind: Kind::Event,
+        name: "x".to_owned(),
+        at: Timestamp::from_micros(1),
+        ts: None,
+        data: Payload::parse(format!("\"{}\"", "x".repeat(400_000)).as_bytes(), 500_000).unwrap(),
+    };
+    let post = |seq: i64| {
+        let row = Row::from(big(seq));
+        store.transact(
+            ReadSet::default(),
+            Box::new(move |_| Decision::Apply(vec![Change::Insert(row.clone())])),
+        )
+    };
+    // Room for one, not for two.
+    pragma("pragma max_page_count = 200").await.unwrap();
+    post(1).await.unwrap();
+    assert!(matches!(post(2).await, Err(StoreError::Full(_))));
+    assert!(matches!(post(2).await, Err(StoreError::Full(_))), "as long as there is none");
+    assert_eq!(store.dump().await.unwrap().len(), 1);
+    pragma("pragma max_page_count = 100000; pragma query_only = on").await.unwrap();
+    assert!(matches!(post(2).await, Err(StoreError::ReadOnly(_))));
+    pragma("pragma query_only = off").await.unwrap();
+    post(2).await.unwrap();
+    assert_eq!(store.dump().await.unwrap().len(), 2);
+    drop(store);
+    fs::remove_dir_all(&folder).unwrap();
 }

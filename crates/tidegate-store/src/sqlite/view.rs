@@ -16,7 +16,7 @@ use tidegate_core::{
 
 use super::{error::refused, statements as sql};
 use crate::{
-    StoreError,
+    StoreError, Visit,
     catalogs::Catalogs,
     codec::{self, Cell, ColumnType, PAUSED, Table, WAITING},
     settle::Source,
@@ -216,15 +216,36 @@ pub(super) fn rows(
     sql: &str,
     cells: &[Cell],
 ) -> Result<Vec<Row>, StoreError> {
+    let mut rows = Vec::new();
+    each(db, table, sql, cells, |row| rows.push(row))?;
+    Ok(rows)
+}
+
+/// Hands over the rows that a statement finds, in its order.
+fn each(
+    db: &Connection,
+    table: Table,
+    sql: &str,
+    cells: &[Cell],
+    mut take: impl FnMut(Row),
+) -> Result<(), StoreError> {
     let mut statement = db.prepare_cached(sql).map_err(|error| refused(&error))?;
     let mut found = statement.query(params_from_iter(cells)).map_err(|error| refused(&error))?;
-    let mut rows = Vec::new();
     while let Some(row) = found.next().map_err(|error| refused(&error))? {
         let columns = table.columns().iter().enumerate();
         let cells = columns.map(|(at, column)| cell(table, *column, row.get_ref(at)));
-        rows.push(codec::row(table, cells.collect::<Result<_, _>>()?)?);
+        take(codec::row(table, cells.collect::<Result<_, _>>()?)?);
     }
-    Ok(rows)
+    Ok(())
+}
+
+/// Shows every row there is, in key order, as one transaction sees them.
+pub(super) fn walk(db: &mut Connection, visit: &mut Visit) -> Result<(), StoreError> {
+    let tx = db.transaction().map_err(|error| refused(&error))?;
+    for table in Table::ALL {
+        each(&tx, table, sql::of(table).dump, &[], |row| visit(&row))?;
+    }
+    Ok(())
 }
 
 fn cell(

@@ -22,7 +22,7 @@ use crate::{
     catalogs::Catalogs,
     clock::Clock,
     codec::{self, Cell, Table},
-    migrate::{Applied, pending},
+    migrate::{Applied, Migration, pending},
     settle::{Source, settle},
     transactional::recording::recording,
 };
@@ -186,14 +186,9 @@ pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, Stor
 
 /// Applies the migrations that are left, each with its record.
 fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
-    let tables = schema(tx).map_err(|error| refused(&error))?;
-    if !tables.is_empty() && !tables.iter().any(|text| text.starts_with("CREATE TABLE migration")) {
-        return Err(StoreError::Schema(
-            "the file is a database of another program; use another file".to_owned(),
-        ));
-    }
-    let applied = applied(tx).map_err(|error| refused(&error))?;
-    for migration in pending(sql::MIGRATIONS, &applied)? {
+    let left = left(tx)?;
+    tx.execute(sql::MIGRATION_CREATE, ()).map_err(|error| refused(&error))?;
+    for migration in left {
         let failed = |error: rusqlite::Error| {
             let (version, name) = (migration.version, migration.name);
             StoreError::Schema(format!(
@@ -209,6 +204,20 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The migrations that are left, with nothing done about them.
+pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> {
+    let tables = schema(db).map_err(|error| refused(&error))?;
+    if tables.is_empty() {
+        return Ok(sql::MIGRATIONS);
+    }
+    if !tables.iter().any(|text| text.starts_with("CREATE TABLE migration")) {
+        return Err(StoreError::Schema(
+            "the file is a database of another program; use another file".to_owned(),
+        ));
+    }
+    pending(sql::MIGRATIONS, &applied(db).map_err(|error| refused(&error))?)
+}
+
 /// The text of every table and index.
 pub(super) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare(sql::SCHEMA_DUMP)?;
@@ -217,7 +226,6 @@ pub(super) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 fn applied(db: &Connection) -> rusqlite::Result<Vec<Applied>> {
-    db.execute(sql::MIGRATION_CREATE, ())?;
     let mut statement = db.prepare(sql::MIGRATION_DUMP)?;
     let rows = statement.query_map((), |row| {
         Ok(Applied { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? })

@@ -141,6 +141,11 @@ macro_rules! behaviours {
                 the_source_of_a_replay_stays,
                 a_pass_goes_part_by_part,
             }
+            retired {
+                nothing_starts_a_retired_workflow,
+                what_a_retired_workflow_has_accepted_goes_on,
+                a_retired_workflow_comes_back,
+            }
             schedules {
                 an_occurrence_gives_one_run_over_all_engines,
                 an_occurrence_is_no_event,

@@ -35,6 +35,7 @@ pub mod repairs;
 pub mod repeats;
 pub mod replays;
 pub mod retention;
+pub mod retired;
 pub mod schedules;
 pub mod serving;
 pub mod sessions;

@@ -92,12 +92,12 @@ pub async fn runs_are_found_by_their_event(store: &Arc<dyn Store>) {
 pub async fn runs_are_counted(store: &Arc<dyn Store>) {
     let (key, other) = (sample::gate_key("main", "a"), sample::gate_key("main", "none"));
     insert(store, [sample::gate("main", "a", 70)]).await;
-    let line = Phase::Line {
+    let standing = Phase::Line {
         gate: Seq(70),
         place: Place { tier: 0, rank: Rank { at: Timestamp::from_ms(1), seq: Seq(1) } },
     };
     let phases = [
-        (line, 4),
+        (standing, 4),
         (Phase::Ready, 1),
         (Phase::Driven, 2),
         (Phase::Stopping, 1),

@@ -24,21 +24,6 @@ fn items(state: &State, run: Seq) -> Vec<&Item> {
     items
 }
 
-/// An open fold will be looked at: it is due, or somebody keeps it from flushing.
-pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
-    for gate in look.state.gates() {
-        let Some(fold) = of(gate) else { continue };
-        let kept = |other: &Gate| matches!(&other.state, GateState::Slots(slots) if slots.folds.contains(&gate.key));
-        if gate.due.is_none() && !(fold.held && look.state.gates().any(kept)) {
-            return Err(format!("nobody will ever look at {gate:?}"));
-        }
-        if !fold.fired && look.state.run(fold.run.seq).is_some() {
-            return Err(format!("it is open, and its run is there: {gate:?}"));
-        }
-    }
-    Ok(())
-}
-
 /// A window's run is made once, not before its last event plus the period; it is due by the
 /// longest wait.
 pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {

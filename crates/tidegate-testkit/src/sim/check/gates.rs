@@ -13,14 +13,6 @@ fn holders(gate: &Gate) -> &[Hold] {
     if let GateState::Slots(slots) = &gate.state { &slots.holders } else { &[] }
 }
 
-fn head(gate: &Gate) -> Option<Place> {
-    match &gate.state {
-        GateState::Slots(slots) => slots.head,
-        GateState::Turns(turns) => turns.head,
-        _ => None,
-    }
-}
-
 /// The gates that changed: as they were, as they are.
 fn changed<'a>(look: &Look<'a>) -> impl Iterator<Item = (Option<&'a Gate>, Option<&'a Gate>)> {
     let gates = look.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Gate(_)));
@@ -56,74 +48,6 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
         let limit = look.limit(&gate.key);
         if limit.is_some_and(|limit| inside as u64 > limit) && (inside > was || fresh) {
             return Err(format!("{inside} are inside of {:?}, limit {limit:?}", gate.key.scope()));
-        }
-    }
-    Ok(())
-}
-
-/// What a run has fits where it is.
-pub(super) fn i3(look: &Look<'_>, _: &History) -> Checked {
-    for run in look.runs().filter_map(|(_, after)| after) {
-        let fits = match run.phase {
-            Phase::Waiting => run.has == run.executing(),
-            Phase::Paused => run.has <= run.executing(),
-            Phase::Ready | Phase::Driven => run.has == run.needs.len(),
-            Phase::Line { .. } => run.has < run.needs.len(),
-            Phase::Stopping => true,
-        };
-        if !fits {
-            return Err(format!("it has {} of its gates: {run:?}", run.has));
-        }
-    }
-    Ok(())
-}
-
-/// Holds and runs agree, lines and runs agree.
-pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
-    for gate in look.state.gates() {
-        for hold in holders(gate) {
-            let agrees = look.state.run(hold.run.seq).is_some_and(|run| run.holds(&gate.key));
-            if !agrees {
-                return Err(format!(
-                    "{} holds {:?} and does not say so",
-                    hold.run,
-                    gate.key.scope()
-                ));
-            }
-        }
-        if let GateState::Turns(turns) = &gate.state {
-            let waits = |seq| look.state.run(seq).is_some_and(|run| !run.started);
-            if !turns.pending.iter().all(|seq| waits(*seq)) {
-                return Err(format!("a turn belongs to nobody: {gate:?}"));
-            }
-        }
-        let first = look.lines.get(&gate.id).into_iter().flatten().filter_map(place).min();
-        if first.is_some_and(|first| head(gate).is_none_or(|head| head > first)) {
-            return Err(format!("the line of {:?} begins before its head", gate.key.scope()));
-        }
-    }
-    for run in look.state.runs() {
-        for need in run.needs.iter().take(run.has) {
-            let gate = look.state.gate(&need.gate);
-            let inside = match (need.span, gate.map(|gate| &gate.state)) {
-                (Span::Start, Some(GateState::Turns(turns))) => {
-                    run.started || turns.pending.contains(&run.id.seq)
-                }
-                (Span::Start, _) => run.started,
-                (_, Some(GateState::Slots(slots))) => {
-                    slots.holders.iter().filter(|hold| hold.run == run.id).count() == 1
-                }
-                _ => false,
-            };
-            if !inside {
-                return Err(format!("{} says that it holds {:?}", run.id, need.gate.scope()));
-            }
-        }
-        if let Phase::Line { gate, .. } = run.phase {
-            let next = run.needs.get(run.has).and_then(|need| look.state.gate(&need.gate));
-            if next.is_none_or(|next| next.id != gate) {
-                return Err(format!("it stands in a line that is not its next gate's: {run:?}"));
-            }
         }
     }
     Ok(())
@@ -196,19 +120,6 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// What is still to be taken comes after all that is held, in one order.
-pub(super) fn i10(look: &Look<'_>, _: &History) -> Checked {
-    for run in look.runs().filter_map(|(_, after)| after) {
-        let (held, open) = run.needs.split_at(run.has);
-        let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
-        let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
-        if !sorted || !after {
-            return Err(format!("its gates are out of order: {run:?}"));
-        }
-    }
-    Ok(())
-}
-
 /// Nobody waits for what its own caller keeps.
 pub(super) fn i11(look: &Look<'_>, _: &History) -> Checked {
     for run in look.lines.values().flatten() {
@@ -246,22 +157,6 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
                 }
             }
             _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// A gate and its runs are of one workspace, and so is everything that a run points at.
-pub(super) fn i44(look: &Look<'_>, _: &History) -> Checked {
-    for run in look.runs().filter_map(|(_, after)| after) {
-        let foreign =
-            run.needs.iter().any(|need| need.gate.scope().is_none_or(|scope| scope.ws != run.ws));
-        let input = match look.state.row(&RowKey::Event(run.source.first().seq)) {
-            Some(Row::Event(event)) => event.ws != run.ws,
-            _ => false,
-        };
-        if foreign || input {
-            return Err(format!("it meets another workspace: {run:?}"));
         }
     }
     Ok(())

@@ -2,46 +2,12 @@
 
 use tidegate_core::{
     command::{Answer, Command},
-    row::{Ended, Phase, Row, RowKey, Run, Step, StepKind, Wait, WaitOn},
+    row::{Ended, Phase, Row, RowKey, Run, Step, StepKind, WaitOn},
     run::{sweep::MAX_LOSSES, wait::encoded},
 };
 
 use super::{Checked, Look, history::History};
 use crate::sim::state::State;
-
-fn wait_row(run: &Run, wait: &Wait) -> Option<RowKey> {
-    let WaitOn::Event { name, matches } = &wait.on else { return None };
-    let (path, value) = matches.first().cloned().unwrap_or_default();
-    Some(RowKey::Wait(run.ws.clone(), name.clone(), path, value, run.id.seq, wait.step.clone()))
-}
-
-/// Every filed wait is one of its run's, and every wait for an event is filed.
-pub(super) fn i4(look: &Look<'_>, _: &History) -> Checked {
-    for (before, after) in look.runs() {
-        for wait in after.iter().flat_map(|run| &run.waits) {
-            let key = after.and_then(|run| wait_row(run, wait));
-            if key.is_some_and(|key| look.state.row(&key).is_none()) {
-                return Err(format!("it is not filed: {wait:?}"));
-            }
-        }
-        for wait in before.iter().flat_map(|run| &run.waits) {
-            let kept = after.is_some_and(|run| run.waits.contains(wait));
-            let key = before.and_then(|run| wait_row(run, wait));
-            if !kept && key.is_some_and(|key| look.state.row(&key).is_some()) {
-                return Err(format!("it is filed for nobody: {wait:?}"));
-            }
-        }
-    }
-    for delta in look.deltas {
-        if let Some(Row::Wait(row)) = &delta.after {
-            let run = look.state.run(row.run);
-            if run.is_none_or(|run| run.waits.iter().all(|wait| wait.step != row.step)) {
-                return Err(format!("a wait of nobody: {row:?}"));
-            }
-        }
-    }
-    Ok(())
-}
 
 /// What has ended stays as it ended, and nothing of it is committed any more.
 pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
@@ -155,29 +121,6 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
         let counted = grown == u32::from(taken) || (look.rows_only && grown <= 1);
         if new.losses >= MAX_LOSSES || !counted {
             return Err(format!("its losses go from {} to {}", old.losses, new.losses));
-        }
-    }
-    Ok(())
-}
-
-/// A waiting run waits for a time, or for something that another party can bring.
-pub(super) fn i32(look: &Look<'_>, _: &History) -> Checked {
-    for run in look.state.runs() {
-        for wait in &run.waits {
-            if let WaitOn::Child { run: child } = &wait.on
-                && look.state.ended(child.seq).is_some()
-            {
-                return Err(format!("{} waits for {child}, which has ended", run.id));
-            }
-        }
-        if run.phase == Phase::Waiting {
-            let due = run.waits.iter().filter_map(|wait| wait.until).min();
-            let timed = run.waits.iter().all(|wait| {
-                wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
-            });
-            if run.waits.is_empty() || run.due() != due || !timed {
-                return Err(format!("it waits for nothing: {run:?}"));
-            }
         }
     }
     Ok(())

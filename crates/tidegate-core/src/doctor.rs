@@ -1,0 +1,260 @@
+//! `doctor`: what always holds, checked on all rows of one moment.
+//!
+//! Rows are shown one after another, in the order of [`RowKey`](crate::row::RowKey), so that no
+//! more is kept of them than what is under way: what has ended is looked at and let go. The
+//! simulator shows its rows to the same checks after every commit.
+
+mod flow;
+mod streams;
+
+use std::collections::BTreeMap;
+
+use crate::row::{Def, Row, Workspace};
+
+use self::{flow::Flow, streams::Streams};
+
+/// More findings than this say nothing new: the rest is only counted.
+const MAX_FINDINGS: usize = 1000;
+
+/// One thing that is checked, with its number in `docs/invariants.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// I2.
+    Limits,
+    /// I3.
+    Phases,
+    /// I4, holds.
+    Holds,
+    /// I4, windows and buffers.
+    Folds,
+    /// I4, waits.
+    Waits,
+    /// I6.
+    Ends,
+    /// I7.
+    Lines,
+    /// I10.
+    Order,
+    /// I17.
+    Items,
+    /// I27.
+    Owners,
+    /// I31.
+    Versions,
+    /// I32.
+    Reasons,
+    /// I35.
+    Log,
+    /// I37.
+    Positions,
+    /// I38.
+    Places,
+    /// I44.
+    Workspaces,
+    /// I47.
+    Staged,
+}
+
+impl Rule {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 17] = [
+        Self::Limits,
+        Self::Phases,
+        Self::Holds,
+        Self::Folds,
+        Self::Waits,
+        Self::Ends,
+        Self::Lines,
+        Self::Order,
+        Self::Items,
+        Self::Owners,
+        Self::Versions,
+        Self::Reasons,
+        Self::Log,
+        Self::Positions,
+        Self::Places,
+        Self::Workspaces,
+        Self::Staged,
+    ];
+
+    /// Its number.
+    pub fn number(self) -> &'static str {
+        self.said().0
+    }
+
+    /// What holds.
+    pub fn sentence(self) -> &'static str {
+        self.said().1
+    }
+
+    fn said(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Limits => ("I2", "no gate has more holders than any release has allowed"),
+            Self::Phases => ("I3", "a run has the gates that its state asks for"),
+            Self::Holds => ("I4", "gates and runs agree on who is inside and who waits"),
+            Self::Folds => ("I4", "every window and buffer will be looked at, and has no run yet"),
+            Self::Waits => ("I4", "every wait for an event is filed, and is somebody's"),
+            Self::Ends => ("I6", "what has ended does not live"),
+            Self::Lines => ("I7", "room and a line mean that something is due"),
+            Self::Order => ("I10", "a run takes its gates in one order"),
+            Self::Items => ("I17", "a batch has the events that it counts"),
+            Self::Owners => ("I27", "a driven run is an engine's that is known"),
+            Self::Versions => ("I31", "a run's version is registered"),
+            Self::Reasons => ("I32", "a waiting run waits for what can come"),
+            Self::Log => ("I35", "versions of a stream have no gap and end at its head"),
+            Self::Positions => ("I37", "positions grow, and none is beyond the workspace's head"),
+            Self::Places => ("I38", "no reaction is beyond the head of its stream"),
+            Self::Workspaces => ("I44", "a run, its gates and its input are of one workspace"),
+            Self::Staged => ("I47", "a run has staged what it counts"),
+        }
+    }
+}
+
+/// Something that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What should.
+    pub rule: Rule,
+    /// What was seen.
+    pub text: String,
+}
+
+/// What came of a look at all rows.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many rows there are.
+    pub rows: u64,
+    /// How many things each rule was held against.
+    pub checked: BTreeMap<Rule, u64>,
+    /// What does not hold, [`MAX_FINDINGS`] at the most.
+    pub findings: Vec<Finding>,
+    /// How many findings there are in all.
+    pub found: u64,
+}
+
+impl Report {
+    /// Counts something that is as it should be.
+    fn good(&mut self, rule: Rule) {
+        self.check(rule, true, String::new);
+    }
+
+    /// Counts one more thing that a rule was held against, and what is wrong with it.
+    fn check(&mut self, rule: Rule, holds: bool, wrong: impl FnOnce() -> String) {
+        *self.checked.entry(rule).or_default() += 1;
+        if !holds {
+            self.found += 1;
+            if self.findings.len() < MAX_FINDINGS {
+                self.findings.push(Finding { rule, text: wrong() });
+            }
+        }
+    }
+}
+
+/// A look at all rows of one moment.
+#[derive(Debug, Default)]
+pub struct Checkup {
+    report: Report,
+    flow: Flow,
+    streams: Streams,
+    only: Option<Workspace>,
+    /// The rules that need definitions are left out.
+    no_limits: bool,
+    defs: BTreeMap<Workspace, Vec<Def>>,
+}
+
+impl Checkup {
+    /// A look at what is one workspace's.
+    pub fn of(ws: Workspace) -> Self {
+        Self { only: Some(ws), ..Self::default() }
+    }
+
+    /// A look that leaves out what takes reading all definitions: limits, and lines that wait for
+    /// nothing. For somebody who knows the limits better.
+    pub fn without_limits() -> Self {
+        Self { no_limits: true, ..Self::default() }
+    }
+
+    /// Looks at the next row.
+    pub fn see(&mut self, row: &Row) {
+        if self.only.as_ref().is_some_and(|only| !self.is_of(row, only)) {
+            return;
+        }
+        self.report.rows += 1;
+        let report = &mut self.report;
+        match row {
+            Row::Gate(gate) => self.flow.gate(report, gate),
+            Row::Run(run) => self.flow.run(report, run),
+            Row::Engine(engine) => self.flow.engine(report, engine.id),
+            Row::Stream(stream) => self.streams.stream(stream),
+            Row::Sub(sub) => self.streams.sub(report, sub),
+            Row::LogHead(head) => self.streams.log_head(head),
+            Row::Def(def) => {
+                self.flow.def(report, def.lane);
+                if !self.no_limits {
+                    self.defs.entry(def.ws.clone()).or_default().push(def.clone());
+                }
+            }
+            Row::Event(event) => self.flow.event(report, event),
+            Row::Ended(ended) => self.flow.ended(report, ended),
+            Row::Item(item) => self.flow.item(item.run),
+            Row::Wait(wait) => self.flow.wait(report, wait),
+            Row::WaitPath(path) => self.flow.wait_path(report, path),
+            Row::Logged(event) => self.streams.logged(report, event),
+            Row::Staged(staged) => self.flow.staged(report, staged.run),
+            Row::StreamSnapshot(snapshot) => self.streams.snapshot(report, snapshot),
+            Row::Chore(_)
+            | Row::Schedule(_)
+            | Row::Session(_)
+            | Row::Epoch(_)
+            | Row::Step(_)
+            | Row::Signal(_)
+            | Row::Receipt(_)
+            | Row::Reply(_)
+            | Row::ApiKey(_)
+            | Row::Chunk(_) => {}
+        }
+    }
+
+    fn is_of(&self, row: &Row, only: &Workspace) -> bool {
+        let ws = match row {
+            Row::Gate(row) => return row.key.is_of(only),
+            Row::Item(row) => return self.flow.knows(row.run),
+            Row::Step(row) => return self.flow.knows(row.run),
+            Row::Signal(row) => return self.flow.knows(row.run),
+            Row::Chunk(row) => return self.flow.knows(row.run),
+            Row::Staged(row) => return self.flow.knows(row.run),
+            Row::StreamSnapshot(row) => return self.streams.knows(row.stream),
+            // They are everybody's.
+            Row::Engine(_) => return true,
+            Row::Chore(row) => &row.ws,
+            Row::Schedule(row) => &row.ws,
+            Row::Run(row) => &row.ws,
+            Row::Session(row) => &row.ws,
+            Row::Stream(row) => &row.ws,
+            Row::Sub(row) => &row.ws,
+            Row::LogHead(row) => &row.ws,
+            Row::Epoch(row) => &row.ws,
+            Row::Def(row) => &row.ws,
+            Row::Event(row) => &row.ws,
+            Row::Ended(row) => &row.ws,
+            Row::Wait(row) => &row.ws,
+            Row::WaitPath(row) => &row.ws,
+            Row::Receipt(row) => &row.ws,
+            Row::Logged(row) => &row.ws,
+            Row::Reply(row) => &row.ws,
+            Row::ApiKey(row) => &row.ws,
+        };
+        ws == only
+    }
+
+    /// Looks at what was left open until all rows were seen.
+    pub fn conclude(mut self) -> Report {
+        self.flow.conclude(&mut self.report, self.defs);
+        self.streams.conclude(&mut self.report);
+        self.report.findings.sort_by_key(|finding| finding.rule);
+        self.report
+    }
+}
+
+#[cfg(test)]
+mod tests;

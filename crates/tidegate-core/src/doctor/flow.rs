@@ -1,0 +1,409 @@
+//! Gates, runs and what belongs to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Report, Rule};
+use crate::{
+    catalog::{Catalog, Limit},
+    id::{RunId, Seq},
+    row::{
+        Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, RowKey, Run,
+        Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
+    },
+    time::Timestamp,
+};
+
+/// What is kept of a gate that somebody can be inside of.
+#[derive(Debug)]
+struct Inside {
+    id: Seq,
+    due: Option<Timestamp>,
+    head: Option<Place>,
+    /// Who is inside, until its run has said so too.
+    unsaid: BTreeSet<RunId>,
+    /// Who has a turn, until its run was seen to wait for its start.
+    turns: BTreeSet<Seq>,
+    count: usize,
+    is_turns: bool,
+    /// The first in its line.
+    first: Option<Place>,
+}
+
+/// What is kept of all that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    gates: BTreeMap<GateKey, Inside>,
+    folds: Folds,
+    /// Runs that have not ended, and whether they only stop.
+    live: BTreeMap<Seq, Stops>,
+    /// The inputs that runs and windows need, with the workspace they should be of.
+    inputs: BTreeMap<Seq, Vec<(Workspace, RunId)>>,
+    owners: BTreeMap<EngineId, RunId>,
+    lanes: BTreeMap<Seq, RunId>,
+    awaited: BTreeMap<Seq, RunId>,
+    waits: BTreeMap<RowKey, RunId>,
+    paths: BTreeMap<(Workspace, String, String), RunId>,
+    /// How many rows a run says to have staged, less those seen.
+    staged: BTreeMap<Seq, i64>,
+    batches: BTreeMap<Seq, RunId>,
+}
+
+type Stops = bool;
+
+/// Windows and buffers.
+#[derive(Debug, Default)]
+struct Folds {
+    /// Those that nothing is due for.
+    undue: Vec<(GateKey, bool)>,
+    /// Those that a gate keeps from flushing.
+    kept: BTreeSet<GateKey>,
+    /// Runs that do not exist yet.
+    runs: BTreeSet<Seq>,
+    /// How many items a buffer's run will have, less those seen.
+    items: BTreeMap<Seq, i64>,
+}
+
+impl Flow {
+    /// Whether something under way has this number.
+    pub(super) fn knows(&self, run: Seq) -> bool {
+        self.live.contains_key(&run) || self.folds.items.contains_key(&run)
+    }
+
+    pub(super) fn gate(&mut self, report: &mut Report, gate: &Gate) {
+        let mut inside = Inside {
+            id: gate.id,
+            due: gate.due,
+            head: None,
+            unsaid: BTreeSet::new(),
+            turns: BTreeSet::new(),
+            count: 0,
+            is_turns: false,
+            first: None,
+        };
+        match &gate.state {
+            GateState::Slots(slots) => {
+                inside.head = slots.head;
+                inside.unsaid = slots.holders.iter().map(|hold| hold.run).collect();
+                inside.count = slots.holders.len();
+                self.folds.kept.extend(slots.folds.iter().cloned());
+                report.check(Rule::Holds, inside.unsaid.len() == inside.count, || {
+                    format!("{} holds a run twice", name(&gate.key))
+                });
+            }
+            GateState::Turns(turns) => {
+                (inside.head, inside.is_turns) = (turns.head, true);
+                inside.turns = turns.pending.iter().copied().collect();
+                inside.count = turns.pending.len();
+            }
+            GateState::Fold(fold) => {
+                if gate.due.is_none() {
+                    self.folds.undue.push((gate.key.clone(), fold.held));
+                }
+                if !fold.fired {
+                    self.folds.runs.insert(fold.run.seq);
+                }
+                if gate.key.class() == Some(Class::Batch) {
+                    let full = fold.full.iter().map(|part| (part.run.seq, part.count));
+                    for (run, count) in full.chain([(fold.run.seq, fold.count)]) {
+                        self.folds.items.insert(run, count.into());
+                    }
+                } else if let Some(scope) = gate.key.scope() {
+                    self.inputs.entry(fold.last.seq).or_default().push((scope.ws, fold.run));
+                }
+                return;
+            }
+            GateState::Meter(_) | GateState::Claim(_) => return,
+        }
+        self.gates.insert(gate.key.clone(), inside);
+    }
+
+    pub(super) fn run(&mut self, report: &mut Report, run: &Run) {
+        let (id, seq) = (run.id, run.id.seq);
+        self.live.insert(seq, run.phase == Phase::Stopping);
+        self.lanes.entry(run.lane).or_insert(id);
+        self.inputs.entry(run.source.first().seq).or_default().push((run.ws.clone(), id));
+        if let Source::Batch(_) = run.source {
+            self.batches.insert(run.batch().seq, id);
+        }
+        if run.staged > 0 {
+            self.staged.insert(seq, run.staged.into());
+        }
+        report.check(Rule::Folds, !self.folds.runs.contains(&seq), || {
+            format!("{id} is there, and its window or buffer is still open")
+        });
+        self.owner(report, run);
+        self.holds(report, run);
+        fits(report, run);
+        self.waits(report, run);
+    }
+
+    fn owner(&mut self, report: &mut Report, run: &Run) {
+        let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
+        report.check(Rule::Owners, driven == run.owner.is_some(), || {
+            format!("{} is {:?}, and its owner is {:?}", run.id, run.phase, run.owner)
+        });
+        if let Some(owner) = run.owner {
+            self.owners.insert(owner, run.id);
+        }
+    }
+
+    /// What a run says that it has, and where it says that it stands.
+    fn holds(&mut self, report: &mut Report, run: &Run) {
+        let id = run.id;
+        for need in run.needs.iter().take(run.has) {
+            let gate = self.gates.get_mut(&need.gate);
+            let inside = match (need.span, gate) {
+                (Span::Start, Some(gate)) => run.started || gate.turns.remove(&id.seq),
+                (Span::Start, None) => run.started,
+                (Span::Run | Span::Executing, gate) => {
+                    gate.is_some_and(|gate| gate.unsaid.remove(&id))
+                }
+            };
+            report.check(Rule::Holds, inside, || {
+                format!("{id} says that it is inside of {}, which does not", name(&need.gate))
+            });
+        }
+        let Phase::Line { gate, place } = run.phase else { return };
+        let next = run.needs.get(run.has).and_then(|need| self.gates.get_mut(&need.gate));
+        let stands = match next {
+            Some(next) if next.id == gate => {
+                next.first = next.first.into_iter().chain([place]).min();
+                next.head.is_some_and(|head| head <= place)
+            }
+            Some(_) | None => false,
+        };
+        report.check(Rule::Holds, stands, || {
+            format!("{id} stands in a line that does not know of it")
+        });
+    }
+
+    fn waits(&mut self, report: &mut Report, run: &Run) {
+        for wait in &run.waits {
+            match &wait.on {
+                WaitOn::Event { name, matches } => {
+                    let (path, value) = matches.first().cloned().unwrap_or_default();
+                    let (ws, step) = (run.ws.clone(), wait.step.clone());
+                    self.paths.insert((ws.clone(), name.clone(), path.clone()), run.id);
+                    let key = RowKey::Wait(ws, name.clone(), path, value, run.id.seq, step);
+                    self.waits.insert(key, run.id);
+                }
+                WaitOn::Child { run: child } => {
+                    self.awaited.insert(child.seq, run.id);
+                }
+                WaitOn::Time | WaitOn::Retry | WaitOn::Signal { .. } => {}
+            }
+        }
+        if run.phase == Phase::Waiting {
+            let timed = run.waits.iter().all(|wait| {
+                wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
+            });
+            report.check(Rule::Reasons, timed && !run.waits.is_empty(), || {
+                format!("{} waits for nothing that can come: {:?}", run.id, run.waits)
+            });
+        }
+    }
+
+    pub(super) fn engine(&mut self, report: &mut Report, id: EngineId) {
+        if self.owners.remove(&id).is_some() {
+            report.good(Rule::Owners);
+        }
+    }
+
+    pub(super) fn def(&mut self, report: &mut Report, lane: Seq) {
+        if self.lanes.remove(&lane).is_some() {
+            report.good(Rule::Versions);
+        }
+    }
+
+    pub(super) fn event(&mut self, report: &mut Report, event: &Event) {
+        for (ws, run) in self.inputs.remove(&event.id.seq).into_iter().flatten() {
+            report.check(Rule::Workspaces, ws == event.ws, || {
+                format!("{run} is of `{ws}`, and its input {} of `{}`", event.id, event.ws)
+            });
+        }
+    }
+
+    pub(super) fn ended(&mut self, report: &mut Report, ended: &Ended) {
+        let (id, stops) = (ended.id, self.live.get(&ended.id.seq));
+        report.check(Rule::Ends, stops != Some(&false), || format!("{id} has ended and goes on"));
+        if let Some(parent) = self.awaited.get(&id.seq) {
+            report.check(Rule::Reasons, false, || {
+                format!("{parent} waits for {id}, which has ended")
+            });
+        }
+    }
+
+    pub(super) fn item(&mut self, run: Seq) {
+        self.batches.remove(&run);
+        if let Some(left) = self.folds.items.get_mut(&run) {
+            *left -= 1;
+        }
+    }
+
+    pub(super) fn wait(&mut self, report: &mut Report, row: &WaitRow) {
+        let key = crate::row::Row::Wait(row.clone()).key();
+        report.check(Rule::Waits, self.waits.remove(&key).is_some(), || {
+            format!("a wait for `{}` is filed for run {}, which has none", row.name, row.run)
+        });
+    }
+
+    pub(super) fn wait_path(&mut self, report: &mut Report, row: &WaitPath) {
+        let place = (row.ws.clone(), row.name.clone(), row.path.clone());
+        if self.paths.remove(&place).is_some() {
+            report.good(Rule::Waits);
+        }
+    }
+
+    pub(super) fn staged(&mut self, report: &mut Report, run: Seq) {
+        report.check(Rule::Staged, self.live.contains_key(&run), || {
+            format!("something is staged for run {run}, which is not there")
+        });
+        *self.staged.entry(run).or_default() -= 1;
+    }
+
+    pub(super) fn conclude(self, report: &mut Report, defs: BTreeMap<Workspace, Vec<Def>>) {
+        for (lane, run) in &self.lanes {
+            report.check(Rule::Versions, false, || {
+                format!("{run} is of a version that is not registered ({lane})")
+            });
+        }
+        self.conclude_gates(report, defs);
+        self.conclude_folds(report);
+        for (owner, run) in &self.owners {
+            report.check(Rule::Owners, false, || {
+                format!("{run} is driven by engine {owner:032x}, which nobody knows")
+            });
+        }
+        for (event, needed) in &self.inputs {
+            report.check(Rule::Workspaces, false, || {
+                format!("the input {event} of {} is not there", needed[0].1)
+            });
+        }
+        for (key, run) in &self.waits {
+            report.check(Rule::Waits, false, || format!("a wait of {run} is not filed: {key:?}"));
+        }
+        for ((_, name, path), run) in &self.paths {
+            report.check(Rule::Waits, false, || {
+                format!("{run} waits for `{name}` by `{path}`, which events do not look under")
+            });
+        }
+        for (run, left) in &self.staged {
+            report.check(Rule::Staged, *left == 0, || {
+                format!("run {run} counts {left} more than it has staged")
+            });
+        }
+    }
+
+    fn conclude_gates(&self, report: &mut Report, defs: BTreeMap<Workspace, Vec<Def>>) {
+        let mut catalogs = BTreeMap::new();
+        for (ws, defs) in defs {
+            match Catalog::build(0, defs) {
+                Ok(catalog) => drop(catalogs.insert(ws, catalog)),
+                Err(error) => report.check(Rule::Versions, false, || error.to_string()),
+            }
+        }
+        for (key, gate) in &self.gates {
+            for run in &gate.unsaid {
+                report.check(Rule::Holds, false, || {
+                    format!("{} is held by {run}, which does not say so or is gone", name(key))
+                });
+            }
+            for run in &gate.turns {
+                report.check(Rule::Holds, false, || {
+                    format!(
+                        "{} gave run {run} a turn, which does not wait for its start",
+                        name(key)
+                    )
+                });
+            }
+            let Some(scope) = key.scope() else { continue };
+            let Some(catalog) = catalogs.get(&scope.ws) else { continue };
+            let most = most(catalog, &scope);
+            report.check(Rule::Limits, most.is_none_or(|most| gate.count <= most), || {
+                format!(
+                    "{} are inside of {}; its limit was never above {most:?}",
+                    gate.count,
+                    name(key)
+                )
+            });
+            let room = match catalog.limit(&scope) {
+                Limit::Slots(limit) => gate.count < limit as usize,
+                Limit::Rate(_) => gate.is_turns && gate.count == 0,
+                Limit::Open => true,
+            };
+            let stuck = room && gate.first.is_some() && gate.due.is_none();
+            report.check(Rule::Lines, !stuck, || {
+                format!("{} has room and a line, and nothing is due", name(key))
+            });
+        }
+    }
+
+    fn conclude_folds(&self, report: &mut Report) {
+        for (key, held) in &self.folds.undue {
+            report.check(Rule::Folds, *held && self.folds.kept.contains(key), || {
+                format!("nobody will ever look at {}", name(key))
+            });
+        }
+        for (run, left) in &self.folds.items {
+            report.check(Rule::Items, *left == 0, || {
+                format!("the buffer of run {run} counts {left} more than it has")
+            });
+        }
+        for run in self.batches.values() {
+            report.check(Rule::Items, false, || format!("the batch of {run} is empty"));
+        }
+    }
+}
+
+/// What a run has fits where it is, and what it lacks comes after it.
+fn fits(report: &mut Report, run: &Run) {
+    let (has, all) = (run.has, run.needs.len());
+    let fits = match run.phase {
+        Phase::Waiting => has == run.executing(),
+        Phase::Paused => has <= run.executing(),
+        Phase::Ready | Phase::Driven => has == all,
+        Phase::Line { .. } => has < all,
+        Phase::Stopping => has <= all,
+    };
+    report.check(Rule::Phases, fits, || {
+        format!("{} is {:?} with {has} of its {all} gates", run.id, run.phase)
+    });
+    let (held, open) = run.needs.split_at(has.min(all));
+    let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
+    let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
+    report.check(Rule::Order, sorted && after, || format!("the gates of {} are mixed up", run.id));
+    let own = run.needs.iter().all(|need| need.gate.is_of(&run.ws));
+    report.check(Rule::Workspaces, own, || format!("{} needs a gate of another workspace", run.id));
+}
+
+/// The most that any release has allowed at a gate: lowering a limit evicts nobody. None where one
+/// of them allowed everything, and for a handoff, which is given to all who are there.
+fn most(catalog: &Catalog, scope: &Scope) -> Option<usize> {
+    match scope.class {
+        Class::RunLimit | Class::Keyed | Class::Whole => {}
+        Class::Singleton | Class::Schedule | Class::Policy => return Some(1),
+        Class::Dedupe
+        | Class::Idempotency
+        | Class::RateLimit
+        | Class::Debounce
+        | Class::Batch
+        | Class::Quiet
+        | Class::Handoff
+        | Class::Throttle => return None,
+    }
+    let versions = catalog.entry(&scope.app, &scope.name)?.versions.values();
+    let released = versions.filter(|version| version.release.is_some());
+    let limits: Option<Vec<u32>> =
+        released.map(|version| version.workflow()?.slots(scope.class, &scope.slot)).collect();
+    limits?.into_iter().max().map(|most| most as usize)
+}
+
+/// A gate as people know it.
+fn name(key: &GateKey) -> String {
+    match key.scope() {
+        Some(scope) => {
+            format!("{} of `{}` for {}", scope.class.control(), scope.name, scope.key)
+        }
+        None => format!("gate {key:?}"),
+    }
+}

@@ -1,0 +1,97 @@
+//! Streams: versions, positions, and the places of reactions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Report, Rule};
+use crate::{
+    id::Seq,
+    row::{LogHead, Logged, Stream, StreamSnapshot, Sub, Workspace},
+};
+
+/// What is kept of streams: their heads, and the event seen last.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    heads: BTreeMap<Seq, Stream>,
+    names: BTreeMap<(Workspace, String), Seq>,
+    positions: BTreeMap<Workspace, i64>,
+    /// Stream, version and position of the event seen last.
+    last: Option<(Seq, i64, i64)>,
+    /// Streams with at least one event.
+    logged: BTreeSet<Seq>,
+}
+
+impl Streams {
+    pub(super) fn knows(&self, stream: Seq) -> bool {
+        self.heads.contains_key(&stream)
+    }
+
+    pub(super) fn stream(&mut self, stream: &Stream) {
+        self.names.insert((stream.ws.clone(), stream.name.clone()), stream.id);
+        self.heads.insert(stream.id, stream.clone());
+    }
+
+    pub(super) fn log_head(&mut self, head: &LogHead) {
+        self.positions.insert(head.ws.clone(), head.pos);
+    }
+
+    /// A place in what a stream was before a restart says nothing about the stream of now.
+    pub(super) fn sub(&mut self, report: &mut Report, sub: &Sub) {
+        let id = self.names.get(&(sub.ws.clone(), sub.stream.clone()));
+        let head = id.filter(|id| **id == sub.log).and_then(|id| self.heads.get(id));
+        let Some(head) = head.map(|stream| stream.head) else { return };
+        report.check(Rule::Places, sub.at <= head && sub.want <= head, || {
+            let Sub { reaction, stream, at, want, .. } = sub;
+            format!("`{reaction}` is at {at} of `{stream}` and wants {want}; its head is {head}")
+        });
+    }
+
+    pub(super) fn logged(&mut self, report: &mut Report, event: &Logged) {
+        let Logged { stream: id, version, pos, .. } = event;
+        let last = self.last.filter(|last| last.0 == *id);
+        if last.is_none() {
+            self.end_of_last(report);
+        }
+        self.last = Some((*id, *version, *pos));
+        self.logged.insert(*id);
+        let stream = self.heads.get(id);
+        // A closed stream may have been truncated.
+        let follows = match last {
+            Some((_, before, _)) => *version == before + 1,
+            None => *version == 0 || stream.is_some_and(|stream| stream.closed),
+        };
+        report.check(Rule::Log, follows && stream.is_some(), || match stream {
+            Some(stream) => format!("`{}` has a gap before version {version}", stream.name),
+            None => format!("event {} is of no stream", event.id),
+        });
+        let head = self.positions.get(&event.ws).copied().unwrap_or(0);
+        let grows = last.is_none_or(|(_, _, before)| *pos > before);
+        report.check(Rule::Positions, grows && *pos <= head, || {
+            format!("event {} has position {pos}, the head of `{}` is {head}", event.id, event.ws)
+        });
+    }
+
+    pub(super) fn snapshot(&mut self, report: &mut Report, snapshot: &StreamSnapshot) {
+        let StreamSnapshot { stream: id, kind, version, .. } = snapshot;
+        let head = self.heads.get(id).map(|stream| stream.head);
+        report.check(Rule::Log, head.is_some_and(|head| *version <= head), || {
+            format!("snapshot `{kind}` of stream {id} is at {version}, its head is {head:?}")
+        });
+    }
+
+    fn end_of_last(&mut self, report: &mut Report) {
+        let Some((id, version, _)) = self.last else { return };
+        let Some(stream) = self.heads.get(&id) else { return };
+        report.check(Rule::Log, stream.head == version, || {
+            format!("`{}` ends at {version}, its head is {}", stream.name, stream.head)
+        });
+    }
+
+    pub(super) fn conclude(mut self, report: &mut Report) {
+        self.end_of_last(report);
+        for stream in self.heads.values().filter(|stream| !self.logged.contains(&stream.id)) {
+            report.check(Rule::Log, stream.head == -1, || {
+                format!("`{}` has no events, its head is {}", stream.name, stream.head)
+            });
+        }
+    }
+}

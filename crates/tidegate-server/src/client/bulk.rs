@@ -1,0 +1,72 @@
+//! `tidegate bulk`: one thing done to many runs.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::Server;
+
+/// What is done to which runs.
+#[derive(Args, Debug)]
+pub(crate) struct Bulk {
+    /// What is done to them.
+    action: Action,
+    /// Only those of an app.
+    #[arg(long)]
+    app: Option<String>,
+    /// Only those of a workflow.
+    #[arg(long)]
+    workflow: Option<String>,
+    /// Only those of a version.
+    #[arg(long)]
+    version: Option<u32>,
+    /// Only those that are queued, running, waiting or paused.
+    #[arg(long)]
+    state: Option<String>,
+    /// All runs of the workspace.
+    #[arg(long)]
+    all: bool,
+    /// Why they are cancelled.
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Action {
+    Cancel,
+    Pause,
+    Resume,
+}
+
+impl Action {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+/// How often it is looked at until it is done.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Asks for it, and waits until it has been at all of them.
+pub(super) async fn bulk(server: &Server<'_>, asked: Bulk) -> anyhow::Result<(Value, String)> {
+    let Bulk { action, app, workflow, version, state, all, reason } = asked;
+    let filter = json!({ "app": app, "workflow": workflow, "version": version, "state": state });
+    let mut body = json!({ "action": action.as_str(), "filter": filter, "all": all });
+    if let Some(reason) = reason {
+        body["reason"] = reason.into();
+    }
+    let mut told = server.post("/runs/bulk", body).await?;
+    let path = format!("/runs/bulk/{}", told["id"].as_str().unwrap_or_default());
+    while told["finished"] != true {
+        tokio::time::sleep(LOOK).await;
+        told = server.get(&path).await?;
+    }
+    let shown =
+        format!("{}: {} done, {} refused\n", action.as_str(), told["done"], told["refused"]);
+    Ok((told, shown))
+}

@@ -1,0 +1,189 @@
+//! The commands that look: events, receipts, gates and numbers.
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{Server, part, table, text};
+
+/// What can be looked at.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Observe {
+    /// Shows gates: who is inside, who waits, and what comes next.
+    Gates {
+        #[command(flatten)]
+        of: Of,
+        /// Only those of a control.
+        #[arg(long)]
+        control: Option<String>,
+        /// Only those whose key has this in it.
+        #[arg(long)]
+        key: Option<String>,
+        /// How many.
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// Looks at events.
+    Events {
+        #[command(subcommand)]
+        command: Events,
+    },
+    /// Shows verdicts other than plain starts, the newest first.
+    Receipts {
+        #[command(flatten)]
+        of: Of,
+        /// Only those of an event.
+        #[arg(long)]
+        event: Option<String>,
+        /// Only those of a control.
+        #[arg(long)]
+        control: Option<String>,
+        /// Only those with a key.
+        #[arg(long)]
+        key: Option<String>,
+        /// Only those with an outcome: queued, dropped and so on.
+        #[arg(long)]
+        outcome: Option<String>,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// Shows how many runs are where, and what debounces and batches hold.
+    Stats,
+}
+
+/// Of what.
+#[derive(Args, Debug)]
+pub(crate) struct Of {
+    /// Only those of an app.
+    #[arg(long)]
+    app: Option<String>,
+    /// Only those of a workflow.
+    #[arg(long)]
+    workflow: Option<String>,
+}
+
+/// What can be done with events.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Events {
+    /// Shows the newest.
+    List {
+        /// Only those of a name, or of all that begin like it: `order.*`.
+        #[arg(long)]
+        name: Option<String>,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// Shows one, with its verdicts and its runs.
+    Show {
+        /// The event.
+        event: String,
+    },
+}
+
+/// Asks; the answer, and how people read it.
+pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(Value, String)> {
+    match what {
+        Observe::Gates { of, control, key, limit } => {
+            let filters = [("app", of.app), ("workflow", of.workflow)];
+            let filters = filters.into_iter().chain([("control", control), ("key", key)]);
+            let (mut told, more) = many(server, "gates", filters, limit).await?;
+            let mut rows = told["gates"].clone();
+            for row in rows.as_array_mut().into_iter().flatten() {
+                let first = row["line"]["first"].as_array().map(|runs| runs.iter().map(text));
+                let first = first.map(|runs| runs.take(2).collect::<Vec<_>>().join(" "));
+                row["next"] = first.unwrap_or_default().into();
+                row["waiting"] = counted(&row["line"]).into();
+            }
+            told["next"] = more;
+            let columns =
+                ["control", "workflow", "key", "letsIn", "inside", "waiting", "tokens", "next"];
+            Ok((told, table(&rows, &columns)))
+        }
+        Observe::Events { command: Events::List { name, limit } } => {
+            let (told, _) = many(server, "events", [("name", name)], limit).await?;
+            let shown = table(&told["events"], &["id", "name", "at", "data"]);
+            Ok((told, shown))
+        }
+        Observe::Events { command: Events::Show { event } } => {
+            let told = server.get(&format!("/events/{}", part(&event))).await?;
+            Ok((told.clone(), format!("{told:#}\n")))
+        }
+        Observe::Receipts { of, event, control, key, outcome, limit } => {
+            let filters = [("app", of.app), ("workflow", of.workflow), ("event", event)];
+            let more = [("control", control), ("key", key), ("outcome", outcome)];
+            let filters = filters.into_iter().chain(more);
+            let (told, _) = many(server, "receipts", filters, limit).await?;
+            let columns = ["at", "workflow", "outcome", "control", "key", "runId", "eventId"];
+            let shown = table(&told["receipts"], &columns);
+            Ok((told, shown))
+        }
+        Observe::Stats => {
+            let mut told = server.get("/runs/stats").await?;
+            let flow = server.get("/flow-state").await?;
+            let shown = numbers(&told, &flow);
+            told["flowState"] = flow;
+            Ok((told, shown))
+        }
+    }
+}
+
+/// The first items of a list, over as many pages as it takes: a filter may leave one empty.
+async fn many(
+    server: &Server<'_>,
+    list: &str,
+    filters: impl IntoIterator<Item = (&'static str, Option<String>)>,
+    limit: u32,
+) -> anyhow::Result<(Value, Value)> {
+    let mut query = String::new();
+    for (name, value) in filters {
+        if let Some(value) = value {
+            write!(query, "&{name}={}", part(&value))?;
+        }
+    }
+    let (mut all, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let left = limit.saturating_sub(u32::try_from(all.len())?).clamp(1, PAGE);
+        let from = cursor.as_str().map(|at| format!("&cursor={}", part(at))).unwrap_or_default();
+        let mut page = server.get(&format!("/{list}?limit={left}{query}{from}")).await?;
+        all.extend(page[list].as_array_mut().map(std::mem::take).unwrap_or_default());
+        cursor = page["next"].take();
+        if cursor.is_null() || all.len() >= limit as usize {
+            let told = json!({ list: all, "next": cursor });
+            return Ok((told, cursor));
+        }
+    }
+}
+
+/// The most items of one page.
+const PAGE: u32 = 500;
+
+/// A number that may be a lower bound.
+fn counted(of: &Value) -> String {
+    let more = if of["atLeast"] == true { "+" } else { "" };
+    format!("{}{more}", text(&of["count"]))
+}
+
+/// All numbers, workflow by workflow.
+fn numbers(stats: &Value, flow: &Value) -> String {
+    let pending = |app: &Value, workflow: &Value, what: &str| {
+        let all = flow["workflows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let is = |it: &&Value| (&it["app"], &it["workflow"]) == (app, workflow);
+        let found = all.iter().find(is);
+        found.map(|it| it[what]["pending"].clone()).unwrap_or_default()
+    };
+    let mut rows = stats["byWorkflow"].as_array().cloned().unwrap_or_default();
+    for row in &mut rows {
+        let debounce = pending(&row["app"], &row["workflow"], "debounce");
+        let batch = pending(&row["app"], &row["workflow"], "batch");
+        (row["debounced"], row["buffered"]) = (debounce, batch);
+    }
+    let mut all = stats.clone();
+    all["workflow"] = "(all)".into();
+    rows.push(all);
+    let columns =
+        ["workflow", "version", "inFlight", "queued", "waiting", "paused", "debounced", "buffered"];
+    table(&rows.into(), &columns)
+}

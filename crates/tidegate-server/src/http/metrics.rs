@@ -1,0 +1,56 @@
+//! `GET /metrics`: what there is to watch, as Prometheus reads it.
+
+use std::fmt::Write as _;
+
+use axum::{
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use tidegate::core::observe::stats::{Counts, Stats};
+
+use super::{Caller, operation::Operation, problem::Problem, shape::string};
+use crate::metrics::{escaped, text};
+
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/metrics", "metrics", show)
+            .says("What there is to watch, in the text format of Prometheus.")
+            .answers_as(
+                200,
+                "Of this server, and of its workspace's runs.",
+                "text/plain",
+                string(),
+            ),
+    ]
+}
+
+async fn show(caller: Caller) -> Result<Response, Problem> {
+    let stats = caller.engine.stats().await?;
+    let told = text() + &runs(caller.engine.workspace(), &stats);
+    Ok(([(CONTENT_TYPE, KIND)], told).into_response())
+}
+
+/// How many runs are where, of all engines: read from the store, and not counted here.
+fn runs(workspace: &str, stats: &Stats) -> String {
+    let mut text = String::from("# TYPE tidegate_runs gauge\n");
+    for of in &stats.by_workflow {
+        let Counts { in_flight, queued, waiting, paused, .. } = of.counts;
+        let counts =
+            [("running", in_flight), ("queued", queued), ("waiting", waiting), ("paused", paused)];
+        let [workspace, app, workflow] =
+            [workspace, of.app.as_str(), of.workflow.as_str()].map(escaped);
+        for (state, count) in counts {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "tidegate_runs{{workspace=\"{workspace}\",app=\"{app}\",workflow=\"{workflow}\",\
+                 version=\"{}\",state=\"{state}\"}} {count}",
+                of.version
+            );
+        }
+    }
+    text
+}

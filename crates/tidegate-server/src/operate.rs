@@ -1,0 +1,273 @@
+//! The commands that look after a store: they open it themselves, and need no server.
+
+use std::{
+    fmt::Write as _,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tidegate::{
+    core::doctor::Report,
+    store::{PostgresOptions, PostgresStore, SqliteLook, check_up, migrate::Migration},
+};
+
+use crate::{
+    client::{Remote, get},
+    config::Config,
+    exit::Failure,
+    http::view,
+    serve,
+};
+
+/// What can be done with a store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Operate {
+    /// Checks what always holds, and says what it has checked. Asks the server, or looks at the
+    /// store itself where one is named, also beside a running server.
+    Doctor(Place),
+    /// Copies a SQLite store to a new file, also while a server runs on it, and checks the copy.
+    Backup {
+        /// The new file.
+        to: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Puts a backup in the place of a SQLite store that no server has open.
+    Restore {
+        /// The backup.
+        from: PathBuf,
+        /// Also if the store has changed since the backup was made.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Brings a store's schema up to date, as `serve` does when it opens it.
+    Migrate {
+        /// Only says what is left to do; the exit status is 1 if something is.
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Which store.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// `sqlite:PATH` or a `postgres://` URL.
+    #[arg(long)]
+    store: Option<String>,
+    /// The file with the settings of the server.
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+impl Place {
+    fn is_named(&self) -> bool {
+        self.store.is_some() || self.config.is_some()
+    }
+
+    /// The address, by the same rules that `serve` has.
+    fn address(self) -> anyhow::Result<String> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let config = self.config.or_else(|| variable("TIDEGATE_CONFIG").map(PathBuf::from));
+        let config = Config::load(config.as_deref(), variable, &[("store", self.store)])?;
+        Ok(config.text("store").to_owned())
+    }
+
+    /// The file of a SQLite store; what to do instead where it is none.
+    fn file(self, verb: &str, instead: &str) -> anyhow::Result<PathBuf> {
+        let address = self.address()?;
+        match address.strip_prefix("sqlite:") {
+            Some(path) => Ok(path.into()),
+            None if address == "memory" => bail!("a store in memory cannot be {verb}"),
+            None => bail!("PostgreSQL has tools of its own: {instead}"),
+        }
+    }
+}
+
+/// Does it, and says so.
+pub(crate) async fn run(
+    remote: &Remote,
+    operate: Operate,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let (told, shown, good) = match operate {
+        Operate::Doctor(place) => {
+            let told = if place.is_named() {
+                view(&examine(&place.address()?).await?)
+            } else {
+                get(remote, "/doctor").await?
+            };
+            let (shown, good) = (show_report(&told), told["healthy"] == true);
+            (told, shown, good)
+        }
+        Operate::Backup { to, place } => {
+            let (told, shown) = back_up(place, &to).await?;
+            (told, shown, true)
+        }
+        Operate::Restore { from, force, place } => {
+            let (told, shown) = restore(place, &from, force).await?;
+            (told, shown, true)
+        }
+        Operate::Migrate { check, place } => migrate(&place.address()?, check).await?,
+    };
+    let printed = if remote.json { format!("{told}\n") } else { shown };
+    out.write_all(printed.as_bytes())?;
+    if good { Ok(()) } else { bail!("not everything is as it should be") }
+}
+
+async fn examine(address: &str) -> anyhow::Result<Report> {
+    if let Some(path) = address.strip_prefix("sqlite:") {
+        let look = SqliteLook::open(there(Path::new(path))?).await?;
+        look.check_file().await?;
+        return Ok(check_up(None, |visit| look.walk(visit)).await?);
+    }
+    if let [first, ..] = pending(address).await? {
+        bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
+    }
+    let store = serve::open(address).await?;
+    Ok(check_up(None, |visit| store.walk(visit)).await?)
+}
+
+fn show_report(told: &Value) -> String {
+    let mut shown = String::new();
+    let list = |name: &str| told[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for check in list("checks") {
+        let word = if check["holds"] == true { "holds" } else { "BROKEN" };
+        let (number, what) = (text(&check["number"]), text(&check["what"]));
+        let checked = check["checked"].to_string();
+        let _ = writeln!(shown, "{number:<4} {word:<6} {checked:>9}  {what}");
+    }
+    for finding in list("findings") {
+        let _ = writeln!(shown, "{}: {}", text(&finding["number"]), text(&finding["detail"]));
+    }
+    let _ = writeln!(shown, "{} rows, {} findings", told["rows"], told["found"]);
+    shown
+}
+
+async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
+    let from = place.file(
+        "backed up",
+        "use `pg_dump --format=custom --schema=tidegate --file=FILE URL`, which may run beside \
+         the servers",
+    )?;
+    if to.exists() {
+        bail!("{} is there already; give a file that is not", to.display());
+    }
+    say(&format!("copying {}", from.display()));
+    let mut part = to.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let _ = std::fs::remove_file(&part);
+    SqliteLook::open(there(&from)?).await?.copy(&part).await?;
+    let report = verify(&part).await;
+    if report.is_err() {
+        // What is not known to be good must not be taken for a backup.
+        let _ = std::fs::remove_file(&part);
+    }
+    let rows = report?;
+    for log in ["-wal", "-shm"] {
+        let mut name = part.as_os_str().to_owned();
+        name.push(log);
+        let _ = std::fs::remove_file(name);
+    }
+    std::fs::rename(&part, to).with_context(|| to.display().to_string())?;
+    let bytes = std::fs::metadata(to)?.len();
+    let told = json!({ "file": to.display().to_string(), "bytes": bytes, "rows": rows });
+    Ok((told, format!("{} has {rows} rows in {bytes} bytes, checked\n", to.display())))
+}
+
+/// A copy whose pages and rows are as they should be; how many rows it has.
+async fn verify(path: &Path) -> anyhow::Result<u64> {
+    say(&format!("checking {}", path.display()));
+    let report = examine(&format!("sqlite:{}", path.display())).await?;
+    match report.findings.first() {
+        None => Ok(report.rows),
+        Some(finding) => bail!(
+            "{} rows are not as they should be, the first: {}; look at the store with \
+             `tidegate doctor`",
+            report.found,
+            finding.text
+        ),
+    }
+}
+
+async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Value, String)> {
+    let to = place.file(
+        "restored",
+        "stop the servers and use `pg_restore --clean --if-exists --dbname=URL FILE`",
+    )?;
+    let rows = verify(there(from)?).await?;
+    if !force && let Some(changed) = last_change(&to)? {
+        let made = std::fs::metadata(from)?.modified()?;
+        if changed > made {
+            bail!(
+                "{} has changed since {} was made, and all that would be lost: keep a copy with \
+                 `tidegate backup`, then add --force",
+                to.display(),
+                from.display()
+            );
+        }
+    }
+    SqliteLook::restore(from, &to).await?;
+    let told = json!({ "file": to.display().to_string(), "rows": rows });
+    Ok((told, format!("{} has the {rows} rows of {}\n", to.display(), from.display())))
+}
+
+/// When a store or its log was last written; none where there is no store.
+fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let mut last = None;
+    for path in [path, Path::new(&log)] {
+        match std::fs::metadata(path) {
+            Ok(file) => last = last.max(Some(file.modified()?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+    Ok(last)
+}
+
+async fn pending(address: &str) -> anyhow::Result<&'static [Migration]> {
+    if let Some(path) = address.strip_prefix("sqlite:") {
+        return Ok(SqliteLook::pending_of(there(Path::new(path))?).await?);
+    }
+    if address == "memory" {
+        return Ok(&[]);
+    }
+    Ok(PostgresStore::pending(address, PostgresOptions::default()).await?)
+}
+
+async fn migrate(address: &str, check: bool) -> anyhow::Result<(Value, String, bool)> {
+    let left = pending(address).await?;
+    if !check {
+        // Opening does it, in one transaction.
+        drop(serve::open(address).await?);
+    }
+    let names: Vec<String> = left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
+    let word = if check { "left" } else { "applied" };
+    let shown = match names.is_empty() {
+        true => "the schema is up to date\n".to_owned(),
+        false => names.iter().fold(String::new(), |shown, name| shown + word + ": " + name + "\n"),
+    };
+    Ok((json!({ word: names }), shown, !check || left.is_empty()))
+}
+
+fn there(path: &Path) -> Result<&Path, Failure> {
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(Failure::NotFound(format!("there is no file {}", path.display())))
+}
+
+/// For people who wait; the answer itself goes to standard output.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

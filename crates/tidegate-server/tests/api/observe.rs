@@ -1,0 +1,193 @@
+//! What can be seen over HTTP, and that it agrees with itself.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{server::Server, target::Target};
+
+/// Two workflows that wait, and one that is not shaped.
+async fn busy() -> (Target, Server) {
+    let target = Target::kind().await;
+    target.open(false);
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\n\
+         concurrency = {{ limit = 2, key = \"k\" }}\n\
+         [[workflow]]\nname = \"index\"\nurl = \"{url}\"\n\
+         batch = {{ maxSize = 3, timeoutMs = 3600000 }}\n\
+         [[workflow]]\nname = \"save\"\nurl = \"{url}\"\n\
+         debounce = {{ periodMs = 3600000, key = \"doc\" }}\n\
+         [[workflow]]\nname = \"plain\"\nurl = \"{url}\"\n"
+    ));
+    (target, server)
+}
+
+/// The items of a list, page by page; something happens after each page.
+async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) -> Vec<Value> {
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let (status, page) = server.get(&format!("{path}&limit=2{cursor}")).await;
+        assert_eq!(status, StatusCode::OK, "{page}");
+        all.extend(page[list].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { return all };
+        cursor = format!("&cursor={next}");
+        then().await;
+    }
+}
+
+/// B133, B134, B135, B136, B139, B140: nothing is set up for it, and the numbers are in step.
+#[tokio::test]
+async fn what_is_seen_agrees_with_what_runs() {
+    let (target, server) = busy().await;
+    let (_, told) = server.get("/workflows").await;
+    let shaped = |name: &str| {
+        let all = told["workflows"].as_array().unwrap();
+        all.iter().find(|it| it["name"] == name).unwrap().get("flowControl").is_some()
+    };
+    assert!(shaped("sync") && shaped("index") && shaped("save") && !shaped("plain"), "{told}");
+    for n in 0..5 {
+        server.start_run("sync", json!({ "k": "a", "n": n })).await;
+    }
+    for doc in ["x", "x", "y"] {
+        server.start_run("save", json!({ "doc": doc })).await;
+    }
+    for n in 0..2 {
+        server.start_run("index", json!(n)).await;
+    }
+    target.called(2).await;
+    let (_, stats) = server.get("/runs/stats").await;
+    assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(2), &json!(3)), "{stats}");
+    let queued = pages(&server, "/runs?state=queued", "runs", async || {}).await;
+    let (_, told) = server.get("/gates?control=concurrency&workflow=sync").await;
+    let gate = &told["gates"][0];
+    assert_eq!((&gate["inside"], &gate["limit"]), (&json!(2), &json!(2)));
+    assert_eq!((&gate["line"]["count"], queued.len()), (&json!(3), 3));
+    let mut first: Vec<_> = queued.iter().map(|run| run["id"].clone()).collect();
+    first.reverse();
+    assert_eq!(gate["line"]["first"], json!(first));
+    let (_, flow) = server.get("/flow-state").await;
+    let names: Vec<_> =
+        flow["workflows"].as_array().unwrap().iter().map(|it| &it["workflow"]).collect();
+    assert_eq!(names, ["index", "save"]);
+    assert_eq!(flow["workflows"][0]["batch"]["pending"], 2);
+    assert_eq!(flow["workflows"][0]["batch"]["keys"][0]["maxSize"], 3);
+    assert_eq!(flow["workflows"][1]["debounce"]["pending"], 3);
+    assert_eq!(flow["workflows"][1]["debounce"]["keys"][0]["pending"], 2);
+    let (_, narrowed) = server.get("/flow-state?app=default&workflow=index").await;
+    assert_eq!(narrowed["workflows"], json!([flow["workflows"][0]]));
+    let (_, none) = server.get("/flow-state?app=other").await;
+    assert_eq!(none["workflows"], json!([]));
+    // The third fills the buffer: what was pending is a run at once.
+    let run = server.start_run("index", json!(2)).await;
+    let (_, flow) = server.get("/flow-state?workflow=index").await;
+    assert_eq!(flow["workflows"][0]["batch"], json!({ "pending": 0, "keys": [] }));
+    target.called(3).await;
+    let (_, stats) = server.get("/runs/stats").await;
+    assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(3), &json!(3)), "{stats}");
+    let said = server.command(&["stats"]).unwrap();
+    assert!(said.contains("save      1        0         0       0        0       3"), "{said}");
+    let said = server.command(&["gates", "--control", "concurrency"]).unwrap();
+    assert!(said.contains("concurrency  sync      a    2 at once  2       3"), "{said}");
+    target.open(true);
+    server.until(&run, "completed").await;
+    for queued in &first {
+        server.until(queued.as_str().unwrap(), "completed").await;
+    }
+    let (_, stats) = server.get("/runs/stats").await;
+    assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(0), &json!(0)), "{stats}");
+}
+
+/// SPEC 5 and 11: events and receipts are listed newest first, stable while more arrive, and an
+/// event says what became of it.
+#[tokio::test]
+async fn events_and_receipts_are_listed_while_more_arrive() {
+    let (_target, server) = busy().await;
+    let mut posted = Vec::new();
+    for n in 0..5 {
+        let (_, told) =
+            server.post("/events", json!({ "name": "sync", "data": { "k": "a", "n": n } })).await;
+        posted.insert(0, told["events"][0]["id"].clone());
+    }
+    let late = async || drop(server.post("/events", json!({ "name": "sync.late" })).await);
+    let listed = pages(&server, "/events?name=sync*", "events", late).await;
+    let ids: Vec<_> = listed.iter().map(|event| event["id"].clone()).collect();
+    assert_eq!(ids, posted, "what came after the first page is not among them");
+    assert_eq!(listed[0]["data"], json!({ "k": "a", "n": 4 }));
+    assert_eq!(pages(&server, "/events?name=none", "events", late).await, Vec::<Value>::new());
+    let receipts = pages(&server, "/receipts?workflow=sync", "receipts", async || {}).await;
+    let of: Vec<_> = receipts.iter().map(|receipt| receipt["eventId"].clone()).collect();
+    assert_eq!(of, posted[..3], "two started at once, and that leaves no receipt");
+    assert_eq!((&receipts[0]["outcome"], &receipts[0]["key"]), (&json!("queued"), &json!("a")));
+    for (query, count) in [("control=concurrency&key=a", 3), ("outcome=dropped", 0), ("key=b", 0)] {
+        let found = pages(&server, &format!("/receipts?{query}"), "receipts", async || {}).await;
+        assert_eq!(found.len(), count, "{query}");
+    }
+    let newest = posted[0].as_str().unwrap();
+    let (_, told) = server.get(&format!("/events/{newest}")).await;
+    assert_eq!(told["receipts"][0]["runId"], told["runs"][0]["id"]);
+    assert_eq!(told["runs"][0]["state"], "queued");
+    let (_, found) = server.get(&format!("/runs?event={newest}")).await;
+    assert_eq!(found["runs"], told["runs"]);
+    let shown = server.command(&["events", "show", newest]).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["name"], "sync");
+    let shown = server.command(&["receipts", "--event", newest]).unwrap();
+    assert!(shown.contains("sync      queued   concurrency  a    run_"), "{shown}");
+    let shown = server.command(&["events", "list", "--name", "sync", "--json"]).unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["events"].as_array().unwrap().len(), 5);
+}
+
+/// What cannot be asked for is said with what can.
+#[tokio::test]
+async fn bad_questions_get_clear_answers() {
+    let server = Server::start("");
+    for (path, said) in [
+        ("/gates?control=x", "`control` is one of idempotency"),
+        ("/gates?cursor=xyz", "got `xyz`"),
+        ("/events?cursor=x", "got `x`"),
+        ("/events?limit=501", "1 to 500, got 501"),
+        ("/receipts?event=run_x", "like evt_"),
+        ("/receipts?outcome=lost", "`outcome` is one of started"),
+        ("/runs?from=yesterday", "got `yesterday`"),
+        ("/runs?event=x", "like evt_"),
+        ("/flow-state?nome=x", "nome"),
+        ("/runs/stats?app=x", "app"),
+    ] {
+        let (status, told) = server.get(path).await;
+        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")), "{path}");
+        assert!(told["detail"].as_str().unwrap().contains(said), "{path}: {told}");
+    }
+    for path in ["/events/evt_x", "/events/evt_00000000000000000000000000"] {
+        let (status, told) = server.get(path).await;
+        assert_eq!((status.as_u16(), &told["error"]), (404, &json!("no_event")), "{path}");
+    }
+}
+
+/// N24: who reads along sees events and runs come and change, and goes on where it was.
+#[tokio::test]
+async fn events_and_runs_can_be_read_along() {
+    let (target, server) = busy().await;
+    let event = |n: i32| json!({ "name": "plain", "data": n });
+    let post = async |n| drop(server.post("/events", event(n)).await);
+    let (mark, mut text) = (r#""data":2"#, String::new());
+    let other = server.read_along("/events/stream", None, mark, async || {
+        let mine = server.read_along("/events/stream", None, mark, async || {
+            post(1).await;
+            post(2).await;
+        });
+        text = mine.await;
+    });
+    let other = other.await;
+    for text in [&text, &other] {
+        assert!(text.contains("event: events") && !text.contains("gap"), "{text}");
+    }
+    let last = text.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap();
+    post(3).await;
+    let text = server.read_along("/events/stream", Some(last), r#""data":3"#, async || {}).await;
+    assert!(!text.contains(r#""data":2"#), "only what came after it: {text}");
+    let text = server.read_along("/runs/stream", None, r#""state":"completed""#, async || {
+        target.open(true);
+        post(4).await;
+    });
+    assert!(text.await.contains("event: runs"));
+}

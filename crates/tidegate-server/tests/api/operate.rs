@@ -1,0 +1,127 @@
+//! Looking after a store: checks, copies, migrations, and what the exit status says.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tidegate::store::rusqlite::Connection;
+
+use crate::{
+    postgres::{client, database},
+    server::Server,
+    target::Target,
+};
+
+/// Runs the binary: its exit status, what it printed and what it said.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let output = command.env_clear().args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Doctor finds nothing on a store at work, and names a row that was broken by hand; a copy made
+/// while the server runs has all that was there, and comes back when it is restored.
+#[tokio::test]
+async fn a_file_is_checked_copied_and_restored() {
+    let target = Target::kind().await;
+    target.open(false);
+    let mut server = Server::start(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
+         concurrency = {{ limit = 1, key = \"account\" }}",
+        target.url
+    ));
+    let said = server.command(&["send", "sync", "--count", "20", "--vary", "account=4"]).unwrap();
+    assert_eq!(said, "16 queued by concurrency: sync\n4 started: sync\n");
+    target.called(4).await;
+    let told: Value =
+        serde_json::from_str(&server.command(&["doctor", "--json"]).unwrap()).unwrap();
+    assert_eq!((&told["healthy"], &told["found"]), (&json!(true), &json!(0)));
+    assert!(told["rows"].as_u64().unwrap() > 40, "{told}");
+    let holds = told["checks"].as_array().unwrap().iter().find(|check| check["number"] == "I4");
+    assert_eq!(holds.unwrap()["checked"], 24, "4 gates, 4 holds and 16 places: {told}");
+
+    let (store, copy) = (format!("sqlite:{}", server.file("tidegate.db")), server.file("copy.db"));
+    let (status, said, _) = run(&["backup", &copy, "--store", &store]);
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("rows in") && said.ends_with("checked\n"), "{said}");
+    let (status, _, said) = run(&["backup", &copy, "--store", &store]);
+    assert!(status == 1 && said.contains("is there already"), "{said}");
+
+    let broken = server.file("broken.db");
+    std::fs::copy(&copy, &broken).unwrap();
+    let db = Connection::open(&broken).unwrap();
+    assert_eq!(db.execute("delete from run where owner is not null", ()).unwrap(), 4);
+    drop(db);
+    let (status, said, _) = run(&["doctor", "--store", &format!("sqlite:{broken}")]);
+    assert_eq!(status, 1, "{said}");
+    assert!(said.contains("I4   BROKEN"), "{said}");
+    assert!(said.contains("I4: concurrency of `sync` for 3 is held by run_"), "{said}");
+
+    let (status, _, said) = run(&["restore", &broken, "--store", &store]);
+    assert!(status == 1 && said.contains("not as they should be"), "{said}");
+    let (status, _, said) = run(&["restore", &copy, "--store", &store, "--force"]);
+    assert!(status == 1 && said.contains("is in use by another process"), "{said}");
+    server.command(&["send", "sync", r#"{"account": 9}"#]).unwrap();
+    target.called(5).await;
+    server.kill();
+    let (status, _, said) = run(&["restore", &copy, "--store", &store]);
+    assert!(status == 1 && said.contains("has changed since"), "{said}");
+    let (status, said, _) = run(&["restore", &copy, "--store", &store, "--force"]);
+    assert_eq!(status, 0, "{said}");
+    server.restart();
+    let (_, told) = server.get("/runs?limit=100").await;
+    assert_eq!(told["runs"].as_array().unwrap().len(), 20, "the last one is not in the copy");
+    target.open(true);
+    for run in told["runs"].as_array().unwrap() {
+        server.until(run["id"].as_str().unwrap(), "completed").await;
+    }
+    assert_eq!(run(&["migrate", "--check", "--store", &store]).1, "the schema is up to date\n");
+}
+
+/// The same checks on PostgreSQL, beside the server.
+#[tokio::test]
+async fn a_database_is_checked() {
+    let Some(url) = database().await else { return };
+    let (status, said, _) = run(&["migrate", "--check", "--store", &url]);
+    assert!(status == 1 && said.starts_with("left: 1 "), "{said}");
+    let (status, said, _) = run(&["migrate", "--store", &url]);
+    assert!(status == 0 && said.starts_with("applied: 1 "), "{said}");
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start(&format!(
+        "store = \"{url}\"\n[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
+         concurrency = {{ limit = 2 }}",
+        target.url
+    ));
+    server.command(&["send", "sync", "--count", "5"]).unwrap();
+    target.called(2).await;
+    let (status, said, _) = run(&["doctor", "--store", &url]);
+    assert!(status == 0 && said.ends_with(" rows, 0 findings\n"), "{said}");
+    let db = client(&url).await;
+    let broken = "update tidegate.run set line = null, ready = null,
+                         body = jsonb_set(body::jsonb, '{has}', '1')::text
+                   where seq = (select max(seq) from tidegate.run)";
+    assert_eq!(db.execute(broken, &[]).await.unwrap(), 1);
+    let (status, said, _) = run(&["doctor", "--store", &url]);
+    assert!(status == 1 && said.contains("says that it is inside of concurrency"), "{said}");
+    let (status, _, said) = run(&["backup", "x.db", "--store", &url]);
+    assert!(status == 1 && said.contains("use `pg_dump"), "{said}");
+}
+
+/// Scripts can tell why a command did not do what it was asked for.
+#[tokio::test]
+async fn the_exit_status_says_why() {
+    let server = Server::start("");
+    let at = server.url();
+    for (arguments, expected) in [
+        (vec!["runs", "list", "--server", at], 0),
+        (vec!["send", "", "--server", at], 1),
+        (vec!["send", "x", "--vary", "a=0", "--server", at], 2),
+        (vec!["why", "run_x", "--server", at], 3),
+        (vec!["doctor", "--store", "sqlite:nowhere/x.db"], 3),
+        (vec!["runs", "list", "--server", "http://127.0.0.1:1"], 4),
+    ] {
+        let (status, _, said) = run(&arguments);
+        assert_eq!(status, expected, "{arguments:?}: {said}");
+    }
+}

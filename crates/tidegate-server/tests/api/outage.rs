@@ -1,0 +1,71 @@
+//! A database that is gone and comes back.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use reqwest::StatusCode;
+use serde_json::json;
+
+use crate::{
+    postgres::{Door, database},
+    server::Server,
+    target::Target,
+};
+
+/// PostgreSQL goes while runs are under way: the server says so, loses nothing, and goes on by
+/// itself when it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_comes_back_is_gone_on_with() {
+    let Some(url) = database().await else { return };
+    let (door, target) = (Door::to(&url).await, Target::kind().await);
+    target.open(false);
+    let server = Server::start(&format!(
+        "store = \"{}\"\n[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
+         concurrency = {{ limit = 2 }}",
+        door.url, target.url
+    ));
+    let mut runs = BTreeSet::new();
+    for n in 0..4 {
+        runs.insert(server.start_run("sync", json!(n)).await);
+    }
+    target.called(2).await;
+    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
+    door.open(false);
+    let event = json!({ "name": "sync", "data": 4, "dedupeId": "late" }).to_string();
+    let (status, again, told) = server.try_ask("/ready", None).await.unwrap();
+    assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
+    assert_eq!(told["error"], "store_unavailable");
+    assert_eq!(server.get("/health").await.0, StatusCode::OK, "the server itself lives");
+    // The calls are answered while nobody can record it.
+    target.open(true);
+    if std::env::var_os("TIDEGATE_TEST_FULL").is_some() {
+        // Longer than a request is patient.
+        let (status, again, told) = server.try_ask("/events", Some(event.clone())).await.unwrap();
+        assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
+    }
+    let (late, ()) = tokio::join!(server.try_ask("/events", Some(event.clone())), async {
+        // Once it says that the store is away, somebody has noticed; then it comes back.
+        assert_eq!(server.try_ask("/ready", None).await.unwrap().0, 503);
+        door.open(true);
+    });
+    let (status, _, told) = late.unwrap();
+    assert_eq!(status, StatusCode::ACCEPTED, "a request waits for a short outage: {told}");
+    let (_, told) = server.get("/runs?limit=10").await;
+    let all: BTreeSet<String> = told["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(all.is_superset(&runs) && all.len() == 5, "{all:?} of {runs:?}");
+    for run in &all {
+        server.until(run, "completed").await;
+    }
+    let called: BTreeSet<String> =
+        target.calls().iter().map(|call| call.header("tidegate-run").to_owned()).collect();
+    assert_eq!(called, all);
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while server.try_ask("/ready", None).await.unwrap().0 != 200 {}
+    })
+    .await
+    .expect("it is ready again");
+}

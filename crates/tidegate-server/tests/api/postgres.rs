@@ -1,0 +1,77 @@
+//! A database of one's own, and a door to it that can be shut.
+
+use std::sync::Arc;
+
+use tidegate::store::tokio_postgres::{Client, NoTls, connect};
+use tidegate_testkit::postgres;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+/// A connection.
+pub(crate) async fn client(url: &str) -> Client {
+    let (client, connection) = connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// The address of a new database; none, said loudly, where there is no PostgreSQL.
+pub(crate) async fn database() -> Option<String> {
+    let url = postgres::url()?;
+    let name = postgres::fresh_schema("server");
+    client(url).await.batch_execute(&format!("create database {name}")).await.unwrap();
+    let (server, rest) = split(url);
+    let options = rest.split_once('?').map(|(_, options)| format!("?{options}"));
+    Some(format!("{server}/{name}{}", options.unwrap_or_default()))
+}
+
+/// Everything up to the port, and the database with its options.
+fn split(url: &str) -> (&str, &str) {
+    let start = url.find("://").unwrap() + 3;
+    let end = url[start..].find('/').map_or(url.len(), |at| start + at);
+    (&url[..end], &url[end..])
+}
+
+/// A way to the database that can be cut: open connections end, and new ones are refused.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) url: String,
+    open: Arc<watch::Sender<bool>>,
+}
+
+impl Door {
+    pub(crate) async fn to(url: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (server, rest) = split(url);
+        let (before, host) = match server.rsplit_once('@') {
+            Some((before, host)) => (format!("{before}@"), host.to_owned()),
+            None => ("postgres://".to_owned(), server.replace("postgres://", "")),
+        };
+        let door = format!("{before}{}{rest}", listener.local_addr().unwrap());
+        let open = Arc::new(watch::Sender::new(true));
+        let is_open = open.clone();
+        tokio::spawn(async move {
+            while let Ok((mut inside, _)) = listener.accept().await {
+                let mut open = is_open.subscribe();
+                let host = host.clone();
+                tokio::spawn(async move {
+                    if !*open.borrow() {
+                        return;
+                    }
+                    let mut outside = TcpStream::connect(host).await.unwrap();
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut inside, &mut outside) => {}
+                        _ = open.wait_for(|open| !open) => {}
+                    }
+                });
+            }
+        });
+        Self { url: door, open }
+    }
+
+    pub(crate) fn open(&self, open: bool) {
+        self.open.send_replace(open);
+    }
+}

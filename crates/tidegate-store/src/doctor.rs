@@ -1,0 +1,30 @@
+//! `doctor`: all rows of one moment, held against what always holds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_core::{
+    doctor::{Checkup, Report},
+    row::{Row, Workspace},
+};
+
+use crate::{StoreError, Visit};
+
+/// Looks at all rows of a walk, or at those of one workspace.
+pub async fn check_up<F>(
+    only: Option<Workspace>,
+    walk: impl FnOnce(Visit) -> F,
+) -> Result<Report, StoreError>
+where
+    F: Future<Output = Result<(), StoreError>>,
+{
+    let checkup = Arc::new(Mutex::new(Some(only.map_or_else(Checkup::default, Checkup::of))));
+    let seen = checkup.clone();
+    let visit = move |row: &Row| {
+        if let Some(checkup) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner) {
+            checkup.see(row);
+        }
+    };
+    walk(Box::new(visit)).await?;
+    let checkup = checkup.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(checkup.unwrap_or_default().conclude())
+}

@@ -1,0 +1,136 @@
+//! Looking at a file from outside, whoever owns it, and copying it.
+//!
+//! The write-ahead log lets any process read beside the one that writes, so that none of this asks
+//! the owner: who may read the file may check it and copy it.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::Connection;
+
+use super::{
+    Access, connect,
+    error::{refused, refused_for},
+    lock::FileLock,
+    statements as sql, view,
+    worker::Worker,
+    writer,
+};
+use crate::{StoreError, Visit, migrate::Migration};
+
+/// A file that is looked at and not changed.
+#[derive(Debug)]
+pub struct SqliteLook {
+    path: PathBuf,
+    reader: Worker<Connection>,
+}
+
+impl SqliteLook {
+    /// Looks at a file, whoever has it open. Refuses one that is not there, and one whose schema
+    /// is not this program's.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let look = Self::connect(path.as_ref().to_owned()).await?;
+        if let [first, ..] = look.pending().await? {
+            return Err(StoreError::Schema(format!(
+                "{}: the schema is older: it has not had migration {} `{}`; bring it up to date \
+                 with `tidegate migrate`",
+                look.path.display(),
+                first.version,
+                first.name
+            )));
+        }
+        Ok(look)
+    }
+
+    pub(super) async fn connect(path: PathBuf) -> Result<Self, StoreError> {
+        let ours = path.clone();
+        let reader = Worker::start("tidegate-look", move || connect(&ours, Access::Read));
+        Ok(Self { path, reader: reader.await? })
+    }
+
+    /// The migrations that a file has not had, also for one that this program could not use yet.
+    pub async fn pending_of(path: impl AsRef<Path>) -> Result<&'static [Migration], StoreError> {
+        Self::connect(path.as_ref().to_owned()).await?.pending().await
+    }
+
+    async fn pending(&self) -> Result<&'static [Migration], StoreError> {
+        self.reader.call(|db| writer::left(db)).await
+    }
+
+    /// Shows every row there is, in key order, all as of one moment.
+    pub async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
+        self.reader.call(move |db| view::walk(db, &mut visit)).await
+    }
+
+    /// Reads every page, and says what is wrong with the file itself.
+    pub async fn check_file(&self) -> Result<(), StoreError> {
+        let path = self.path.display().to_string();
+        let check = move |db: &mut Connection| {
+            let said: String = db
+                .query_row(sql::FILE_CHECK, (), |row| row.get(0))
+                .map_err(|error| refused(&error))?;
+            if said == "ok" { Ok(()) } else { Err(StoreError::Corrupt(format!("{path}: {said}"))) }
+        };
+        self.reader.call(check).await
+    }
+
+    /// Writes all rows as of one moment to a new file, which is on disk when this returns.
+    pub async fn copy(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
+        let to = to.as_ref().to_owned();
+        let copy = move |db: &mut Connection| {
+            let name = to.display().to_string();
+            db.execute(sql::FILE_COPY, [&name]).map_err(|error| refused_for(&name, &error))?;
+            keep(&to).map_err(|error| failed(&to, &error))
+        };
+        self.reader.call(copy).await
+    }
+
+    /// Puts a copy in the place of a file that nobody has open: the whole copy, or nothing.
+    pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), StoreError> {
+        let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
+        let target = to.clone();
+        let owner = Worker::start("tidegate-restore", move || FileLock::take(&target)).await?;
+        owner.call(move |_| replace(&from, &to).map_err(|error| failed(&to, &error))).await
+    }
+}
+
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    let part = beside(to, ".restoring");
+    fs::copy(from, &part)?;
+    keep(&part)?;
+    // What the old file had logged is not the new one's; without its log it is an older state of
+    // itself, so that it goes last.
+    for log in ["-wal", "-shm"] {
+        match fs::remove_file(beside(to, log)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    fs::rename(&part, to)?;
+    keep(to)
+}
+
+/// Waits until a file and its name are on disk.
+fn keep(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn failed(path: &Path, error: &io::Error) -> StoreError {
+    let reason = format!("{}: {error}", path.display());
+    if error.kind() == io::ErrorKind::StorageFull {
+        StoreError::Full(reason)
+    } else {
+        StoreError::Unavailable(reason)
+    }
+}

@@ -74,14 +74,14 @@ async fn the_first_answer_is_repeated() {
     assert_eq!(elsewhere.status, 202, "another path is another scope: {}", elsewhere.text);
     let long = ask(&server, "/events", &"k".repeat(256), &event).await;
     assert_eq!((long.status, &long.json()["error"]), (422, &json!("bad_idempotency_key")));
-    let (once, one) = ("/flows/shop/actions/once", json!({ "session": "one" }));
-    let first = ask(&server, once, "a", &one).await;
-    let busy = ask(&server, once, "b", &one).await;
+    let (path, one) = ("/flows/shop/actions/once", json!({ "session": "one" }));
+    let first = ask(&server, path, "a", &one).await;
+    let busy = ask(&server, path, "b", &one).await;
     assert_eq!((first.status, busy.status), (202, 409), "{}", busy.text);
     target.open(true);
     let run = first.json()["requestId"].as_str().unwrap().to_owned();
     server.until(&run, "completed").await;
-    assert_eq!(ask(&server, once, "b", &one).await.status, 202, "the key was free");
+    assert_eq!(ask(&server, path, "b", &one).await.status, 202, "the key was free");
     let (_, runs) = server.get("/runs?workflow=order&limit=500").await;
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "one of them without a key");
 }

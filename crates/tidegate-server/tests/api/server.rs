@@ -325,7 +325,10 @@ impl Server {
         }
         let answer = request.body(body.to_owned()).send().await.ok()?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        Some(Raw { status, headers, text: answer.text().await.ok()? })
+        // A stream of events may have no end.
+        let endless = headers.get("content-type").is_some_and(|it| it == "text/event-stream");
+        let text = if endless { String::new() } else { answer.text().await.ok()? };
+        Some(Raw { status, headers, text })
     }
 }
 

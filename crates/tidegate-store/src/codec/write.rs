@@ -5,8 +5,8 @@ use tidegate_core::{
     id::Seq,
     json::Payload,
     row::{
-        ApiKey, Def, Ended, Event, Gate, Logged, Phase, Receipt, Reply, Row, RowKey, Run, Session,
-        Staged, Step, Sub,
+        ApiKey, Chore, Def, Ended, Event, Gate, Logged, Phase, Receipt, Reply, Row, RowKey, Run,
+        Session, Staged, Step, Sub,
     },
     time::Timestamp,
 };
@@ -19,14 +19,7 @@ pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
         Row::Reply(row) => reply(row),
         Row::ApiKey(row) => api_key(row),
-        Row::Chore(row) => vec![
-            seq(row.id.seq),
-            salt(row.id.salt),
-            text(&*row.ws),
-            Cell::Text(row.topic.clone()),
-            maybe_at(row.due),
-            json(&row.work),
-        ],
+        Row::Chore(row) => chore(row),
         Row::Schedule(row) => vec![
             text(&*row.ws),
             text(&*row.app),
@@ -160,6 +153,17 @@ fn api_key(row: &ApiKey) -> Vec<Cell> {
         maybe_at(row.expires_at),
         maybe_at(row.used_at),
         maybe_at(row.revoked_at),
+    ]
+}
+
+fn chore(row: &Chore) -> Vec<Cell> {
+    vec![
+        seq(row.id.seq),
+        salt(row.id.salt),
+        text(&*row.ws),
+        Cell::Text(row.topic.clone()),
+        maybe_at(row.due),
+        json(&row.work),
     ]
 }
 

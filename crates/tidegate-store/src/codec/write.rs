@@ -14,7 +14,6 @@ use tidegate_core::{
 use super::{Cell, PAUSED, WAITING, engine_text, read::EndedBody};
 
 /// A row's cells, in the order of its table's columns.
-#[expect(clippy::too_many_lines, reason = "a table: the columns of each kind of row")]
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
         Row::Reply(row) => reply(row),

@@ -121,7 +121,7 @@ impl EngineBuilder {
             Ok(parsed) if problems.is_empty() => {
                 warn(&parsed.warnings);
                 let pairs = parsed.value.actions.into_iter().zip(actions);
-                self.served.extend(pairs.map(Ok));
+                self.served.extend(pairs.map(|pair| check_schedules(&pair.0).map(|()| pair)));
                 return self;
             }
             Ok(_) => {}
@@ -235,7 +235,8 @@ impl EngineBuilder {
             }
         }
         problems.extend(reacts_twice(&reactions));
-        reactions.extend(reaction::triggers(served.iter().map(|(definition, _)| definition)));
+        let triggered = served.iter().any(|(definition, _)| reaction::asks(definition));
+        reactions.extend(triggered.then(reaction::triggers));
         let known = known(&*self.store, &self.workspaces).await?;
         if !self.dev {
             problems.extend(known.values().flat_map(|catalog| changed(catalog, &served)));
@@ -253,7 +254,14 @@ impl EngineBuilder {
         for ws in &self.workspaces {
             register(&shared, &mut registry, ws, &served, self.dev).await?;
         }
-        define(&shared, &self.workspaces, reactions).await?;
+        define(&shared, &self.workspaces, &reactions).await?;
+        if !triggered && shared.stored.code_for.is_some() {
+            // A definition that comes later may ask for it; until then there is nothing to claim.
+            reactions.push(reaction::triggers());
+        }
+        let reactions: Vec<_> = reactions.into_iter().map(Arc::new).collect();
+        let of = |ws: &Workspace| reactions.iter().map(|it| (ws.clone(), it.clone())).collect();
+        shared.reactions.serve(self.workspaces.iter().flat_map::<Vec<_>, _>(of).collect());
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
         stored::look(&shared, &mut BTreeMap::new()).await?;
         // The first beat is the lease that everything else is done under.
@@ -315,19 +323,16 @@ fn reacts_twice(reactions: &[reaction::Served]) -> Vec<Problem> {
 async fn define(
     shared: &Arc<Shared>,
     workspaces: &[Workspace],
-    reactions: Vec<reaction::Served>,
+    reactions: &[reaction::Served],
 ) -> Result<(), Error> {
-    let reactions: Vec<_> = reactions.into_iter().map(Arc::new).collect();
-    let all = workspaces.iter().flat_map(|ws| reactions.iter().map(|it| (ws.clone(), it.clone())));
-    let all: Vec<_> = all.collect();
-    let commands = all.iter().map(|(ws, served)| {
+    let all = workspaces.iter().flat_map(|ws| reactions.iter().map(move |it| (ws, it)));
+    let commands = all.map(|(ws, served)| {
         let command = StreamCommand::Define(served.definition.clone());
         (Command::Stream { ws: ws.clone(), command }, shared.entropy.number())
     });
     for answer in commit(&*shared.store, commands.collect()).await? {
         answer?;
     }
-    shared.reactions.serve(all);
     Ok(())
 }
 

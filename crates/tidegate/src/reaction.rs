@@ -31,7 +31,7 @@ pub use self::{
 pub(crate) use self::{
     follow::follow,
     runner::{Reactions, run},
-    trigger::triggers,
+    trigger::{asks, triggers},
 };
 use crate::{
     events,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde_json::Value;
 use tidegate_core::{
     action::Flow as FlowDefinition,
-    command::{Answer, Command},
+    command::{Answer, Command, StreamCommand},
     row::Workspace,
     version::Registered,
     workflow::Workflow as Definition,
@@ -19,6 +19,7 @@ use crate::{
     engine::Shared,
     error::Error,
     handler::Handler,
+    reaction,
     registry::Version,
 };
 
@@ -122,6 +123,9 @@ impl Engine {
     ) -> Result<Vec<(String, Registered)>, Error> {
         let parsed = FlowDefinition::parse(definition);
         let flow = parsed.map_err(|errors| Error::Definition(errors.0))?.value;
+        for action in &flow.actions {
+            check_schedules(action).map_err(Error::Definition)?;
+        }
         let mut all = Vec::new();
         for action in flow.actions {
             let name = action.name.clone();
@@ -131,6 +135,11 @@ impl Engine {
     }
 
     async fn register(&self, workflow: Definition, rehearsal: bool) -> Result<Registered, Error> {
+        if reaction::asks(&workflow) && !rehearsal {
+            // First, so that no event of a stream falls between the two.
+            let command = StreamCommand::Define(reaction::triggers().definition);
+            self.ask(Command::Stream { ws: self.ws(), command }).await?;
+        }
         let workflow = Box::new(workflow);
         let command = Command::Register { ws: self.ws(), workflow, dev: false };
         let answer = if rehearsal {

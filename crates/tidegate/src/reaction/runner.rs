@@ -10,7 +10,7 @@ use std::{
 };
 
 use tidegate_core::{
-    command::{Answer, Command, StreamAnswer, StreamCommand},
+    command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     reaction::Claimed,
     row::Workspace,
 };
@@ -208,9 +208,12 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
     let (engine, limit) = (shared.id(), u32::try_from(free).unwrap_or(u32::MAX));
     let command = StreamCommand::Claim { reaction: definition.name.clone(), engine, limit };
     let asked = shared.timer.elapsed();
-    let claimed = match shared.ask(Command::Stream { ws: runner.ws.clone(), command }).await? {
-        Answer::Stream(StreamAnswer::Claimed(claimed)) => claimed,
-        other => return Err(crate::api::unexpected(&other)),
+    let claimed = match shared.ask(Command::Stream { ws: runner.ws.clone(), command }).await {
+        Ok(Answer::Stream(StreamAnswer::Claimed(claimed))) => claimed,
+        Ok(other) => return Err(crate::api::unexpected(&other)),
+        // Nobody has asked for it yet.
+        Err(Error::Refused(Refusal::NoReaction(_))) => return Ok(false),
+        Err(error) => return Err(error),
     };
     telemetry::reaction_claimed(&definition.name, claimed.leased.len());
     let Claimed { leased, blocked } = claimed;

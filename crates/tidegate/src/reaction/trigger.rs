@@ -15,15 +15,17 @@ use crate::stream::StreamEvent;
 /// The name of the reaction, the same in every workspace.
 const TRIGGERS: &str = "$triggers";
 
-/// The reaction, if one of these workflows has a stream trigger.
+/// Whether a workflow has a stream trigger.
+pub(crate) fn asks(workflow: &Workflow) -> bool {
+    workflow.flow.is_none() && workflow.triggers.iter().any(|it| it.of_stream().is_some())
+}
+
+/// The reaction that starts workflows by their stream triggers.
 ///
 /// It begins where streams are when it is first defined: whoever adds the first trigger does not
 /// mean all that ever happened.
-pub(crate) fn triggers<'a>(mut workflows: impl Iterator<Item = &'a Workflow>) -> Option<Served> {
-    let asks = |workflow: &Workflow| {
-        workflow.flow.is_none() && workflow.triggers.iter().any(|it| it.of_stream().is_some())
-    };
-    workflows.any(asks).then(|| Served {
+pub(crate) fn triggers() -> Served {
+    Served {
         // Nothing that it does can fail for good, so it does not stop.
         definition: Definition {
             from_head: true,
@@ -32,7 +34,7 @@ pub(crate) fn triggers<'a>(mut workflows: impl Iterator<Item = &'a Workflow>) ->
         },
         parallel: PARALLEL,
         code: Code::Triggers,
-    })
+    }
 }
 
 /// What a stream's event comes to: an event named after it, if somebody asks for it.

@@ -268,6 +268,7 @@ stories! {
     stored {
         a_definition_is_served_as_soon_as_it_is_there,
         a_schedule_begins_with_its_definition,
+        a_stream_can_trigger_what_is_defined_later,
         a_bad_definition_changes_nothing,
     }
     reactions {

@@ -9,7 +9,10 @@ use tidegate::{
     testing::Lab,
 };
 
-use crate::words::{secs, sharing, start, states};
+use crate::{
+    reactions::append,
+    words::{secs, sharing, start, states},
+};
 
 /// Answers with the address that its definition names, and the version that the run has.
 struct Answer(String);
@@ -65,6 +68,22 @@ pub(crate) async fn a_schedule_begins_with_its_definition(lab: &Lab) {
     lab.advance(secs(60)).await;
     assert_eq!(states(lab, "tick").await.len(), 3);
     assert!(engine.why(other).await.unwrap().stranded);
+}
+
+/// A5: a definition that comes later may ask for a stream's events, from then on.
+pub(crate) async fn a_stream_can_trigger_what_is_defined_later(lab: &Lab) {
+    let engine = by_url(sharing(lab)).start().await.unwrap();
+    append(lab, "orders", &[("paid", json!(1))]).await;
+    let pack = json!({ "name": "pack", "url": "http://p", "triggers": [{ "stream": "paid" }] });
+    engine.define(&pack).await.unwrap();
+    assert!(states(lab, "pack").await.is_empty(), "what was there before is no news");
+    append(lab, "orders", &[("paid", json!(2))]).await;
+    lab.advance(secs(2)).await;
+    assert_eq!(states(lab, "pack").await, ["waiting"]);
+    let bad =
+        json!({ "name": "f", "actions": { "a": { "triggers": [{ "cron": "61 * * * *" }] } } });
+    let refused = engine.define_flow(&bad).await;
+    assert!(matches!(&refused, Err(Error::Definition(it)) if it.len() == 1), "{refused:?}");
 }
 
 /// A4: a definition that comes later is checked like any other, and changes nothing if it is bad.

@@ -258,11 +258,10 @@ mod tests {
         let file = "store = \"memory\"\nlisten = \"file:1\"\nworkers = 7";
         let config = load(file, &[("store", Some("sqlite:x.db".to_owned()))]).unwrap();
         let told = config.print();
-        let lines: Vec<_> = told.lines().step_by(2).take(5).collect();
+        let lines: Vec<_> = told.lines().step_by(2).take(4).collect();
         let expected = [
             "store          flag         sqlite:x.db",
             "listen         environment  env:1",
-            "workspaces     default      ",
             "workers        file         7",
             "leaseTtlMs     default      30000",
         ];

@@ -17,12 +17,12 @@ use super::{
     body::{At, Body},
     operation::Operation,
     problem::Problem,
-    shape::{closed, count, flag, nullable, number, object, of, string, text, time, word},
+    shape::{closed, count, flag, nullable, number, object, of, string, time, word},
 };
 
 /// What this file adds to the API.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || nullable(text(1, 256));
+    let name = || nullable(string());
     let filter = closed([
         ("app?", name()),
         ("workflow?", name()),

@@ -105,8 +105,12 @@ impl Operation {
         self
     }
 
-    /// A member of the query that need not be there.
-    pub(super) fn query(mut self, name: &str, shape: Value) -> Self {
+    /// A member of the query that need not be there. A name that is too long is not refused: it
+    /// is found nowhere.
+    pub(super) fn query(mut self, name: &str, mut shape: Value) -> Self {
+        if let Some(shape) = shape.as_object_mut() {
+            shape.remove("maxLength");
+        }
         self.query.push(json!({ "name": name, "in": "query", "schema": shape }));
         self
     }

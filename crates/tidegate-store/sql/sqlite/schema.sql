@@ -299,6 +299,7 @@ CREATE INDEX item_event on item (event_seq);
 CREATE INDEX receipt_event on receipt (event, seq);
 
 CREATE INDEX receipt_newest on receipt (ws, seq);
+
 CREATE INDEX reply_seq on reply (seq);
 
 CREATE INDEX run_due on run (due, seq) where due is not null;

@@ -77,12 +77,12 @@ fn a_commit_waits_for_the_disk() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_unavailable_and_nothing_is_acknowledged() {
+async fn a_full_disk_is_told_and_nothing_is_acknowledged() {
     let store = manual().await;
     limit_pages(&store, "pragma max_page_count = 1").await;
     let big = "x".repeat(200_000);
     let outcome = put(&store, 1, &big).await;
-    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(StoreError::Full(_))), "{outcome:?}");
     assert_eq!(store.dump().await.unwrap(), []);
 
     limit_pages(&store, "pragma max_page_count = 1000000").await;

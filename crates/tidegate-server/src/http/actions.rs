@@ -28,7 +28,7 @@ use super::{
     body::{Body, Query, as_is, raw},
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, flag, nullable, number, object, string, text},
+    shape::{any, closed, count, flag, nullable, object, string, text},
 };
 
 /// What this file adds to the API.
@@ -42,7 +42,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
             .says("A request, arbitrated by the policy of its action.")
             .query("app", text(1, 256))
-            .query("wait", number(0, i64::from(u32::MAX)))
+            .query("wait", count())
             .maybe_body(closed(request))
             .answers(200, "It has ended, or was taken before.", ended)
             .answers(202, "It is taken, and can be followed.", taken),

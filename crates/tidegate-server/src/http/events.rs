@@ -33,8 +33,10 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let mut name = text(1, 256);
+    name["pattern"] = r"^[^\u0000]*$".into();
     let event = [
-        ("name", text(1, 256)),
+        ("name", name),
         ("data?", any()),
         ("dedupeId?", shape::nullable(text(1, 256))),
         ("ts?", shape::nullable(time())),

@@ -149,7 +149,7 @@ impl Operation {
     pub(super) fn describe(&self) -> (&'static str, Value) {
         let mut parameters: Vec<_> = parts(self.path)
             .map(|name| {
-                let shape = shape::text(1, 256);
+                let shape = json!({ "type": "string", "minLength": 1 });
                 json!({ "name": name, "in": "path", "required": true, "schema": shape })
             })
             .collect();

@@ -135,7 +135,7 @@ async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &
 async fn what_a_browser_could_be_made_to_send_is_refused() {
     let server = Server::start("workspaces = [\"other\"]");
     let event = r#"{"name":"a"}"#;
-    let table: [(&str, (&str, &str), u16, &str); 9] = [
+    let table: [(&str, (&str, &str), u16, &str); 10] = [
         ("POST", ("host", "evil.example"), 421, "wrong_host"),
         ("GET", ("host", "evil.example:7400"), 421, "wrong_host"),
         ("POST", ("origin", "https://evil.example"), 403, "cross_site"),
@@ -143,6 +143,7 @@ async fn what_a_browser_could_be_made_to_send_is_refused() {
         ("POST", ("sec-fetch-site", "cross-site"), 403, "cross_site"),
         ("POST", ("content-type", "text/plain"), 415, "not_json"),
         ("POST", ("content-type", "application/json; charset=utf-8"), 202, ""),
+        ("POST", ("content-type", "application/x-www-form-urlencoded"), 202, ""),
         ("POST", ("tidegate-workspace", "other"), 202, ""),
         ("POST", ("tidegate-workspace", "nowhere"), 404, "no_workspace"),
     ];

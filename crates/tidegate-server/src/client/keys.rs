@@ -1,0 +1,129 @@
+//! Keys of the API from the command line: in the store, or by the server that holds it.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidegate::{
+    core::{access::AccessCommand, row::Workspace, time::Timestamp},
+    store::{Clock as _, Store, StoreError, SystemClock},
+};
+
+use super::{Remote, Server, part, table, text};
+use crate::{config::Config, keys, serve::open};
+
+/// What can be done with keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Makes one, and shows it this once.
+    Create {
+        /// What people call it.
+        #[arg(long)]
+        name: String,
+        /// It only lets look.
+        #[arg(long)]
+        read_only: bool,
+        /// It ends after so many days.
+        #[arg(long)]
+        expires_days: Option<u32>,
+    },
+    /// Shows them, without their secrets.
+    List,
+    /// Takes one back, for good.
+    Revoke {
+        /// Its public part.
+        id: String,
+    },
+}
+
+impl Keys {
+    /// Without a server: the only way to the first key of one that others can reach.
+    async fn in_store(
+        self,
+        store: &dyn Store,
+        ws: Workspace,
+    ) -> anyhow::Result<(Value, Option<String>)> {
+        match self {
+            Self::Create { name, read_only, expires_days } => {
+                keys::check_name(&name)?;
+                let wanted = keys::Wanted { ws, name, read_only, expires_at: end(expires_days) };
+                let (text, key) = keys::make(store, wanted).await?;
+                let mut told = keys::view(&key);
+                told["key"] = text.clone().into();
+                Ok((told, Some(format!("{text}\n"))))
+            }
+            Self::List => {
+                let all = keys::all(store).await?.0;
+                Ok((json!({ "keys": all.iter().map(keys::view).collect::<Vec<_>>() }), None))
+            }
+            Self::Revoke { id } => {
+                let revoke = AccessCommand::Revoke { ws, id: id.clone() };
+                keys::change(store, revoke).await?;
+                Ok((json!({ "id": id, "revoked": true }), Some(format!("{id} is revoked\n"))))
+            }
+        }
+    }
+
+    async fn by_server(self, server: &Server<'_>) -> anyhow::Result<(Value, Option<String>)> {
+        match self {
+            Self::Create { name, read_only, expires_days } => {
+                let end = end(expires_days).map(Timestamp::rfc3339);
+                let body = json!({ "name": name, "readOnly": read_only, "expiresAt": end });
+                let told = server.post("/keys", body).await?;
+                let shown = format!("{}\n", text(&told["key"]));
+                Ok((told, Some(shown)))
+            }
+            Self::List => Ok((server.get("/keys").await?, None)),
+            Self::Revoke { id } => {
+                let path = format!("/keys/{}", part(&id));
+                let told = server.ask(Method::DELETE, &path, None).await?;
+                Ok((told, Some(format!("{id} is revoked\n"))))
+            }
+        }
+    }
+}
+
+/// So many days from now.
+fn end(days: Option<u32>) -> Option<Timestamp> {
+    days.map(|days| SystemClock.now().plus_ms(u64::from(days) * 24 * 60 * 60 * 1000))
+}
+
+/// Does it in the store, or by the server that holds it.
+pub(crate) async fn keys(
+    remote: &Remote,
+    config: &Config,
+    command: Keys,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let server = Server::new(remote)?;
+    let store = match server.key {
+        Some(_) => None,
+        None => match open(config.text("store")).await {
+            Ok(store) if config.text("store") != "memory" => Some(store),
+            Ok(_) => None,
+            Err(error) if held(&error) => None,
+            Err(error) => return Err(error),
+        },
+    };
+    let ws = remote.workspace.clone().unwrap_or_else(|| config.workspace.clone());
+    let (told, shown) = match store {
+        Some(store) => command.in_store(&*store, ws.as_str().into()).await?,
+        None => command.by_server(&server).await?,
+    };
+    let shown = shown.unwrap_or_else(|| {
+        let columns = ["id", "name", "workspace", "access", "madeAt", "lastUsedAt", "revokedAt"];
+        table(&told["keys"], &columns)
+    });
+    if remote.json {
+        writeln!(out, "{told:#}")?;
+    } else {
+        write!(out, "{shown}")?;
+    }
+    Ok(())
+}
+
+/// Another process has the file.
+fn held(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::InUse { .. }))
+}

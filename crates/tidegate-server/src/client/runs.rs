@@ -1,0 +1,124 @@
+//! Looking at runs and acting on them from the command line.
+
+use std::fmt::Write as _;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::{Server, part, table, text};
+
+/// What can be done with runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// Shows the newest.
+    List {
+        /// Only those of a workflow.
+        #[arg(long)]
+        workflow: Option<String>,
+        /// Only those in a state.
+        #[arg(long)]
+        state: Option<String>,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// Shows one, with its steps.
+    Show {
+        /// The run.
+        run: String,
+    },
+    /// Cancels one.
+    Cancel {
+        /// The run.
+        run: String,
+        /// Why.
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Pauses one at its next boundary.
+    Pause {
+        /// The run.
+        run: String,
+    },
+    /// Lets a paused one go on.
+    Resume {
+        /// The run.
+        run: String,
+    },
+    /// Starts a new run of one that has ended.
+    Replay {
+        /// The run.
+        run: String,
+    },
+    /// Starts a new run from a step of one that has ended.
+    Retry {
+        /// The run.
+        run: String,
+        /// The step.
+        #[arg(long)]
+        from: String,
+    },
+}
+
+/// The runs of one page.
+const PAGE: u32 = 500;
+
+/// The newest runs, as many as were asked for. A page may be short although there are more, so that
+/// people are shown what several of them hold; programs get the server's answer as it is.
+async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<Value> {
+    if server.remote.json {
+        return server.get(&format!("/runs?limit={limit}{query}")).await;
+    }
+    let (mut runs, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let mut told = server.get(&format!("/runs?limit={PAGE}{query}{cursor}")).await?;
+        runs.extend(told["runs"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        match told["next"].as_str() {
+            Some(next) if runs.len() < limit as usize => cursor = format!("&cursor={}", part(next)),
+            _ => break,
+        }
+    }
+    runs.truncate(limit as usize);
+    Ok(json!({ "runs": runs }))
+}
+
+pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(Value, String)> {
+    let told = match command {
+        Runs::List { workflow, state, limit } => {
+            let mut query = String::new();
+            for (name, value) in [("workflow", workflow), ("state", state)] {
+                if let Some(value) = value {
+                    write!(query, "&{name}={}", part(&value))?;
+                }
+            }
+            let told = newest(server, &query, limit).await?;
+            let shown = table(&told["runs"], &["id", "workflow", "version", "state", "queuedAt"]);
+            return Ok((told, shown));
+        }
+        Runs::Show { run } => {
+            let path = format!("/runs/{}", part(&run));
+            let mut told = server.get(&path).await?;
+            told["steps"] = server.get(&format!("{path}/steps")).await?["steps"].take();
+            return Ok((told.clone(), format!("{told:#}\n")));
+        }
+        Runs::Cancel { run, reason } => {
+            let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+            server.post(&format!("/runs/{}/cancel", part(&run)), body).await?
+        }
+        Runs::Pause { run } => {
+            server.post(&format!("/runs/{}/pause", part(&run)), json!({})).await?
+        }
+        Runs::Resume { run } => {
+            server.post(&format!("/runs/{}/resume", part(&run)), json!({})).await?
+        }
+        Runs::Replay { run } => {
+            server.post(&format!("/runs/{}/replay", part(&run)), json!({})).await?
+        }
+        Runs::Retry { run, from } => {
+            server.post(&format!("/runs/{}/retry", part(&run)), json!({ "from": from })).await?
+        }
+    };
+    let id = told.get("runId").or(told.get("id")).map(text).unwrap_or_default();
+    let state = told.get("state").or(told.get("outcome")).map(text).unwrap_or_default();
+    Ok((told, format!("{id} is {state}\n")))
+}

@@ -1,0 +1,87 @@
+//! Sending events from the command line.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::{Server, text};
+use crate::progress::Progress;
+
+/// The most events of one request.
+const AT_ONCE: u32 = 1000;
+
+/// A field whose value changes from event to event.
+#[derive(Clone, Debug)]
+pub(crate) struct Vary {
+    field: String,
+    values: u32,
+}
+
+pub(super) fn read_vary(text: &str) -> Result<Vary, String> {
+    let (field, values) = text.split_once('=').ok_or("write FIELD=N, such as account=20")?;
+    match values.parse() {
+        Ok(values) if values > 0 => Ok(Vary { field: field.to_owned(), values }),
+        _ => Err(format!("N must be a number above 0, got `{values}`")),
+    }
+}
+
+/// Sends an event so many times, in requests as large as they may be.
+pub(super) async fn send(
+    server: &Server<'_>,
+    event: &Value,
+    (count, vary): (u32, Option<&Vary>),
+    dry_run: bool,
+) -> anyhow::Result<Value> {
+    let path = if dry_run { "/events?dryRun=true" } else { "/events" };
+    let (count, mut sent, mut all) = (count.max(1), 0, Vec::new());
+    let progress = Progress::of(if count > AT_ONCE { count.into() } else { 0 });
+    while sent < count {
+        let until = count.min(sent + AT_ONCE);
+        let events = (sent..until).map(|n| varied(event, vary, n));
+        let events = events.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut told = server.post(path, events.into()).await?;
+        all.extend(told["events"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        sent = until;
+        progress.at(sent.into());
+    }
+    Ok(json!({ "events": all }))
+}
+
+/// The n-th of many events.
+fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
+    let mut event = event.clone();
+    if let Some(Vary { field, values }) = vary {
+        if event["data"].is_null() {
+            event["data"] = json!({});
+        }
+        let data = event["data"].as_object_mut();
+        let data = data.context("--vary needs data that is an object")?;
+        data.insert(field.clone(), (n % values).into());
+    }
+    Ok(event)
+}
+
+/// How many of each verdict there are, workflow by workflow, and whose word it was.
+pub(super) fn verdicts(told: &Value) -> String {
+    let mut counts: std::collections::BTreeMap<_, usize> = std::collections::BTreeMap::new();
+    let events = told["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for event in events {
+        let runs = event["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for run in runs {
+            let by = run["control"].as_str().map(|control| format!(" by {control}"));
+            let word = format!("{}{}", text(&run["outcome"]), by.unwrap_or_default());
+            *counts.entry((text(&run["workflow"]), word)).or_default() += 1;
+        }
+        if runs.is_empty() {
+            let word = if event["deduped"] == true { "deduped" } else { "recorded" };
+            *counts.entry((String::new(), word.to_owned())).or_default() += 1;
+        }
+    }
+    let lines = counts.into_iter().map(|((workflow, word), count)| {
+        if workflow.is_empty() {
+            format!("{count} {word}\n")
+        } else {
+            format!("{count} {word}: {workflow}\n")
+        }
+    });
+    lines.collect()
+}

@@ -126,7 +126,7 @@ pub struct Report {
     pub rows: u64,
     /// How many things each rule was held against.
     pub checked: BTreeMap<Rule, u64>,
-    /// What does not hold, [`MAX_FINDINGS`] at the most.
+    /// What does not hold: the first thousand of it.
     pub findings: Vec<Finding>,
     /// How many findings there are in all.
     pub found: u64,

@@ -1,15 +1,17 @@
 //! The commands that talk to a server: they ask over HTTP what any other client could.
 
 mod bulk;
+mod inside;
 mod keys;
 mod observe;
 mod runs;
 mod send;
 mod streams;
 
-use std::{fmt::Write as _, io::Write};
+use std::{fmt::Write as _, io::Write, path::PathBuf};
 
 use anyhow::Context;
+use axum::Router;
 use clap::{Args, Subcommand};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
@@ -27,6 +29,9 @@ pub(crate) struct Remote {
     /// The workspace.
     #[arg(long, env = "TIDEGATE_WORKSPACE", global = true)]
     workspace: Option<String>,
+    /// Looks into this SQLite file instead, which no server may hold.
+    #[arg(long, global = true, value_name = "PATH")]
+    file: Option<PathBuf>,
     /// Prints the server's answer as it is.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -130,14 +135,25 @@ struct Server<'a> {
     remote: &'a Remote,
     /// From the environment alone: what is on a command line can be seen by others.
     key: Option<String>,
+    /// What answers in its place, if a file is looked into.
+    inside: Option<Router>,
 }
 
 impl<'a> Server<'a> {
-    fn new(remote: &'a Remote) -> anyhow::Result<Self> {
-        Ok(Self { client: Client::builder().no_proxy().build()?, remote, key: key() })
+    async fn new(remote: &'a Remote) -> anyhow::Result<Self> {
+        let workspace = remote.workspace.as_deref();
+        let inside = match &remote.file {
+            Some(file) => Some(inside::open(file, workspace).await?),
+            None => None,
+        };
+        Ok(Self { client: Client::builder().no_proxy().build()?, remote, key: key(), inside })
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+        if let Some(router) = &self.inside {
+            let (status, text) = inside::ask(router, &method, path).await?;
+            return read(status, &text, "the file");
+        }
         let base = self.remote.server.trim_end_matches('/');
         let mut request = self.client.request(method, format!("{base}{path}"));
         for (name, value) in self.remote.headers() {
@@ -155,19 +171,7 @@ impl<'a> Server<'a> {
             ))
         })?;
         let (status, text) = (answer.status(), answer.text().await?);
-        let told: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{base} is not a Tidegate server: {status}"))?;
-        if status.is_success() {
-            return Ok(told);
-        }
-        let (detail, code) = (&told["detail"], &told["error"]);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let said = format!("{} ({})", text(detail), text(code));
-        Err(match status {
-            StatusCode::NOT_FOUND => Failure::NotFound(said).into(),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Forbidden(said).into(),
-            _ => anyhow::anyhow!(said),
-        })
+        read(status, &text, base)
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Value> {
@@ -179,14 +183,31 @@ impl<'a> Server<'a> {
     }
 }
 
+/// What an answer says.
+fn read(status: StatusCode, text: &str, who: &str) -> anyhow::Result<Value> {
+    let told: Value = serde_json::from_str(text)
+        .with_context(|| format!("{who} is not a Tidegate server: {status}"))?;
+    if status.is_success() {
+        return Ok(told);
+    }
+    let (detail, code) = (&told["detail"], &told["error"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let said = format!("{} ({})", text(detail), text(code));
+    Err(match status {
+        StatusCode::NOT_FOUND => Failure::NotFound(said).into(),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Forbidden(said).into(),
+        _ => anyhow::anyhow!(said),
+    })
+}
+
 /// What a server says at a path.
 pub(crate) async fn get(remote: &Remote, path: &str) -> anyhow::Result<Value> {
-    Server::new(remote)?.get(path).await
+    Server::new(remote).await?.get(path).await
 }
 
 /// Asks, and prints the answer.
 pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyhow::Result<()> {
-    let server = Server::new(remote)?;
+    let server = Server::new(remote).await?;
     let (told, shown) = match ask {
         Ask::Send { name, data, dedupe_id, count, vary, dry_run } => {
             let data = serde_json::from_str(&data).unwrap_or(Value::String(data));

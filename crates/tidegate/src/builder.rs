@@ -273,6 +273,18 @@ impl EngineBuilder {
     }
 }
 
+impl EngineBuilder {
+    /// An engine that only looks: it drives nothing, registers nothing and is nobody's peer.
+    /// Nothing of what is to change something through it ever takes place.
+    pub fn look_only(self) -> Engine {
+        let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
+        let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
+        let shared = Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
+        let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
+        Engine::new(Arc::new(shared), ws)
+    }
+}
+
 /// What the definition cannot know: calendars and time zones.
 pub(crate) fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     let bad = workflow.triggers.iter().enumerate().filter_map(|(n, trigger)| {

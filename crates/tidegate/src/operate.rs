@@ -3,11 +3,12 @@
 use serde::Serialize;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
-    event::{NewEvent, Posted},
+    event::{self, NewEvent, Posted},
     id::{ChoreId, RunId, Seq},
     json::Payload,
     list::{Page, Which},
     reads::{ReadSet, Scan},
+    request::Request,
     row::{
         BulkCounts, BulkFilter, BulkWhat, Chunk, Row, RowKey, SessionOp, SessionRef, Step, Work,
     },
@@ -71,6 +72,16 @@ impl Engine {
         let command = Command::Post { ws: self.ws(), events };
         match dry_run(&**self.store(), (command, 0)).await?? {
             Answer::Posted(posted) => Ok(posted),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What would become of a request, without any effect.
+    pub async fn would_dispatch(&self, mut request: Request) -> Result<event::Outcome, Error> {
+        request.function_key = self.function_key(&request);
+        let command = Command::Dispatch { ws: self.ws(), request };
+        match dry_run(&**self.store(), (command, 0)).await?? {
+            Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
         }
     }

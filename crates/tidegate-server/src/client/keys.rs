@@ -96,7 +96,7 @@ pub(crate) async fn keys(
     command: Keys,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let server = Server::new(remote)?;
+    let server = Server::new(remote).await?;
     let store = match server.key {
         Some(_) => None,
         None => match open(config.text("store")).await {

@@ -43,8 +43,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("A request, arbitrated by the policy of its action.")
             .query("app", text(1, 256))
             .query("wait", count())
+            .query("dryRun", flag())
             .maybe_body(closed(request))
-            .answers(200, "It has ended, or was taken before.", ended)
+            .answers(200, "It has ended, was taken before, or would come to this.", ended)
             .answers(202, "It is taken, and can be followed.", taken),
     ]
 }
@@ -72,6 +73,9 @@ pub(super) struct Options {
     app: Option<String>,
     /// Waits for the end, for so many milliseconds.
     wait: Option<u64>,
+    /// Says what would become of it, without any effect.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 pub(super) async fn call(
@@ -92,6 +96,9 @@ pub(super) async fn call(
         metadata: raw(read.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
     };
+    if options.dry_run {
+        return Ok(Json(engine.would_dispatch(request).await?.to_value()).into_response());
+    }
     let verdict = engine.dispatch(request).await?.verdict;
     if let Verdict::Deduped { run, .. } = verdict {
         return Ok(Json(json!({ "deduped": true, "requestId": run })).into_response());

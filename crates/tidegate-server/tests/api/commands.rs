@@ -85,3 +85,29 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     assert_eq!(said, "nothing starts sync any more; 1 of its runs go on\n");
     assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded\n");
 }
+
+/// SPEC 11: without a server, a file can be looked into, and nothing in it changes; with one, the
+/// server is to be asked.
+#[tokio::test]
+async fn a_file_without_a_server_can_be_looked_into() {
+    let target = Target::kind().await;
+    target.open(false);
+    let config = "[[workflow]]\nname = \"a\"\nconcurrency = { limit = 1 }\nurl = ";
+    let mut server = Server::start_on_file(&format!("{config}\"{}\"", target.url));
+    server.command(&["send", "a", "--count", "2"]).unwrap();
+    target.called(1).await;
+    server.post("/keys", json!({ "name": "k" })).await;
+    let file = server.file("tidegate.db");
+    let held = server.command(&["runs", "list", "--file", &file]).unwrap_err();
+    assert!(held.contains("a server holds the file"), "{held}");
+    server.kill();
+    let list = server.command(&["runs", "list", "--file", &file]).unwrap();
+    assert_eq!(list.matches(" running ").count() + list.matches(" queued ").count(), 2, "{list}");
+    let run = list.lines().nth(1).unwrap().split(' ').next().unwrap();
+    let why = server.command(&["why", run, "--file", &file]).unwrap();
+    assert!(why.contains("place 1 in line"), "{why}");
+    let error = server.command(&["runs", "cancel", run, "--file", &file]).unwrap_err();
+    assert!(error.contains("a file is only looked into"), "{error}");
+    let error = server.command(&["runs", "list", "--file", "/nowhere"]).unwrap_err();
+    assert!(error.contains("there is no file /nowhere"), "{error}");
+}

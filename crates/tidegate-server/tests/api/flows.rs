@@ -40,6 +40,11 @@ async fn an_action_is_one_call_under_its_policy() {
     let (status, told) = server.post(&at("sync"), &ask).await;
     assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("busy")), "{told}");
     assert_eq!(told["requestId"], first["requestId"]);
+    let (status, told) = server.post(&format!("{}?dryRun=true", at("sync")), &ask).await;
+    assert_eq!((status, &told["outcome"]), (StatusCode::OK, &json!("skipped")), "{told}");
+    assert_eq!(told["holder"], first["requestId"]);
+    let (_, told) = server.post(&format!("{}?dryRun=true", at("respond")), &ask).await;
+    assert_eq!(told["outcome"], "started");
     let (status, told) = server.post(&at("respond"), &ask).await;
     assert_eq!(status, StatusCode::ACCEPTED, "another key is another gate: {told}");
     target.called(2).await;

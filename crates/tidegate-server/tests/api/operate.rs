@@ -25,7 +25,7 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
 async fn a_file_is_checked_copied_and_restored() {
     let target = Target::kind().await;
     target.open(false);
-    let mut server = Server::start(&format!(
+    let mut server = Server::start_on_file(&format!(
         "[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
          concurrency = {{ limit = 1, key = \"account\" }}",
         target.url

@@ -27,6 +27,15 @@ pub(crate) async fn database() -> Option<String> {
     Some(format!("{server}/{name}{}", options.unwrap_or_default()))
 }
 
+/// The same, for who cannot wait.
+pub(crate) fn database_now() -> Option<String> {
+    let made = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(database())
+    });
+    made.join().unwrap()
+}
+
 /// Everything up to the port, and the database with its options.
 fn split(url: &str) -> (&str, &str) {
     let start = url.find("://").unwrap() + 3;

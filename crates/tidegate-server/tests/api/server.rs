@@ -47,8 +47,14 @@ impl Server {
         Self::launch(tempfile::tempdir().unwrap(), config, variables)
     }
 
+    /// Starts one on an empty file, whatever others are started on.
+    pub(crate) fn start_on_file(config: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), config)
+    }
+
     /// Starts one on what is in a folder's `tidegate.db`.
     pub(crate) fn start_in(folder: TempDir, config: &str) -> Self {
+        std::fs::write(folder.path().join("store"), file_in(&folder)).unwrap();
         Self::launch(folder, config, &[])
     }
 
@@ -337,8 +343,27 @@ fn command(folder: &TempDir) -> Command {
     let config = std::fs::read_to_string(at("tidegate.toml")).unwrap();
     // A configuration that names its store keeps it.
     let named = config.strip_prefix("store = \"").and_then(|rest| rest.split_once('"'));
-    let own = format!("sqlite:{}", at("tidegate.db"));
+    let own = own_store(folder);
     command_on(folder, named.map_or(&own, |(store, _)| store))
+}
+
+/// Where a server keeps its data unless the story says so: in a file, or with
+/// `TIDEGATE_TEST_SERVER=postgres` in a database of its own, which a restart finds again.
+fn own_store(folder: &TempDir) -> String {
+    let note = folder.path().join("store");
+    if let Ok(known) = std::fs::read_to_string(&note) {
+        return known;
+    }
+    let store = match std::env::var("TIDEGATE_TEST_SERVER") {
+        Ok(store) if store == "postgres" => crate::postgres::database_now().expect("a PostgreSQL"),
+        _ => file_in(folder),
+    };
+    std::fs::write(note, &store).unwrap();
+    store
+}
+
+fn file_in(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("tidegate.db").display())
 }
 
 fn command_on(folder: &TempDir, store: &str) -> Command {

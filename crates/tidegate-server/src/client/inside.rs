@@ -1,0 +1,48 @@
+//! Looking into a file that no server holds: the API answers in this very process, over no
+//! connection that others could reach.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, bail};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{Method, Request, StatusCode},
+};
+use tidegate::{DEFAULT_WORKSPACE, Engine};
+use tower_service::Service as _;
+
+use crate::{
+    exit::Failure,
+    http::{self, Access, App},
+    serve::open as open_store,
+};
+
+/// What answers for the file.
+pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result<Router> {
+    if !file.exists() {
+        return Err(Failure::NotFound(format!("there is no file {}", file.display())).into());
+    }
+    let store = open_store(&format!("sqlite:{}", file.display())).await;
+    let store = store.context("a server holds the file, or it is none of ours; ask the server")?;
+    let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
+    let engine = Engine::builder(store).workspaces([workspace]).look_only();
+    let access = Arc::new(Access::inside(workspace));
+    Ok(http::router(App { engine, access, ways: Arc::default() }))
+}
+
+/// Asks it.
+pub(super) async fn ask(
+    router: &Router,
+    method: &Method,
+    path: &str,
+) -> anyhow::Result<(StatusCode, String)> {
+    if method != Method::GET {
+        bail!("a file is only looked into; to change something, start `tidegate serve` on it");
+    }
+    let request = Request::get(path).body(Body::empty())?;
+    let answer = router.clone().call(request).await?;
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), usize::MAX).await?;
+    Ok((status, String::from_utf8(body.to_vec())?))
+}

@@ -36,9 +36,9 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     let mut name = text(1, 256);
     name["pattern"] = r"^[^\u0000]*$".into();
     let event = [
-        ("name", name),
+        ("name", name.clone()),
         ("data?", any()),
-        ("dedupeId?", shape::nullable(text(1, 256))),
+        ("dedupeId?", shape::nullable(name)),
         ("ts?", shape::nullable(time())),
     ];
     let posted =

@@ -42,6 +42,16 @@ impl Remote {
         &self.server
     }
 
+    /// Prints an answer: as data, or as people read it.
+    pub(crate) fn print(
+        &self,
+        out: &mut impl Write,
+        told: &Value,
+        shown: &str,
+    ) -> anyhow::Result<()> {
+        Ok(if self.json { writeln!(out, "{told}") } else { write!(out, "{shown}") }?)
+    }
+
     /// What every request says about who asks.
     pub(crate) fn headers(&self) -> Vec<(&'static str, &str)> {
         self.workspace.iter().map(|name| ("tidegate-workspace", name.as_str())).collect()
@@ -252,8 +262,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             (told, shown)
         }
     };
-    let printed = if remote.json { format!("{told}\n") } else { shown };
-    Ok(out.write_all(printed.as_bytes())?)
+    remote.print(out, &told, &shown)
 }
 
 /// Rows of a list under their names.

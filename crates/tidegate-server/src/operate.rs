@@ -116,8 +116,7 @@ pub(crate) async fn run(
         }
         Operate::Migrate { check, place } => migrate(&place.address()?, check).await?,
     };
-    let printed = if remote.json { format!("{told}\n") } else { shown };
-    out.write_all(printed.as_bytes())?;
+    remote.print(out, &told, &shown)?;
     if good { Ok(()) } else { bail!("not everything is as it should be") }
 }
 
@@ -235,7 +234,7 @@ fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
     Ok(last)
 }
 
-async fn pending(address: &str) -> anyhow::Result<&'static [Migration]> {
+pub(crate) async fn pending(address: &str) -> anyhow::Result<&'static [Migration]> {
     if let Some(path) = address.strip_prefix("sqlite:") {
         return Ok(SqliteLook::pending_of(there(Path::new(path))?).await?);
     }
@@ -261,7 +260,7 @@ async fn migrate(address: &str, check: bool) -> anyhow::Result<(Value, String, b
     Ok((json!({ word: names }), shown, !check || left.is_empty()))
 }
 
-fn there(path: &Path) -> Result<&Path, Failure> {
+pub(crate) fn there(path: &Path) -> Result<&Path, Failure> {
     if path.exists() {
         return Ok(path);
     }

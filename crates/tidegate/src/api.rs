@@ -287,7 +287,7 @@ impl Engine {
         name: &str,
     ) -> Result<tidegate_core::version::Retired, Error> {
         let (ws, app, name) = (self.ws.clone(), app.to_owned(), name.to_owned());
-        match self.shared.ask(Command::Retire { ws, app, name }).await? {
+        match self.ask(Command::Retire { ws, app, name }).await? {
             Answer::Retired(retired) => Ok(retired),
             other => Err(unexpected(&other)),
         }

@@ -275,7 +275,7 @@ impl EngineBuilder {
 
 impl EngineBuilder {
     /// An engine that only looks: it drives nothing, registers nothing and is nobody's peer.
-    /// Nothing of what is to change something through it ever takes place.
+    /// What is to change something through it never takes place, and is never answered.
     pub fn look_only(self) -> Engine {
         let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);

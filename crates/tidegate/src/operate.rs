@@ -11,11 +11,12 @@ use tidegate_core::{
     request::Request,
     row::{
         BulkCounts, BulkFilter, BulkWhat, Chunk, Row, RowKey, SessionOp, SessionRef, Step, Work,
+        Workspace,
     },
     run::record::{Record, Then},
     session::{NewSessionOp, Outcome},
 };
-use tidegate_store::{dry_run, list_runs};
+use tidegate_store::{Store, StoreError, dry_run, list_runs};
 
 use crate::{
     api::{Engine, check_events, payload, unexpected},
@@ -88,13 +89,7 @@ impl Engine {
 
     /// A session's document and its version; `None` before anybody has written it.
     pub async fn session(&self, session: &SessionRef) -> Result<Option<(i64, Payload)>, Error> {
-        let SessionRef { app, flow, id } = session.clone();
-        let key = RowKey::Session(self.ws(), app, flow, id);
-        let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
-        Ok(match snapshot.rows.get(&key) {
-            Some(Some(Row::Session(row))) => Some((row.version, row.body.clone())),
-            _ => None,
-        })
+        Ok(read_session(&**self.store(), self.ws(), session.clone()).await?)
     }
 
     /// The run is of this workspace.
@@ -192,4 +187,18 @@ impl Engine {
         let mut posted = self.send_all(vec![event]).await?;
         posted.pop().ok_or_else(|| Error::Value("the event was not answered".to_owned()))
     }
+}
+
+/// A session's document and its version.
+pub(crate) async fn read_session(
+    store: &dyn Store,
+    ws: Workspace,
+    SessionRef { app, flow, id }: SessionRef,
+) -> Result<Option<(i64, Payload)>, StoreError> {
+    let key = RowKey::Session(ws, app, flow, id);
+    let snapshot = store.read(ReadSet::default().row(key.clone())).await?;
+    Ok(match snapshot.rows.get(&key) {
+        Some(Some(Row::Session(row))) => Some((row.version, row.body.clone())),
+        _ => None,
+    })
 }

@@ -13,17 +13,19 @@ use tidegate::{DEFAULT_WORKSPACE, Engine};
 use tower_service::Service as _;
 
 use crate::{
-    exit::Failure,
     http::{self, Access, App},
+    operate::{pending, there},
     serve::open as open_store,
 };
 
 /// What answers for the file.
 pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result<Router> {
-    if !file.exists() {
-        return Err(Failure::NotFound(format!("there is no file {}", file.display())).into());
+    let address = format!("sqlite:{}", there(file)?.display());
+    // Opening would bring it up to date, and it is only looked into.
+    if let [first, ..] = pending(&address).await? {
+        bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
     }
-    let store = open_store(&format!("sqlite:{}", file.display())).await;
+    let store = open_store(&address).await;
     let store = store.context("a server holds the file, or it is none of ours; ask the server")?;
     let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
     let engine = Engine::builder(store).workspaces([workspace]).look_only();

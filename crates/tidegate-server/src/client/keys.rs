@@ -115,12 +115,7 @@ pub(crate) async fn keys(
         let columns = ["id", "name", "workspace", "access", "madeAt", "lastUsedAt", "revokedAt"];
         table(&told["keys"], &columns)
     });
-    if remote.json {
-        writeln!(out, "{told:#}")?;
-    } else {
-        write!(out, "{shown}")?;
-    }
-    Ok(())
+    remote.print(out, &told, &shown)
 }
 
 /// Another process has the file.

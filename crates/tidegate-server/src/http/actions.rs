@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    extract::Path,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -25,7 +24,7 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{Body, Query, as_is, raw},
+    body::{At, Body, Query, as_is, raw},
     operation::Operation,
     problem::Problem,
     shape::{any, closed, count, flag, nullable, object, string, text},
@@ -80,7 +79,7 @@ pub(super) struct Options {
 
 pub(super) async fn call(
     caller: Caller,
-    Path((flow, action)): Path<(String, String)>,
+    At((flow, action)): At<(String, String)>,
     Query(options): Query<Options>,
     body: Body,
 ) -> Result<Response, Problem> {

@@ -115,12 +115,15 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     Err(Problem::invalid("bad_query", detail))
 }
 
+/// A cursor that is none of ours.
+pub(crate) fn bad_cursor(cursor: &str) -> Problem {
+    let detail = format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+    Problem::invalid("bad_query", detail)
+}
+
 /// Where a page of a list by number begins.
 pub(crate) fn newest_below(cursor: Option<String>) -> Result<Option<Seq>, Problem> {
-    let below = cursor.map(|cursor| {
-        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
-        cursor.parse().map(Seq).map_err(|_| Problem::invalid("bad_query", bad()))
-    });
+    let below = cursor.map(|cursor| cursor.parse().map(Seq).map_err(|_| bad_cursor(&cursor)));
     below.transpose()
 }
 

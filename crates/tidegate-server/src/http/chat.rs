@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response, sse::Event},
 };
@@ -16,7 +16,7 @@ use tidegate::{
 
 use super::{
     App, Caller, actions,
-    body::{Body, raw},
+    body::{At, Body, raw},
     follow,
     operation::Operation,
     problem::Problem,
@@ -52,7 +52,7 @@ struct Message<'a> {
 async fn send(
     State(app): State<App>,
     caller: Caller,
-    Path((flow, session)): Path<(String, String)>,
+    At((flow, session)): At<(String, String)>,
     body: Body,
 ) -> Result<Response, Problem> {
     let engine = &caller.engine;

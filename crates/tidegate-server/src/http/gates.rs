@@ -14,7 +14,7 @@ use tidegate::core::{
 
 use super::{
     Caller,
-    body::{MAX_PAGE, Query, page_size},
+    body::{MAX_PAGE, Query, bad_cursor, page_size},
     operation::Operation,
     problem::Problem,
     recorded::known_control,
@@ -136,9 +136,7 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Gat
     let after: Option<GateKey> = query
         .cursor
         .map(|cursor| {
-            let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
-            serde_json::from_value(cursor.as_str().into())
-                .map_err(|_| Problem::invalid("bad_query", bad()))
+            serde_json::from_value(cursor.as_str().into()).map_err(|_| bad_cursor(&cursor))
         })
         .transpose()?;
     let control = control.map(known_control).transpose()?;

@@ -2,7 +2,6 @@
 
 use axum::{
     Extension, Json,
-    extract::Path,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -12,7 +11,7 @@ use tidegate::core::{access::AccessCommand, time::Timestamp};
 
 use super::{
     Caller,
-    body::Body,
+    body::{At, Body},
     operation::Operation,
     problem::Problem,
     repeat::NeverAgain,
@@ -93,7 +92,7 @@ async fn make(caller: Caller, body: Body) -> Result<Response, Problem> {
     Ok((StatusCode::CREATED, Extension(NeverAgain), Json(told)).into_response())
 }
 
-async fn revoke(caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+async fn revoke(caller: Caller, At(id): At<String>) -> Result<Json<Value>, Problem> {
     let ws = caller.engine.workspace().into();
     let revoke = AccessCommand::Revoke { ws, id: id.clone() };
     keys::change(&**caller.engine.store(), revoke).await?;

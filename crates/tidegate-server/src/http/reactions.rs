@@ -13,7 +13,7 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, Body, MAX_PAGE, Query, is_name, page_size},
+    body::{At, Body, MAX_PAGE, Query, bad_cursor, is_name, page_size},
     operation::Operation,
     problem::Problem,
     shape::{closed, count, flag, list as many, nullable, number, object, of, string, text, time},
@@ -148,8 +148,7 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Lis
     let after = cursor.map(|cursor| {
         let read: Option<(String, String)> = serde_json::from_str(&cursor).ok();
         let read = read.filter(|(reaction, stream)| is_name(reaction) && is_name(stream));
-        let bad = || format!("`cursor` is what `next` of the last page says, got `{cursor}`");
-        read.ok_or_else(|| Problem::invalid("bad_query", bad()))
+        read.ok_or_else(|| bad_cursor(&cursor))
     });
     let after = after.transpose()?;
     let mut reactions = caller.engine.reactions().await?;

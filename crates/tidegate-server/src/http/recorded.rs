@@ -1,6 +1,6 @@
 //! `GET /events` and `GET /receipts`: what came in, and what became of it.
 
-use axum::{Json, extract::Path};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tidegate::core::{
@@ -16,7 +16,7 @@ use tidegate::core::{
 
 use super::{
     Caller,
-    body::{MAX_PAGE, Query, as_is, newest_below, page_size},
+    body::{At, MAX_PAGE, Query, as_is, newest_below, page_size},
     operation::Operation,
     problem::Problem,
     runs::{RunView, view},
@@ -163,7 +163,7 @@ pub(super) struct Told {
     runs: Vec<RunView>,
 }
 
-async fn show(caller: Caller, Path(id): Path<String>) -> Result<Json<Told>, Problem> {
+async fn show(caller: Caller, At(id): At<String>) -> Result<Json<Told>, Problem> {
     let unknown = || Problem::not_found("no_event", format!("there is no event `{id}`"));
     let event = id.parse().map_err(|_| unknown())?;
     let told = caller.engine.event(event).await?.ok_or_else(unknown)?;

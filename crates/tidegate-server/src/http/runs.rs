@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    extract::Path,
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{Body, MAX_PAGE, Query, RunOf, as_is, newest_below, page_size},
+    body::{At, Body, MAX_PAGE, Query, RunOf, as_is, newest_below, page_size},
     operation::Operation,
     problem::Problem,
     recorded::event_of,
@@ -411,7 +410,7 @@ pub(super) struct SignalPath {
 pub(super) async fn signal(
     caller: Caller,
     RunOf(run): RunOf,
-    Path(SignalPath { name }): Path<SignalPath>,
+    At(SignalPath { name }): At<SignalPath>,
     body: Body,
 ) -> Result<Json<Option<RunView>>, Problem> {
     let data: &RawValue = if body.is_empty() { RawValue::NULL } else { body.json()? };

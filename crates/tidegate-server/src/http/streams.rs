@@ -16,7 +16,7 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, Body, MAX_PAGE, Query, as_is, is_name, page_size, raw},
+    body::{At, Body, MAX_PAGE, Query, as_is, bad_cursor, is_name, page_size, raw},
     operation::Operation,
     problem::Problem,
     shape::{
@@ -115,8 +115,7 @@ pub(super) struct ListView {
 async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<ListView>, Problem> {
     let limit = page_size(query.limit)?;
     if let Some(cursor) = query.cursor.as_ref().filter(|cursor| !is_name(cursor)) {
-        let detail = format!("`cursor` is what `next` of the last page says, got `{cursor}`");
-        return Err(Problem::invalid("bad_query", detail));
+        return Err(bad_cursor(cursor));
     }
     let found = caller.engine.streams().list(query.cursor.as_deref(), limit).await?;
     let full = found.len() >= limit as usize;

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -15,7 +15,7 @@ use tidegate::core::{
 
 use super::{
     App, actions,
-    body::Body,
+    body::{At, Body},
     operation::Operation,
     problem::Problem,
     shape::{any, object, string},
@@ -37,7 +37,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn take(
     State(app): State<App>,
-    Path((flow, name)): Path<(String, String)>,
+    At((flow, name)): At<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {

@@ -1,6 +1,6 @@
 //! Workflows: what is defined, defining it, and releasing versions.
 
-use axum::{Json, extract::Path};
+use axum::Json;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate::core::{
@@ -109,7 +109,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<Value>, Problem> {
 
 pub(super) async fn show(
     caller: Caller,
-    Path(name): Path<String>,
+    At(name): At<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Value>, Problem> {
     let catalog = catalog(&caller).await?;
@@ -128,7 +128,7 @@ pub(super) async fn show(
 /// Defines a workflow that is called by URL; a change is a new version.
 pub(super) async fn define(
     caller: Caller,
-    Path(name): Path<String>,
+    At(name): At<String>,
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
@@ -171,7 +171,7 @@ struct ReleaseBody {
 
 pub(super) async fn release(
     caller: Caller,
-    Path(name): Path<String>,
+    At(name): At<String>,
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {

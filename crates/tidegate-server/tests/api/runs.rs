@@ -73,6 +73,10 @@ async fn lists_come_in_pages() {
         assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")));
         assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
     }
+    for path in ["/events/%FF", "/workflows/%FF", "/runs/%FF"] {
+        let (status, told) = server.get(path).await;
+        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_path_part")), "{path}");
+    }
     let (status, told) = server.get("/runs/run_nonsense").await;
     assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_run")));
 }

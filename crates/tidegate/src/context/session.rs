@@ -4,8 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
     json::Payload,
     key::Decimal,
-    reads::ReadSet,
-    row::{Row, RowKey, SessionOp, SessionRef, StepKind},
+    row::{SessionOp, SessionRef, StepKind},
     session::{NewSessionOp, Outcome, path},
 };
 
@@ -13,6 +12,7 @@ use super::{Ctx, step::read};
 use crate::{
     fault::{Fault, Result},
     handler::write,
+    operate::read_session,
 };
 
 /// A session's document. Every operation is a step: done once, with its record, or not at all.
@@ -38,13 +38,9 @@ impl Session {
     /// The document as others see it at this moment, with its version: not a step, so that every
     /// try sees it anew. For a step that hands it to somebody else.
     pub async fn current(&self) -> Result<(i64, Payload)> {
-        let SessionRef { app, flow, id } = self.session.clone();
-        let key = RowKey::Session(self.ctx.activation().run.ws.clone(), app, flow, id);
-        let snapshot = self.ctx.store().read(ReadSet::default().row(key.clone())).await?;
-        Ok(match snapshot.rows.get(&key) {
-            Some(Some(Row::Session(it))) => (it.version, it.body.clone()),
-            _ => (0, Payload::null()),
-        })
+        let ws = self.ctx.activation().run.ws.clone();
+        let found = read_session(self.ctx.store(), ws, self.session.clone()).await?;
+        Ok(found.unwrap_or_else(|| (0, Payload::null())))
     }
 
     /// What stands at a path; `None` where nothing does. An empty path is the whole document.

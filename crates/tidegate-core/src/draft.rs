@@ -280,9 +280,12 @@ impl Draft {
         }
     }
 
-    /// Writes a row, new or not.
+    /// Writes a row, new or not. A run leaves a mark where it is.
     pub fn put(&mut self, row: impl Into<Row>) {
-        let row = row.into();
+        let mut row = row.into();
+        if let Row::Run(run) = &mut row {
+            run.leave_mark(self.now());
+        }
         self.set(row.key(), Changed::Row(row));
     }
 

@@ -7,8 +7,10 @@
 pub mod events;
 pub mod folds;
 pub mod gates;
+pub mod origin;
 pub mod receipts;
 pub mod stats;
+pub mod timeline;
 
 use crate::{
     draft::{Decided, Stop},

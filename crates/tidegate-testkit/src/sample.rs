@@ -6,12 +6,12 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        ApiKey, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class, Def, Ended,
-        Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold, Item, Kind,
-        LiveState, LogHead, Logged, Meter, Need, Parent, Part, Phase, Place, Progress, Purpose,
-        Rank, Receipt, Reply, Row, Run, Schedule, Scope, Session, SessionOp, SessionRef, Signal,
-        Slots, Source, Span, Staged, Step, StepKind, Stream, StreamSnapshot, Sub, Turns, Wait,
-        WaitOn, WaitPath, WaitPlace, WaitRow, Work,
+        ApiKey, At, Awaited, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class,
+        Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold,
+        Item, Kind, LiveState, LogHead, Logged, Mark, Meter, Need, Parent, Part, Phase, Place,
+        Progress, Purpose, Rank, Receipt, Reply, Row, Run, Schedule, Scope, Session, SessionOp,
+        SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, Stream, StreamSnapshot,
+        Sub, Trail, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -107,6 +107,7 @@ pub fn run(seq: i64) -> Run {
         gives_up_at: None,
         effect_run: None,
         batch_of: None,
+        trail: Trail::default(),
     }
 }
 
@@ -236,6 +237,7 @@ pub fn ended_run(seq: i64) -> Ended {
         purpose: Purpose::Ordinary,
         effect_run: None,
         batch_of: None,
+        trail: Trail::default(),
     }
 }
 
@@ -477,6 +479,7 @@ fn runs() -> Vec<Row> {
         gives_up_at: Some(FUTURE),
         effect_run: Some(run_id(7)),
         batch_of: Some(run_id(8)),
+        trail: trail(),
     };
     let phases = [
         Phase::Ready,
@@ -491,6 +494,23 @@ fn runs() -> Vec<Row> {
     runs.push(Run { owner: Some(0), deadline: Some(FUTURE), purpose, ..run(1100) });
     runs.push(full);
     runs.into_iter().map(Row::from).collect()
+}
+
+fn trail() -> Trail {
+    let waiting = |on| At::Waiting(FREE_TEXT.to_owned(), on);
+    let places = [
+        At::Line(gate_key("every", "line")),
+        At::Ready,
+        At::Driven,
+        waiting(Awaited::Time),
+        waiting(Awaited::Retry),
+        waiting(Awaited::Event),
+        waiting(Awaited::Signal),
+        waiting(Awaited::Child(run_id(i64::MAX))),
+        At::Paused,
+        At::Several,
+    ];
+    places.into_iter().map(|at| Mark(FUTURE, at)).collect::<Vec<_>>().into()
 }
 
 fn waits() -> Vec<Wait> {
@@ -528,6 +548,7 @@ fn ended() -> Vec<Row> {
         purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
         effect_run: (seq % 2 == 0).then(|| run_id(3)),
         batch_of: (seq % 2 == 0).then(|| run_id(4)),
+        trail: if seq % 2 == 0 { trail() } else { Trail::default() },
     };
     (2000..).zip(endings).map(with).map(Row::from).collect()
 }

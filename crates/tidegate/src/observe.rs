@@ -1,14 +1,16 @@
 //! Looking at events, receipts, gates, windows, buffers and numbers.
 
 use tidegate_core::{
-    id::EventId,
+    id::{EventId, RunId},
     observe::{
         Newest, Part,
         events::{self, Name, Told},
         folds::{self, FlowState},
         gates,
+        origin::{self, Origin},
         receipts::{self, Listed},
         stats::{self, Stats},
+        timeline::{self, Timeline},
     },
     row::{Event, GateKey},
 };
@@ -69,6 +71,19 @@ impl Engine {
     pub async fn stats(&self) -> Result<Stats, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| stats::stats(draft, &ws)).await?)
+    }
+
+    /// Where a run came from: its input, and the runs that it belongs to; `None` if there is none
+    /// of this id, or its input is gone.
+    pub async fn origin(&self, run: RunId) -> Result<Option<Origin>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| origin::origin(draft, &ws, run)).await?)
+    }
+
+    /// The life of a run, part by part; `None` if there is none of this id.
+    pub async fn timeline(&self, run: RunId) -> Result<Option<Timeline>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| timeline::timeline(draft, &ws, run)).await?)
     }
 
     /// What debounces and batches hold, of one app or workflow if they are given.

@@ -12,6 +12,7 @@ mod into;
 mod run;
 mod session;
 mod stream;
+mod trail;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub use run::{
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Logged, Stream, StreamSnapshot, Sub};
+pub use trail::{At, Awaited, Mark, Trail};
 
 use crate::id::Seq;
 

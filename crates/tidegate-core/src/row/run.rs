@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Class, EngineId, GateKey, Workspace};
+use super::{Class, EngineId, GateKey, Trail, Workspace};
 use crate::{
     id::{EventId, RunId, Seq},
     json::Payload,
@@ -264,6 +264,9 @@ pub struct Run {
     /// The run that the items of its batch are filed under, where that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_of: Option<RunId>,
+    /// Where it has been.
+    #[serde(default, skip_serializing_if = "Trail::is_empty")]
+    pub trail: Trail,
 }
 
 /// How far a run says that it is.
@@ -319,6 +322,7 @@ impl Run {
             gives_up_at: None,
             effect_run: None,
             batch_of: None,
+            trail: Trail::default(),
             chunks: 0,
             progress: None,
         }
@@ -477,6 +481,8 @@ pub struct Ended {
     pub effect_run: Option<RunId>,
     /// The run that the items of its batch are filed under, where that is another.
     pub batch_of: Option<RunId>,
+    /// Where it was.
+    pub trail: Trail,
 }
 
 impl Ended {

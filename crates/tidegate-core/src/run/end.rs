@@ -163,6 +163,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
         purpose: run.purpose,
         effect_run: run.effect_run,
         batch_of: run.batch_of,
+        trail: run.trail.clone(),
     }
 }
 

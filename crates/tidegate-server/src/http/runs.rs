@@ -11,7 +11,8 @@ use tidegate::{
     core::{
         id::EventId,
         list::{State, Which},
-        row::{Ended, Ending, Fault, Progress, Row, Run, Step, StepKind},
+        observe::{origin::Origin, timeline::Timeline},
+        row::{Ended, Ending, Fault, Kind, Progress, Purpose, Row, Run, Step, StepKind},
         time::Timestamp,
     },
 };
@@ -54,6 +55,9 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/runs/{id}/steps", "listSteps", steps)
             .says("What a run remembers, step by step.")
             .answers(200, "All of its steps.", object([("steps", many(of("Step")))])),
+        Operation::get("/runs/{id}/timeline", "timeline", timeline)
+            .says("Where a run has been: in which lines, driven, or waiting for what.")
+            .answers(200, "Its life without gaps.", of("Timeline")),
         Operation::get("/runs/{id}/why", "why", why)
             .says("Why a run waits, or what became of it.")
             .answers(200, "The gates that bind it, and a sentence.", of("Why")),
@@ -95,6 +99,30 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("output?", any()),
         ("error?", of("Fault")),
         ("reason?", string()),
+        ("source?", string()),
+        ("name?", string()),
+        ("input?", any()),
+        ("parent?", string()),
+        ("children?", many(string())),
+        ("compensates?", string()),
+        ("failureOf?", string()),
+    ];
+    let span = [
+        ("kind", string()),
+        ("control?", string()),
+        ("key?", string()),
+        ("on?", string()),
+        ("child?", string()),
+        ("step?", string()),
+        ("from", time()),
+        ("to", nullable(time())),
+    ];
+    let waited = object([("control", string()), ("key", string()), ("ms", count())]);
+    let timeline = [
+        ("spans", many(object(span))),
+        ("waited", many(waited)),
+        ("waitedMs", count()),
+        ("startedAt?", time()),
     ];
     let why = [
         ("run", string()),
@@ -124,6 +152,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     ];
     vec![
         ("Run", object(run)),
+        ("Timeline", object(timeline)),
         ("Why", object(why)),
         ("Binding", object(binding)),
         ("Step", object(step)),
@@ -227,11 +256,27 @@ pub(super) struct RunView {
     replaced: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replay_of: Option<RunId>,
+    /// The run that it undoes, and the one whose failure it handles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compensates: Option<RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_of: Option<RunId>,
+}
+
+fn purpose(purpose: Purpose) -> (Option<RunId>, Option<RunId>) {
+    match purpose {
+        Purpose::Ordinary => (None, None),
+        Purpose::Compensates(run) => (Some(run), None),
+        Purpose::OnFailure(run) => (None, Some(run)),
+    }
 }
 
 impl From<&Run> for RunView {
     fn from(run: &Run) -> Self {
+        let (compensates, failure_of) = purpose(run.purpose);
         Self {
+            compensates,
+            failure_of,
             id: Some(run.id),
             app: run.app.clone(),
             workflow: run.workflow.clone(),
@@ -256,7 +301,10 @@ impl From<&Ended> for RunView {
             Ending::Failed { error: it } => error = Some(it),
             Ending::Cancelled { reason: it, by } => (reason, replaced_by) = (Some(it), by),
         }
+        let (compensates, failure_of) = purpose(run.purpose);
         Self {
+            compensates,
+            failure_of,
             id: Some(run.id),
             app: run.app.clone(),
             workflow: run.workflow.clone(),
@@ -277,12 +325,46 @@ impl From<&Ended> for RunView {
 
 pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
     let engine = &caller.engine;
-    if let Some(view) = found(engine, run).await? {
-        return Ok(Json(view).into_response());
+    if let Some(run_view) = found(engine, run).await? {
+        let origin = engine.origin(run).await?.map(OriginView::from);
+        return Ok(Json(Whole { run: run_view, origin }).into_response());
     }
     // It may be a window or a buffer that has not become a run yet.
     let why = engine.why(run).await?;
     Ok(Json(json!({ "id": run, "state": why.state, "sentence": why.sentence })).into_response())
+}
+
+/// A run with where it came from.
+#[derive(Debug, Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    run: RunView,
+    #[serde(flatten)]
+    origin: Option<OriginView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OriginView {
+    /// `event`, `request`, `cron` or `invoke`.
+    source: Kind,
+    name: String,
+    input: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<RunId>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<RunId>,
+}
+
+impl From<Origin> for OriginView {
+    fn from(origin: Origin) -> Self {
+        let Origin { kind, name, inputs, batch, parent, children } = origin;
+        let texts: Vec<_> = inputs.iter().map(|event| event.data.as_str()).collect();
+        let texts = texts.join(",");
+        let input = RawValue::from_string(if batch { format!("[{texts}]") } else { texts });
+        let input = input.unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self { source: kind, name, input, parent, children }
+    }
 }
 
 async fn found(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> {
@@ -321,6 +403,15 @@ pub(super) async fn steps(caller: Caller, RunOf(run): RunOf) -> Result<Response,
     }
     let steps = caller.engine.steps(run).await?.into_iter().map(StepView::from).collect();
     Ok(Json(Steps { steps }).into_response())
+}
+
+async fn timeline(caller: Caller, RunOf(run): RunOf) -> Result<Json<Timeline>, Problem> {
+    if let Some(timeline) = caller.engine.timeline(run).await? {
+        return Ok(Json(timeline));
+    }
+    // It may be a window or a buffer, which has no life yet.
+    caller.engine.why(run).await?;
+    Ok(Json(Timeline::default()))
 }
 
 pub(super) async fn why(caller: Caller, RunOf(run): RunOf) -> Result<Json<Value>, Problem> {

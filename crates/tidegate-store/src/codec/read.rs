@@ -12,7 +12,8 @@ use tidegate_core::{
     row::{
         ApiKey, Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey,
         Item, LogHead, Logged, Purpose, Receipt, Reply, Row, Run, Schedule, Session, SessionRef,
-        Signal, Source, Staged, Step, Stream, StreamSnapshot, Sub, WaitPath, WaitRow, Workspace,
+        Signal, Source, Staged, Step, Stream, StreamSnapshot, Sub, Trail, WaitPath, WaitRow,
+        Workspace,
     },
     time::Timestamp,
 };
@@ -46,6 +47,8 @@ pub(super) struct EndedBody {
     pub(super) effect_run: Option<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) batch_of: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Trail::is_empty")]
+    pub(super) trail: Trail,
 }
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
@@ -264,7 +267,7 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
     let _state = from.text()?;
     let (queued_at, ended_at) = (from.time()?, from.time()?);
     let _event = from.seq()?;
-    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of } =
+    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of, trail } =
         from.json()?;
     Ok(Row::Ended(Ended {
         id,
@@ -282,6 +285,7 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
         purpose,
         effect_run,
         batch_of,
+        trail,
     }))
 }
 

@@ -299,6 +299,7 @@ fn ended(row: &Ended) -> Vec<Cell> {
             purpose: row.purpose,
             effect_run: row.effect_run,
             batch_of: row.batch_of,
+            trail: row.trail.clone(),
         }),
         seq(row.lane),
     ]

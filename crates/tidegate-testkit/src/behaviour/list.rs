@@ -449,6 +449,11 @@ macro_rules! behaviours {
                 events_and_receipts_are_listed_newest_first,
                 an_event_is_shown_with_all_that_came_of_it,
                 runs_are_listed_by_name_key_and_time,
+                the_longest_lines_come_first,
+            }
+            life {
+                where_a_run_has_been_is_told_without_gaps,
+                a_run_knows_where_it_came_from,
             }
             sessions {
                 an_operation_is_a_step_and_happens_once,

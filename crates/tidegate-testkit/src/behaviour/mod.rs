@@ -20,6 +20,7 @@ pub mod holds;
 pub mod idempotency;
 pub mod keys;
 pub mod leases;
+pub mod life;
 mod list;
 pub mod lists;
 pub mod observe;

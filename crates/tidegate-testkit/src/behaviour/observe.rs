@@ -61,13 +61,14 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
     let driven = world.lease_all().await;
     let nap = driven.iter().find(|run| run.workflow == "b").unwrap();
     world.sleep(nap, "nap", 1000).await;
+    // There is no engine here that says what it serves.
     let expected = json!({
-        "inFlight": 4, "queued": 4, "waiting": 1, "paused": 1,
+        "inFlight": 4, "queued": 4, "waiting": 1, "paused": 1, "stranded": 10,
         "byWorkflow": [
             { "app": "default", "workflow": "a", "version": 1,
-              "inFlight": 2, "queued": 4, "waiting": 0, "paused": 0 },
+              "inFlight": 2, "queued": 4, "waiting": 0, "paused": 0, "stranded": 6 },
             { "app": "default", "workflow": "b", "version": 1,
-              "inFlight": 2, "queued": 0, "waiting": 1, "paused": 1 },
+              "inFlight": 2, "queued": 0, "waiting": 1, "paused": 1, "stranded": 4 },
         ],
     });
     assert_eq!(stats_of(world).await, expected);
@@ -292,4 +293,24 @@ pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
         assert_eq!(found, expected, "{which:?}");
         assert_eq!(page.next, None, "{which:?}");
     }
+}
+
+/// Section 11: where most wait is found without counting every line.
+pub async fn the_longest_lines_come_first(world: &World) {
+    world.define(json!({ "name": "w", "concurrency": { "limit": 1, "key": "k" } })).await;
+    for (key, runs) in [("few", 2), ("many", 6), ("none", 1), ("some", 4)] {
+        for _ in 0..runs {
+            world.send("w", json!({ "k": key })).await;
+        }
+    }
+    let busiest = async |known: &[GateKey], most| {
+        let found = seen(world, |draft| gates::busiest(draft, &world.ws, known, most)).await;
+        let told = |(key, shown): (GateKey, gates::Shown)| {
+            (key, format!("{} {}", shown.key, shown.line.unwrap().count))
+        };
+        found.into_iter().map(told).unzip::<_, _, Vec<_>, Vec<_>>()
+    };
+    let (keys, told) = busiest(&[], 2).await;
+    assert_eq!(told, ["many 5", "some 3"]);
+    assert_eq!(busiest(&keys, 10).await.1, ["many 5", "some 3", "few 1"]);
 }

@@ -11,16 +11,16 @@ use crate::{
 const MAX_BYTES: usize = 12_000;
 
 macro_rules! pictures {
-    ($($story:ident = $page:literal,)*) => {
+    ($folder:literal: $($story:ident = $page:literal,)*) => {
         $(#[tokio::test]
         async fn $story() {
             let (svg, whys) = drawn(super::$story()).await;
-            let file = concat!("../../../../docs/controls/pictures/", $page, ".svg");
+            let file = concat!("../../../../docs/", $folder, "/pictures/", $page, ".svg");
             expect_file![file].assert_eq(&svg);
-            let page = include_str!(concat!("../../../../docs/controls/", $page, ".md"));
+            let page = include_str!(concat!("../../../../docs/", $folder, "/", $page, ".md"));
             assert!(page.contains(concat!("](pictures/", $page, ".svg)")), "show it: {file}");
             for why in whys {
-                assert!(page.contains(&why), "docs/controls/{}.md: `why` says: {why}", $page);
+                assert!(page.contains(&why), "docs/{}/{}.md: `why` says: {why}", $folder, $page);
             }
         })*
     };
@@ -29,7 +29,7 @@ macro_rules! pictures {
 mod tests {
     use super::{drawn, expect_file};
 
-    pictures! {
+    pictures! { "controls":
         concurrency = "concurrency",
         throttle = "throttle",
         rate_limit = "rate-limit",
@@ -40,6 +40,12 @@ mod tests {
         idempotency = "idempotency",
         handoff = "handoff",
         policies = "policies",
+    }
+
+    pictures! { "patterns":
+        append_and_respond = "append-and-respond",
+        webhook_twice = "webhook-that-fires-twice",
+        interrupting_user = "user-who-interrupts",
     }
 }
 
@@ -170,7 +176,7 @@ fn policies() -> Story {
         let sent = [('a', 0), ('b', 2000), ('c', 2500)].map(|(letter, at)| event(letter, at, 3000));
         Panel {
             caption: control.clone(),
-            setting: Setting::Flow(control),
+            setting: Setting::Flow(control, &["act"]),
             sent: sent.to_vec(),
             asked: vec![],
         }
@@ -184,4 +190,53 @@ fn policies() -> Story {
         panel(debounce).asked('b', 3800),
     ];
     Story { title: "Policies", until: 9000, tick: 100, mark: 1000, panels }
+}
+
+/// A flow by its lines.
+fn flow(lines: &[&str], actions: &'static [&'static str], sent: Vec<Sent>) -> Panel {
+    let setting = Setting::Flow(lines.join("\n"), actions);
+    Panel { caption: lines.join("   "), setting, sent, asked: Vec::new() }
+}
+
+fn append_and_respond() -> Story {
+    let sent = || {
+        let burst = [('a', 0), ('b', 600), ('c', 1200)];
+        let both = burst.into_iter().flat_map(|(letter, at)| {
+            let append = event(letter, at, 200).to("append");
+            [append, event(letter.to_ascii_uppercase(), at + 200, 1500).to("respond")]
+        });
+        both.collect()
+    };
+    let actions = &["append", "respond"];
+    let one = flow(&["concurrency = \"queue\""], actions, sent()).asked('b', 1000);
+    let split = ["concurrency = \"queue\"", "actions.append.concurrency = \"allow\""];
+    let panels = vec![one, flow(&split, actions, sent()).asked('C', 2000)];
+    Story { title: "Append and respond", until: 6500, tick: 100, mark: 1000, panels }
+}
+
+fn webhook_twice() -> Story {
+    let sent = || {
+        let push = |letter, at, id| event(letter, at, 1500).id(id);
+        vec![push('a', 0, "d1"), push('b', 400, "d1"), push('c', 900, "d2"), push('d', 3000, "d1")]
+    };
+    let key = "\"metadata.webhook.deliveryId\"";
+    let reject = format!("concurrency = {{ policy = \"reject\", key = {key} }}");
+    let once = format!("actions.push.idempotency = {{ key = {key} }}");
+    let panels = vec![
+        flow(&["concurrency = \"allow\""], &["push"], sent()),
+        flow(&[&reject], &["push"], sent()),
+        flow(&[&reject, &once], &["push"], sent()),
+    ];
+    Story { title: "A webhook that fires twice", until: 5500, tick: 100, mark: 1000, panels }
+}
+
+fn interrupting_user() -> Story {
+    let sent = || [('a', 0), ('b', 1000), ('c', 1600)].map(|(letter, at)| event(letter, at, 2000));
+    let panel = |lines: &str| flow(&[lines], &["draft"], sent().to_vec());
+    let panels = vec![
+        panel("concurrency = \"queue\"").asked('c', 2000),
+        panel("concurrency = \"restart\"").asked('a', 1500),
+        panel("concurrency = { policy = \"debounce\", periodMs = 700 }"),
+    ];
+    Story { title: "A user who interrupts", until: 6500, tick: 100, mark: 1000, panels }
 }

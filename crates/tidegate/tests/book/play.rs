@@ -12,6 +12,7 @@ use tidegate::{
     core::{
         flow::Verdict,
         id::EventId,
+        json::Payload,
         row::{Ending, GateState, Phase, Row},
         time::Timestamp,
     },
@@ -49,8 +50,8 @@ impl Panel {
 pub(crate) enum Setting {
     /// Workflows by their definitions, and how many runs are driven at once.
     Workflows(Vec<String>, usize),
-    /// A flow with this policy, whose action `act` is called on one session.
-    Flow(String),
+    /// A flow with these lines, whose actions are called on one session.
+    Flow(String, &'static [&'static str]),
     /// Versions 1 and 2 of a workflow; 2 is released at this time.
     Versions(String, u64),
 }
@@ -205,9 +206,11 @@ async fn engine(lab: &Lab, inputs: &Inputs, setting: &Setting) -> Engine {
             }
             builder.start().await.unwrap()
         }
-        Setting::Flow(policy) => {
-            let flow = Flow::from_toml(&format!("name = \"work\"\n{policy}"));
-            let flow = flow.action(Action::new("act", handler()));
+        Setting::Flow(lines, actions) => {
+            let flow = Flow::from_toml(&format!("name = \"work\"\n{lines}"));
+            let flow = actions
+                .iter()
+                .fold(flow, |flow, action| flow.action(Action::new(action, handler())));
             lab.engine().flow(flow).start().await.unwrap()
         }
         Setting::Versions(definition, _) => {
@@ -243,9 +246,12 @@ async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -
 }
 
 async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventId>, Verdict) {
-    if let Setting::Flow(_) = setting {
-        let request = new_request("work", "act", sent.data()).unwrap();
-        let request = Request { session: Some("s".to_owned()), ..request };
+    if let Setting::Flow(_, actions) = setting {
+        let action = if sent.to == "work" { actions[0] } else { sent.to };
+        let request = new_request("work", action, sent.data()).unwrap();
+        let metadata = json!({ "webhook": { "deliveryId": sent.id } });
+        let metadata = Payload::from_value(&metadata);
+        let request = Request { session: Some("s".to_owned()), metadata, ..request };
         return (None, engine.dispatch(request).await.unwrap().verdict);
     }
     let posted = engine.send(sent.to, sent.data()).await.unwrap();

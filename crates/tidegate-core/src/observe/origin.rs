@@ -1,0 +1,98 @@
+//! Where a run came from: its input, and the runs that it belongs to.
+
+use super::Missing;
+use crate::{
+    draft::{Decided, Draft},
+    id::{RunId, Seq},
+    reads::Scan,
+    row::{At, Awaited, Event, Kind, Row, RowKey, Source, Trail, WaitOn, Workspace},
+};
+
+/// How many events of a batch are shown.
+const SHOWN: u32 = 100;
+
+/// Where a run came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// What it was started by.
+    pub kind: Kind,
+    /// The event's name, or what was called.
+    pub name: String,
+    /// Its input; of a batch the first hundred.
+    pub inputs: Vec<Event>,
+    /// Whether it was started with a batch.
+    pub batch: bool,
+    /// The run that called it.
+    pub parent: Option<RunId>,
+    /// Runs that it has waited for, as far as it remembers.
+    pub children: Vec<RunId>,
+}
+
+/// Where a run came from; `None` if there is none of this id, or its input is gone.
+pub fn origin<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Origin>, E> {
+    let mut missing = Missing::default();
+    let live = missing.note(draft.row(&RowKey::Run(id.seq)))?.flatten();
+    let ended = missing.note(draft.row(&RowKey::Ended(id.seq)))?.flatten();
+    missing.settle()?;
+    let (source, batch, parent, children) = match (live, ended) {
+        (Some(Row::Run(run)), _) if run.id == id && run.ws == *ws => {
+            let mut children = called(&run.trail);
+            for wait in &run.waits {
+                if let WaitOn::Child { run } = wait.on
+                    && !children.contains(&run)
+                {
+                    children.push(run);
+                }
+            }
+            (run.source, run.batch(), run.parent.as_ref().map(|parent| parent.run), children)
+        }
+        (_, Some(Row::Ended(run))) if run.id == id && run.ws == *ws => {
+            (run.source, run.batch(), run.parent, called(&run.trail))
+        }
+        _ => return Ok(None),
+    };
+    let mut events = vec![source.first()];
+    let is_batch = matches!(source, Source::Batch(_));
+    if is_batch {
+        let items = draft.found(&Scan::Items(batch.seq), SHOWN)?;
+        let items = items
+            .iter()
+            .filter_map(|row| if let Row::Item(it) = row { Some(it.event) } else { None });
+        events = items.collect();
+    }
+    let mut missing = Missing::default();
+    let mut inputs: Vec<Event> = Vec::new();
+    for event in events {
+        inputs.extend(missing.note(draft.event(event))?.flatten().cloned());
+    }
+    let parent = match parent {
+        Some(parent) => missing.note(id_of(draft, parent))?.flatten(),
+        None => None,
+    };
+    missing.settle()?;
+    let Some(first) = inputs.first() else { return Ok(None) };
+    let (kind, name) = (first.kind, first.name.clone());
+    Ok(Some(Origin { kind, name, inputs, batch: is_batch, parent, children }))
+}
+
+/// The children in whose wait a run was seen.
+fn called(trail: &Trail) -> Vec<RunId> {
+    let mut children = Vec::new();
+    for mark in trail.marks() {
+        if let At::Waiting(_, Awaited::Child(run)) = &mark.1
+            && !children.contains(run)
+        {
+            children.push(*run);
+        }
+    }
+    children
+}
+
+/// The whole id of a run.
+fn id_of<E>(draft: &Draft, run: Seq) -> Decided<Option<RunId>, E> {
+    if let Some(run) = draft.run(run)? {
+        return Ok(Some(run.id));
+    }
+    let ended = draft.row(&RowKey::Ended(run))?;
+    Ok(ended.and_then(|row| if let Row::Ended(run) = row { Some(run.id) } else { None }))
+}

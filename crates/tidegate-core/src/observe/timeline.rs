@@ -1,0 +1,138 @@
+//! Where a run has been: in which lines, for how long, driven or waiting for something.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    draft::{Decided, Draft},
+    id::RunId,
+    row::{At, GateKey, Mark, Row, RowKey, Trail, Workspace},
+    time::{Timestamp, readable},
+};
+
+/// The life of a run, part by part, without gaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeline {
+    /// Oldest first; each begins where the one before it ends, the first at the admission.
+    pub spans: Vec<Span>,
+    /// How long it stood in which line, or waited for an engine, longest first.
+    pub waited: Vec<Waited>,
+    /// All of that together.
+    pub waited_ms: u64,
+    /// When it was first driven.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub started_at: Option<Timestamp>,
+}
+
+/// A part of a run's life.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Span {
+    /// `queued` in a line, `ready`, `running`, `waiting`, `paused`, `several` of these, or
+    /// `unknown` for runs of before there was any record of it.
+    pub kind: &'static str,
+    /// The control of the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<&'static str>,
+    /// The key of the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<&'static str>,
+    /// The child that it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child: Option<RunId>,
+    /// The step that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Since when.
+    #[serde(serialize_with = "readable")]
+    pub from: Option<Timestamp>,
+    /// Until when; none while it goes on.
+    #[serde(serialize_with = "readable")]
+    pub to: Option<Timestamp>,
+}
+
+/// How long a run stood in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waited {
+    /// The control; empty where it waited for an engine.
+    pub control: &'static str,
+    /// The key.
+    pub key: String,
+    /// How long.
+    pub ms: u64,
+}
+
+/// The life of a run; `None` if there is none of this id.
+pub fn timeline<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Timeline>, E> {
+    if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
+        && ended.id == id
+        && ended.ws == *ws
+    {
+        return Ok(Some(told(ended.queued_at, &ended.trail, Some(ended.ended_at), draft.now())));
+    }
+    let run = draft.run(id.seq)?.filter(|run| run.id == id && run.ws == *ws);
+    Ok(run.map(|run| told(run.queued_at, &run.trail, None, draft.now())))
+}
+
+fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timestamp) -> Timeline {
+    let mut told = Timeline::default();
+    let mut lines: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
+    let mut marks = trail.marks().iter().peekable();
+    if marks.peek().is_none() {
+        let span = Span { kind: "unknown", from: Some(queued_at), to: end, ..Span::default() };
+        told.spans.push(span);
+    }
+    let mut from = queued_at;
+    while let Some(Mark(at, place)) = marks.next() {
+        let to = marks.peek().map(|next| next.0).or(end);
+        let span = Span { from: Some(from), to, ..span(place) };
+        if matches!(place, At::Line(_) | At::Ready) {
+            let line = (span.control.unwrap_or_default(), span.key.clone().unwrap_or_default());
+            *lines.entry(line).or_default() += micros(from, to.unwrap_or(now));
+        }
+        if *place == At::Driven {
+            told.started_at.get_or_insert(*at);
+        }
+        from = to.unwrap_or(now);
+        told.spans.push(span);
+    }
+    let waited =
+        lines.into_iter().map(|((control, key), us)| Waited { control, key, ms: us / 1000 });
+    told.waited = waited.collect();
+    told.waited_ms = told.waited.iter().map(|waited| waited.ms).sum();
+    told.waited.sort_by_key(|waited| std::cmp::Reverse(waited.ms));
+    told
+}
+
+fn micros(from: Timestamp, to: Timestamp) -> u64 {
+    to.micros().saturating_sub(from.micros()).max(0).unsigned_abs()
+}
+
+fn span(place: &At) -> Span {
+    let of = |kind| Span { kind, ..Span::default() };
+    match place {
+        At::Line(gate) => Span { key: key_of(gate), control: control_of(gate), ..of("queued") },
+        At::Ready => of("ready"),
+        At::Driven => of("running"),
+        At::Waiting(step, awaited) => {
+            let (on, child) = awaited.told();
+            Span { step: Some(step.clone()), on: Some(on), child, ..of("waiting") }
+        }
+        At::Paused => of("paused"),
+        At::Several => of("several"),
+    }
+}
+
+fn key_of(gate: &GateKey) -> Option<String> {
+    gate.scope().map(|scope| scope.key.to_string())
+}
+
+fn control_of(gate: &GateKey) -> Option<&'static str> {
+    gate.scope().map(|scope| scope.class.control())
+}

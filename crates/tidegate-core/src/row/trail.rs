@@ -1,0 +1,181 @@
+//! Where a run has been, and since when: written along with the run, for whoever asks later.
+
+use serde::{Deserialize, Serialize};
+
+use super::{GateKey, Phase, Run, WaitOn};
+use crate::{id::RunId, time::Timestamp};
+
+/// How many places a run remembers; of more, the first and the last ones.
+const MOST: usize = 64;
+
+/// How many of the first ones are kept when there are more.
+const FIRST: usize = 16;
+
+/// The places of a run, oldest first. Each ends where the next one begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Trail(Vec<Mark>);
+
+/// Since when a run was somewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark(pub Timestamp, pub At);
+
+/// Where a run was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum At {
+    /// In the line of a gate.
+    Line(GateKey),
+    /// Let in everywhere; waits for an engine.
+    Ready,
+    /// Being driven.
+    Driven,
+    /// Waits for something, and the step that will get it.
+    Waiting(String, Awaited),
+    /// Stopped by hand.
+    Paused,
+    /// Several places that are not remembered one by one.
+    Several,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Awaited {
+    /// A moment.
+    Time,
+    /// The next attempt of a step.
+    Retry,
+    /// An event.
+    Event,
+    /// A signal.
+    Signal,
+    /// The end of this child.
+    Child(RunId),
+}
+
+impl From<Vec<Mark>> for Trail {
+    fn from(marks: Vec<Mark>) -> Self {
+        Self(marks)
+    }
+}
+
+impl Trail {
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The places, oldest first.
+    pub fn marks(&self) -> &[Mark] {
+        &self.0
+    }
+
+    /// Notes where a run is. Where it was for no time is forgotten.
+    fn note(&mut self, now: Timestamp, at: At) {
+        let last = self.0.last();
+        if last.is_some_and(|last| last.1 == at) {
+            return;
+        }
+        let now = last.map_or(now, |last| last.0.max(now));
+        if last.is_some_and(|last| last.0 == now) {
+            self.0.pop();
+            // Nor does it come back to where it had been before.
+            if self.0.last().is_some_and(|last| last.1 == at) {
+                return;
+            }
+        }
+        self.0.push(Mark(now, at));
+        if self.0.len() > MOST {
+            self.0.remove(FIRST + 1);
+            self.0[FIRST].1 = At::Several;
+        }
+    }
+}
+
+impl Run {
+    /// Notes where it is now.
+    pub(crate) fn leave_mark(&mut self, now: Timestamp) {
+        let at = match &self.phase {
+            Phase::Line { .. } => match self.needs.get(self.has) {
+                Some(need) => At::Line(need.gate.clone()),
+                None => return,
+            },
+            Phase::Ready => At::Ready,
+            Phase::Driven => At::Driven,
+            Phase::Waiting => match self.waits.first() {
+                Some(wait) => At::Waiting(wait.step.clone(), Awaited::of(&wait.on)),
+                None => return,
+            },
+            Phase::Paused => At::Paused,
+            // It has ended, and its worker does not know yet.
+            Phase::Stopping => return,
+        };
+        self.trail.note(now, at);
+    }
+}
+
+impl Awaited {
+    /// In a word, and which child it is.
+    pub fn told(self) -> (&'static str, Option<RunId>) {
+        match self {
+            Self::Time => ("time", None),
+            Self::Retry => ("retry", None),
+            Self::Event => ("event", None),
+            Self::Signal => ("signal", None),
+            Self::Child(run) => ("child", Some(run)),
+        }
+    }
+
+    fn of(on: &WaitOn) -> Self {
+        match on {
+            WaitOn::Time => Self::Time,
+            WaitOn::Retry => Self::Retry,
+            WaitOn::Event { .. } => Self::Event,
+            WaitOn::Signal { .. } => Self::Signal,
+            WaitOn::Child { run } => Self::Child(*run),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{At, FIRST, MOST, Mark, Trail};
+    use crate::time::Timestamp;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_ms(ms)
+    }
+
+    #[test]
+    fn only_places_that_took_time_are_remembered() {
+        let mut trail = Trail::default();
+        for (ms, place) in [
+            (5, At::Ready),
+            (5, At::Driven),
+            (9, At::Driven),
+            (9, At::Paused),
+            (9, At::Driven),
+            (12, At::Paused),
+            // The clock has stepped back.
+            (3, At::Ready),
+            (20, At::Driven),
+        ] {
+            trail.note(at(ms), place);
+        }
+        let left = [(5, At::Driven), (12, At::Ready), (20, At::Driven)];
+        assert_eq!(trail.marks(), left.map(|(ms, place)| Mark(at(ms), place)));
+    }
+
+    #[test]
+    fn of_many_places_the_first_and_the_last_are_kept() {
+        let mut trail = Trail::default();
+        for ms in 0..1000 {
+            trail.note(at(ms), if ms % 2 == 0 { At::Ready } else { At::Driven });
+        }
+        assert_eq!(trail.marks().len(), MOST);
+        assert_eq!(trail.marks()[FIRST], Mark(at(16), At::Several));
+        assert_eq!(trail.marks()[0], Mark(at(0), At::Ready));
+        assert_eq!(trail.marks()[MOST - 1], Mark(at(999), At::Driven));
+    }
+}

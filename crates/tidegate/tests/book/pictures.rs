@@ -234,7 +234,7 @@ fn interrupting_user() -> Story {
     let sent = || [('a', 0), ('b', 1000), ('c', 1600)].map(|(letter, at)| event(letter, at, 2000));
     let panel = |lines: &str| flow(&[lines], &["draft"], sent().to_vec());
     let panels = vec![
-        panel("concurrency = \"queue\"").asked('c', 2000),
+        panel("concurrency = \"queue\"").asked('c', 1800),
         panel("concurrency = \"restart\"").asked('a', 1500),
         panel("concurrency = { policy = \"debounce\", periodMs = 700 }"),
     ];

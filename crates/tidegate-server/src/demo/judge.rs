@@ -1,0 +1,215 @@
+//! What became of the world, read from its store, and whether its promises were kept.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    sync::Arc,
+    time::Duration,
+};
+
+use tidegate::{
+    Engine,
+    core::{
+        list::{State, Which},
+        observe::{Part, receipts},
+        row::{Ending, Purpose, Receipt, Row},
+    },
+    store::check_up,
+};
+
+use super::{ledger::Ledger, world};
+
+/// How many rows are read at once.
+const PAGE: u32 = 500;
+
+/// How many streams are listed: the world has a handful.
+const STREAMS: u32 = 100;
+
+/// One promise, and whether it was kept.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) holds: bool,
+    /// In a sentence, with what was seen.
+    pub(super) what: String,
+}
+
+impl Check {
+    pub(super) fn new(holds: bool, what: impl Into<String>) -> Self {
+        Self { holds, what: what.into() }
+    }
+}
+
+/// What became of what was asked of one workflow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) runs: u64,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) alive: u64,
+    pub(super) queued: u64,
+    pub(super) merged: u64,
+    pub(super) refused: u64,
+    pub(super) replaced: u64,
+    /// Runs that gave back what others had done.
+    pub(super) undoing: u64,
+    ids: BTreeSet<String>,
+    /// The runs that windows and buffers were to become.
+    folded: BTreeSet<String>,
+}
+
+/// What there is to judge by.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) ledger: Arc<Ledger>,
+    /// How long it has been since the first event.
+    pub(super) elapsed: Duration,
+    workflows: BTreeMap<String, Tally>,
+    heads: BTreeMap<String, i64>,
+    unhealthy: Vec<String>,
+}
+
+impl Seen {
+    /// Reads everything. The world is small, and has only just begun.
+    pub(super) async fn look(
+        engine: &Engine,
+        ledger: &Arc<Ledger>,
+        elapsed: Duration,
+    ) -> anyhow::Result<Self> {
+        let mut workflows = BTreeMap::new();
+        let mut below = None;
+        loop {
+            let page = engine.runs(&Which::default(), below, PAGE).await?;
+            page.runs.iter().for_each(|row| note_run(&mut workflows, row));
+            below = page.next;
+            if below.is_none() {
+                break;
+            }
+        }
+        loop {
+            let part = Part { below, limit: PAGE };
+            let page = engine.receipts(&receipts::Which::default(), part).await?;
+            page.items.iter().for_each(|listed| note_receipt(&mut workflows, &listed.receipt));
+            below = page.next;
+            if below.is_none() {
+                break;
+            }
+        }
+        let heads = engine.streams().list(None, STREAMS).await?.into_iter();
+        let heads = heads.map(|stream| (stream.name, stream.version)).collect();
+        let report = check_up(None, |visit| engine.store().walk(visit)).await?;
+        let unhealthy = report.findings.into_iter().map(|finding| finding.text).collect();
+        Ok(Self { ledger: ledger.clone(), elapsed, workflows, heads, unhealthy })
+    }
+
+    /// What became of what was asked of a workflow.
+    pub(super) fn of(&self, workflow: &str) -> Tally {
+        self.workflows.get(workflow).cloned().unwrap_or_default()
+    }
+
+    /// How many events a stream has.
+    pub(super) fn events_in(&self, stream: &str) -> u64 {
+        let head = self.heads.get(stream).copied().unwrap_or(-1);
+        u64::try_from(head + 1).unwrap_or_default()
+    }
+
+    /// All promises.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let mut checks = world::checks(self);
+        checks.extend([self.nothing_is_lost(), self.nobody_was_hurt(), self.the_doctor()]);
+        checks
+    }
+
+    /// Everything that was sent is a run, is part of one, or was refused; and every run that was
+    /// promised to a window or a buffer is there.
+    fn nothing_is_lost(&self) -> Check {
+        let (mut all, mut lost) = (0, Vec::new());
+        for (workflow, sent) in self.ledger.all_sent() {
+            let tally = self.of(&workflow);
+            let started = tally.ids.difference(&tally.folded).count() as u64;
+            let known = started + tally.merged + tally.refused;
+            let to_come = tally.folded.difference(&tally.ids).count();
+            if sent != known || to_come > 0 {
+                lost.push(format!("{workflow}: {known} of {sent}, {to_come} still to come"));
+            }
+            all += sent;
+        }
+        let what = format!("all {all} that were sent are accounted for {}", lost.join("; "));
+        Check::new(all > 0 && lost.is_empty(), what.trim_end())
+    }
+
+    fn nobody_was_hurt(&self) -> Check {
+        let errors = self.ledger.all_broken("traffic");
+        let what = format!("nobody who asked for something got an error {}", errors.join("; "));
+        Check::new(errors.is_empty(), what.trim_end())
+    }
+
+    fn the_doctor(&self) -> Check {
+        let what = format!("the doctor finds nothing {}", self.unhealthy.join("; "));
+        Check::new(self.unhealthy.is_empty(), what.trim_end())
+    }
+
+    /// What became of everything, workflow by workflow.
+    pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let heads = ["runs", "done", "failed", "alive", "queued", "merged", "refused", "replaced"];
+        let mut line = format!("{:18}", "");
+        heads.iter().for_each(|head| line += &format!("{head:>9}"));
+        writeln!(out, "{line}")?;
+        for (workflow, it) in &self.workflows {
+            let Tally { runs, done, failed, alive, queued, merged, refused, replaced, .. } = it;
+            let mut line = format!("{workflow:18}");
+            for number in [runs, done, failed, alive, queued, merged, refused, replaced] {
+                line += &format!("{number:>9}");
+            }
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) {
+    let (id, workflow, purpose, state) = match row {
+        Row::Run(run) => {
+            // One that is being stopped has ended already, and another row says how.
+            let Some(state) = State::of(run) else { return };
+            (run.id, &run.workflow, run.purpose, state)
+        }
+        Row::Ended(ended) => {
+            let state = match ended.ending {
+                Ending::Completed { .. } => State::Completed,
+                Ending::Failed { .. } => State::Failed,
+                Ending::Cancelled { .. } => State::Cancelled,
+            };
+            (ended.id, &ended.workflow, ended.purpose, state)
+        }
+        _ => return,
+    };
+    let tally = workflows.entry(workflow.clone()).or_default();
+    match purpose {
+        Purpose::Ordinary => {}
+        Purpose::Compensates(_) => {
+            tally.undoing += u64::from(state == State::Completed);
+            return;
+        }
+        Purpose::OnFailure(_) => return,
+    }
+    tally.ids.insert(id.to_string());
+    tally.runs += 1;
+    match state {
+        State::Completed | State::Cancelled => tally.done += 1,
+        State::Failed => tally.failed += 1,
+        State::Queued | State::Running | State::Waiting | State::Paused => tally.alive += 1,
+    }
+}
+
+fn note_receipt(workflows: &mut BTreeMap<String, Tally>, receipt: &Receipt) {
+    let tally = workflows.entry(receipt.workflow.clone()).or_default();
+    match receipt.verdict["outcome"].as_str().unwrap_or_default() {
+        "queued" => tally.queued += 1,
+        "replaced" => tally.replaced += 1,
+        "coalesced" | "buffered" => {
+            tally.merged += 1;
+            tally.folded.extend(receipt.verdict["runId"].as_str().map(str::to_owned));
+        }
+        _ => tally.refused += 1,
+    }
+}

@@ -1,0 +1,166 @@
+//! What the world notes of itself while it runs, to be held against its promises at the end.
+//!
+//! Numbers only, and one for each key of a theme: it does not grow with time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tidegate::{
+    Ctx,
+    store::{Clock as _, SystemClock},
+};
+
+/// How many broken promises are kept: one is enough to fail.
+const MOST_BROKEN: usize = 10;
+
+/// A theme, and a key in it.
+type Key = (&'static str, String);
+
+/// The notes of a world.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    sent: BTreeMap<String, u64>,
+    counts: BTreeMap<&'static str, u64>,
+    inside: BTreeMap<Key, Inside>,
+    waits: BTreeMap<Key, Waits>,
+    last: BTreeMap<Key, [u64; 2]>,
+    broken: Vec<String>,
+}
+
+/// How many are inside now, and were at the most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Inside {
+    now: u32,
+    most: u32,
+}
+
+/// How long runs waited before they started.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    runs: u32,
+    all: Duration,
+}
+
+impl Ledger {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An event or a request went to a workflow, whatever became of it.
+    pub(super) fn sent(&self, workflow: &str) {
+        *self.notes().sent.entry(workflow.to_owned()).or_default() += 1;
+    }
+
+    /// Something happened so many times.
+    pub(super) fn count(&self, what: &'static str, times: usize) {
+        *self.notes().counts.entry(what).or_default() += times as u64;
+    }
+
+    /// Somebody goes in, until what this returns is dropped.
+    pub(super) fn enter(self: &Arc<Self>, what: &'static str, key: &str) -> Visit {
+        self.go_in(what, key);
+        Visit { ledger: self.clone(), key: (what, key.to_owned()) }
+    }
+
+    /// Somebody goes in, until [`Ledger::go_out`].
+    pub(super) fn go_in(&self, what: &'static str, key: &str) {
+        let mut notes = self.notes();
+        let inside = notes.inside.entry((what, key.to_owned())).or_default();
+        inside.now += 1;
+        inside.most = inside.most.max(inside.now);
+    }
+
+    /// And out again.
+    pub(super) fn go_out(&self, what: &'static str, key: &str) {
+        if let Some(inside) = self.notes().inside.get_mut(&(what, key.to_owned())) {
+            inside.now -= 1;
+        }
+    }
+
+    /// A run starts: how long it has waited since it was asked for.
+    pub(super) fn starts(&self, what: &'static str, key: &str, ctx: &Ctx) {
+        let micros = SystemClock.now().micros() - ctx.event().at.micros();
+        let waited = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
+        let mut notes = self.notes();
+        let waits = notes.waits.entry((what, key.to_owned())).or_default();
+        waits.runs += 1;
+        waits.all += waited;
+    }
+
+    /// The newest of its kind was sent.
+    pub(super) fn newest_sent(&self, what: &'static str, key: &str, n: u64) {
+        self.notes().last.entry((what, key.to_owned())).or_default()[0] = n;
+    }
+
+    /// And the newest that has arrived.
+    pub(super) fn newest_done(&self, what: &'static str, key: &str, n: u64) {
+        self.notes().last.entry((what, key.to_owned())).or_default()[1] = n;
+    }
+
+    /// A promise was not kept, as somebody could see at once.
+    pub(super) fn broken(&self, what: &'static str, how: &str) {
+        let broken = &mut self.notes().broken;
+        if broken.len() < MOST_BROKEN {
+            broken.push(format!("{what}: {how}"));
+        }
+    }
+}
+
+/// Looking at the notes.
+impl Ledger {
+    /// What was sent, by workflow.
+    pub(super) fn all_sent(&self) -> BTreeMap<String, u64> {
+        self.notes().sent.clone()
+    }
+
+    /// How often something happened.
+    pub(super) fn counted(&self, what: &'static str) -> u64 {
+        self.notes().counts.get(what).copied().unwrap_or_default()
+    }
+
+    /// The most that were inside at once, of any key; 0 if nobody ever was.
+    pub(super) fn most(&self, what: &'static str) -> u32 {
+        let notes = self.notes();
+        let of = notes.inside.iter().filter(|((it, _), _)| *it == what);
+        of.map(|(_, inside)| inside.most).max().unwrap_or_default()
+    }
+
+    /// How long runs of a key waited, in the mean; none if there were none.
+    pub(super) fn mean_wait(&self, what: &'static str, key: &str) -> Option<Duration> {
+        let notes = self.notes();
+        let waits = notes.waits.get(&(what, key.to_owned()))?;
+        waits.all.checked_div(waits.runs)
+    }
+
+    /// The keys whose newest has not arrived.
+    pub(super) fn behind(&self, what: &'static str) -> Vec<String> {
+        let notes = self.notes();
+        let of = notes.last.iter().filter(|((it, _), [sent, done])| *it == what && sent != done);
+        of.map(|((_, key), [sent, done])| format!("{key} ({done} of {sent})")).collect()
+    }
+
+    /// Promises that were seen broken.
+    pub(super) fn all_broken(&self, what: &'static str) -> Vec<String> {
+        let notes = self.notes();
+        notes.broken.iter().filter(|it| it.starts_with(what)).cloned().collect()
+    }
+}
+
+/// Somebody is inside.
+#[derive(Debug)]
+pub(super) struct Visit {
+    ledger: Arc<Ledger>,
+    key: Key,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.ledger.go_out(self.key.0, &self.key.1);
+    }
+}

@@ -35,6 +35,9 @@ use crate::{
 /// How long what is over is kept, so that a demo that runs for days stays small.
 const KEPT: Duration = Duration::from_mins(10);
 
+/// In less time not everything has happened that there is to judge.
+const SHORTEST: Duration = Duration::from_secs(5);
+
 /// How long the world may take to come to rest once nobody asks anything any more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -74,9 +77,10 @@ fn time(text: &str) -> Result<Duration, String> {
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = (text[..at].parse::<u32>().ok(), unit(&text[at..]));
     let seconds = number.zip(unit).map(|(number, unit)| u64::from(number) * unit);
-    let seconds = seconds.filter(|seconds| *seconds > 0);
-    let wrong = || format!("must be a number of s, m or h, such as 30s, got `{text}`");
-    seconds.map(Duration::from_secs).ok_or_else(wrong)
+    let time = seconds.map(Duration::from_secs).filter(|time| *time >= SHORTEST);
+    let wrong =
+        || format!("must be a number of s, m or h, such as 30s, and 5s or more, got `{text}`");
+    time.ok_or_else(wrong)
 }
 
 /// Runs the demo until it is told to stop, or its time is over.
@@ -85,7 +89,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     let folder = Folder::new()?;
     let listener = serve::bind(&demo.listen, false).await?;
     let server = format!("http://{}", listener.local_addr()?);
-    let (engine, ledger) = begin(&demo, &folder).await?;
+    let ([engine, printer], ledger) = begin(&demo, &folder).await?;
     let access = Arc::new(Access::new(vec![DEFAULT_WORKSPACE.into()], true));
     let ways = Arc::new(world::ways()?);
     let app = App { engine: engine.clone(), access, ways, demo: true };
@@ -99,7 +103,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
         () = serve::stopped() => stopped(&demo),
     };
     served.abort();
-    engine.shut_down().await;
+    tokio::join!(engine.shut_down(), printer.shut_down());
     lived
 }
 
@@ -135,18 +139,19 @@ fn stopped(demo: &Demo) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts an engine that has the whole world's code.
-async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<(Engine, Arc<Ledger>)> {
+/// Starts the engine that has the world's code, and the printer beside it.
+async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc<Ledger>)> {
     let store = SqliteStore::open(folder.0.join("demo.db"), Arc::new(SystemClock)).await?;
-    let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
-    let ledger = Arc::new(Ledger::default());
-    let mut builder = world::serve(Engine::builder(Arc::new(store)), &ledger);
+    let (store, ledger) = (Arc::new(store), Ledger::new());
+    let mut builder = world::serve(Engine::builder(store.clone()), &ledger);
     if !demo.headless {
         builder = builder.retention(Retention { runs: KEPT, events: KEPT, receipts: KEPT });
     }
     // Workflows that somebody defines while it runs are called by URL, as on any server.
+    let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
     let engine = builder.code_for(move |definition| calls.code_for(definition)).start().await?;
-    Ok((engine, ledger))
+    let printer = world::printer::start(store, &ledger).await?;
+    Ok(([engine, printer], ledger))
 }
 
 /// Lets the world live for a while and come to rest, and holds it against its promises.
@@ -156,15 +161,14 @@ async fn judge(
     time: Duration,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let began = Instant::now();
     let traffic = world::traffic(town);
     tokio::time::sleep(time).await;
     close.send_replace(true);
     traffic.join_all().await;
-    world::orders::mend(&town.engine).await?;
     let closed = Instant::now();
     let (seen, checks) = loop {
-        let seen = Seen::look(&town.engine, &town.ledger, began.elapsed()).await?;
+        world::orders::mend(town).await?;
+        let seen = Seen::look(&town.engine, &town.ledger).await?;
         let checks = seen.checks();
         if checks.iter().all(|check| check.holds) || closed.elapsed() > PATIENCE {
             break (seen, checks);
@@ -230,9 +234,9 @@ mod tests {
         assert_eq!(super::time("8s"), Ok(Duration::from_secs(8)));
         assert_eq!(super::time("2m"), Ok(Duration::from_mins(2)));
         assert_eq!(super::time("1h"), Ok(Duration::from_hours(1)));
-        for wrong in ["", "8", "s", "-1s", "8 s", "8d", "0s", "99999999999s"] {
+        for wrong in ["", "8", "s", "-1s", "8 s", "8d", "4s", "99999999999s"] {
             let said = super::time(wrong).unwrap_err();
-            assert!(said.ends_with(&format!("such as 30s, got `{wrong}`")), "{said}");
+            assert!(said.ends_with(&format!("5s or more, got `{wrong}`")), "{said}");
         }
     }
 }

@@ -4,11 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,
     sync::Arc,
-    time::Duration,
 };
 
 use tidegate::{
-    Engine,
+    Engine, RunId,
     core::{
         list::{State, Which},
         observe::{Part, receipts},
@@ -52,34 +51,26 @@ pub(super) struct Tally {
     pub(super) replaced: u64,
     /// Runs that gave back what others had done.
     pub(super) undoing: u64,
-    ids: BTreeSet<String>,
-    /// The runs that windows and buffers were to become.
-    folded: BTreeSet<String>,
 }
 
 /// What there is to judge by.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) ledger: Arc<Ledger>,
-    /// How long it has been since the first event.
-    pub(super) elapsed: Duration,
     workflows: BTreeMap<String, Tally>,
+    runs: BTreeSet<RunId>,
     heads: BTreeMap<String, i64>,
     unhealthy: Vec<String>,
 }
 
 impl Seen {
     /// Reads everything. The world is small, and has only just begun.
-    pub(super) async fn look(
-        engine: &Engine,
-        ledger: &Arc<Ledger>,
-        elapsed: Duration,
-    ) -> anyhow::Result<Self> {
-        let mut workflows = BTreeMap::new();
+    pub(super) async fn look(engine: &Engine, ledger: &Arc<Ledger>) -> anyhow::Result<Self> {
+        let (mut workflows, mut runs) = (BTreeMap::new(), BTreeSet::new());
         let mut below = None;
         loop {
             let page = engine.runs(&Which::default(), below, PAGE).await?;
-            page.runs.iter().for_each(|row| note_run(&mut workflows, row));
+            runs.extend(page.runs.iter().filter_map(|row| note_run(&mut workflows, row)));
             below = page.next;
             if below.is_none() {
                 break;
@@ -98,7 +89,7 @@ impl Seen {
         let heads = heads.map(|stream| (stream.name, stream.version)).collect();
         let report = check_up(None, |visit| engine.store().walk(visit)).await?;
         let unhealthy = report.findings.into_iter().map(|finding| finding.text).collect();
-        Ok(Self { ledger: ledger.clone(), elapsed, workflows, heads, unhealthy })
+        Ok(Self { ledger: ledger.clone(), workflows, runs, heads, unhealthy })
     }
 
     /// What became of what was asked of a workflow.
@@ -119,22 +110,13 @@ impl Seen {
         checks
     }
 
-    /// Everything that was sent is a run, is part of one, or was refused; and every run that was
-    /// promised to a window or a buffer is there.
+    /// Every run that somebody was told of is there, at the latest when its window has closed.
     fn nothing_is_lost(&self) -> Check {
-        let (mut all, mut lost) = (0, Vec::new());
-        for (workflow, sent) in self.ledger.all_sent() {
-            let tally = self.of(&workflow);
-            let started = tally.ids.difference(&tally.folded).count() as u64;
-            let known = started + tally.merged + tally.refused;
-            let to_come = tally.folded.difference(&tally.ids).count();
-            if sent != known || to_come > 0 {
-                lost.push(format!("{workflow}: {known} of {sent}, {to_come} still to come"));
-            }
-            all += sent;
-        }
-        let what = format!("all {all} that were sent are accounted for {}", lost.join("; "));
-        Check::new(all > 0 && lost.is_empty(), what.trim_end())
+        let (sent, promised) = (self.ledger.counted("sent"), self.ledger.promised());
+        let lost: Vec<_> = promised.difference(&self.runs).map(ToString::to_string).collect();
+        let what = format!("{sent} events were sent, and all {} runs are there", promised.len());
+        let but = if lost.is_empty() { String::new() } else { format!(", but {lost:?}") };
+        Check::new(!promised.is_empty() && lost.is_empty(), what + &but)
     }
 
     fn nobody_was_hurt(&self) -> Check {
@@ -166,12 +148,12 @@ impl Seen {
     }
 }
 
-fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) {
+/// Counts a run, and says which one it is.
+fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId> {
     let (id, workflow, purpose, state) = match row {
         Row::Run(run) => {
             // One that is being stopped has ended already, and another row says how.
-            let Some(state) = State::of(run) else { return };
-            (run.id, &run.workflow, run.purpose, state)
+            (run.id, &run.workflow, run.purpose, State::of(run)?)
         }
         Row::Ended(ended) => {
             let state = match ended.ending {
@@ -181,24 +163,24 @@ fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) {
             };
             (ended.id, &ended.workflow, ended.purpose, state)
         }
-        _ => return,
+        _ => return None,
     };
     let tally = workflows.entry(workflow.clone()).or_default();
     match purpose {
         Purpose::Ordinary => {}
         Purpose::Compensates(_) => {
             tally.undoing += u64::from(state == State::Completed);
-            return;
+            return None;
         }
-        Purpose::OnFailure(_) => return,
+        Purpose::OnFailure(_) => return None,
     }
-    tally.ids.insert(id.to_string());
     tally.runs += 1;
     match state {
         State::Completed | State::Cancelled => tally.done += 1,
         State::Failed => tally.failed += 1,
         State::Queued | State::Running | State::Waiting | State::Paused => tally.alive += 1,
     }
+    Some(id)
 }
 
 fn note_receipt(workflows: &mut BTreeMap<String, Tally>, receipt: &Receipt) {
@@ -206,10 +188,7 @@ fn note_receipt(workflows: &mut BTreeMap<String, Tally>, receipt: &Receipt) {
     match receipt.verdict["outcome"].as_str().unwrap_or_default() {
         "queued" => tally.queued += 1,
         "replaced" => tally.replaced += 1,
-        "coalesced" | "buffered" => {
-            tally.merged += 1;
-            tally.folded.extend(receipt.verdict["runId"].as_str().map(str::to_owned));
-        }
+        "coalesced" | "buffered" => tally.merged += 1,
         _ => tally.refused += 1,
     }
 }

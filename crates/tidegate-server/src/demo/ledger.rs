@@ -1,36 +1,50 @@
 //! What the world notes of itself while it runs, to be held against its promises at the end.
 //!
-//! Numbers only, and one for each key of a theme: it does not grow with time.
+//! Numbers, one for each key of a theme, and the runs that were promised of late: it does not grow
+//! with time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tidegate::{
-    Ctx,
+    Ctx, RunId,
     store::{Clock as _, SystemClock},
 };
 
 /// How many broken promises are kept: one is enough to fail.
 const MOST_BROKEN: usize = 10;
 
+/// How many promised runs are remembered, the newest: an hour and more of traffic.
+const MOST_PROMISED: usize = 100_000;
+
 /// A theme, and a key in it.
 type Key = (&'static str, String);
 
 /// The notes of a world.
-#[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<Notes>);
+#[derive(Debug)]
+pub(super) struct Ledger {
+    began: Instant,
+    notes: Mutex<Notes>,
+}
 
 #[derive(Debug, Default)]
 struct Notes {
-    sent: BTreeMap<String, u64>,
-    counts: BTreeMap<&'static str, u64>,
+    promised: BTreeSet<RunId>,
+    counts: BTreeMap<&'static str, Count>,
     inside: BTreeMap<Key, Inside>,
     waits: BTreeMap<Key, Waits>,
     last: BTreeMap<Key, [u64; 2]>,
     broken: Vec<String>,
+}
+
+/// How often something happened, and for how long the world was there by the last time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    times: u64,
+    until: Duration,
 }
 
 /// How many are inside now, and were at the most.
@@ -48,18 +62,30 @@ struct Waits {
 }
 
 impl Ledger {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The notes of a world that begins.
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { began: Instant::now(), notes: Mutex::default() })
     }
 
-    /// An event or a request went to a workflow, whatever became of it.
-    pub(super) fn sent(&self, workflow: &str) {
-        *self.notes().sent.entry(workflow.to_owned()).or_default() += 1;
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody was told that this run carries, or will carry, what was sent.
+    pub(super) fn promise(&self, run: RunId) {
+        let promised = &mut self.notes().promised;
+        promised.insert(run);
+        if promised.len() > MOST_PROMISED {
+            promised.pop_first();
+        }
     }
 
     /// Something happened so many times.
     pub(super) fn count(&self, what: &'static str, times: usize) {
-        *self.notes().counts.entry(what).or_default() += times as u64;
+        let until = self.began.elapsed();
+        let mut notes = self.notes();
+        let count = notes.counts.entry(what).or_default();
+        *count = Count { times: count.times + times as u64, until };
     }
 
     /// Somebody goes in, until what this returns is dropped.
@@ -114,14 +140,19 @@ impl Ledger {
 
 /// Looking at the notes.
 impl Ledger {
-    /// What was sent, by workflow.
-    pub(super) fn all_sent(&self) -> BTreeMap<String, u64> {
-        self.notes().sent.clone()
+    /// The runs that somebody was told of.
+    pub(super) fn promised(&self) -> BTreeSet<RunId> {
+        self.notes().promised.clone()
     }
 
     /// How often something happened.
     pub(super) fn counted(&self, what: &'static str) -> u64 {
-        self.notes().counts.get(what).copied().unwrap_or_default()
+        self.notes().counts.get(what).copied().unwrap_or_default().times
+    }
+
+    /// How long it was from the beginning to the last time.
+    pub(super) fn until_last(&self, what: &'static str) -> Duration {
+        self.notes().counts.get(what).copied().unwrap_or_default().until
     }
 
     /// The most that were inside at once, of any key; 0 if nobody ever was.

@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
-use tidegate::{
-    Engine, Posted, Request,
-    core::{event::Outcome, flow::Verdict},
-};
+use tidegate::{Engine, Posted};
 use tokio::sync::watch;
 
 use super::{chance::Chance, ledger::Ledger};
@@ -41,16 +38,8 @@ impl Town {
     /// Posts an event.
     pub(super) async fn send(&self, name: &str, data: impl Serialize) -> anyhow::Result<Posted> {
         let posted = self.engine.send(name, data).await?;
-        for outcome in &posted.runs {
-            self.ledger.sent(&outcome.workflow);
-        }
+        self.ledger.count("sent", 1);
+        posted.run().into_iter().for_each(|run| self.ledger.promise(run));
         Ok(posted)
-    }
-
-    /// Calls an action.
-    pub(super) async fn call(&self, request: Request) -> anyhow::Result<Verdict> {
-        let Outcome { workflow, verdict, .. } = self.engine.dispatch(request).await?;
-        self.ledger.sent(&workflow);
-        Ok(verdict)
     }
 }

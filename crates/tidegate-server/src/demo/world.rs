@@ -11,7 +11,7 @@ mod expenses;
 mod imports;
 mod mail;
 pub(super) mod orders;
-mod printer;
+pub(super) mod printer;
 mod reports;
 mod search;
 mod signups;
@@ -30,13 +30,12 @@ use super::{
 };
 use crate::ways::Ways;
 
-/// Adds everything that the world serves.
+/// Adds everything that the world serves, but for the printer, which is an engine of its own.
 pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
     let builder = reports::serve(builder, ledger);
     let builder = support::serve(builder);
     let builder = billing::serve(builder, ledger);
     let builder = mail::serve(builder, ledger);
-    let builder = printer::serve(builder, ledger);
     let builder = editor::serve(builder, ledger);
     let builder = search::serve(builder, ledger);
     let builder = accounts::serve(builder, ledger);

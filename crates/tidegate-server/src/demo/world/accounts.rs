@@ -38,10 +38,10 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
 pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NAME);
     for n in 1.. {
-        let account = chance.pick(&["hooli", "umbrella"]);
+        let account = chance.pick(&["hooli", "hooli", "umbrella"]);
         town.ledger.newest_sent(NAME, account, n);
         town.send("account.changed", Change { account: account.to_owned(), n }).await?;
-        if !town.pause(chance.of(600..=3000)).await {
+        if !town.pause(chance.of(400..=2400)).await {
             break;
         }
     }

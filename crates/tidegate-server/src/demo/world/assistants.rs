@@ -32,7 +32,7 @@ async fn work(ctx: Ctx, Shift { customer }: Shift, ledger: Arc<Ledger>) -> Resul
     })
     .await?;
     for visit in 1..=3 {
-        ctx.sleep(format!("visit {visit}"), Duration::from_millis(1200)).await?;
+        ctx.sleep(format!("visit {visit}"), Duration::from_millis(1600)).await?;
     }
     ctx.step("end", || async {
         ledger.go_out(NAME, &customer);
@@ -57,13 +57,13 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
 
 async fn shifts(town: &Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NAME);
-    for customer in CUSTOMERS.into_iter().cycle() {
-        town.send(NAME, Shift { customer: customer.to_owned() }).await?;
-        if !town.pause(chance.of(1000..=2000)).await {
-            break;
+    loop {
+        let customer = chance.pick(&CUSTOMERS).to_owned();
+        town.send(NAME, Shift { customer }).await?;
+        if !town.pause(chance.of(1300..=2200)).await {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 async fn releases(town: &Town) -> anyhow::Result<()> {

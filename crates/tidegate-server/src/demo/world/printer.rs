@@ -1,59 +1,60 @@
-//! Two lines of business at one printer, and one of them is in a hurry.
+//! One printer, and sheets that are in a hurry.
 //!
-//! Look at the line of `printer`: a rush job came last and stands first. It has priority: it
-//! stands as if it had come a minute earlier.
+//! Look at the queued runs of `print-page` and `print-rush`: a rush comes last and is printed
+//! next. It has priority: it stands as if it had come a minute earlier. The printer is an engine
+//! of its own with one worker, so that there is something to be first at.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Action, Ctx, EngineBuilder, Flow, Policy, Priority, Request, Result, new_request};
+use tidegate::{Ctx, Engine, Priority, Result, Workflow, store::Store};
 
 use super::{Check, Ledger, Seen, Town, work};
 
-const FLOW: &str = "printer";
+const PAGE: &str = "print-page";
+const RUSH: &str = "print-rush";
 
 async fn print(ctx: Ctx, sheet: Value, ledger: Arc<Ledger>) -> Result<String> {
-    ledger.starts(FLOW, ctx.workflow(), &ctx);
-    let _at_the_printer = ledger.enter(FLOW, "");
+    ledger.starts("printer", ctx.workflow(), &ctx);
+    let _at_the_printer = ledger.enter("printer", "");
     ctx.step("print", || work(350)).await?;
     Ok(format!("printed {}", sheet["title"]))
 }
 
-pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
+/// The printer. It looks for sheets often, because it shares a store with whoever sends them.
+pub(in crate::demo) async fn start(
+    store: Arc<dyn Store>,
+    ledger: &Arc<Ledger>,
+) -> Result<Engine, tidegate::Error> {
     let printing = |name: &str| {
         let ledger = ledger.clone();
-        Action::new(name, move |ctx, sheet| print(ctx, sheet, ledger.clone()))
+        Workflow::new(name, move |ctx, sheet| print(ctx, sheet, ledger.clone()))
     };
-    let rush = printing("rush").priority(Priority::shift(Duration::from_mins(1)));
-    builder.flow(Flow::new(FLOW).policy(Policy::queue()).action(printing("page")).action(rush))
+    let rush = printing(RUSH).priority(Priority::shift(Duration::from_mins(1)));
+    let printer = Engine::builder(store).workflow(printing(PAGE)).workflow(rush).workers(1);
+    printer.poll_interval(Duration::from_millis(200)).start().await
 }
 
 pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
-    let mut chance = town.chance(FLOW);
+    let mut chance = town.chance(PAGE);
     loop {
         for n in 1..=chance.of(5..=8) {
-            print_out(&town, "page", &format!("page {n}")).await?;
+            town.send(PAGE, json!({ "title": format!("page {n}") })).await?;
         }
         town.pause(500).await;
-        print_out(&town, "rush", "the contract, at once!").await?;
+        town.send(RUSH, json!({ "title": "the contract, at once!" })).await?;
         if !town.pause(chance.of(5000..=8000)).await {
             return Ok(());
         }
     }
 }
 
-async fn print_out(town: &Town, action: &str, title: &str) -> anyhow::Result<()> {
-    let request = new_request(FLOW, action, json!({ "title": title }))?;
-    town.call(Request { session: Some("lobby".to_owned()), ..request }).await.map(drop)
-}
-
 pub(super) fn priority(seen: &Seen) -> Check {
-    let wait = |action| seen.ledger.mean_wait(FLOW, action);
-    let (page, rush) = (wait("printer/page"), wait("printer/rush"));
-    let (page, rush) = (page.unwrap_or_default(), rush.unwrap_or(Duration::MAX));
-    let most = seen.ledger.most(FLOW);
+    let wait = |workflow| seen.ledger.mean_wait("printer", workflow);
+    let (page, rush) = (wait(PAGE).unwrap_or_default(), wait(RUSH).unwrap_or(Duration::MAX));
+    let most = seen.ledger.most("printer");
     let what = format!(
-        "{most} at the printer at once; a rush job waits {rush:.1?} in the mean, a page {page:.1?}"
+        "{most} sheet at the printer at once; a rush waits {rush:.1?} in the mean, a page {page:.1?}"
     );
     Check::new(most == 1 && rush < page, what)
 }

@@ -97,8 +97,6 @@ async fn write(town: &Town, session: &str, message: &Message) -> anyhow::Result<
     let body = json!({ "input": message, "user": session }).to_string();
     let request = town.http.post(url).header("content-type", "application/json").body(body);
     let answer = request.send().await?.error_for_status()?;
-    town.ledger.sent("support/append");
-    town.ledger.sent("support/respond");
     Ok(answer)
 }
 

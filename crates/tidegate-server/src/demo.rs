@@ -94,7 +94,8 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     let ways = Arc::new(world::ways()?);
     let app = App { engine: engine.clone(), access, ways, demo: true };
     // Open pages follow it for ever: it does not wait for them at the end.
-    let served = tokio::spawn(listen::serve(listener, http::router(app), std::future::pending()));
+    let answering =
+        tokio::spawn(listen::serve(listener, http::router(app), std::future::pending()));
     let (close, closing) = watch::channel(false);
     let http = reqwest::Client::builder().no_proxy().build()?;
     let town = Town { engine: engine.clone(), ledger, server, http, seed: demo.seed, closing };
@@ -102,7 +103,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
         lived = live(&demo, &town, &close, out) => lived,
         () = serve::stopped() => stopped(&demo),
     };
-    served.abort();
+    answering.abort();
     tokio::join!(engine.shut_down(), printer.shut_down());
     lived
 }
@@ -213,12 +214,12 @@ impl Drop for Folder {
 /// Shows an address in a browser, where there is somebody to see it.
 fn open(address: &str) {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let seen =
-        cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|it| is_set(it));
-    if !seen || ["SSH_CONNECTION", "SSH_TTY"].iter().any(|it| is_set(it)) {
+    let mac = cfg!(target_os = "macos");
+    let screen = mac || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(is_set);
+    if !screen || ["SSH_CONNECTION", "SSH_TTY"].iter().any(is_set) {
         return;
     }
+    let program = if mac { "open" } else { "xdg-open" };
     let mut browser = Command::new(program);
     let quiet = browser.arg(address).stdin(Stdio::null()).stdout(Stdio::null());
     // Without a browser there is still the address to be read.

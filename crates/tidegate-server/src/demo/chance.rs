@@ -12,7 +12,7 @@ impl Chance {
         Self(theme.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))
     }
 
-    /// SplitMix64.
+    /// As `SplitMix64` draws them.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     io::Write,
     sync::Arc,
 };
@@ -133,19 +134,19 @@ impl Seen {
     /// What became of everything, workflow by workflow.
     pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         let heads = ["runs", "done", "failed", "alive", "queued", "merged", "refused", "replaced"];
-        let mut line = format!("{:18}", "");
-        heads.iter().for_each(|head| line += &format!("{head:>9}"));
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", line("", heads))?;
         for (workflow, it) in &self.workflows {
-            let Tally { runs, done, failed, alive, queued, merged, refused, replaced, .. } = it;
-            let mut line = format!("{workflow:18}");
-            for number in [runs, done, failed, alive, queued, merged, refused, replaced] {
-                line += &format!("{number:>9}");
-            }
-            writeln!(out, "{line}")?;
+            let Tally { runs, done, failed, alive, queued, merged, refused, replaced, .. } = *it;
+            let numbers = [runs, done, failed, alive, queued, merged, refused, replaced];
+            writeln!(out, "{}", line(workflow, numbers))?;
         }
         Ok(())
     }
+}
+
+fn line(name: &str, cells: [impl Display; 8]) -> String {
+    let cells = cells.map(|cell| format!("{cell:>9}")).concat();
+    format!("{name:16}{cells}")
 }
 
 /// Counts a run, and says which one it is.

@@ -50,7 +50,7 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
 
 /// The ways into its flows over HTTP.
 pub(super) fn ways() -> anyhow::Result<Ways> {
-    Ways::take(&mut [support::way(), billing::way()], billing::secret)
+    Ways::take(&mut [support::way(), billing::way()], |_| Some(billing::SECRET.to_owned()))
 }
 
 /// Everybody who asks something of the world, until the town closes.

@@ -19,7 +19,7 @@ const FLOW: &str = "billing";
 const ACTION: &str = "billing/settle";
 
 /// What the provider and the town know. A real one is read from the environment.
-const SECRET: &str = "whsec_dGlkZWdhdGUtZGVtbw==";
+pub(super) const SECRET: &str = "whsec_dGlkZWdhdGUtZGVtbw==";
 
 async fn settle(ctx: Ctx, delivery: Value, ledger: Arc<Ledger>) -> Result<Value> {
     ctx.step("look up the invoice", || work(150)).await?;
@@ -47,11 +47,6 @@ pub(super) fn way() -> Value {
             "provider": { "action": "settle", "scheme": "standard", "secretEnv": "any" },
         },
     })
-}
-
-/// The provider's secret, whatever variable it is asked for by.
-pub(super) fn secret(_variable: &str) -> Option<String> {
-    Some(SECRET.to_owned())
 }
 
 pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {

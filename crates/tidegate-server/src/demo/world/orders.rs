@@ -38,9 +38,9 @@ async fn invoice(ctx: ReactionCtx, order: Order, tries: Tries) -> Result<()> {
     work(20).await?;
     if damaged {
         let mut tries = tries.lock().unwrap_or_else(PoisonError::into_inner);
-        let tried = tries.entry(ctx.event().id).or_default();
-        *tried += 1;
-        if *tried <= RETRIES + 1 {
+        let count = tries.entry(ctx.event().id).or_default();
+        *count += 1;
+        if *count <= RETRIES + 1 {
             return Err(Fault::coded("Damaged", format!("order {order} has no address")));
         }
         tries.remove(&ctx.event().id);

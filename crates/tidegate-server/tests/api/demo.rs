@@ -35,6 +35,7 @@ impl Demo {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let first = lines.next().expect("it says where it is").unwrap();
         let (_, url) = first.split_once(" is alive at ").expect("an address");
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().build().unwrap();
         Self { process, url: url.to_owned(), client }
     }
@@ -73,7 +74,7 @@ async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
     let mut demo = Demo::start(temporary.path());
     assert_eq!(demo.get("/health").await["demo"], true);
     let gate = "/gates?workflow=render-report&control=concurrency&key=acme";
-    demo.until(gate, |told| told["gates"][0]["waiting"].as_u64() > Some(0)).await;
+    demo.until(gate, |told| told["gates"][0]["line"]["count"].as_u64() > Some(0)).await;
     demo.until("/receipts?outcome=deduped", |told| told["receipts"][0].is_object()).await;
     demo.until("/reactions?blocked=true", |told| told["streams"][0].is_object()).await;
     let page = demo.client.get(format!("{}/runs/stream", demo.url)).send().await.unwrap();

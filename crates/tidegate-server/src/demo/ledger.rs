@@ -36,6 +36,7 @@ struct Notes {
     counts: BTreeMap<&'static str, Count>,
     inside: BTreeMap<Key, Inside>,
     waits: BTreeMap<Key, Waits>,
+    laps: BTreeMap<&'static str, (Instant, u32)>,
     last: BTreeMap<Key, [u64; 2]>,
     broken: Vec<String>,
 }
@@ -117,6 +118,19 @@ impl Ledger {
         let waits = notes.waits.entry((what, key.to_owned())).or_default();
         waits.runs += 1;
         waits.all += waited;
+    }
+
+    /// A new burst of something begins.
+    pub(super) fn begin_lap(&self, what: &'static str) {
+        self.notes().laps.insert(what, (Instant::now(), 0));
+    }
+
+    /// One of it happens: how long after the burst began, and which one of it this is.
+    pub(super) fn lap(&self, what: &'static str) -> (Duration, u32) {
+        let mut notes = self.notes();
+        let (began, count) = notes.laps.entry(what).or_insert((self.began, 0));
+        *count += 1;
+        (began.elapsed(), *count)
     }
 
     /// The newest of its kind was sent.

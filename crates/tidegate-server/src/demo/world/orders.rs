@@ -107,7 +107,7 @@ pub(super) fn invoiced(seen: &Seen) -> Check {
         (seen.events_in(INVOICES), seen.ledger.counted("streams unblocked"));
     let what = format!(
         "{orders} orders, {invoices} invoices, {stock} taken from stock; \
-         {unblocked} blocked stream went on when it was unblocked"
+         {unblocked} times a blocked stream went on when it was unblocked"
     );
     Check::new(unblocked > 0 && invoices == orders && stock >= orders, what)
 }

@@ -4,7 +4,7 @@
 //! with time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -34,7 +34,10 @@ pub(super) struct Ledger {
 struct Notes {
     promised: BTreeSet<RunId>,
     counts: BTreeMap<&'static str, Count>,
-    inside: BTreeMap<Key, Inside>,
+    /// How many are inside now; who has nobody inside is not there.
+    inside: BTreeMap<Key, u32>,
+    /// How many were inside of one key at the most.
+    most: BTreeMap<&'static str, u32>,
     waits: BTreeMap<Key, Waits>,
     laps: BTreeMap<&'static str, (Instant, u32)>,
     last: BTreeMap<Key, [u64; 2]>,
@@ -46,13 +49,6 @@ struct Notes {
 struct Count {
     times: u64,
     until: Duration,
-}
-
-/// How many are inside now, and were at the most.
-#[derive(Clone, Copy, Debug, Default)]
-struct Inside {
-    now: u32,
-    most: u32,
 }
 
 /// How long runs waited before they started.
@@ -99,14 +95,19 @@ impl Ledger {
     pub(super) fn go_in(&self, what: &'static str, key: &str) {
         let mut notes = self.notes();
         let inside = notes.inside.entry((what, key.to_owned())).or_default();
-        inside.now += 1;
-        inside.most = inside.most.max(inside.now);
+        *inside += 1;
+        let now = *inside;
+        let most = notes.most.entry(what).or_default();
+        *most = now.max(*most);
     }
 
     /// And out again.
     pub(super) fn go_out(&self, what: &'static str, key: &str) {
-        if let Some(inside) = self.notes().inside.get_mut(&(what, key.to_owned())) {
-            inside.now -= 1;
+        if let Entry::Occupied(mut inside) = self.notes().inside.entry((what, key.to_owned())) {
+            *inside.get_mut() -= 1;
+            if *inside.get() == 0 {
+                inside.remove();
+            }
         }
     }
 
@@ -171,9 +172,7 @@ impl Ledger {
 
     /// The most that were inside at once, of any key; 0 if nobody ever was.
     pub(super) fn most(&self, what: &'static str) -> u32 {
-        let notes = self.notes();
-        let of = notes.inside.iter().filter(|((it, _), _)| *it == what);
-        of.map(|(_, inside)| inside.most).max().unwrap_or_default()
+        self.notes().most.get(what).copied().unwrap_or_default()
     }
 
     /// How long runs of a key waited, in the mean; none if there were none.

@@ -33,7 +33,7 @@ use crate::ways::Ways;
 /// Adds everything that the world serves, but for the printer, which is an engine of its own.
 pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
     let builder = reports::serve(builder, ledger);
-    let builder = support::serve(builder);
+    let builder = support::serve(builder, ledger);
     let builder = billing::serve(builder, ledger);
     let builder = mail::serve(builder, ledger);
     let builder = editor::serve(builder, ledger);

@@ -3,6 +3,8 @@
 //! Look at a session of `support`: messages are taken in at once, replies wait for their turn,
 //! and each reply has seen every message that came before it. Its words come as they are written.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,14 +27,17 @@ struct Reply {
     text: String,
     /// The messages that were there when it was written.
     seen: Vec<Message>,
+    /// Which reply of its conversation it is, from 1.
+    place: usize,
 }
 
 async fn append(ctx: Ctx, message: Message) -> Result<u64> {
     ctx.session()?.append("take", "messages", message).await
 }
 
-async fn respond(ctx: Ctx, message: Message) -> Result<Reply> {
+async fn respond(ctx: Ctx, message: Message, ledger: Arc<Ledger>) -> Result<Reply> {
     let session = ctx.session()?;
+    let _writing = ledger.enter(FLOW, session.id());
     let seen: Vec<Message> = session.get("read", "messages").await?.unwrap_or_default();
     ctx.step("think", || work(300)).await?;
     let text = format!("You said “{}”. Give us a moment, we look into it.", message.text);
@@ -44,11 +49,13 @@ async fn respond(ctx: Ctx, message: Message) -> Result<Reply> {
         Ok(())
     })
     .await?;
-    session.append("keep", "replies", &text).await?;
-    Ok(Reply { to: message.n, text, seen })
+    let place = usize::try_from(session.append("keep", "replies", &text).await?)?;
+    Ok(Reply { to: message.n, text, seen, place })
 }
 
-pub(super) fn serve(builder: EngineBuilder) -> EngineBuilder {
+pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
+    let ledger = ledger.clone();
+    let respond = move |ctx, message| respond(ctx, message, ledger.clone());
     let append = Action::new("append", append).policy(Policy::allow());
     let respond = Action::new("respond", respond).policy(Policy::queue());
     builder.flow(Flow::new(FLOW).action(append).action(respond))
@@ -110,10 +117,11 @@ async fn read(reply: reqwest::Response) -> anyhow::Result<Value> {
 fn check_reply(ledger: &Ledger, n: usize, end: &Value) {
     let reply = Reply::deserialize(&end["output"]);
     // Whoever cancels a reply by hand gets none.
-    let Ok(Reply { to, seen, .. }) = reply else { return };
+    let Ok(Reply { to, seen, place, .. }) = reply else { return };
     ledger.count("replies", 1);
-    if to != n {
-        ledger.broken("chat", &format!("message {n} was answered with the reply to {to}"));
+    if (to, place) != (n, n) {
+        let how = format!("message {n} got the reply to {to}, which is number {place}");
+        ledger.broken("chat", &how);
     }
     let in_order = seen.iter().enumerate().all(|(at, message)| message.n == at + 1);
     if seen.len() < n || !in_order {
@@ -124,7 +132,10 @@ fn check_reply(ledger: &Ledger, n: usize, end: &Value) {
 
 pub(super) fn order(seen: &Seen) -> Check {
     let (replies, broken) = (seen.ledger.counted("replies"), seen.ledger.all_broken("chat"));
-    let what =
-        format!("{replies} replies, each after all messages before it {}", broken.join("; "));
-    Check::new(replies > 0 && broken.is_empty(), what.trim_end())
+    let most = seen.ledger.most(FLOW);
+    let what = format!(
+        "{replies} replies, {most} at once, each after all messages before it {}",
+        broken.join("; ")
+    );
+    Check::new(replies > 0 && most == 1 && broken.is_empty(), what.trim_end())
 }

@@ -1,331 +1,243 @@
-//! `tidegate demo`: a burst meets two workflows, and every decision is printed with its reason.
+//! `tidegate demo`: a small world that is alive, to be watched in the console.
 //!
-//! The store is a real SQLite file; the clock is moved by hand, so that a minute of flow control
-//! takes a blink and prints the same lines every time.
+//! The engine, the server and the clock are real; only the work is made up. What is in the world
+//! is under `world/`, a theme a file.
+
+mod chance;
+mod judge;
+mod ledger;
+mod town;
+mod world;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     io::Write,
+    path::PathBuf,
+    process::{Command, Stdio},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
-use anyhow::Context;
-use serde_json::{Value, json};
+use anyhow::{Context, bail};
+use clap::Args;
 use tidegate::{
-    core::{
-        command::{Answer, Command},
-        event::{NewEvent, Outcome, Posted},
-        flow::Verdict,
-        id::{RunId, Seq},
-        json::Payload,
-        reads::{ReadSet, Scan},
-        row::{Class, EngineId, Row, RowKey, Run, Workspace},
-        run::record::{Record, Then},
-        time::Timestamp,
-        workflow::Workflow,
-    },
-    store::{Clock, ManualClock, SqliteStore, Store, commit, why},
+    DEFAULT_WORKSPACE, Engine, Retention,
+    store::{SqliteStore, SystemClock},
+};
+use tokio::sync::watch;
+
+use self::{judge::Seen, ledger::Ledger, town::Town};
+use crate::{
+    call::{Calls, Private},
+    http::{self, Access, App},
+    listen, metrics, serve,
 };
 
-/// Who drives the runs.
-const ENGINE: EngineId = 1;
+/// How long what is over is kept, so that a demo that runs for days stays small.
+const KEPT: Duration = Duration::from_mins(10);
 
-/// How long a run of the demo takes.
-const WORK_MS: u64 = 400;
+/// In less time not everything has happened that there is to judge.
+const SHORTEST: Duration = Duration::from_secs(5);
 
-/// Who sends how much, in this order.
-const BURST: [(&str, usize); 3] = [("acme", 7), ("globex", 2), ("initech", 1)];
+/// How long the world may take to come to rest once nobody asks anything any more.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs the demonstration.
-pub(crate) async fn run(out: &mut impl Write) -> anyhow::Result<()> {
-    let folder = std::env::temp_dir().join(format!("tidegate-demo-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).context("the temporary folder cannot be made")?;
-    let clock = Arc::new(ManualClock::new(Timestamp::from_ms(0)));
-    let store = SqliteStore::open(folder.join("demo.db"), clock.clone()).await?;
-    let shown = Demo { store: &store, clock: &clock, ws: "default".into() }.show(out).await;
-    drop(store);
-    std::fs::remove_dir_all(&folder).context("the temporary folder cannot be removed")?;
-    shown
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What the demo is asked for.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// The address and port to listen at; port 0 is any that is free.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: String,
+    /// Opens no browser.
+    #[arg(long)]
+    no_open: bool,
+    /// Runs for a while without a browser, prints what became of everything and whether the
+    /// promises were kept, and fails if one was not.
+    #[arg(long)]
+    headless: bool,
+    /// For how long, such as 30s or 2m.
+    #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "30s")]
+    #[arg(requires = "headless")]
+    time: Duration,
+    /// What all chance of the traffic is drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
-/// What was seen while the runs were driven.
-#[derive(Default)]
-struct Seen {
-    runs: usize,
-    most_at_once: usize,
-}
-
-struct Demo<'a> {
-    store: &'a dyn Store,
-    clock: &'a ManualClock,
-    ws: Workspace,
-}
-
-impl Demo<'_> {
-    async fn show(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        writeln!(out, "Two workflows, both triggered by `account.changed`:\n")?;
-        let definitions = [
-            json!({
-                "name": "sync.account",
-                "triggers": [{ "event": "account.changed" }],
-                "concurrency": { "limit": 1, "key": "account" },
-                "rateLimit": { "limit": 5, "perMs": 60_000, "key": "account" },
-            }),
-            json!({
-                "name": "index.account",
-                "triggers": [{ "event": "account.changed" }],
-                "debounce": { "periodMs": 1000, "key": "account" },
-                "concurrency": { "limit": 2 },
-            }),
-        ];
-        let mut lanes = Vec::new();
-        for definition in definitions {
-            lanes.push(self.define(out, &definition).await?);
-        }
-        self.store.beat(ENGINE).await?;
-        self.ask(Command::Serve { engine: ENGINE, lanes: lanes.clone() }).await?;
-        writeln!(out, "\nA burst: acme sends 7 changes, globex 2, initech 1.\n")?;
-        let posted = self.burst(out).await?;
-        self.explain(out, &posted).await?;
-        writeln!(out, "\nA worker drives what is ready; each run takes {WORK_MS} ms:\n")?;
-        let seen = self.drive(out, &lanes).await?;
-        let (events, dropped) = (posted.len(), of(&posted, "dropped").count());
-        let windows: BTreeSet<_> = of(&posted, "coalesced").map(Verdict::run).collect();
-        let (runs, merged, most) = (seen.runs, windows.len(), seen.most_at_once);
-        writeln!(
-            out,
-            "\n{events} events: {runs} runs, {merged} of them for whole bursts; {dropped} dropped \
-             by the rate limit; at most {most} sync of one account at once."
-        )?;
-        Ok(())
-    }
-
-    async fn define(&self, out: &mut impl Write, definition: &Value) -> anyhow::Result<Seq> {
-        let workflow = Workflow::parse(definition)?.value;
-        let controls = workflow.flow_control().unwrap_or_default();
-        writeln!(out, "  {:14} {controls}", workflow.name)?;
-        let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
-        let answer = self.ask(Command::Register { ws, workflow, dev: false }).await?;
-        let Answer::Registered(registered) = answer else {
-            anyhow::bail!("registering was answered {answer:?}");
-        };
-        Ok(registered.lane)
-    }
-
-    async fn burst(&self, out: &mut impl Write) -> anyhow::Result<Vec<Posted>> {
-        let mut all = Vec::new();
-        for (account, times) in BURST {
-            for n in 1..=times {
-                let data = Payload::from_value(&json!({ "account": account, "n": n }));
-                let name = "account.changed".to_owned();
-                let events = vec![NewEvent { name, data, dedupe_id: None, ts: None }];
-                let Answer::Posted(posted) =
-                    self.ask(Command::Post { ws: self.ws.clone(), events }).await?
-                else {
-                    anyhow::bail!("posting was answered with something else");
-                };
-                for outcome in posted.iter().flat_map(|posted| &posted.runs) {
-                    let event = format!("{account} {n}");
-                    writeln!(out, "  {event:10} {}", line(outcome))?;
-                }
-                all.extend(posted);
-            }
-        }
-        Ok(all)
-    }
-
-    /// `why`, for the last who waits in acme's line.
-    async fn explain(&self, out: &mut impl Write, posted: &[Posted]) -> anyhow::Result<()> {
-        let outcomes = posted.iter().flat_map(|posted| &posted.runs);
-        let queued = outcomes.filter(|outcome| outcome.verdict.outcome() == "queued");
-        let acme = queued.filter(|outcome| outcome.verdict.by().is_some_and(|by| by.key == "acme"));
-        if let Some(run) = acme.filter_map(|outcome| outcome.verdict.run()).max() {
-            let why = why(self.store, &self.ws, run).await??;
-            writeln!(out, "\nWhy does {} wait?\n\n  {}", short(run), shorten(&why.sentence))?;
-        }
-        Ok(())
-    }
-
-    async fn drive(&self, out: &mut impl Write, lanes: &[Seq]) -> anyhow::Result<Seen> {
-        let mut seen = Seen::default();
-        while let Some(due) = self.next_due(lanes).await? {
-            self.clock.set(self.clock.now().max(due));
-            self.sweep().await?;
-            let runs = self.lease(lanes).await?;
-            let mut at_once: BTreeMap<String, usize> = BTreeMap::new();
-            for run in &runs {
-                let at = self.clock.now().to_string();
-                let (account, n) = self.account(run).await?;
-                let (name, id) = (&run.workflow, short(run.id));
-                let event = format!("{account} {n}");
-                writeln!(out, "  {at:>5} ms  {name:14} {event:10} {id} starts")?;
-                if run.workflow == "sync.account" {
-                    *at_once.entry(account).or_default() += 1;
-                }
-            }
-            let most = at_once.into_values().max().unwrap_or(0);
-            seen.most_at_once = seen.most_at_once.max(most);
-            self.clock.advance_ms(WORK_MS);
-            for run in runs {
-                self.complete(run).await?;
-                seen.runs += 1;
-            }
-        }
-        Ok(seen)
-    }
-
-    /// When there is something to do next: now if a run is ready, else when the next is due.
-    async fn next_due(&self, lanes: &[Seq]) -> anyhow::Result<Option<Timestamp>> {
-        let ready = ReadSet::default().scan(Scan::Ready(lanes.to_vec()), 1);
-        if self.store.read(ready).await?.rows.values().any(Option::is_some) {
-            return Ok(Some(self.clock.now()));
-        }
-        let rows = self.store.dump().await?;
-        let gates = rows.iter().filter_map(Row::as_gate);
-        let windows = gates.filter(|gate| gate.key.class() == Some(Class::Debounce));
-        Ok(windows.filter_map(|gate| gate.due).min())
-    }
-
-    async fn sweep(&self) -> anyhow::Result<()> {
-        let snapshot = self.store.read(ReadSet::default().scan(Scan::DueGates, 100)).await?;
-        for row in snapshot.found(&Scan::DueGates) {
-            if let Row::Gate(gate) = row
-                && gate.due <= Some(snapshot.now)
-            {
-                let (ws, gate) = (self.ws.clone(), gate.key.clone());
-                self.ask(Command::SweepGate { ws, gate }).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn lease(&self, lanes: &[Seq]) -> anyhow::Result<Vec<Run>> {
-        let (ws, lanes) = (self.ws.clone(), lanes.to_vec());
-        let answer = self.ask(Command::Lease { ws, engine: ENGINE, lanes, limit: 100 }).await?;
-        let Answer::Leased(runs) = answer else {
-            anyhow::bail!("leasing was answered {answer:?}");
-        };
-        Ok(runs)
-    }
-
-    async fn complete(&self, run: Run) -> anyhow::Result<()> {
-        let then = Then::Complete(Payload::null());
-        let report = Record::new(run.id.seq, ENGINE, run.fence, then);
-        self.ask(Command::Record { known: Box::new(run), report }).await?;
-        Ok(())
-    }
-
-    async fn account(&self, run: &Run) -> anyhow::Result<(String, Value)> {
-        let key = RowKey::Event(run.source.first().seq);
-        let snapshot = self.store.read(ReadSet::default().row(key.clone())).await?;
-        let Some(Some(Row::Event(event))) = snapshot.rows.get(&key) else {
-            anyhow::bail!("the event of {} is missing", run.id);
-        };
-        let data: Value = serde_json::from_str(event.data.as_str())?;
-        Ok((data["account"].as_str().unwrap_or_default().to_owned(), data["n"].clone()))
-    }
-
-    async fn ask(&self, command: Command) -> anyhow::Result<Answer> {
-        let answers = commit(self.store, vec![(command, 0)]).await?;
-        Ok(answers.into_iter().next().context("one answer for one command")??)
-    }
-}
-
-/// One outcome as people read it.
-fn line(outcome: &Outcome) -> String {
-    let mut told = outcome.verdict.to_value();
-    let fields = told.as_object_mut().map(std::mem::take).unwrap_or_default();
-    let skip = ["outcome", "dropped", "skipped", "deduped", "runId", "control", "key"];
-    let rest: Vec<_> = fields.iter().filter(|(name, _)| !skip.contains(&name.as_str())).collect();
-    let rest = rest.iter().map(|(name, value)| format!(" {name} {}", ms(value)));
-    let by = outcome.verdict.by().map(|by| format!(" by {} of {}", by.control, by.key));
-    let run = outcome.verdict.run().map(|run| format!(" {}", short(run))).unwrap_or_default();
-    let (name, word) = (&outcome.workflow, outcome.verdict.outcome());
-    format!("{name:14} {word:9}{run}{}{}", by.unwrap_or_default(), rest.collect::<String>())
-}
-
-/// A moment of the demo's clock in milliseconds; anything else as it is.
-fn ms(value: &Value) -> String {
-    let at = value.as_str().and_then(Timestamp::parse_rfc3339);
-    at.map_or(value.to_string(), |at| format!("{at} ms"))
-}
-
-/// The verdicts of one kind.
-fn of<'a>(posted: &'a [Posted], outcome: &'a str) -> impl Iterator<Item = &'a Verdict> {
-    let verdicts = posted.iter().flat_map(|posted| &posted.runs).map(|told| &told.verdict);
-    verdicts.filter(move |verdict| verdict.outcome() == outcome)
-}
-
-/// A run's id without the zeros that pad it.
-fn short(run: RunId) -> String {
-    format!("run {}", run.seq)
-}
-
-fn shorten(sentence: &str) -> String {
-    let word = |word: &str| {
-        let id = word.trim_end_matches(|c: char| !c.is_alphanumeric());
-        id.parse().map_or(word.to_owned(), |run| short(run) + &word[id.len()..])
+/// A time as people write it.
+fn time(text: &str) -> Result<Duration, String> {
+    let unit = |text: &str| match text {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(60 * 60),
+        _ => None,
     };
-    sentence.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = (text[..at].parse::<u32>().ok(), unit(&text[at..]));
+    let seconds = number.zip(unit).map(|(number, unit)| u64::from(number) * unit);
+    let time = seconds.map(Duration::from_secs).filter(|time| *time >= SHORTEST);
+    let wrong =
+        || format!("must be a number of s, m or h, such as 30s, and 5s or more, got `{text}`");
+    time.ok_or_else(wrong)
+}
+
+/// Runs the demo until it is told to stop, or its time is over.
+pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> {
+    metrics::install();
+    let folder = Folder::new()?;
+    let listener = serve::bind(&demo.listen, false).await?;
+    let server = format!("http://{}", listener.local_addr()?);
+    let ([engine, printer], ledger) = begin(&demo, &folder).await?;
+    let access = Arc::new(Access::new(vec![DEFAULT_WORKSPACE.into()], true));
+    let ways = Arc::new(world::ways()?);
+    let app = App { engine: engine.clone(), access, ways, demo: true };
+    // Open pages follow it for ever: it does not wait for them at the end.
+    let answering =
+        tokio::spawn(listen::serve(listener, http::router(app), std::future::pending()));
+    let (close, closing) = watch::channel(false);
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let town = Town { engine: engine.clone(), ledger, server, http, seed: demo.seed, closing };
+    let lived = tokio::select! {
+        lived = live(&demo, &town, &close, out) => lived,
+        () = serve::stopped() => stopped(&demo),
+    };
+    answering.abort();
+    tokio::join!(engine.shut_down(), printer.shut_down());
+    lived
+}
+
+/// Has the world be asked things, for ever or for as long as it is said.
+async fn live(
+    demo: &Demo,
+    town: &Town,
+    close: &watch::Sender<bool>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    if demo.headless {
+        return judge(town, close, demo.time, out).await;
+    }
+    let said = format!(
+        "The demo is alive at {}\n\
+         Its data is in a temporary folder, and goes with it. Ctrl-C stops it.\n",
+        town.server
+    );
+    // A demo does not end because nobody reads what it says.
+    let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
+    if !demo.no_open {
+        open(&town.server);
+    }
+    world::traffic(town).join_all().await;
+    Ok(())
+}
+
+/// To be stopped by hand is how a demo ends, but for one that was to judge.
+fn stopped(demo: &Demo) -> anyhow::Result<()> {
+    if demo.headless {
+        bail!("it was stopped before its time");
+    }
+    Ok(())
+}
+
+/// Starts the engine that has the world's code, and the printer beside it.
+async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc<Ledger>)> {
+    let store = SqliteStore::open(folder.0.join("demo.db"), Arc::new(SystemClock)).await?;
+    let (store, ledger) = (Arc::new(store), Ledger::new());
+    let mut builder = world::serve(Engine::builder(store.clone()), &ledger);
+    if !demo.headless {
+        builder = builder.retention(Retention { runs: KEPT, events: KEPT, receipts: KEPT });
+    }
+    // Workflows that somebody defines while it runs are called by URL, as on any server.
+    let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
+    let engine = builder.code_for(move |definition| calls.code_for(definition)).start().await?;
+    let printer = world::printer::start(store, &ledger).await?;
+    Ok(([engine, printer], ledger))
+}
+
+/// Lets the world live for a while and come to rest, and holds it against its promises.
+async fn judge(
+    town: &Town,
+    close: &watch::Sender<bool>,
+    time: Duration,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let traffic = world::traffic(town);
+    tokio::time::sleep(time).await;
+    close.send_replace(true);
+    traffic.join_all().await;
+    let closed = Instant::now();
+    let (seen, checks) = loop {
+        world::orders::mend(town).await?;
+        let seen = Seen::look(&town.engine, &town.ledger).await?;
+        let checks = seen.checks();
+        if checks.iter().all(|check| check.holds) || closed.elapsed() > PATIENCE {
+            break (seen, checks);
+        }
+        tokio::time::sleep(LOOK).await;
+    };
+    seen.print(out)?;
+    writeln!(out)?;
+    for check in &checks {
+        let word = if check.holds { "kept  " } else { "BROKEN" };
+        writeln!(out, "{word}  {}", check.what)?;
+    }
+    let broken = checks.iter().filter(|check| !check.holds).count();
+    if broken > 0 {
+        bail!("{broken} of {} promises were broken; the seed was {}", checks.len(), town.seed);
+    }
+    Ok(())
+}
+
+/// A folder that is there for as long as the demo.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> anyhow::Result<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).context("there is no chance to be had")?;
+        let name = format!("tidegate-demo-{:016x}", u64::from_ne_bytes(random));
+        let path = std::env::temp_dir().join(name);
+        let made = std::fs::create_dir(&path);
+        made.with_context(|| format!("{} cannot be made", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed lies in a folder for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Shows an address in a browser, where there is somebody to see it.
+fn open(address: &str) {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let mac = cfg!(target_os = "macos");
+    let screen = mac || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(is_set);
+    if !screen || ["SSH_CONNECTION", "SSH_TTY"].iter().any(is_set) {
+        return;
+    }
+    let program = if mac { "open" } else { "xdg-open" };
+    let mut browser = Command::new(program);
+    let quiet = browser.arg(address).stdin(Stdio::null()).stdout(Stdio::null());
+    // Without a browser there is still the address to be read.
+    let _ = quiet.stderr(Stdio::null()).spawn();
 }
 
 #[cfg(test)]
 mod tests {
-    use expect_test::expect;
+    use std::time::Duration;
 
-    /// The README's first command says who started, waited, merged and was dropped, and why.
-    #[tokio::test]
-    async fn the_demonstration_prints_every_decision_with_its_reason() {
-        let mut out = Vec::new();
-        super::run(&mut out).await.unwrap();
-        expect![[r#"
-            Two workflows, both triggered by `account.changed`:
-
-              sync.account   {"concurrency":{"key":"account","limit":1},"rateLimit":{"key":"account","limit":5,"perMs":60000}}
-              index.account  {"concurrency":{"limit":2},"debounce":{"key":"account","periodMs":1000}}
-
-            A burst: acme sends 7 changes, globex 2, initech 1.
-
-              acme 1     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 1     sync.account   started   run 12294
-              acme 2     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 2     sync.account   queued    run 16387 by concurrency of acme
-              acme 3     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 3     sync.account   queued    run 20483 by concurrency of acme
-              acme 4     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 4     sync.account   queued    run 24579 by concurrency of acme
-              acme 5     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 5     sync.account   queued    run 28675 by concurrency of acme
-              acme 6     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 6     sync.account   dropped   by rateLimit of acme retryAt 12000 ms
-              acme 7     index.account  coalesced run 12290 by debounce of acme fireAt 1000 ms
-              acme 7     sync.account   dropped   by rateLimit of acme retryAt 12000 ms
-              globex 1   index.account  coalesced run 40962 by debounce of globex fireAt 1000 ms
-              globex 1   sync.account   started   run 40966
-              globex 2   index.account  coalesced run 40962 by debounce of globex fireAt 1000 ms
-              globex 2   sync.account   queued    run 45059 by concurrency of globex
-              initech 1  index.account  coalesced run 49154 by debounce of initech fireAt 1000 ms
-              initech 1  sync.account   started   run 49158
-
-            Why does run 28675 wait?
-
-              it waits for concurrency of acme (1 at once), place 4 in line; what frees it is the end of run 12294
-
-            A worker drives what is ready; each run takes 400 ms:
-
-                  0 ms  sync.account   acme 1     run 12294 starts
-                  0 ms  sync.account   globex 1   run 40966 starts
-                  0 ms  sync.account   initech 1  run 49158 starts
-                400 ms  sync.account   acme 2     run 16387 starts
-                400 ms  sync.account   globex 2   run 45059 starts
-                800 ms  sync.account   acme 3     run 20483 starts
-               1200 ms  sync.account   acme 4     run 24579 starts
-               1200 ms  index.account  acme 7     run 12290 starts
-               1200 ms  index.account  globex 2   run 40962 starts
-               1600 ms  sync.account   acme 5     run 28675 starts
-               1600 ms  index.account  initech 1  run 49154 starts
-
-            10 events: 11 runs, 3 of them for whole bursts; 2 dropped by the rate limit; at most 1 sync of one account at once.
-        "#]].assert_eq(&String::from_utf8(out).unwrap());
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        assert_eq!(super::time("8s"), Ok(Duration::from_secs(8)));
+        assert_eq!(super::time("2m"), Ok(Duration::from_mins(2)));
+        assert_eq!(super::time("1h"), Ok(Duration::from_hours(1)));
+        for wrong in ["", "8", "s", "-1s", "8 s", "8d", "4s", "99999999999s"] {
+            let said = super::time(wrong).unwrap_err();
+            assert!(said.ends_with(&format!("5s or more, got `{wrong}`")), "{said}");
+        }
     }
 }

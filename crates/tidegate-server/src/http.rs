@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::Response,
@@ -51,15 +51,18 @@ pub(crate) struct App {
     pub(crate) access: Arc<Access>,
     /// The ways into flows that the file gives.
     pub(crate) ways: Arc<Ways>,
+    /// It is the world of `tidegate demo`: the console offers a tour.
+    pub(crate) demo: bool,
 }
 
 /// Everything that can be asked. The router, the description and the matrix of who may do what
 /// are made from it: what is not here cannot be reached.
 fn operations() -> Vec<Operation> {
+    let said = [("status", shape::string()), ("version", shape::string()), ("demo", shape::flag())];
     let health = Operation::get("/health", "health", health)
         .says("Says that the server is there.")
         .open()
-        .answers(200, "It is.", shape::object([("status", shape::string())]));
+        .answers(200, "It is.", shape::object(said));
     [
         events::operations(),
         actions::operations(),
@@ -118,8 +121,8 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+async fn health(State(app): State<App>) -> Json<Value> {
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "demo": app.demo }))
 }
 
 async fn no_route(request: Request) -> Problem {

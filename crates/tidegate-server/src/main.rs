@@ -28,6 +28,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     client::{Ask, Remote},
     config::Config,
+    demo::Demo,
     load::Load,
     operate::Operate,
 };
@@ -48,8 +49,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows two workflows with controls meet a burst, on a store in a temporary file.
-    Demo,
+    /// Runs a small world that is alive, to be watched in the console.
+    Demo(Demo),
     /// Runs the server: the HTTP API, and the workflows that are called by URL.
     Serve(Settings),
     /// Settings.
@@ -115,7 +116,7 @@ async fn run() -> anyhow::Result<()> {
     let out = &mut std::io::stdout();
     let Arguments { remote, command } = Arguments::parse();
     match command {
-        Command::Demo => demo::run(&mut out.lock()).await,
+        Command::Demo(demo) => demo::run(demo, out).await,
         Command::Serve(settings) => {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;

@@ -55,7 +55,7 @@ pub(crate) async fn serve(
     // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
     let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
-    let app = App { engine: engine.clone(), access, ways: config.ways.clone() };
+    let app = App { engine: engine.clone(), access, ways: config.ways.clone(), demo: false };
     let router = http::router(app);
     let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
     let served = listen::serve(listener, router, stopped()).await;
@@ -100,7 +100,7 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
 }
 
 /// The address to listen at. Without keys it must be this machine's own.
-async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener> {
+pub(crate) async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener> {
     let found = tokio::net::lookup_host(listen).await;
     let found = found.with_context(|| format!("`listen` must be ADDRESS:PORT, got `{listen}`"))?;
     let addresses: Vec<SocketAddr> = found.collect();
@@ -130,7 +130,7 @@ pub(crate) async fn open(address: &str) -> anyhow::Result<Arc<dyn Store>> {
 }
 
 /// Ends when the process is told to.
-async fn stopped() {
+pub(crate) async fn stopped() {
     let signal = |kind| unix::signal(kind).expect("signals can be listened to");
     let mut terminate = signal(unix::SignalKind::terminate());
     let mut interrupt = signal(unix::SignalKind::interrupt());

@@ -7,6 +7,7 @@ mod bulk;
 mod calls;
 mod chat;
 mod commands;
+mod demo;
 mod events;
 mod flows;
 mod guard;

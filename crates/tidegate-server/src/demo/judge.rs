@@ -1,0 +1,195 @@
+//! What became of the world, read from its store, and whether its promises were kept.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    io::Write,
+    sync::Arc,
+};
+
+use tidegate::{
+    Engine, RunId,
+    core::{
+        list::{State, Which},
+        observe::{Part, receipts},
+        row::{Ending, Purpose, Receipt, Row},
+    },
+    store::check_up,
+};
+
+use super::{ledger::Ledger, world};
+
+/// How many rows are read at once.
+const PAGE: u32 = 500;
+
+/// How many streams are listed: the world has a handful.
+const STREAMS: u32 = 100;
+
+/// One promise, and whether it was kept.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) holds: bool,
+    /// In a sentence, with what was seen.
+    pub(super) what: String,
+}
+
+impl Check {
+    pub(super) fn new(holds: bool, what: impl Into<String>) -> Self {
+        Self { holds, what: what.into() }
+    }
+}
+
+/// What became of what was asked of one workflow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) runs: u64,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) alive: u64,
+    pub(super) queued: u64,
+    pub(super) merged: u64,
+    pub(super) refused: u64,
+    pub(super) replaced: u64,
+    /// Runs that gave back what others had done.
+    pub(super) undoing: u64,
+}
+
+/// What there is to judge by.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) ledger: Arc<Ledger>,
+    workflows: BTreeMap<String, Tally>,
+    runs: BTreeSet<RunId>,
+    heads: BTreeMap<String, i64>,
+    unhealthy: Vec<String>,
+}
+
+impl Seen {
+    /// Reads everything. The world is small, and has only just begun.
+    pub(super) async fn look(engine: &Engine, ledger: &Arc<Ledger>) -> anyhow::Result<Self> {
+        let (mut workflows, mut runs) = (BTreeMap::new(), BTreeSet::new());
+        let mut below = None;
+        loop {
+            let page = engine.runs(&Which::default(), below, PAGE).await?;
+            runs.extend(page.runs.iter().filter_map(|row| note_run(&mut workflows, row)));
+            below = page.next;
+            if below.is_none() {
+                break;
+            }
+        }
+        loop {
+            let part = Part { below, limit: PAGE };
+            let page = engine.receipts(&receipts::Which::default(), part).await?;
+            page.items.iter().for_each(|listed| note_receipt(&mut workflows, &listed.receipt));
+            below = page.next;
+            if below.is_none() {
+                break;
+            }
+        }
+        let heads = engine.streams().list(None, STREAMS).await?.into_iter();
+        let heads = heads.map(|stream| (stream.name, stream.version)).collect();
+        let report = check_up(None, |visit| engine.store().walk(visit)).await?;
+        let unhealthy = report.findings.into_iter().map(|finding| finding.text).collect();
+        Ok(Self { ledger: ledger.clone(), workflows, runs, heads, unhealthy })
+    }
+
+    /// What became of what was asked of a workflow.
+    pub(super) fn of(&self, workflow: &str) -> Tally {
+        self.workflows.get(workflow).cloned().unwrap_or_default()
+    }
+
+    /// How many events a stream has.
+    pub(super) fn events_in(&self, stream: &str) -> u64 {
+        let head = self.heads.get(stream).copied().unwrap_or(-1);
+        u64::try_from(head + 1).unwrap_or_default()
+    }
+
+    /// All promises.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let mut checks = world::checks(self);
+        checks.extend([self.nothing_is_lost(), self.nobody_was_hurt(), self.the_doctor()]);
+        checks
+    }
+
+    /// Every run that somebody was told of is there, at the latest when its window has closed.
+    fn nothing_is_lost(&self) -> Check {
+        let (sent, promised) = (self.ledger.counted("sent"), self.ledger.promised());
+        let lost: Vec<_> = promised.difference(&self.runs).map(ToString::to_string).collect();
+        let what = format!("{sent} events were sent, and all {} runs are there", promised.len());
+        let but = if lost.is_empty() { String::new() } else { format!(", but {lost:?}") };
+        Check::new(!promised.is_empty() && lost.is_empty(), what + &but)
+    }
+
+    fn nobody_was_hurt(&self) -> Check {
+        let errors = self.ledger.all_broken("traffic");
+        let what = format!("nobody who asked for something got an error {}", errors.join("; "));
+        Check::new(errors.is_empty(), what.trim_end())
+    }
+
+    fn the_doctor(&self) -> Check {
+        let what = format!("the doctor finds nothing {}", self.unhealthy.join("; "));
+        Check::new(self.unhealthy.is_empty(), what.trim_end())
+    }
+
+    /// What became of everything, workflow by workflow.
+    pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let heads = ["runs", "done", "failed", "alive", "queued", "merged", "refused", "replaced"];
+        writeln!(out, "{}", line("", heads))?;
+        for (workflow, it) in &self.workflows {
+            let Tally { runs, done, failed, alive, queued, merged, refused, replaced, .. } = *it;
+            let numbers = [runs, done, failed, alive, queued, merged, refused, replaced];
+            writeln!(out, "{}", line(workflow, numbers))?;
+        }
+        Ok(())
+    }
+}
+
+fn line(name: &str, cells: [impl Display; 8]) -> String {
+    let cells = cells.map(|cell| format!("{cell:>9}")).concat();
+    format!("{name:16}{cells}")
+}
+
+/// Counts a run, and says which one it is.
+fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId> {
+    let (id, workflow, purpose, state) = match row {
+        Row::Run(run) => {
+            // One that is being stopped has ended already, and another row says how.
+            (run.id, &run.workflow, run.purpose, State::of(run)?)
+        }
+        Row::Ended(ended) => {
+            let state = match ended.ending {
+                Ending::Completed { .. } => State::Completed,
+                Ending::Failed { .. } => State::Failed,
+                Ending::Cancelled { .. } => State::Cancelled,
+            };
+            (ended.id, &ended.workflow, ended.purpose, state)
+        }
+        _ => return None,
+    };
+    let tally = workflows.entry(workflow.clone()).or_default();
+    match purpose {
+        Purpose::Ordinary => {}
+        Purpose::Compensates(_) => {
+            tally.undoing += u64::from(state == State::Completed);
+            return None;
+        }
+        Purpose::OnFailure(_) => return None,
+    }
+    tally.runs += 1;
+    match state {
+        State::Completed | State::Cancelled => tally.done += 1,
+        State::Failed => tally.failed += 1,
+        State::Queued | State::Running | State::Waiting | State::Paused => tally.alive += 1,
+    }
+    Some(id)
+}
+
+fn note_receipt(workflows: &mut BTreeMap<String, Tally>, receipt: &Receipt) {
+    let tally = workflows.entry(receipt.workflow.clone()).or_default();
+    match receipt.verdict["outcome"].as_str().unwrap_or_default() {
+        "queued" => tally.queued += 1,
+        "replaced" => tally.replaced += 1,
+        "coalesced" | "buffered" => tally.merged += 1,
+        _ => tally.refused += 1,
+    }
+}

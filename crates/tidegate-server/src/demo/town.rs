@@ -1,0 +1,45 @@
+//! Those who ask things of the world: what their code works with.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tidegate::{Engine, Posted};
+use tokio::sync::watch;
+
+use super::{chance::Chance, ledger::Ledger};
+
+/// What the traffic of a theme is made with.
+#[derive(Clone, Debug)]
+pub(super) struct Town {
+    pub(super) engine: Engine,
+    pub(super) ledger: Arc<Ledger>,
+    /// The server's address, for those who come over the network.
+    pub(super) server: String,
+    pub(super) http: reqwest::Client,
+    pub(super) seed: u64,
+    /// Turns to true when the traffic is to end.
+    pub(super) closing: watch::Receiver<bool>,
+}
+
+impl Town {
+    pub(super) fn chance(&self, theme: &str) -> Chance {
+        Chance::new(self.seed, theme)
+    }
+
+    /// Waits, and says whether to go on: not once the town closes.
+    pub(super) async fn pause(&self, ms: u64) -> bool {
+        let mut closing = self.closing.clone();
+        tokio::select! {
+            _ = closing.wait_for(|closing| *closing) => false,
+            () = tokio::time::sleep(Duration::from_millis(ms)) => true,
+        }
+    }
+
+    /// Posts an event.
+    pub(super) async fn send(&self, name: &str, data: impl Serialize) -> anyhow::Result<Posted> {
+        let posted = self.engine.send(name, data).await?;
+        self.ledger.count("sent", 1);
+        posted.run().into_iter().for_each(|run| self.ledger.promise(run));
+        Ok(posted)
+    }
+}

@@ -1,0 +1,115 @@
+//! The world of the demo: what is served, who asks for it, and what must hold.
+//!
+//! A file for each theme has all of it together, and begins with what to look at.
+
+mod accounts;
+mod assistants;
+mod billing;
+mod digest;
+mod editor;
+mod expenses;
+mod imports;
+mod mail;
+pub(super) mod orders;
+pub(super) mod printer;
+mod reports;
+mod search;
+mod signups;
+mod support;
+mod trips;
+
+use std::{sync::Arc, time::Duration};
+
+use tidegate::EngineBuilder;
+use tokio::task::JoinSet;
+
+use super::{
+    judge::{Check, Seen},
+    ledger::Ledger,
+    town::Town,
+};
+use crate::ways::Ways;
+
+/// Adds everything that the world serves, but for the printer, which is an engine of its own.
+pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
+    let builder = reports::serve(builder, ledger);
+    let builder = support::serve(builder, ledger);
+    let builder = billing::serve(builder, ledger);
+    let builder = mail::serve(builder, ledger);
+    let builder = editor::serve(builder, ledger);
+    let builder = search::serve(builder, ledger);
+    let builder = accounts::serve(builder, ledger);
+    let builder = signups::serve(builder);
+    let builder = assistants::serve(builder, ledger);
+    let builder = orders::serve(builder, ledger);
+    let builder = trips::serve(builder);
+    let builder = imports::serve(builder);
+    let builder = expenses::serve(builder);
+    digest::serve(builder)
+}
+
+/// The ways into its flows over HTTP.
+pub(super) fn ways() -> anyhow::Result<Ways> {
+    Ways::take(&mut [support::way(), billing::way()], |_| Some(billing::SECRET.to_owned()))
+}
+
+/// Everybody who asks something of the world, until the town closes.
+pub(super) fn traffic(town: &Town) -> JoinSet<()> {
+    let mut everybody = JoinSet::new();
+    everybody.spawn(keep(town.clone(), reports::traffic));
+    everybody.spawn(keep(town.clone(), support::traffic));
+    everybody.spawn(keep(town.clone(), billing::traffic));
+    everybody.spawn(keep(town.clone(), mail::traffic));
+    everybody.spawn(keep(town.clone(), printer::traffic));
+    everybody.spawn(keep(town.clone(), editor::traffic));
+    everybody.spawn(keep(town.clone(), search::traffic));
+    everybody.spawn(keep(town.clone(), accounts::traffic));
+    everybody.spawn(keep(town.clone(), signups::traffic));
+    everybody.spawn(keep(town.clone(), assistants::traffic));
+    everybody.spawn(keep(town.clone(), orders::traffic));
+    everybody.spawn(keep(town.clone(), trips::traffic));
+    everybody.spawn(keep(town.clone(), imports::traffic));
+    everybody.spawn(keep(town.clone(), expenses::traffic));
+    everybody
+}
+
+/// How long somebody who got an error stays away.
+const OFFENDED_MS: u64 = 5000;
+
+/// Has somebody come again after an error: whoever watches may delete a workflow, for example.
+async fn keep<F>(town: Town, traffic: impl Fn(Town) -> F)
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    while let Err(error) = traffic(town.clone()).await {
+        town.ledger.broken("traffic", &format!("{error:#}"));
+        if !town.pause(OFFENDED_MS).await {
+            return;
+        }
+    }
+}
+
+/// What must hold of what was seen.
+pub(super) fn checks(seen: &Seen) -> Vec<Check> {
+    vec![
+        reports::limits(seen),
+        reports::waits(seen),
+        support::order(seen),
+        billing::once(seen),
+        mail::spread(seen),
+        printer::priority(seen),
+        editor::last(seen),
+        search::all(seen),
+        accounts::newest(seen),
+        signups::refused(seen),
+        assistants::drained(seen),
+        orders::invoiced(seen),
+        trips::undone(seen),
+    ]
+}
+
+/// Stands for work that takes so many milliseconds.
+async fn work(ms: u64) -> tidegate::Result<()> {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    Ok(())
+}

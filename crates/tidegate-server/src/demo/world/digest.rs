@@ -1,0 +1,18 @@
+//! What the clock starts.
+//!
+//! Look at the schedule of `digest`: one run at every full minute, and when the next is planned.
+
+use serde_json::Value;
+use tidegate::{Ctx, EngineBuilder, Result, Workflow};
+
+use super::work;
+
+async fn digest(ctx: Ctx, occurrence: Value) -> Result<String> {
+    ctx.step("gather", || work(300)).await?;
+    ctx.step("write", || work(500)).await?;
+    Ok(format!("the news of {}", occurrence["plannedAt"]))
+}
+
+pub(super) fn serve(builder: EngineBuilder) -> EngineBuilder {
+    builder.workflow(Workflow::new("digest", digest).cron("* * * * *", "UTC"))
+}

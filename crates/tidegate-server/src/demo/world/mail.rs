@@ -1,0 +1,57 @@
+//! A provider that takes five a second.
+//!
+//! Look at the throttle of `send-mail`: a burst stands in line, one is let through every 200 ms,
+//! and `why` says when each will start.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidegate::{Ctx, EngineBuilder, Rate, Result, Workflow};
+
+use super::{Check, Ledger, Seen, Town, work};
+
+const NAME: &str = "send-mail";
+const PER_SECOND: u32 = 5;
+
+async fn deliver(ctx: Ctx, mail: Value, ledger: Arc<Ledger>) -> Result<String> {
+    check_turn(&ledger);
+    ctx.step("deliver", || work(80)).await?;
+    Ok(format!("accepted for {}", mail["to"]))
+}
+
+pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
+    let ledger = ledger.clone();
+    let workflow = Workflow::new(NAME, move |ctx, mail| deliver(ctx, mail, ledger.clone()));
+    builder.workflow(workflow.throttle(Rate::per_second(PER_SECOND)))
+}
+
+pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
+    let mut chance = town.chance(NAME);
+    loop {
+        town.ledger.begin_lap(NAME);
+        for n in 1..=chance.of(6..=18) {
+            let mail = json!({ "to": format!("reader-{n}@example.com"), "about": "news" });
+            town.send(NAME, mail).await?;
+        }
+        if !town.pause(chance.of(4000..=7000)).await {
+            return Ok(());
+        }
+    }
+}
+
+/// Starts are a fifth of a second apart: since its burst began there were turns for so many, and
+/// one that was let through before may only have come to its code by now.
+fn check_turn(ledger: &Ledger) {
+    let (time, started) = ledger.lap(NAME);
+    let turns = 2 + time.as_millis() * u128::from(PER_SECOND) / 1000;
+    ledger.count("mails started", 1);
+    if u128::from(started) > turns {
+        ledger.broken(NAME, &format!("{started} started when there had been turns for {turns}"));
+    }
+}
+
+pub(super) fn spread(seen: &Seen) -> Check {
+    let (started, broken) = (seen.ledger.counted("mails started"), seen.ledger.all_broken(NAME));
+    let what = format!("{started} mails, each in its turn: {PER_SECOND} a second");
+    Check::new(started > 0 && broken.is_empty(), format!("{what} {}", broken.join("; ")).trim_end())
+}

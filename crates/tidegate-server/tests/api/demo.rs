@@ -1,0 +1,86 @@
+//! `tidegate demo`, as whoever tries it out sees it.
+//!
+//! Whether the world keeps its promises is what `tidegate demo --headless` says, in `scripts/test`.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use reqwest::Client;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A demo, which does not outlive its story.
+struct Demo {
+    process: Child,
+    url: String,
+    client: Client,
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Demo {
+    fn start(temporary: &std::path::Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.env_clear().env("TMPDIR", temporary).args(["demo", "--no-open"]);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = lines.next().expect("it says where it is").unwrap();
+        let (_, url) = first.split_once(" is alive at ").expect("an address");
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().no_proxy().build().unwrap();
+        Self { process, url: url.to_owned(), client }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.client.get(format!("{}{path}", self.url)).send().await.unwrap();
+        serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+    }
+
+    /// Asks until there is what is waited for.
+    async fn until(&self, path: &str, is_there: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let told = self.get(path).await;
+            if is_there(&told) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "never at {path}: {told}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Ctrl-C; whether it ends well.
+    fn interrupt(&mut self) -> bool {
+        let mut kill = Command::new("kill");
+        assert!(kill.args(["-INT", &self.process.id().to_string()]).status().unwrap().success());
+        self.process.wait().unwrap().success()
+    }
+}
+
+/// It is alive at once, says that it is a demo, and leaves nothing behind when it is stopped,
+/// though somebody still looks at it.
+#[tokio::test]
+async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(temporary.path());
+    assert_eq!(demo.get("/health").await["demo"], true);
+    let gate = "/gates?workflow=render-report&control=concurrency&key=acme";
+    demo.until(gate, |told| told["gates"][0]["line"]["count"].as_u64() > Some(0)).await;
+    demo.until("/receipts?outcome=deduped", |told| told["receipts"][0].is_object()).await;
+    demo.until("/reactions?blocked=true", |told| told["streams"][0].is_object()).await;
+    let page = demo.client.get(format!("{}/runs/stream", demo.url)).send().await.unwrap();
+    assert!(std::fs::read_dir(temporary.path()).unwrap().next().is_some(), "it has its data there");
+    assert!(demo.interrupt());
+    let left: Vec<_> = std::fs::read_dir(temporary.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    drop(page);
+}

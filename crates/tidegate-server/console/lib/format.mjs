@@ -45,16 +45,10 @@ export function exact(at) {
   return `${date.toISOString()} (${date.toLocaleString()} ${zone})`;
 }
 
-/** The short form of an id, as a reader tells them apart. @param {string} id */
+/** The short form of an id: its number, without what is there against guessing. @param {string} id */
 export function shortId(id) {
   const [kind, rest] = id.split('_');
-  return rest && rest.length > 8 ? `${kind}_…${tag(id)}` : id;
-}
-
-/** The few letters in which ids differ that came together: their ends are the same. @param {string} id */
-export function tag(id) {
-  const rest = id.slice(id.indexOf('_') + 1);
-  return rest.length === 26 ? rest.slice(8, 14) : rest.slice(-6);
+  return rest && rest.length === 26 ? `${kind}_${rest.slice(0, 14).replace(/^0+/, '')}` : id;
 }
 
 /** Bytes. @param {number} n */

@@ -9,12 +9,14 @@ import { Switch } from '../ui/switch.mjs';
 import { CONTROLS, idOf, isBusy } from './gates/gate.mjs';
 import { GateDrawer } from './gates/drawer.mjs';
 import { Lanes } from './gates/lanes.mjs';
+import { useLinger } from './gates/linger.mjs';
 import { GateTable } from './gates/table.mjs';
 
 /** How many gates a page has: all of them are kept fresh. */
 const PAGE = 60;
 /** How many pages without a find are looked at by themselves. */
 const HOPS = 12;
+const NONE = /** @type {Gate[]} */ ([]);
 /** How long a gate stays among the busiest after it was one. */
 const LINGERS = 15_000;
 
@@ -27,7 +29,7 @@ export default function Gates() {
   const defined = useFetched('/workflows', {}, { live: false });
   const filtered = Boolean(control || workflow || key);
   useHops(fetched, JSON.stringify([control, workflow, key]));
-  const gates = /** @type {Gate[]} */ (fetched.value?.gates ?? []);
+  const gates = useLinger(fetched.value?.gates ?? NONE, JSON.stringify([control, workflow, key, cursor]));
   const shown = query.get('idle') === 'hide' ? gates.filter(isBusy) : gates;
   const next = fetched.value?.next;
   const workflows = defined.value?.workflows ?? [];
@@ -54,7 +56,8 @@ export default function Gates() {
     ${fetched.value && shown.length === 0 && top.length === 0 && html`<${Nothing} filtered=${filtered} next=${next} all=${gates.length} />`}
     ${(next || cursor) && html`<p class="pages">
       <button type="button" disabled=${!cursor} onClick=${() => setQuery({ cursor: undefined })}>First page</button>
-      <button type="button" disabled=${!next} onClick=${() => { setQuery({ cursor: next }); document.querySelector('main')?.scrollTo(0, 0); }}>Next page</button></p>`}
+      <button type="button" disabled=${!next} onClick=${() => { setQuery({ cursor: next }); document.querySelector('main')?.scrollTo(0, 0); }}>Next page</button>
+      ${key && next && html`<span class="faint">A page looks at 1,000 gates: there may be more of this key.</span>`}</p>`}
     ${chosen && html`<${GateDrawer} key=${chosen} id=${chosen} known=${gates.concat(busiest.value).find((gate) => idOf(gate) === chosen)} workflows=${workflows} />`}`;
 }
 

@@ -19,7 +19,13 @@ const NAMES = ['concurrency', 'throttle', 'rateLimit', 'debounce', 'batch', 'pri
 const Controls = ({ flowControl }) => {
   const all = controlsOf(flowControl);
   if (all.length === 0) return html`<span class="faint">none</span>`;
-  return all.map(({ control, it, sentence }) => html`<${Badge} tone="accent" title=${sentence}>${control === 'policy' ? it.policy : control}</${Badge}>`);
+  /** @type {Map<string, string[]>} */
+  const by = new Map();
+  for (const { control, it, sentence } of all) {
+    const name = control === 'policy' ? it.policy : control;
+    by.set(name, [...(by.get(name) ?? []), sentence]);
+  }
+  return [...by].map(([name, said]) => html`<${Badge} tone="accent" title=${said.join('\n')}>${name}${said.length > 1 ? ` ×${said.length}` : ''}</${Badge}>`);
 };
 
 /** @param {number} n @param {string} tone */

@@ -5,6 +5,8 @@ import { lasting } from './controls.mjs';
 
 /** How many coming grants are drawn. */
 const SHOWN = 9;
+/** Grants that follow each other faster than this pass by evenly, and not each at its own moment. */
+const FAST = 1000;
 
 /** A short time to come, in whole seconds: it is told once a second. @param {number} ms */
 export const soon = (ms) => (ms < 10_000 ? `${Math.max(1, Math.ceil(ms / 1000))} s` : span(ms));
@@ -28,11 +30,16 @@ export function Grants({ gate }) {
   return html`<span class="grants">
     <span class="pips" role="img" aria-label=${`${tokens} of ${burst} left`} title=${`${tokens} of ${burst} could be let in now`}>
       ${burst <= 12 ? Array.from({ length: burst }, (_, i) => html`<i class=${i < tokens ? 'on' : ''}></i>`) : html`<b class="num">${tokens}</b>/${burst}`}</span>
-    <span class="grants-line" aria-hidden="true">${moments.map((at, i) => html`<i key=${Math.round(at / every)} class=${i < waits ? 'used' : ''}
+    <span class="grants-line" aria-hidden="true">${every < FAST ? html`<${Comb} every=${every} waits=${moments.length && waits} />` : moments.map((at, i) => html`<i key=${Math.round(at / every)} class=${i < waits ? 'used' : ''}
       style=${{ translate: `${(Math.max(0, (at - now() - 1000) / horizon) * 100).toFixed(2)}cqw` }}></i>`)}</span>
     <span class="num grants-text">${words(gate, every, first - now(), from + (waits - 1) * every - now())}</span>
   </span>`;
 }
+
+/** @param {{ every: number, waits: number }} props */
+const Comb = ({ every, waits }) =>
+  html`<span class=${`comb${waits > 0 ? ' goes' : ''}`} style=${{ animationDuration: `${every}ms` }}>${Array.from({ length: SHOWN + 1 }, (_, i) =>
+    html`<i class=${i < waits ? 'used' : ''} style=${{ left: `${(i * 100) / SHOWN}%` }}></i>`)}</span>`;
 
 /** @param {{ control: string, burst?: number, tokens?: number, line?: { count: number } }} gate @param {number} every @param {number} next @param {number} last */
 function words({ control, burst = 1, tokens = 0, line }, every, next, last) {

@@ -1,17 +1,17 @@
 import { html, useState } from '../../lib/html.mjs';
-import { useFetched } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
 import { setQuery, to } from '../../lib/route.mjs';
 import { Drawer } from '../../ui/drawer.mjs';
-import { Empty, Stale, notYet } from '../../ui/empty.mjs';
+import { Empty, Failed, Stale } from '../../ui/empty.mjs';
 import { Fold } from '../../ui/fold.mjs';
 import { Grants } from '../../ui/grants.mjs';
 import { EventLink, RunLink } from '../../ui/link.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { Took, Until } from '../../ui/time.mjs';
+import { useFound } from './find.mjs';
 import { fromId, idOf, kindOf } from './gate.mjs';
 import { Key, Of } from './label.mjs';
-import { definitionOf } from './lanes.mjs';
+import { definitionOf, sentencesOf } from './lanes.mjs';
 import { useRuns } from './runs.mjs';
 import { Why } from './why.mjs';
 
@@ -22,13 +22,13 @@ export function GateDrawer({ id, known, workflows }) {
   const close = () => setQuery({ open: undefined, why: undefined });
   const of = fromId(id);
   // Where the list beside it has the gate, that is fresh enough.
-  const asked = useFetched(known || !of ? null : '/gates', of ? { control: of.control, app: of.app, workflow: of.workflow, key: of.key.startsWith('(') ? undefined : of.key, limit: 500 } : {});
-  const gate = known ?? /** @type {Gate[]} */ (asked.value?.gates ?? []).find((it) => idOf(it) === id);
+  const asked = useFound(known || !of ? null : { control: of.control, app: of.app, workflow: of.workflow, key: of.key }, (it) => idOf(it) === id);
+  const gate = known ?? asked.gate;
   if (!of) return html`<${Drawer} title="Gate" close=${close}><${Empty} title="This address names no gate" /></${Drawer}>`;
   const title = html`<${Badge} tone="accent">${of.control}</${Badge}> <${Of} gate=${of} /> <${Key} gate=${of} />`;
   return html`<${Drawer} title=${title} close=${close}>
     <${Stale} error=${gate ? asked.error : null} />
-    ${gate ? html`<${Body} gate=${gate} workflows=${workflows} />` : (notYet(asked) ?? html`<${Empty} title="The gate is gone">Nobody is inside and nobody waits, so nothing has to be remembered. It comes back with the next run of its key.</${Empty}>`)}
+    ${gate ? html`<${Body} gate=${gate} workflows=${workflows} />` : (asked.error ? html`<${Failed} error=${asked.error} />` : asked.looking ? html`<div class="empty" aria-busy="true">Looking for it …</div>` : html`<${Empty} title="The gate is gone">Nobody is inside and nobody waits, so nothing has to be remembered. It comes back with the next run of its key.</${Empty}>`)}
   </${Drawer}>`;
 }
 
@@ -38,15 +38,15 @@ function Body({ gate, workflows }) {
   const defined = definitionOf(gate, workflows);
   const first = gate.line?.first ?? [];
   const holders = gate.holders ?? [];
-  const runs = useRuns([...holders, ...first]);
+  const runs = useRuns(holders, first);
   const [chosen, setChosen] = useState('');
-  const asked = first.includes(chosen) || holders.includes(chosen) ? chosen : first[0];
+  const asked = first.includes(chosen) || holders.includes(chosen) ? chosen : chosen === 'none' ? '' : first[0];
   return html`
     <section>
-      <p class="lead">${defined?.sentence ?? gate.letsIn}.</p>
+      ${sentencesOf(gate, workflows).map((it) => html`<p class="lead">${it}.</p>`)}
       <p class="frees"><b>What frees it:</b> ${frees(gate, kind)}</p>
       <p class="faint"><a href=${to('runs', { workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Its runs</a> · ${' '}
-        <a href=${to('events', { receipts: 'yes', control: gate.control, key: gate.key.startsWith('(') ? undefined : gate.key })}>What it said</a></p>
+        <a href=${to('events', { tab: 'receipts', control: gate.control, workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>What it has decided</a></p>
     </section>
     ${kind === 'meter' && html`<section class="card"><${Grants} gate=${gate} /></section>`}
     ${kind === 'fold' && html`<section class="card"><p>${plural(gate.pending ?? 0, 'event')} so far, for <${RunLink} id=${gate.runId ?? ''} /></p>
@@ -61,7 +61,7 @@ function Body({ gate, workflows }) {
       ${first.length === 0 ? html`<p class="faint">Nobody waits.</p>`
         : html`<ol class="who">${first.map((id, i) => html`<${Who} key=${id} id=${id} run=${runs[id]} place=${i + 1} chosen=${asked === id} choose=${setChosen} />`)}</ol>`}
       ${gate.line.count > first.length && html`<p class="faint">and ${count(gate.line.count - first.length)} behind them</p>`}</section>`}
-    ${asked && html`<${Why} id=${asked} />`}`;
+    `;
 }
 
 /** @param {{ id: string, run: any, place?: number, inside?: boolean, draining?: boolean, chosen: boolean, choose: (id: string) => void }} props */
@@ -70,7 +70,8 @@ const Who = ({ id, run, place, inside, draining, chosen, choose }) => html`<li c
   <${RunLink} id=${id} /> <span class="faint">${run ? `${run.workflow} v${run.version}` : ''}</span>
   ${draining && html`<${Badge} tone="bad" title="it was cancelled; its worker has not confirmed the stop">stopping</${Badge}>`}
   <span class="faint took">${run && (inside && run.startedAt ? html`runs for <${Took} from=${run.startedAt} />` : html`came <${Took} from=${run.queuedAt} /> ago`)}</span>
-  <button type="button" class="quiet" aria-pressed=${chosen} onClick=${() => choose(id)}>Why?</button></li>`;
+  <button type="button" class="quiet" aria-expanded=${chosen} onClick=${() => choose(chosen ? 'none' : id)}>Why?</button>
+  ${chosen && html`<${Why} id=${id} />`}</li>`;
 
 /** @param {Gate} gate @param {string} kind */
 function frees(gate, kind) {

@@ -1,4 +1,5 @@
 // A gate as the pages know it: what one control remembers for one key.
+import { shortId } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';
 
 /**
@@ -34,6 +35,9 @@ export function kindOf(gate) {
 /** Whether somebody is inside or waits. @param {Gate} gate */
 export const isBusy = (gate) =>
   (gate.inside ?? 0) > 0 || (gate.line?.count ?? 0) > 0 || (gate.pending ?? 0) > 0 || (gate.burst !== undefined && (gate.tokens ?? 0) < gate.burst);
+
+/** The last letters of a run's number: in them, those that stand beside each other differ. @param {string} id */
+export const tag = (id) => shortId(id).replace(/^.*_/, '').slice(-6);
 
 /** What people call the key. @param {{ key: string }} gate */
 export const keyWords = ({ key }) => (key === '(whole)' ? 'whole' : key === '(missing)' ? 'no key' : key);

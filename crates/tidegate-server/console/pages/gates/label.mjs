@@ -16,15 +16,27 @@ export const Of = ({ gate }) => html`<a class="gate-of" href=${workflowAddress(g
 export const Key = ({ gate }) => html`<span class="gate-key" title=${gate.slot ? `the key is read from ${gate.slot}` : undefined}>${
   gate.key.startsWith('(') ? html`<span class="faint">${keyWords(gate)}</span>` : html`<code>${gate.key}</code>`}</span>`;
 
-/** What stands at the left of a lane. @param {{ gate: Gate }} props */
-export function Label({ gate }) {
+/**
+ * What stands at the left of a lane; where there is little room, the key takes the place of what the
+ * slots show.
+ *
+ * @param {{ gate: Gate, style: 'wide' | 'narrow' | 'brief' }} props
+ */
+export function Label({ gate, style }) {
+  const kind = kindOf(gate);
   const line = gate.line?.count ?? 0;
-  return html`<div class="lane-label">
-    <div class="lane-name"><${Badge} tone="accent">${gate.control}</${Badge}> <${Of} gate=${gate} /> <${Key} gate=${gate} /></div>
-    <div class="lane-sub faint num">${kindOf(gate) === 'fold' ? plural(gate.pending ?? 0, 'event') : letsIn(gate)}${
-      gate.inside !== undefined && kindOf(gate) === 'slots' ? ` · ${count(gate.inside)} inside` : ''}${
-      line > 0 ? html` · <b class="wait-text">${count(line)}${gate.line?.atLeast ? '+' : ''} in line</b>` : ''}${
-      line > 0 && gate.line?.since ? html`, <span title="how long the oldest has waited"><${Took} from=${gate.line.since} /></span>` : ''}</div>
+  const key = html`<${Key} gate=${gate} />`;
+  const parts = /** @type {any[]} */ ([
+    style === 'narrow' && key,
+    style === 'wide' && kind !== 'fold' && letsIn(gate),
+    kind === 'fold' && plural(gate.pending ?? 0, 'event'),
+    kind === 'slots' && (style !== 'brief' || line === 0) && `${count(gate.inside ?? 0)} inside`,
+    line > 0 && html`<b class="wait-text">${count(line)}${gate.line?.atLeast ? '+' : ''} in line</b>${gate.line?.since && style !== 'brief' ? html`, <span title="how long the oldest has waited"><${Took} from=${gate.line.since} /></span>` : ''}`,
+  ]).filter(Boolean);
+  return html`<div class=${`lane-label ${style}`}>
+    ${style === 'brief' ? html`<div class="lane-name">${key}</div>`
+      : html`<div class="lane-name"><${Badge} tone="accent">${gate.control}</${Badge}><${Of} gate=${gate} />${style === 'wide' && key}</div>`}
+    <div class="lane-sub faint num">${parts.map((part, i) => html`${i > 0 ? ' · ' : ''}${part}`)}</div>
   </div>`;
 }
 

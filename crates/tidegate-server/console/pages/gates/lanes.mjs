@@ -4,7 +4,9 @@ import { idOf } from './gate.mjs';
 import { Hover } from './hover.mjs';
 import { Lane, places } from './lane.mjs';
 
-/** How wide the part is that says which gate it is. @param {number} width */
+/** How wide the part is that says which gate it is. */
+const BRIEF = 150;
+/** @param {number} width */
 const labelled = (width) => Math.round(Math.max(196, Math.min(300, width * 0.27)));
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
@@ -12,9 +14,10 @@ const labelled = (width) => Math.round(Math.max(196, Math.min(300, width * 0.27)
 /**
  * Lanes below each other; all of one width, so that gates stand below gates.
  *
- * @param {{ gates: Gate[], label: string, chosen: string | null, open: (gate: Gate) => void, workflows: any[] }} props
+ * @param {{ gates: Gate[], label: string, chosen: string | null, open: (gate: Gate) => void, workflows: any[], brief?: boolean }} props
+ *   `brief`: all are of one control, which is told elsewhere
  */
-export function Lanes({ gates, label, chosen, open, workflows }) {
+export function Lanes({ gates, label, chosen, open, workflows, brief }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -23,15 +26,15 @@ export function Lanes({ gates, label, chosen, open, workflows }) {
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
-  const side = labelled(width);
+  const side = brief ? BRIEF : labelled(width);
   const at = places(width - side);
   return html`<section class="lanes" aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
-    <div class="lanes-head" aria-hidden="true"><span style=${{ left: '12px' }}>Gate</span>
-      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>in line, the first at the right</span>
+    <div class="lanes-head" aria-hidden="true"><span style=${{ left: '12px' }}>${brief ? 'Key' : 'Gate'}</span>
+      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 ? 'in line' : 'in line, the first at the right'}</span>
       <span style=${{ left: `${side + at.line + 4}px` }}>inside</span><span style=${{ left: `${side + at.exit + 10}px` }}>left</span>`}</div>
     ${gates.map((gate) => {
       const { it } = definitionOf(gate, workflows) ?? {};
-      return html`<${Lane} key=${idOf(gate)} gate=${gate} width=${width - side} open=${open} chosen=${chosen === idOf(gate)}
+      return html`<${Lane} key=${idOf(gate)} gate=${gate} width=${width - side} open=${open} style=${brief ? 'brief' : side < 240 ? 'narrow' : 'wide'} chosen=${chosen === idOf(gate)}
         wholeMs=${it?.periodMs ?? it?.timeoutMs} maxSize=${it?.maxSize} />`;
     })}
     <${Hover} />
@@ -43,5 +46,18 @@ export function definitionOf(gate, workflows) {
   const workflow = workflows.find((it) => it.app === gate.app && it.name === gate.workflow);
   const same = controlsOf(workflow?.flowControl).filter((it) => it.control === gate.control);
   const path = (/** @type {any} */ key) => (Array.isArray(key) ? key.join('.') : (key ?? ''));
-  return same.find(({ it }) => path(it.key ?? it.keyField) === (gate.slot ?? '')) ?? same[0];
+  const found = same.find(({ it }) => path(it.key ?? it.keyField) === (gate.slot ?? ''));
+  return found ?? (gate.letsIn?.startsWith('open') ? undefined : same[0]);
+}
+
+/** What a gate does, one sentence or one for each action that meets there. @param {Gate} gate @param {any[]} workflows @returns {string[]} */
+export function sentencesOf(gate, workflows) {
+  if (gate.control === 'onOverlap') return ['One run of this schedule at a time; an occurrence that comes while it lives is skipped'];
+  if (gate.control === 'dedupeId') return ['An event with this dedupeId counts once in 24 h; repeats are dropped'];
+  if (gate.control === 'policy') {
+    const actions = workflows.filter((it) => it.app === gate.app && it.name.startsWith(`${gate.workflow}/`));
+    return actions.flatMap((it) => controlsOf(it.flowControl).filter((one) => one.control === 'policy').map((one) => `${it.name.slice(gate.workflow.length + 1)}: ${one.sentence}`));
+  }
+  const found = definitionOf(gate, workflows)?.sentence ?? gate.letsIn;
+  return found ? [found] : [];
 }

@@ -1,15 +1,16 @@
 import { useEffect, useSignal } from '../../lib/html.mjs';
 import { get, path } from '../../lib/api.mjs';
 
-/** Runs by id, each asked for once: what is used of them does not change once they have started.
- *  @param {string[]} ids a few: ten holders and the first ten of a line */
-export function useRuns(ids) {
+/** Runs by id, each asked for when it comes and when it has got inside: in between, what is used of
+ *  them does not change. @param {string[]} holders @param {string[]} line ten of each at the most */
+export function useRuns(holders, line) {
   const known = useSignal(/** @type {Record<string, any>} */ ({}));
-  const asked = ids.join();
+  const asked = [...holders, '', ...line].join();
   useEffect(() => {
     const stop = new AbortController();
-    for (const id of ids.filter((it) => !known.peek()[it])) {
-      get(path`/runs/${id}`, {}, stop.signal).then((run) => (known.value = { ...known.peek(), [id]: run }), () => {});
+    const wanted = [...holders.filter((id) => !known.peek()[id]?.inside), ...line.filter((id) => !known.peek()[id])];
+    for (const id of wanted) {
+      get(path`/runs/${id}`, {}, stop.signal).then((run) => (known.value = { ...known.peek(), [id]: { ...run, inside: holders.includes(id) } }), () => {});
     }
     return () => stop.abort();
   }, [asked]);

@@ -31,8 +31,8 @@ function inside(gate) {
 const few = (ids) => html`${ids.slice(0, 2).map((id, i) => html`${i > 0 ? ' ' : ''}<${RunLink} id=${id} />`)}`;
 
 const COLUMNS = /** @type {import('../../ui/table.mjs').Column[]} */ ([
-  { name: 'Gate', of: (gate) => html`<${Badge} tone="accent">${gate.control}</${Badge}> <${Of} gate=${gate} />` },
-  { name: 'Key', of: (gate) => html`<${Key} gate=${gate} />` },
+  { name: 'Gate', of: (gate) => html`<${Badge} tone="accent">${gate.control}</${Badge}> <span class="cell of"><${Of} gate=${gate} /></span>` },
+  { name: 'Key', of: (gate) => html`<span class="cell key"><${Key} gate=${gate} /></span>` },
   { name: 'Lets in', of: (gate) => html`<span class="soft" title=${gate.letsIn}>${letsIn(gate)}</span>` },
   { name: 'Inside', title: 'holders against the limit; for a meter what is left; for a window or buffer its events', of: inside },
   { name: 'In line', num: true, of: (gate) => (gate.line?.count ? html`<b>${count(gate.line.count)}${gate.line.atLeast ? '+' : ''}</b>` : html`<span class="faint">0</span>`) },
@@ -43,4 +43,4 @@ const COLUMNS = /** @type {import('../../ui/table.mjs').Column[]} */ ([
 
 /** @param {{ gates: Gate[], label: string, chosen: string | null, open: (gate: Gate) => void }} props */
 export const GateTable = ({ gates, label, chosen, open }) =>
-  html`<${Table} columns=${COLUMNS} rows=${gates} idOf=${idOf} open=${open} label=${label} chosen=${chosen} />`;
+  html`<div class="gate-table"><${Table} columns=${COLUMNS} rows=${gates} idOf=${idOf} open=${open} label=${label} chosen=${chosen} /></div>`;

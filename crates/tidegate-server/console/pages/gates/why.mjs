@@ -8,12 +8,10 @@ import { Until } from '../../ui/time.mjs';
 /** Why a run is where it is, in the engine's own words. @param {{ id: string }} props */
 export function Why({ id }) {
   const { value, error } = useFetched(path`/runs/${id}/why`);
-  return html`<section class="card why" aria-live="polite">
-    <h3>Why is <${RunLink} id=${id} /> here?</h3>
-    ${value && html`<p><${State} state=${value.state} /></p><p>${withRuns(value.sentence)}</p>
-      ${value.earliest && html`<p class="faint">it starts <${Until} at=${value.earliest} /> at the earliest</p>`}`}
-    ${!value && error && html`<p class="faint">${error.message}</p>`}
-  </section>`;
+  return html`<div class="why">
+    ${value && html`<${State} state=${value.state} />: ${withRuns(value.sentence)}${value.earliest ? html` <span class="faint">It starts <${Until} at=${value.earliest} /> at the earliest.</span>` : ''}`}
+    ${!value && (error ? error.message : html`<span class="faint">asking …</span>`)}
+  </div>`;
 }
 
 /** A sentence with its runs as links. @param {string} sentence */

@@ -1,9 +1,11 @@
 import { html, useState } from '../../lib/html.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
+import { busiest } from '../../lib/live.mjs';
 import { go, to } from '../../lib/route.mjs';
 import { Badge } from '../../ui/state.mjs';
-import { gateAddress, isBusy } from '../gates/gate.mjs';
+import { useFound } from '../gates/find.mjs';
+import { gateAddress, idOf, isBusy } from '../gates/gate.mjs';
 import { Lanes } from '../gates/lanes.mjs';
 import { Change } from './change.mjs';
 
@@ -24,16 +26,25 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
   const has = name !== 'priority' && it.policy !== 'allow' && name !== 'idempotency';
   const { app, name: of } = workflow;
   const fetched = useFetched(has ? '/gates' : null, { app, workflow: of, control: name, limit: LOOKED });
-  const gates = /** @type {Gate[]} */ (fetched.value?.gates ?? []).filter((gate) => mine(control, gate));
-  const shown = [...gates].sort((a, b) => weight(b) - weight(a)).slice(0, DRAWN);
+  // A limit of the whole stands behind those of all keys.
+  const behind = name === 'concurrency' && it.key === undefined && control.at.length > 1;
+  const whole = useFound(behind && fetched.value?.next ? { app, workflow: of, control: name, key: '(whole)' } : null, (gate) => mine(control, gate));
+  /** @type {Map<string, Gate>} */
+  const known = new Map(busiest.value.filter((gate) => gate.app === app && gate.workflow === of && gate.control === name).map((gate) => [idOf(gate), gate]));
+  for (const gate of fetched.value?.gates ?? []) known.set(idOf(gate), gate);
+  if (whole.gate) known.set(idOf(whole.gate), whole.gate);
+  const gates = [...known.values()].filter((gate) => mine(control, gate));
+  const busy = gates.length > DRAWN ? gates.filter(isBusy) : gates;
+  const shown = busy.sort((a, b) => weight(b) - weight(a)).slice(0, DRAWN);
   return html`<div class="control-card">
     <div class="head-line"><${Badge} tone="accent">${name === 'policy' ? `policy ${it.policy}` : name}</${Badge}>
       ${changeable && numbers.length > 0 && !changes && html`<button type="button" class="change" onClick=${() => setChanges(true)} aria-label=${`Change ${name}`}>Change</button>`}</div>
     ${!changes && html`<p class="lead">${sentence}.</p>`}
     ${changes && html`<${Change} ...${{ control, workflow }} done=${() => { setChanges(false); again(); }} close=${() => setChanges(false)} />`}
-    ${has && html`<p class="soft num">${told(name, gates, folding, Boolean(fetched.value?.next))}</p>`}
-    ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates of ${name}`} chosen=${null} workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
-      <p class="faint"><a href=${to('gates', { control: name, workflow: of })}>${gates.length > shown.length ? `All ${fetched.value?.next ? 'its' : count(gates.length)} gates` : 'Look at it among the gates'}</a></p>`}
+    ${has && html`<p class="soft num">${whole.looking ? 'Looking for its gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
+    ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates of ${name}`} chosen=${null} brief workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
+`}
+    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of })}>${gates.length > shown.length ? `All ${fetched.value?.next ? 'its' : count(gates.length)} gates` : 'Among the gates'}</a></p>`}
     ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of })}>The keys that are claimed now</a></p>`}
   </div>`;
 }
@@ -57,7 +68,7 @@ function told(name, gates, folding, more) {
   }
   if (gates.length === 0) return 'Nobody has come yet.';
   const [inside, line] = [gates.reduce((n, it) => n + (it.inside ?? 0), 0), gates.reduce((n, it) => n + (it.line?.count ?? 0), 0)];
-  const keys = gates.length === 1 ? '' : ` over ${plural(gates.length, 'key')}${more ? ' or more' : ''}`;
+  const keys = gates.length === 1 ? '' : more ? ` with the first ${count(gates.length)} keys` : ` over ${plural(gates.length, 'key')}`;
   if (name === 'rateLimit') return `${plural(gates.filter((it) => (it.tokens ?? 0) === 0).length, 'key')} of ${count(gates.length)}${more ? ' or more' : ''} used up.`;
   if (name === 'throttle') return `${count(line)} in line${keys}.`;
   const limit = gates.length === 1 && gates[0].limit !== undefined ? ` of ${count(gates[0].limit)}` : '';

@@ -10,7 +10,7 @@ import { Json } from '../../ui/json.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { ControlCard } from './control.mjs';
 import { byWorkflow, sum } from './numbers.mjs';
-import { Triggers } from './triggers.mjs';
+import { Triggers, events } from './triggers.mjs';
 import { Versions } from './versions.mjs';
 
 /** A workflow with each control at work. @param {{ name: string, app: string }} props */
@@ -40,7 +40,7 @@ function Body({ workflow, again }) {
     <dl class="pairs">
       <dt>Started by</dt><dd><${Triggers} workflow=${workflow} /></dd>
       <dt>Runs at</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`an engine whose program defines it`}</dd>
-      <dt>Look at</dt><dd><a href=${to('runs', of)}>its runs</a> · <a href=${to('gates', { workflow: name })}>its gates</a> · <a href=${to('try', { workflow: name })}>try it</a>${
+      <dt>Look at</dt><dd><a href=${to('runs', of)}>its runs</a> · <a href=${to('gates', { workflow: name })}>its gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>try it</a>${
         flow ? html` · <a href=${to('flows', { open: flow })}>the flow ${flow}</a>` : ''}</dd>
     </dl>
     <section class="stack"><div class="head-line"><h3>Controls</h3>${controls.length > 1 && html`<span class="faint">in the order in which they act</span>`}</div>

@@ -13,6 +13,12 @@ export function Triggers({ workflow, short }) {
   return html`${shown.map((it, i) => html`${i > 0 ? ', ' : ''}${it}`)}${shown.length < parts.length ? ` +${parts.length - shown.length}` : ''}`;
 }
 
+/** The names of events that start it. @param {any} workflow @returns {string[]} */
+export function events({ name, triggers }) {
+  const all = /** @type {any[]} */ (triggers ?? []);
+  return all.length === 0 ? [name] : all.map((it) => (typeof it === 'string' ? it : it.event)).filter(Boolean);
+}
+
 /** @param {any} trigger */
 function one(trigger) {
   const event = typeof trigger === 'string' ? trigger : trigger.event;

@@ -108,6 +108,6 @@ function Run({ token, at, rows }) {
     : where === 'left' ? [at.exit + 10 + Math.min(place, 1) * TOKEN, TOP + middle]
     : [at.line - 8 - (place + 1) * TOKEN, TOP + middle];
   return html`<a class=${`token ${where}${draining ? ' draining' : ''}`} href=${to(['runs', id])} tabindex="-1"
-    aria-label=${`${id}, ${draining ? 'stopping' : where === 'line' ? `place ${place + 1} in line` : where === 'in' ? 'inside' : where === 'left' ? 'has left' : 'to come'}`}
+    aria-label=${`${tag(id)}, ${draining ? 'stopping' : where === 'line' ? `place ${place + 1} in line` : where === 'in' ? 'inside' : where === 'left' ? 'has left' : 'to come'}`}
     style=${{ translate: `${x}px ${y}px` }} onMouseEnter=${(/** @type {MouseEvent} */ event) => enter(event, token)} onMouseLeave=${leave}>${tag(id)}</a>`;
 }

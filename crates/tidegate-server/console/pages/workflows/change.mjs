@@ -41,7 +41,7 @@ export function Change({ control, workflow, done, close }) {
     try {
       const told = await put(path`/workflows/${workflow.name}`, next, { app: workflow.app });
       const older = told.released?.older ?? 0;
-      say(told.unchanged ? 'Nothing has changed.' : `Version ${told.version} of ${workflow.name} is released${older > 0 ? `; ${plural(older, 'older run')} of it go on` : ''}.`);
+      say(told.unchanged ? 'Nothing has changed.' : `Version ${told.version} of ${workflow.name} is released${older > 0 ? `; ${plural(older, 'older run goes', 'older runs go')} on` : ''}.`);
       done();
     } catch (error) {
       setRefused(error);

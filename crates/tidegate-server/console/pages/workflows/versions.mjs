@@ -25,7 +25,7 @@ export function Versions({ workflow, list, again }) {
     });
     if (!yes) return;
     await act(() => post(path`/workflows/${name}/release`, { version }, { app }), (told) =>
-      `Version ${version} is released${told.older > 0 ? `; ${plural(told.older, 'run')} of other versions go on` : ''}${told.stranded > 0 ? `, ${count(told.stranded)} of them stranded` : ''}.`);
+      `Version ${version} is released${told.older > 0 ? `; ${plural(told.older, 'run of another version goes', 'runs of other versions go')} on` : ''}${told.stranded > 0 ? `, ${count(told.stranded)} of them stranded` : ''}.`);
     again();
   }
   return html`<section><h3>Versions</h3>

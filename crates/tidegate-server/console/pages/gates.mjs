@@ -11,6 +11,7 @@ import { GateDrawer } from './gates/drawer.mjs';
 import { Lanes } from './gates/lanes.mjs';
 import { useLinger } from './gates/linger.mjs';
 import { GateTable } from './gates/table.mjs';
+import { useWorkflows } from './workflows/use.mjs';
 
 /** How many gates a page has: all of them are kept fresh. */
 const PAGE = 60;
@@ -26,7 +27,7 @@ export default function Gates() {
   const { query } = route.value;
   const [control, workflow, key, cursor] = ['control', 'workflow', 'key', 'cursor'].map((name) => query.get(name) ?? undefined);
   const fetched = useFetched('/gates', { control, workflow, key, cursor, limit: PAGE });
-  const defined = useFetched('/workflows', {}, { live: false });
+  const defined = useWorkflows();
   const filtered = Boolean(control || workflow || key);
   useHops(fetched, JSON.stringify([control, workflow, key]));
   const gates = useLinger(fetched.value?.gates ?? NONE, JSON.stringify([control, workflow, key, cursor]));
@@ -98,5 +99,5 @@ function Nothing({ filtered, next, all }) {
   if (next) return html`<${Empty} title="None so far">There are more gates to look at: go on with the next page.</${Empty}>`;
   if (filtered) return html`<${Empty} title="No such gate">A gate comes to be when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, workflow: undefined, cursor: undefined })}>Show all gates</button></${Empty}>`;
   return html`<${Empty} title="There are no gates yet">A gate comes to be when the first run of a workflow with a control arrives: give one a limit, <a href=${to('workflows')}>look at your workflows</a>, or <a href=${to('try')}>send something</a>.
-    <pre>concurrency = { limit = 2, key = "tenant" }</pre></${Empty}>`;
+    <div><pre>concurrency = { limit = 2, key = "tenant" }</pre></div></${Empty}>`;
 }

@@ -1,6 +1,5 @@
 // Workflows: what is defined, how it is controlled, and how each is doing.
 import { html } from '../lib/html.mjs';
-import { useFetched } from '../lib/data.mjs';
 import { count, plural } from '../lib/format.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
 import { controlsOf } from '../ui/controls.mjs';
@@ -12,6 +11,7 @@ import { WorkflowDrawer } from './workflows/drawer.mjs';
 import { Mix } from './workflows/mix.mjs';
 import { byWorkflow, sum } from './workflows/numbers.mjs';
 import { Triggers } from './workflows/triggers.mjs';
+import { useWorkflows } from './workflows/use.mjs';
 
 const NAMES = ['concurrency', 'throttle', 'rateLimit', 'debounce', 'batch', 'priority', 'singleton', 'idempotency', 'handoff', 'policy'];
 
@@ -34,7 +34,7 @@ const figure = (n, tone) => html`<span class=${n > 0 ? `tone ${tone}` : 'faint'}
 const COLUMNS = /** @type {import('../ui/table.mjs').Column[]} */ ([
   { name: 'Workflow', of: (row) => row.group
     ? html`<b>${row.group}</b> <span class="faint">flow with ${plural(row.actions, 'action')}</span>`
-    : html`<span class=${row.flow ? 'of-flow' : ''}>${row.flow ? row.name.slice(row.flow.length + 1) : html`<b>${row.name}</b>`}</span>${row.app === 'default' ? '' : html` <span class="faint">${row.app}</span>`}` },
+    : html`<span class=${`cell name${row.flow ? ' of-flow' : ''}`} title=${row.name}>${row.flow ? row.name.slice(row.flow.length + 1) : html`<b>${row.name}</b>`}</span>${row.app === 'default' ? '' : html` <span class="faint">${row.app}</span>`}` },
   { name: 'Controls', of: (row) => (row.group ? html`<a href=${to('flows', { open: row.group, app: row.app === 'default' ? undefined : row.app })}>sessions and requests</a>` : html`<${Controls} flowControl=${row.flowControl} />`) },
   { name: 'Started by', hide: true, of: (row) => (row.group ? '' : html`<${Triggers} workflow=${row} short />`) },
   { name: 'Versions', of: (row) => (row.group ? '' : html`<${Mix} current=${row.version} list=${row.list} />${row.numbers.stranded > 0 ? html` <${Badge} tone="bad" title="no live engine serves their version">${count(row.numbers.stranded)} stranded</${Badge}>` : ''}`) },
@@ -69,7 +69,7 @@ const idOf = (row) => `${row.group ? 'flow ' : ''}${row.app}/${row.name}`;
 
 export default function Workflows() {
   const { query } = route.value;
-  const fetched = useFetched('/workflows');
+  const fetched = useWorkflows();
   const text = (query.get('text') ?? '').toLowerCase();
   const control = query.get('control');
   const all = /** @type {any[]} */ (fetched.value?.workflows ?? []);
@@ -88,7 +88,7 @@ export default function Workflows() {
     </div>
     <${Stale} error=${fetched.value ? fetched.error : null} />
     ${notYet(fetched)}
-    ${found.length > 0 && html`<${Table} columns=${COLUMNS} rows=${rowsOf(found)} idOf=${idOf} open=${open} label="Workflows" chosen=${name ? `${app}/${name}` : null} />`}
+    ${found.length > 0 && html`<div class="workflow-table"><${Table} columns=${COLUMNS} rows=${rowsOf(found)} idOf=${idOf} open=${open} label="Workflows" chosen=${name ? `${app}/${name}` : null} /></div>`}
     ${fetched.value && found.length === 0 && html`<${Nothing} any=${all.length > 0} />`}
     ${name && html`<${WorkflowDrawer} key=${`${app}/${name}`} name=${name} app=${app} />`}`;
 }
@@ -97,5 +97,5 @@ export default function Workflows() {
 const Nothing = ({ any }) =>
   any
     ? html`<${Empty} title="No such workflow"><button type="button" onClick=${() => setQuery({ text: undefined, control: undefined })}>Show all</button></${Empty}>`
-    : html`<${Empty} title="Nothing is defined yet">Define one in the server's file, in a Rust program, or over the API:
-        <pre>tidegate workflows define hello --url http://127.0.0.1:3000/hello</pre></${Empty}>`;
+    : html`<${Empty} title="Nothing is defined yet">Define one in a Rust program, by <code>PUT /workflows/hello</code>, or in the server's file:
+        <div><pre>${'[[workflow]]\nname = "hello"\nurl = "http://127.0.0.1:3000/hello"\nconcurrency = { limit = 2 }'}</pre></div></${Empty}>`;

@@ -21,6 +21,6 @@ export function Fold({ batch, pending, maxSize, until, wholeMs }) {
       ${maxSize && html`<span class="bar wait" role="img" aria-label=${`${pending} of ${maxSize} collected`}><span style=${{ transform: `scaleX(${full})` }}></span></span>`}
       ${wholeMs && html`<span class="bar idle timed" role="img" aria-label="time left"><span style=${{ transform: `scaleX(${part.toFixed(4)})` }}></span></span>`}
     </span>
-    <span class="num">${maxSize ? `${pending} of ${maxSize}, ` : ''}${!until ? 'due: waits for a running one' : left <= 0 ? `${does} now` : `${maxSize ? '' : `${does} `}in ${soon(left)}`}</span>
+    <span class="num">${maxSize ? `${pending} of ${maxSize}, ` : ''}${!until ? 'due: waits for a running one' : left <= 0 ? (maxSize ? 'due now' : `${does} now`) : `${maxSize ? '' : `${does} `}in ${soon(left)}`}</span>
   </span>`;
 }

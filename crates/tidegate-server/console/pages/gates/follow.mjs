@@ -3,8 +3,8 @@
 
 /**
  * @typedef {import('./gate.mjs').Gate} Gate
- * @typedef {{ id: string, where: 'line' | 'in' | 'coming' | 'left', place: number, since: number, draining?: boolean }} Token
- *   `since`: when it was first seen there
+ * @typedef {{ id: string, where: 'line' | 'in' | 'coming' | 'took' | 'left', place: number, since: number, draining?: boolean }} Token
+ *   `coming`: a window or buffer becomes it, `took`: it has a claim; `since`: when it was first seen there
  */
 
 /** How long one that has left is still seen, and how many of them. */
@@ -35,6 +35,7 @@ export function follow(before, gate, now) {
   const line = gate.line?.first ?? [];
   line.filter((id) => !next.has(id)).forEach((id, place) => put(id, 'line', place));
   if (gate.pending !== undefined && gate.pending > 0 && gate.runId) put(gate.runId, 'coming', 0);
+  if (gate.eventId && gate.runId) put(gate.runId, 'took', 0);
 
   // Better ranks push the last of those named out of sight: they have not left.
   const ahead = line.filter((id) => !was.has(id)).length;

@@ -26,7 +26,7 @@ export function Hover() {
   return at ? html`<${Card} key=${at.id} ...${at} />` : null;
 }
 
-const WHERE = /** @type {Record<string, string>} */ ({ line: 'in line here for', in: 'inside for', coming: 'gathering for', left: 'left' });
+const WHERE = /** @type {Record<string, string>} */ ({ line: 'in line here for', in: 'inside for', coming: 'gathering for', took: 'seen with the claim for', left: 'left' });
 
 /** @param {{ id: string, where: string, since: number, x: number, y: number }} props */
 function Card({ id, where, since, x, y }) {

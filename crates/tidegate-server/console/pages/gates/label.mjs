@@ -10,7 +10,7 @@ import { keyWords, kindOf, workflowAddress } from './gate.mjs';
 /** @typedef {{ control: string, app: string, workflow: string, slot?: string, key: string }} Named */
 
 /** The workflow, or the flow, that a gate is of. @param {{ gate: Named }} props */
-export const Of = ({ gate }) => html`<a class="gate-of" href=${workflowAddress(gate)}>${gate.workflow}</a>`;
+export const Of = ({ gate }) => html`<a class="gate-of" href=${workflowAddress(gate)}>${gate.workflow}${gate.app === 'default' ? '' : html` <span class="faint">${gate.app}</span>`}</a>`;
 
 /** The key of a gate, and what it was read from. @param {{ gate: Named }} props */
 export const Key = ({ gate }) => html`<span class="gate-key" title=${gate.slot ? `the key is read from ${gate.slot}` : undefined}>${

@@ -104,10 +104,10 @@ function Run({ token, at, rows }) {
   const middle = ((rows - 1) * ROW) / 2;
   const [x, y] =
     where === 'in' ? [at.line + 8 + (place % at.columns) * TOKEN, TOP + Math.floor(place / at.columns) * ROW]
-    : where === 'coming' ? [at.line + at.gate - TOKEN - 2, TOP]
+    : where === 'coming' || where === 'took' ? [at.line + at.gate - TOKEN - 2, TOP]
     : where === 'left' ? [at.exit + 10 + Math.min(place, 1) * TOKEN, TOP + middle]
     : [at.line - 8 - (place + 1) * TOKEN, TOP + middle];
   return html`<a class=${`token ${where}${draining ? ' draining' : ''}`} href=${to(['runs', id])} tabindex="-1"
-    aria-label=${`${tag(id)}, ${draining ? 'stopping' : where === 'line' ? `place ${place + 1} in line` : where === 'in' ? 'inside' : where === 'left' ? 'has left' : 'to come'}`}
+    aria-label=${`${tag(id)}, ${draining ? 'stopping' : where === 'line' ? `place ${place + 1} in line` : where === 'in' ? 'inside' : where === 'left' ? 'has left' : where === 'took' ? 'has the claim' : 'to come'}`}
     style=${{ translate: `${x}px ${y}px` }} onMouseEnter=${(/** @type {MouseEvent} */ event) => enter(event, token)} onMouseLeave=${leave}>${tag(id)}</a>`;
 }

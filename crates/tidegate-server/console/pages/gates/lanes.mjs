@@ -1,6 +1,6 @@
 import { html, useEffect, useRef, useState } from '../../lib/html.mjs';
 import { controlsOf } from '../../ui/controls.mjs';
-import { idOf } from './gate.mjs';
+import { idOf, kindOf } from './gate.mjs';
 import { Hover } from './hover.mjs';
 import { Lane, places } from './lane.mjs';
 
@@ -10,6 +10,16 @@ const BRIEF = 150;
 const labelled = (width) => Math.round(Math.max(196, Math.min(300, width * 0.27)));
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
+
+/** What stands above the parts of lanes that are all of one kind. @type {Record<string, [string, string, string]>} */
+const HEADS = {
+  slots: ['in line', 'inside', 'has left'],
+  throttle: ['in line', 'next turns', 'let through'],
+  rateLimit: ['', 'what is left, and when more comes', ''],
+  fold: ['events', 'until it becomes a run', 'started'],
+};
+/** @param {Gate} gate */
+const headOf = (gate) => (kindOf(gate) === 'meter' ? gate.control : kindOf(gate));
 
 /**
  * Lanes below each other; all of one width, so that gates stand below gates.
@@ -26,12 +36,15 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
-  const side = brief ? BRIEF : labelled(width);
+  // On a phone the label stands above its lane.
+  const stacked = width > 0 && width < 560;
+  const side = stacked ? 0 : brief ? BRIEF : labelled(width);
   const at = places(width - side);
-  return html`<section class="lanes" aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
+  const [waits, inside, left] = (brief && gates[0] && HEADS[headOf(gates[0])]) || HEADS.slots;
+  return html`<section class=${`lanes${stacked ? ' stacked' : ''}`} aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
     <div class="lanes-head" aria-hidden="true"><span style=${{ left: '12px' }}>${brief ? 'Key' : 'Gate'}</span>
-      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 ? 'in line' : 'in line, the first at the right'}</span>
-      <span style=${{ left: `${side + at.line + 4}px` }}>inside</span><span style=${{ left: `${side + at.exit + 10}px` }}>left</span>`}</div>
+      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 || !waits || waits === 'events' ? waits : `${waits}, the first at the right`}</span>
+      <span style=${{ left: `${side + at.line + 4}px` }}>${inside}</span><span style=${{ left: `${side + at.exit + 10}px` }}>${left}</span>`}</div>
     ${gates.map((gate) => {
       const { it } = definitionOf(gate, workflows) ?? {};
       return html`<${Lane} key=${idOf(gate)} gate=${gate} width=${width - side} open=${open} style=${brief ? 'brief' : side < 240 ? 'narrow' : 'wide'} chosen=${chosen === idOf(gate)}

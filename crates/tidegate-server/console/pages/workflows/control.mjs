@@ -1,4 +1,4 @@
-import { html, useState } from '../../lib/html.mjs';
+import { html, useRef, useState } from '../../lib/html.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
 import { busiest } from '../../lib/live.mjs';
@@ -7,11 +7,13 @@ import { Badge } from '../../ui/state.mjs';
 import { useFound } from '../gates/find.mjs';
 import { gateAddress, idOf, isBusy } from '../gates/gate.mjs';
 import { Lanes } from '../gates/lanes.mjs';
+import { useLinger } from '../gates/linger.mjs';
 import { Change } from './change.mjs';
 
 /** How many gates of a control are looked at, and how many are drawn. */
 const LOOKED = 100;
 const DRAWN = 4;
+const NONE = /** @type {Gate[]} */ ([]);
 
 /** @typedef {import('../gates/gate.mjs').Gate} Gate @typedef {import('../../ui/controls.mjs').Control} Control */
 
@@ -31,11 +33,10 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
   const whole = useFound(behind && fetched.value?.next ? { app, workflow: of, control: name, key: '(whole)' } : null, (gate) => mine(control, gate));
   /** @type {Map<string, Gate>} */
   const known = new Map(busiest.value.filter((gate) => gate.app === app && gate.workflow === of && gate.control === name).map((gate) => [idOf(gate), gate]));
-  for (const gate of fetched.value?.gates ?? []) known.set(idOf(gate), gate);
+  for (const gate of useLinger(fetched.value?.gates ?? NONE, of)) known.set(idOf(gate), gate);
   if (whole.gate) known.set(idOf(whole.gate), whole.gate);
   const gates = [...known.values()].filter((gate) => mine(control, gate));
-  const busy = gates.length > DRAWN ? gates.filter(isBusy) : gates;
-  const shown = busy.sort((a, b) => weight(b) - weight(a)).slice(0, DRAWN);
+  const shown = useFew(gates);
   return html`<div class="control-card">
     <div class="head-line"><${Badge} tone="accent">${name === 'policy' ? `policy ${it.policy}` : name}</${Badge}>
       ${changeable && numbers.length > 0 && !changes && html`<button type="button" class="change" onClick=${() => setChanges(true)} aria-label=${`Change ${name}`}>Change</button>`}</div>
@@ -56,7 +57,19 @@ function mine({ control, it }, gate) {
   return (gate.slot ?? '') === path;
 }
 
-/** The busiest first. @param {Gate} gate */
+/** The busiest, each in its place as long as it is busy. @param {Gate[]} gates */
+function useFew(gates) {
+  const order = useRef(/** @type {string[]} */ ([]));
+  const by = new Map(gates.map((gate) => [idOf(gate), gate]));
+  const busy = gates.length > DRAWN ? gates.filter(isBusy) : gates;
+  const wanted = new Set(busy.map(idOf));
+  const kept = order.current.filter((id) => wanted.has(id));
+  const others = busy.filter((gate) => !kept.includes(idOf(gate))).sort((a, b) => weight(b) - weight(a)).map(idOf);
+  order.current = kept.concat(others).slice(0, DRAWN);
+  return order.current.map((id) => /** @type {Gate} */ (by.get(id)));
+}
+
+/** How much goes on. @param {Gate} gate */
 const weight = (gate) => (gate.line?.count ?? 0) * 1000 + (gate.inside ?? 0) * 10 + (gate.pending ?? 0) + (isBusy(gate) ? 1 : 0);
 
 /** @param {string} name @param {Gate[]} gates @param {any} folding @param {boolean} more */

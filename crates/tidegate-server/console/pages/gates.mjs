@@ -8,6 +8,7 @@ import { Choose, Search } from '../ui/field.mjs';
 import { Switch } from '../ui/switch.mjs';
 import { CONTROLS, idOf, isBusy } from './gates/gate.mjs';
 import { GateDrawer } from './gates/drawer.mjs';
+import { Hover } from './gates/hover.mjs';
 import { Lanes } from './gates/lanes.mjs';
 import { useLinger } from './gates/linger.mjs';
 import { GateTable } from './gates/table.mjs';
@@ -25,15 +26,18 @@ const LINGERS = 15_000;
 
 export default function Gates() {
   const { query } = route.value;
-  const [control, workflow, key, cursor] = ['control', 'workflow', 'key', 'cursor'].map((name) => query.get(name) ?? undefined);
-  const fetched = useFetched('/gates', { control, workflow, key, cursor, limit: PAGE });
+  const [control, app, workflow, key] = ['control', 'app', 'workflow', 'key'].map((name) => query.get(name) ?? undefined);
+  const asked = JSON.stringify([control, app, workflow, key]);
+  const cursor = useCursor(asked);
+  const fetched = useFetched('/gates', { control, app, workflow, key, cursor, limit: PAGE });
   const defined = useWorkflows();
-  const filtered = Boolean(control || workflow || key);
-  useHops(fetched, JSON.stringify([control, workflow, key]));
-  const gates = useLinger(fetched.value?.gates ?? NONE, JSON.stringify([control, workflow, key, cursor]));
+  const filtered = Boolean(control || app || workflow || key);
+  useHops(fetched, asked);
+  const gates = useLinger(fetched.value?.gates ?? NONE, JSON.stringify([asked, cursor]));
   const shown = query.get('idle') === 'hide' ? gates.filter(isBusy) : gates;
   const next = fetched.value?.next;
   const workflows = defined.value?.workflows ?? [];
+  const apps = [...new Set(workflows.map((/** @type {any} */ it) => it.app))];
   const View = query.get('view') === 'table' ? GateTable : Lanes;
   const open = (/** @type {Gate} */ gate) => setQuery({ open: idOf(gate) });
   const chosen = query.get('open');
@@ -44,6 +48,7 @@ export default function Gates() {
     <div class="filters">
       <${Search} name="key" label="Key has" placeholder="any part of a key" main />
       <${Choose} name="control" label="Control" words=${CONTROLS} all="all but claims" />
+      ${(app || apps.length > 1) && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names(workflows)} />
       <${Choose} name="idle" label="Idle gates" words=${[['hide', 'hidden']]} all="shown" />
       <${Switch} name="view" label="View" words=${[['', 'Lanes'], ['table', 'Table']]} />
@@ -55,6 +60,7 @@ export default function Gates() {
       ${rest.length > 0 && html`<h2 class="section">All others, in the order in which they act</h2>`}`}
     ${rest.length > 0 && html`<${View} gates=${View === Lanes ? rest : top.concat(rest)} label="Gates" ...${{ open, chosen, workflows }} />`}
     ${fetched.value && shown.length === 0 && top.length === 0 && html`<${Nothing} filtered=${filtered} next=${next} all=${gates.length} />`}
+    <${Hover} />
     ${(next || cursor) && html`<p class="pages">
       <button type="button" disabled=${!cursor} onClick=${() => setQuery({ cursor: undefined })}>First page</button>
       <button type="button" disabled=${!next} onClick=${() => { setQuery({ cursor: next }); document.querySelector('main')?.scrollTo(0, 0); }}>Next page</button>
@@ -67,6 +73,18 @@ function names(workflows) {
   const all = workflows.map((it) => it.name);
   const flows = all.filter((name) => name.includes('/')).map((name) => name.split('/')[0]);
   return [...new Set(all.concat(flows))].sort();
+}
+
+/** Where the page begins; another list begins at its beginning. @param {string} asked */
+function useCursor(asked) {
+  const before = useRef(asked);
+  const given = route.value.query.get('cursor') ?? undefined;
+  const other = before.current !== asked;
+  useEffect(() => {
+    before.current = asked;
+    if (other && given) setQuery({ cursor: undefined });
+  }, [asked]);
+  return other ? undefined : given;
 }
 
 /** A search looks at so many gates a page; where it found none, it goes on by itself for a while.
@@ -97,7 +115,7 @@ function useSteady(now, all) {
 function Nothing({ filtered, next, all }) {
   if (all > 0) return html`<${Empty} title="Nobody is inside and nobody waits"><button type="button" onClick=${() => setQuery({ idle: undefined })}>Show idle gates</button></${Empty}>`;
   if (next) return html`<${Empty} title="None so far">There are more gates to look at: go on with the next page.</${Empty}>`;
-  if (filtered) return html`<${Empty} title="No such gate">A gate comes to be when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, workflow: undefined, cursor: undefined })}>Show all gates</button></${Empty}>`;
+  if (filtered) return html`<${Empty} title="No such gate">A gate comes to be when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, app: undefined, workflow: undefined, cursor: undefined })}>Show all gates</button></${Empty}>`;
   return html`<${Empty} title="There are no gates yet">A gate comes to be when the first run of a workflow with a control arrives: give one a limit, <a href=${to('workflows')}>look at your workflows</a>, or <a href=${to('try')}>send something</a>.
     <div><pre>concurrency = { limit = 2, key = "tenant" }</pre></div></${Empty}>`;
 }

@@ -1,4 +1,4 @@
-import { html, signal } from '../../lib/html.mjs';
+import { html, signal, useEffect } from '../../lib/html.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { path } from '../../lib/api.mjs';
 import { State } from '../../ui/state.mjs';
@@ -20,8 +20,9 @@ export function leave() {
   hovered.value = null;
 }
 
-/** What a token is: asked for only when somebody points at it. */
+/** What a token is: asked for only when somebody points at it. Once a page. */
 export function Hover() {
+  useEffect(() => leave, []);
   const at = hovered.value;
   return at ? html`<${Card} key=${at.id} ...${at} />` : null;
 }

@@ -1,7 +1,6 @@
 import { html, useEffect, useRef, useState } from '../../lib/html.mjs';
 import { controlsOf } from '../../ui/controls.mjs';
 import { idOf, kindOf } from './gate.mjs';
-import { Hover } from './hover.mjs';
 import { Lane, places } from './lane.mjs';
 
 /** How wide the part is that says which gate it is. */
@@ -50,7 +49,6 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
       return html`<${Lane} key=${idOf(gate)} gate=${gate} width=${width - side} open=${open} style=${brief ? 'brief' : side < 240 ? 'narrow' : 'wide'} chosen=${chosen === idOf(gate)}
         wholeMs=${it?.periodMs ?? it?.timeoutMs} maxSize=${it?.maxSize} />`;
     })}
-    <${Hover} />
   </section>`;
 }
 

@@ -8,6 +8,7 @@ export function useRuns(holders, line) {
   const asked = [...holders, '', ...line].join();
   useEffect(() => {
     const stop = new AbortController();
+    known.value = Object.fromEntries(Object.entries(known.peek()).filter(([id]) => holders.includes(id) || line.includes(id)));
     const wanted = [...holders.filter((id) => !known.peek()[id]?.inside), ...line.filter((id) => !known.peek()[id])];
     for (const id of wanted) {
       get(path`/runs/${id}`, {}, stop.signal).then((run) => (known.value = { ...known.peek(), [id]: { ...run, inside: holders.includes(id) } }), () => {});

@@ -45,8 +45,8 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
     ${has && html`<p class="soft num">${whole.looking ? 'Looking for its gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
     ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates: ${sentence}`} chosen=${null} brief workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
 `}
-    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of })}>${gates.length > shown.length ? `All ${fetched.value?.next ? 'its' : count(gates.length)} gates` : 'Among the gates'}</a></p>`}
-    ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of })}>The keys that are claimed now</a></p>`}
+    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>${gates.length > shown.length ? `All ${fetched.value?.next ? 'its' : count(gates.length)} gates` : 'Among the gates'}</a></p>`}
+    ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>The keys that are claimed now</a></p>`}
   </div>`;
 }
 

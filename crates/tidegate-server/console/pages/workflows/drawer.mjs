@@ -8,6 +8,7 @@ import { Drawer } from '../../ui/drawer.mjs';
 import { Stale, notYet } from '../../ui/empty.mjs';
 import { Json } from '../../ui/json.mjs';
 import { Badge } from '../../ui/state.mjs';
+import { Hover } from '../gates/hover.mjs';
 import { ControlCard } from './control.mjs';
 import { byWorkflow, sum } from './numbers.mjs';
 import { Triggers, events } from './triggers.mjs';
@@ -40,7 +41,7 @@ function Body({ workflow, again }) {
     <dl class="pairs">
       <dt>Started by</dt><dd><${Triggers} workflow=${workflow} /></dd>
       <dt>Runs at</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`an engine whose program defines it`}</dd>
-      <dt>Look at</dt><dd><a href=${to('runs', of)}>its runs</a> · <a href=${to('gates', { workflow: name })}>its gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>try it</a>${
+      <dt>Look at</dt><dd><a href=${to('runs', of)}>its runs</a> · <a href=${to('gates', of)}>its gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>try it</a>${
         flow ? html` · <a href=${to('flows', { open: flow })}>the flow ${flow}</a>` : ''}</dd>
     </dl>
     <section class="stack"><div class="head-line"><h3>Controls</h3>${controls.length > 1 && html`<span class="faint">in the order in which they act</span>`}</div>
@@ -51,7 +52,8 @@ function Body({ workflow, again }) {
         : 'It is defined in code: its numbers are changed there, and released with the program.'}</p>`}
     </section>
     <${Versions} workflow=${workflow} list=${list} again=${again} />
-    <section><h3>Definition</h3><${Json} value=${definition} label="Definition" /></section>`;
+    <section><h3>Definition</h3><${Json} value=${definition} label="Definition" /></section>
+    <${Hover} />`;
 }
 
 /** @param {{ numbers: any, folding: any, controls: any[], of: Record<string, unknown> }} props */
@@ -62,8 +64,8 @@ function Figures({ numbers, folding, controls, of }) {
     ['Queued', numbers.queued, 'wait', to('runs', { ...of, state: 'queued' }), 'admitted and not started, or waiting for a slot'],
     ['Waiting', numbers.waiting, 'idle', to('runs', { ...of, state: 'waiting' }), 'for a time, an event, a signal, a child or the next attempt'],
   ]);
-  if (has('debounce')) figures.push(['Coalescing', folding?.debounce.pending ?? 0, 'wait', to('gates', { ...of, app: undefined, control: 'debounce' }), 'events in open windows']);
-  if (has('batch')) figures.push(['Buffered', folding?.batch.pending ?? 0, 'wait', to('gates', { ...of, app: undefined, control: 'batch' }), 'events in open buffers']);
+  if (has('debounce')) figures.push(['Coalescing', folding?.debounce.pending ?? 0, 'wait', to('gates', { ...of, control: 'debounce' }), 'events in open windows']);
+  if (has('batch')) figures.push(['Buffered', folding?.batch.pending ?? 0, 'wait', to('gates', { ...of, control: 'batch' }), 'events in open buffers']);
   if (numbers.paused > 0) figures.push(['Paused', numbers.paused, '', to('runs', { ...of, state: 'paused' }), 'stopped by hand']);
   if (numbers.stranded > 0) figures.push(['Stranded', numbers.stranded, 'bad', to('runs', of), 'no live engine serves their version']);
   return html`<section class="cards small" aria-label="Now">${figures.map(([name, n, tone, href, title]) => html`<a class="card" href=${href} title=${title}>

@@ -14,10 +14,10 @@ export function lasting(ms) {
   return parts.filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(' ');
 }
 
-const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'second', 60000: 'minute', 3600000: 'hour', 86400000: 'day' });
+const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'a second', 60000: 'a minute', 3600000: 'an hour', 86400000: 'a day' });
 
 /** `10 a minute`, `3 in 5 s`. @param {number} limit @param {number} perMs */
-export const rate = (limit, perMs) => (UNITS[perMs] ? `${limit} a ${UNITS[perMs]}` : `${limit} in ${lasting(perMs)}`);
+export const rate = (limit, perMs) => (UNITS[perMs] ? `${limit} ${UNITS[perMs]}` : `${limit} in ${lasting(perMs)}`);
 
 /** @param {unknown} key a path, or the names in it */
 const path = (key) => (Array.isArray(key) ? key.join(' › ') : String(key));
@@ -32,7 +32,7 @@ const together = ({ limit, burst }, usual = limit) => {
 };
 
 /** @param {any} it */
-const meet = (it) => (it.policy === 'allow' || it.key === 'none' ? '' : ` for each ${path(it.key ?? 'session')}`);
+const meet = (it) => ` for each ${path(it.key ?? 'session')}`;
 
 /** What an action does when another request is busy. @type {Record<string, (it: any) => string>} */
 const POLICIES = {
@@ -56,7 +56,7 @@ const SENTENCES = {
     it.span === 'run'
       ? `At most ${it.limit} live at once${each(it.key)}, from admission to the end; others wait in order`
       : `At most ${it.limit} at once${each(it.key)}; others wait in order`,
-  policy: (it) => (POLICIES[it.policy] ?? (() => `Policy ${it.policy}`))(it),
+  policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
   throttle: (it) => `Starts ${rate(it.limit, it.perMs)} at the most${each(it.key)}${together(it, 1)}; others wait for their turn`,
   rateLimit: (it) => `Lets in ${rate(it.limit, it.perMs)}${each(it.key)}${together(it)}; what is over is dropped`,
   debounce: (it) => `One run${each(it.key)} once it has been quiet for ${lasting(it.periodMs)}${it.maxWaitMs ? `, at the latest ${lasting(it.maxWaitMs)} after the first event` : ''}; it gets the last event`,

@@ -30,8 +30,8 @@ export function Label({ gate, style }) {
     style === 'narrow' && key,
     style === 'wide' && kind !== 'fold' && letsIn(gate),
     kind === 'fold' && plural(gate.pending ?? 0, 'event'),
-    kind === 'slots' && (style !== 'brief' || line === 0) && `${count(gate.inside ?? 0)} inside`,
-    line > 0 && html`<b class="wait-text">${count(line)}${gate.line?.atLeast ? '+' : ''} in line</b>${gate.line?.since && style !== 'brief' ? html`, <span title="how long the oldest has waited"><${Took} from=${gate.line.since} /></span>` : ''}`,
+    kind === 'slots' && (style !== 'brief' || line === 0) && (gate.limit !== undefined && (gate.inside ?? 0) >= gate.limit && style === 'wide' ? 'full' : `${count(gate.inside ?? 0)} inside`),
+    line > 0 && html`<b class="in-line">${count(line)}${gate.line?.atLeast ? '+' : ''} in line</b>${gate.line?.since && style !== 'brief' ? html`, <span title="how long the oldest has waited"><${Took} from=${gate.line.since} /></span>` : ''}`,
   ]).filter(Boolean);
   return html`<div class=${`lane-label ${style}`}>
     ${style === 'brief' ? html`<div class="lane-name">${key}</div>`

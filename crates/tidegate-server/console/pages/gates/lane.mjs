@@ -88,14 +88,14 @@ function Waiting({ gate, kind, at, rows }) {
     const most = Math.min(gate.pending ?? 0, Math.floor((at.line - MORE - 20) / 13), 24);
     const hidden = (gate.pending ?? 0) - most;
     return html`<span class="drops" style=${{ width: `${at.line - 12}px` }}>
-      ${hidden > 0 && html`<span class="rest">+${count(hidden)}</span>`}
+      ${hidden > 0 && html`<span class="beyond">+${count(hidden)}</span>`}
       ${Array.from({ length: most }, (_, i) => html`<i key=${`${gate.runId}${most - i}`}></i>`)}</span>`;
   }
   if (gate.control === 'rateLimit') return html`<span class="line-note faint" style=${{ width: `${at.line - 16}px` }}>${at.line < 240 ? 'dropped if over' : 'nobody waits: what is over is dropped'}</span>`;
   const all = gate.line?.count ?? 0;
   const shown = Math.min(gate.line?.first.length ?? 0, at.fits);
   if (all <= shown) return null;
-  return html`<span class="rest" style=${{ translate: `${at.line - 8 - shown * TOKEN - MORE}px ${TOP + ((rows - 1) * ROW) / 2}px` }} title=${`${count(all)} in line`}>+${count(all - shown)}${gate.line?.atLeast ? '…' : ''}</span>`;
+  return html`<span class="beyond" style=${{ translate: `${at.line - 8 - shown * TOKEN - MORE}px ${TOP + ((rows - 1) * ROW) / 2}px` }} title=${`${count(all)} in line`}>+${count(all - shown)}${gate.line?.atLeast ? '…' : ''}</span>`;
 }
 
 /** @param {{ token: Token, at: ReturnType<typeof places>, rows: number }} props */

@@ -40,7 +40,7 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
   const side = stacked ? 0 : brief ? BRIEF : labelled(width);
   const at = places(width - side);
   const [waits, inside, left] = (brief && gates[0] && HEADS[headOf(gates[0])]) || HEADS.slots;
-  return html`<section class=${`lanes${stacked ? ' stacked' : ''}`} aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
+  return html`<section class=${`lanes${stacked ? ' tall' : ''}`} aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
     <div class="lanes-head" aria-hidden="true"><span style=${{ left: '12px' }}>${brief ? 'Key' : 'Gate'}</span>
       ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 || !waits || waits === 'events' ? waits : `${waits}, the first at the right`}</span>
       <span style=${{ left: `${side + at.line + 4}px` }}>${inside}</span><span style=${{ left: `${side + at.exit + 10}px` }}>${left}</span>`}</div>

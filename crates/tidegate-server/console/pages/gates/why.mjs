@@ -8,7 +8,7 @@ import { Until } from '../../ui/time.mjs';
 /** Why a run is where it is, in the engine's own words. @param {{ id: string }} props */
 export function Why({ id }) {
   const { value, error } = useFetched(path`/runs/${id}/why`);
-  return html`<div class="why">
+  return html`<div class="gate-why">
     ${value && html`<${State} state=${value.state} />: ${withRuns(value.sentence)}${value.earliest ? html` <span class="faint">It starts <${Until} at=${value.earliest} /> at the earliest.</span>` : ''}`}
     ${!value && (error ? error.message : html`<span class="faint">asking …</span>`)}
   </div>`;

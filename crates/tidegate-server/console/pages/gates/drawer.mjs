@@ -1,4 +1,4 @@
-import { html, useState } from '../../lib/html.mjs';
+import { html, useRef, useState } from '../../lib/html.mjs';
 import { count, plural } from '../../lib/format.mjs';
 import { setQuery, to } from '../../lib/route.mjs';
 import { Drawer } from '../../ui/drawer.mjs';
@@ -40,7 +40,11 @@ function Body({ gate, workflows }) {
   const holders = gate.holders ?? [];
   const runs = useRuns(holders, first);
   const [chosen, setChosen] = useState('');
-  const asked = first.includes(chosen) || holders.includes(chosen) ? chosen : chosen === 'none' ? '' : first[0];
+  // The first in line is asked about until it is gone; at a meter that is too soon to be read.
+  const auto = useRef('');
+  const there = (/** @type {string} */ it) => first.includes(it) || holders.includes(it);
+  if (!there(auto.current)) auto.current = kind === 'slots' ? (first[0] ?? '') : '';
+  const asked = chosen === 'none' ? '' : there(chosen) ? chosen : auto.current;
   return html`
     <section>
       ${sentencesOf(gate, workflows).map((it) => html`<p class="lead">${it}.</p>`)}

@@ -58,10 +58,13 @@ export function Lane({ gate, width, chosen, open, wholeMs, maxSize, style }) {
       ${seen && width > 0 && html`
         <${Inside} gate=${gate} kind=${kind} at=${at} wholeMs=${wholeMs} maxSize=${maxSize} />
         <${Waiting} gate=${gate} kind=${kind} at=${at} rows=${rows} />
-        ${before.current.filter((it) => (it.where === 'line' ? it.place < at.fits : it.where !== 'in' || it.place < named)).map((token) => html`<${Run} key=${token.id} token=${token} at=${at} rows=${rows} />`)}`}
+        ${before.current.filter((it) => (it.where === 'line' ? it.place < fitting(gate, at) : it.where !== 'in' || it.place < named)).map((token) => html`<${Run} key=${token.id} token=${token} at=${at} rows=${rows} />`)}`}
     </div>
   </div>`;
 }
+
+/** How many of the line have a token: one more where it is the last. @param {Gate} gate @param {ReturnType<typeof places>} at */
+const fitting = (gate, at) => ((gate.line?.count ?? 0) <= at.fits + 1 ? at.fits + 1 : at.fits);
 
 /** The gate itself. @param {{ gate: Gate, kind: string, at: ReturnType<typeof places>, wholeMs?: number, maxSize?: number }} props */
 function Inside({ gate, kind, at, wholeMs, maxSize }) {
@@ -93,7 +96,7 @@ function Waiting({ gate, kind, at, rows }) {
   }
   if (gate.control === 'rateLimit') return html`<span class="line-note faint" style=${{ width: `${at.line - 16}px` }}>${at.line < 240 ? 'dropped if over' : 'nobody waits: what is over is dropped'}</span>`;
   const all = gate.line?.count ?? 0;
-  const shown = Math.min(gate.line?.first.length ?? 0, at.fits);
+  const shown = Math.min(gate.line?.first.length ?? 0, fitting(gate, at));
   if (all <= shown) return null;
   return html`<span class="beyond" style=${{ translate: `${at.line - 8 - shown * TOKEN - MORE}px ${TOP + ((rows - 1) * ROW) / 2}px` }} title=${`${count(all)} in line`}>+${count(all - shown)}${gate.line?.atLeast ? '…' : ''}</span>`;
 }

@@ -1,0 +1,51 @@
+// Who is where in a lane: made from what the gate says now and where everybody was before, so that
+// runs keep their place while they stay, and are seen to leave.
+
+/**
+ * @typedef {import('./gate.mjs').Gate} Gate
+ * @typedef {{ id: string, where: 'line' | 'in' | 'coming' | 'took' | 'left', place: number, since: number, draining?: boolean }} Token
+ *   `coming`: a window or buffer becomes it, `took`: it has a claim; `since`: when it was first seen there
+ */
+
+/** How long one that has left is still seen, and how many of them. */
+const STAYS = 2600;
+const SEEN = 5;
+
+/** @param {Token[]} before @param {Gate} gate @param {number} now @returns {Token[]} */
+export function follow(before, gate, now) {
+  const was = new Map(before.map((token) => [token.id, token]));
+  /** @type {Map<string, Token>} */
+  const next = new Map();
+  /** @param {string} id @param {Token['where']} where @param {number} place */
+  function put(id, where, place, draining = false) {
+    const old = was.get(id);
+    next.set(id, { id, where, place, draining, since: old?.where === where ? old.since : now });
+  }
+  const holders = gate.holders ?? [];
+  const taken = new Set(holders.map((id) => was.get(id)).filter((it) => it?.where === 'in').map((it) => /** @type {Token} */ (it).place));
+  for (const id of holders) {
+    const old = was.get(id);
+    let place = old?.where === 'in' ? old.place : 0;
+    if (old?.where !== 'in') {
+      while (taken.has(place)) place += 1;
+      taken.add(place);
+    }
+    put(id, 'in', place, gate.draining?.includes(id));
+  }
+  const line = gate.line?.first ?? [];
+  line.filter((id) => !next.has(id)).forEach((id, place) => put(id, 'line', place));
+  if (gate.pending !== undefined && gate.pending > 0 && gate.runId) put(gate.runId, 'coming', 0);
+  if (gate.eventId && gate.runId) put(gate.runId, 'took', 0);
+
+  // Better ranks push the last of those named out of sight: they have not left.
+  const ahead = line.filter((id) => !was.has(id)).length;
+  const more = (gate.line?.count ?? 0) > line.length;
+  const left = before.filter((token) => {
+    if (next.has(token.id)) return false;
+    if (token.where === 'left') return now - token.since < STAYS;
+    return !(token.where === 'line' && more && token.place + ahead >= line.length);
+  });
+  const fresh = left.filter((token) => token.where !== 'left').concat(left.filter((token) => token.where === 'left')).slice(0, SEEN);
+  fresh.forEach((token, place) => put(token.id, 'left', place));
+  return [...next.values()];
+}

@@ -1,0 +1,74 @@
+import { html, useEffect, useRef, useState } from '../../lib/html.mjs';
+import { controlsOf } from '../../ui/controls.mjs';
+import { idOf, kindOf } from './gate.mjs';
+import { Lane, places } from './lane.mjs';
+
+/** How wide the part is that says which gate it is. */
+const BRIEF = 150;
+/** @param {number} width */
+const labelled = (width) => Math.round(Math.max(196, Math.min(300, width * 0.27)));
+
+/** @typedef {import('./gate.mjs').Gate} Gate */
+
+/** What stands above the parts of lanes that are all of one kind. @type {Record<string, [string, string, string]>} */
+const HEADS = {
+  slots: ['in line', 'inside', 'has left'],
+  throttle: ['in line', 'next turns', 'let through'],
+  rateLimit: ['', 'what is left, and when more comes', ''],
+  fold: ['events', 'until it becomes a run', 'started'],
+};
+/** @param {Gate} gate */
+const headOf = (gate) => (kindOf(gate) === 'meter' ? gate.control : kindOf(gate));
+
+/**
+ * Lanes below each other; all of one width, so that gates stand below gates.
+ *
+ * @param {{ gates: Gate[], label: string, chosen: string | null, open: (gate: Gate) => void, workflows: any[], brief?: boolean }} props
+ *   `brief`: all are of one control, which is told elsewhere
+ */
+export function Lanes({ gates, label, chosen, open, workflows, brief }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    if (!box.current) return;
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
+    observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  // On a phone the label stands above its lane.
+  const stacked = width > 0 && width < 560;
+  const side = stacked ? 0 : brief ? BRIEF : labelled(width);
+  const at = places(width - side);
+  const [waits, inside, left] = (brief && gates[0] && HEADS[headOf(gates[0])]) || HEADS.slots;
+  return html`<section class=${`lanes${stacked ? ' tall' : ''}`} aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
+    <div class="lanes-head" aria-hidden="true"><span style=${{ left: '12px' }}>${brief ? 'Key' : 'Gate'}</span>
+      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 || !waits || waits === 'events' ? waits : `${waits}, the first at the right`}</span>
+      <span style=${{ left: `${side + at.line + 4}px` }}>${inside}</span><span style=${{ left: `${side + at.exit + 10}px` }}>${left}</span>`}</div>
+    ${gates.map((gate) => {
+      const { it } = definitionOf(gate, workflows) ?? {};
+      return html`<${Lane} key=${idOf(gate)} gate=${gate} width=${width - side} open=${open} style=${brief ? 'brief' : side < 240 ? 'narrow' : 'wide'} chosen=${chosen === idOf(gate)}
+        wholeMs=${it?.periodMs ?? it?.timeoutMs} maxSize=${it?.maxSize} />`;
+    })}
+  </section>`;
+}
+
+/** The control that a gate belongs to, as its workflow defines it now. @param {Gate} gate @param {any[]} workflows */
+export function definitionOf(gate, workflows) {
+  const workflow = workflows.find((it) => it.app === gate.app && it.name === gate.workflow);
+  const same = controlsOf(workflow?.flowControl).filter((it) => it.control === gate.control);
+  const path = (/** @type {any} */ key) => (Array.isArray(key) ? key.join('.') : (key ?? ''));
+  const found = same.find(({ it }) => path(it.key ?? it.keyField) === (gate.slot ?? ''));
+  return found ?? (gate.letsIn?.startsWith('open') ? undefined : same[0]);
+}
+
+/** What a gate does, one sentence or one for each action that meets there. @param {Gate} gate @param {any[]} workflows @returns {string[]} */
+export function sentencesOf(gate, workflows) {
+  if (gate.control === 'onOverlap') return ['One run of this schedule at a time; an occurrence that comes while it lives is skipped'];
+  if (gate.control === 'dedupeId') return ['An event with this dedupeId counts once in 24 h; repeats are dropped'];
+  if (gate.control === 'policy') {
+    const actions = workflows.filter((it) => it.app === gate.app && it.name.startsWith(`${gate.workflow}/`));
+    return actions.flatMap((it) => controlsOf(it.flowControl).filter((one) => one.control === 'policy').map((one) => `${it.name.slice(gate.workflow.length + 1)}: ${one.sentence}`));
+  }
+  const found = definitionOf(gate, workflows)?.sentence ?? gate.letsIn;
+  return found ? [found] : [];
+}

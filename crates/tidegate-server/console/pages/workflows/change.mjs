@@ -1,0 +1,62 @@
+import { html, useState } from '../../lib/html.mjs';
+import { path, put } from '../../lib/api.mjs';
+import { plural } from '../../lib/format.mjs';
+import { controlsOf, lasting } from '../../ui/controls.mjs';
+import { say } from '../../ui/toast.mjs';
+
+/** @typedef {import('../../ui/controls.mjs').Control} Control */
+
+const LABELS = /** @type {Record<string, string>} */ ({
+  limit: 'limit', perMs: 'per, ms', burst: 'burst', periodMs: 'period, ms', maxWaitMs: 'at the latest after, ms',
+  maxSize: 'size', timeoutMs: 'after, ms', maxBytes: 'bytes', shiftMs: 'shift, ms',
+});
+/** What cannot be left out. */
+const NEEDED = ['limit', 'perMs', 'maxSize', 'timeoutMs', 'shiftMs'];
+
+/** A definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
+function changed(definition, { at, numbers }, given) {
+  const next = structuredClone(definition);
+  delete next.version;
+  const it = at.reduce((part, name) => part[name], next);
+  for (const name of numbers) {
+    if (given[name] === '') delete it[name];
+    else it[name] = Number(given[name]);
+  }
+  return next;
+}
+
+/** The numbers of a control, to be changed in place. @param {{ control: Control, workflow: any, done: () => void, close: () => void }} props */
+export function Change({ control, workflow, done, close }) {
+  const { it, numbers, at } = control;
+  const [given, setGiven] = useState(() => Object.fromEntries(numbers.map((name) => [name, String(it[name] ?? '')])));
+  const [refused, setRefused] = useState(/** @type {any} */ (null));
+  const [busy, setBusy] = useState(false);
+  const next = changed(workflow.definition, control, given);
+  const same = numbers.every((name) => given[name] === String(it[name] ?? ''));
+  const preview = controlsOf(Object.fromEntries([[at[0], next[at[0]]]])).find((one) => one.at.join() === at.join());
+  /** @param {Event} event */
+  async function submit(event) {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const told = await put(path`/workflows/${workflow.name}`, next, { app: workflow.app });
+      const older = told.released?.older ?? 0;
+      say(told.unchanged ? 'Nothing has changed.' : `Version ${told.version} of ${workflow.name} is released${older > 0 ? `; ${plural(older, 'older run goes', 'older runs go')} on` : ''}.`);
+      done();
+    } catch (error) {
+      setRefused(error);
+      setBusy(false);
+    }
+  }
+  return html`<form class="change-form" onSubmit=${submit}>
+    <div class="filters">${numbers.map((name, i) => html`<label class="field"><span>${LABELS[name] ?? name}</span>
+      <input type="number" min="1" step="1" autofocus=${i === 0} required=${NEEDED.includes(name)} value=${given[name]} placeholder="not set"
+        onInput=${(/** @type {any} */ event) => setGiven({ ...given, [name]: event.target.value })} />
+      <span class="hint">${name.endsWith('Ms') && given[name] ? lasting(Number(given[name])) : ' '}</span></label>`)}</div>
+    <p class="preview"><span class="faint">Then: </span><b>${preview?.sentence}.</b></p>
+    ${refused && html`<div class="refused" role="alert">${(refused.told?.problems ?? [{ message: refused.message }]).map((/** @type {any} */ it) => html`<p>${it.field ? html`<code>${it.field}</code> ` : ''}${it.message}</p>`)}</div>`}
+    <p class="faint">It counts from its release on, for all versions; nobody inside is evicted. What comes from the server's file is read again at its next start: change it there too.</p>
+    <p class="actions"><button class="primary" disabled=${busy || same}>${busy ? 'Releasing …' : 'Release'}</button>
+      <button type="button" onClick=${close}>Leave it</button></p>
+  </form>`;
+}

@@ -1,0 +1,89 @@
+import { html, useRef, useState } from '../../lib/html.mjs';
+import { useFetched } from '../../lib/data.mjs';
+import { count, plural } from '../../lib/format.mjs';
+import { busiest } from '../../lib/live.mjs';
+import { go, to } from '../../lib/route.mjs';
+import { Badge } from '../../ui/state.mjs';
+import { useFound } from '../gates/find.mjs';
+import { gateAddress, idOf, isBusy } from '../gates/gate.mjs';
+import { Lanes } from '../gates/lanes.mjs';
+import { useLinger } from '../gates/linger.mjs';
+import { Change } from './change.mjs';
+
+/** How many gates of a control are looked at, and how many are drawn. */
+const LOOKED = 100;
+const DRAWN = 4;
+const NONE = /** @type {Gate[]} */ ([]);
+
+/** @typedef {import('../gates/gate.mjs').Gate} Gate @typedef {import('../../ui/controls.mjs').Control} Control */
+
+/**
+ * One control: its policy in words, its numbers now, and its busiest gates.
+ *
+ * @param {{ control: Control, workflow: any, folding: any, changeable: boolean, again: () => void }} props
+ */
+export function ControlCard({ control, workflow, folding, changeable, again }) {
+  const [changes, setChanges] = useState(false);
+  const { control: name, it, sentence, numbers } = control;
+  const has = name !== 'priority' && it.policy !== 'allow' && name !== 'idempotency';
+  const { app, name: of } = workflow;
+  const fetched = useFetched(has ? '/gates' : null, { app, workflow: of, control: name, limit: LOOKED });
+  // A limit of the whole stands behind those of all keys.
+  const behind = name === 'concurrency' && it.key === undefined && control.at.length > 1;
+  const whole = useFound(behind && fetched.value?.next ? { app, workflow: of, control: name, key: '(whole)' } : null, (gate) => mine(control, gate));
+  /** @type {Map<string, Gate>} */
+  const known = new Map(busiest.value.filter((gate) => gate.app === app && gate.workflow === of && gate.control === name).map((gate) => [idOf(gate), gate]));
+  for (const gate of useLinger(fetched.value?.gates ?? NONE, of)) known.set(idOf(gate), gate);
+  if (whole.gate) known.set(idOf(whole.gate), whole.gate);
+  const gates = [...known.values()].filter((gate) => mine(control, gate));
+  const shown = useFew(gates);
+  return html`<div class="control-card">
+    <div class="head-line"><${Badge} tone="accent">${name === 'policy' ? `policy ${it.policy}` : name}</${Badge}>
+      ${changeable && numbers.length > 0 && !changes && html`<button type="button" class="change" onClick=${() => setChanges(true)} aria-label=${`Change ${name}`}>Change</button>`}</div>
+    ${!changes && html`<p class="lead">${sentence}.</p>`}
+    ${changes && html`<${Change} ...${{ control, workflow }} done=${() => { setChanges(false); again(); }} close=${() => setChanges(false)} />`}
+    ${has && html`<p class="soft num">${whole.looking ? 'Looking for its gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
+    ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates: ${sentence}`} chosen=${null} brief workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
+`}
+    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>${gates.length > shown.length ? `All ${fetched.value?.next ? 'its' : count(gates.length)} gates` : 'Among the gates'}</a></p>`}
+    ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>The keys that are claimed now</a></p>`}
+  </div>`;
+}
+
+/** Of several limits, which the gate belongs to: they differ by what their key is read from. @param {Control} control @param {Gate} gate */
+function mine({ control, it }, gate) {
+  if (control !== 'concurrency') return true;
+  const path = Array.isArray(it.key) ? it.key.join('.') : (it.key ?? '');
+  return (gate.slot ?? '') === path;
+}
+
+/** The busiest, each in its place as long as it is busy. @param {Gate[]} gates */
+function useFew(gates) {
+  const order = useRef(/** @type {string[]} */ ([]));
+  const by = new Map(gates.map((gate) => [idOf(gate), gate]));
+  const busy = gates.length > DRAWN ? gates.filter(isBusy) : gates;
+  const wanted = new Set(busy.map(idOf));
+  const kept = order.current.filter((id) => wanted.has(id));
+  const others = busy.filter((gate) => !kept.includes(idOf(gate))).sort((a, b) => weight(b) - weight(a)).map(idOf);
+  order.current = kept.concat(others).slice(0, DRAWN);
+  return order.current.map((id) => /** @type {Gate} */ (by.get(id)));
+}
+
+/** How much goes on. @param {Gate} gate */
+const weight = (gate) => (gate.line?.count ?? 0) * 1000 + (gate.inside ?? 0) * 10 + (gate.pending ?? 0) + (isBusy(gate) ? 1 : 0);
+
+/** @param {string} name @param {Gate[]} gates @param {any} folding @param {boolean} more */
+function told(name, gates, folding, more) {
+  if (name === 'debounce' || name === 'batch') {
+    const { pending = 0, keys = [], atLeast } = folding?.[name] ?? {};
+    const folds = plural(keys.length, name === 'batch' ? 'open buffer' : 'open window');
+    return keys.length === 0 ? `Nothing is ${name === 'batch' ? 'buffered' : 'coalescing'} now.` : `${plural(pending, 'event')}${atLeast ? ' or more' : ''} in ${folds}.`;
+  }
+  if (gates.length === 0) return 'Nobody has come yet.';
+  const [inside, line] = [gates.reduce((n, it) => n + (it.inside ?? 0), 0), gates.reduce((n, it) => n + (it.line?.count ?? 0), 0)];
+  const keys = gates.length === 1 ? '' : more ? ` with the first ${count(gates.length)} keys` : ` over ${plural(gates.length, 'key')}`;
+  if (name === 'rateLimit') return `${plural(gates.filter((it) => (it.tokens ?? 0) === 0).length, 'key')} of ${count(gates.length)}${more ? ' or more' : ''} used up.`;
+  if (name === 'throttle') return `${count(line)} in line${keys}.`;
+  const limit = gates.length === 1 && gates[0].limit !== undefined ? ` of ${count(gates[0].limit)}` : '';
+  return `${count(inside)}${limit} inside, ${count(line)} in line${keys}.`;
+}

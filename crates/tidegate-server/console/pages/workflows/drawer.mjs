@@ -1,0 +1,73 @@
+import { html } from '../../lib/html.mjs';
+import { path } from '../../lib/api.mjs';
+import { useFetched } from '../../lib/data.mjs';
+import { count } from '../../lib/format.mjs';
+import { setQuery, to } from '../../lib/route.mjs';
+import { controlsOf } from '../../ui/controls.mjs';
+import { Drawer } from '../../ui/drawer.mjs';
+import { Stale, notYet } from '../../ui/empty.mjs';
+import { Json } from '../../ui/json.mjs';
+import { Badge } from '../../ui/state.mjs';
+import { Hover } from '../gates/hover.mjs';
+import { ControlCard } from './control.mjs';
+import { byWorkflow, sum } from './numbers.mjs';
+import { Triggers, events } from './triggers.mjs';
+import { Versions } from './versions.mjs';
+
+/** A workflow with each control at work. @param {{ name: string, app: string }} props */
+export function WorkflowDrawer({ name, app }) {
+  const fetched = useFetched(path`/workflows/${name}`, { app });
+  const close = () => setQuery({ open: undefined, app: undefined });
+  const it = fetched.value;
+  const title = html`${name} ${it?.version !== undefined && html`<${Badge}>v${it.version}</${Badge}>`} ${app !== 'default' && html`<span class="faint">${app}</span>`}`;
+  return html`<${Drawer} title=${title} close=${close} wide>
+    ${notYet(fetched)}
+    ${it && html`<${Stale} error=${fetched.error} /><${Body} workflow=${it} again=${fetched.again} />`}
+  </${Drawer}>`;
+}
+
+/** @param {{ workflow: any, again: () => void }} props */
+function Body({ workflow, again }) {
+  const { app, name, definition } = workflow;
+  const list = byWorkflow().get(`${app}/${name}`) ?? [];
+  const folds = useFetched('/flow-state', { app, workflow: name });
+  const folding = folds.value?.workflows?.[0];
+  const controls = controlsOf(workflow.flowControl);
+  const flow = definition?.flow;
+  const changeable = Boolean(workflow.url) && !flow;
+  const of = { workflow: name, app: app === 'default' ? undefined : app };
+  return html`
+    <${Figures} numbers=${sum(list)} folding=${folding} controls=${controls} of=${of} />
+    <dl class="pairs">
+      <dt>Started by</dt><dd><${Triggers} workflow=${workflow} /></dd>
+      <dt>Runs at</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`an engine whose program defines it`}</dd>
+      <dt>Look at</dt><dd><a href=${to('runs', of)}>its runs</a> · <a href=${to('gates', of)}>its gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>try it</a>${
+        flow ? html` · <a href=${to('flows', { open: flow })}>the flow ${flow}</a>` : ''}</dd>
+    </dl>
+    <section class="stack"><div class="head-line"><h3>Controls</h3>${controls.length > 1 && html`<span class="faint">in the order in which they act</span>`}</div>
+      ${controls.length === 0 && html`<p class="faint">None: every run starts at once, as many as come.</p>`}
+      ${controls.map((control) => html`<${ControlCard} key=${control.at.join()} ...${{ control, workflow, folding, changeable, again }} />`)}
+      ${controls.length > 0 && !changeable && html`<p class="faint">${flow
+        ? html`It is an action of the flow ${flow}: its numbers are changed where the flow is defined, in the server's file or in code.`
+        : 'It is defined in code: its numbers are changed there, and released with the program.'}</p>`}
+    </section>
+    <${Versions} workflow=${workflow} list=${list} again=${again} />
+    <section><h3>Definition</h3><${Json} value=${definition} label="Definition" /></section>
+    <${Hover} />`;
+}
+
+/** @param {{ numbers: any, folding: any, controls: any[], of: Record<string, unknown> }} props */
+function Figures({ numbers, folding, controls, of }) {
+  const has = (/** @type {string} */ name) => controls.some((it) => it.control === name || it.it.policy === name);
+  const figures = /** @type {[string, number, string, string, string][]} */ ([
+    ['In flight', numbers.inFlight, 'go', to('runs', { ...of, state: 'running' }), 'runs being driven'],
+    ['Queued', numbers.queued, 'wait', to('runs', { ...of, state: 'queued' }), 'admitted and not started, or waiting for a slot'],
+    ['Waiting', numbers.waiting, 'idle', to('runs', { ...of, state: 'waiting' }), 'for a time, an event, a signal, a child or the next attempt'],
+  ]);
+  if (has('debounce')) figures.push(['Coalescing', folding?.debounce.pending ?? 0, 'wait', to('gates', { ...of, control: 'debounce' }), 'events in open windows']);
+  if (has('batch')) figures.push(['Buffered', folding?.batch.pending ?? 0, 'wait', to('gates', { ...of, control: 'batch' }), 'events in open buffers']);
+  if (numbers.paused > 0) figures.push(['Paused', numbers.paused, '', to('runs', { ...of, state: 'paused' }), 'stopped by hand']);
+  if (numbers.stranded > 0) figures.push(['Stranded', numbers.stranded, 'bad', to('runs', of), 'no live engine serves their version']);
+  return html`<section class="cards small" aria-label="Now">${figures.map(([name, n, tone, href, title]) => html`<a class="card" href=${href} title=${title}>
+    <div class="figure-name">${name}</div><div class=${`figure ${n > 0 ? tone : ''}`} data-figure=${name}>${count(n)}${numbers.atLeast ? '+' : ''}</div></a>`)}</section>`;
+}

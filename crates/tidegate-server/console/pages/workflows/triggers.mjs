@@ -1,0 +1,28 @@
+import { html } from '../../lib/html.mjs';
+import { to } from '../../lib/route.mjs';
+
+/** What starts a workflow. @param {{ workflow: any, short?: boolean }} props */
+export function Triggers({ workflow, short }) {
+  const all = /** @type {any[]} */ (workflow.triggers ?? []);
+  const action = workflow.name.includes('/');
+  const parts = all.map((it) => one(it));
+  // Without triggers it is an event of its own name, or a request.
+  if (action) parts.unshift(html`<span class="soft">requests</span>`);
+  else if (all.length === 0) parts.push(one(workflow.name));
+  const shown = short ? parts.slice(0, 2) : parts;
+  return html`${shown.map((it, i) => html`${i > 0 ? ', ' : ''}${it}`)}${shown.length < parts.length ? ` +${parts.length - shown.length}` : ''}`;
+}
+
+/** The names of events that start it. @param {any} workflow @returns {string[]} */
+export function events({ name, triggers }) {
+  const all = /** @type {any[]} */ (triggers ?? []);
+  return all.length === 0 ? [name] : all.map((it) => (typeof it === 'string' ? it : it.event)).filter(Boolean);
+}
+
+/** @param {any} trigger */
+function one(trigger) {
+  const event = typeof trigger === 'string' ? trigger : trigger.event;
+  if (event) return html`<a href=${to('events', { name: event })}><code>${event}</code></a>`;
+  if (trigger.cron) return html`<span class="soft">cron <code>${trigger.cron}</code>${trigger.timezone ? ` ${trigger.timezone}` : ''}</span>`;
+  return html`<code>${JSON.stringify(trigger)}</code>`;
+}

@@ -45,10 +45,10 @@ export function exact(at) {
   return `${date.toISOString()} (${date.toLocaleString()} ${zone})`;
 }
 
-/** The short form of an id, as a reader tells them apart. @param {string} id */
+/** The short form of an id: its number, without what is there against guessing. @param {string} id */
 export function shortId(id) {
   const [kind, rest] = id.split('_');
-  return rest && rest.length > 8 ? `${kind}_…${rest.slice(-6)}` : id;
+  return rest && rest.length === 26 ? `${kind}_${rest.slice(0, 14).replace(/^0+/, '')}` : id;
 }
 
 /** Bytes. @param {number} n */

@@ -56,7 +56,7 @@ export function Filters() {
     setQuery(value === 'between' ? { since: undefined, from: hour } : { since: value || undefined, from: undefined, to: undefined });
   }
   return html`<${States} />
-    <div class="filters">
+    <div class="filters runs-filters">
       <${Search} main name="text" label="Workflow’s name has" placeholder="part of it ( / )" />
       ${apps.length > 1 && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names} />

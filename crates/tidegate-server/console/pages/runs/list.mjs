@@ -23,18 +23,10 @@ function columns(gates, chosen, choose) {
     { name: 'State', of: (run) => html`<${State} state=${run.state} />` },
     { name: 'Run', hide: true, of: (run) => html`<${RunLink} id=${run.id} />` },
     { name: 'Workflow', of: (run) => html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` },
-    { name: 'In line at', hide: true, title: 'the gate that did not let it in at once', of: (run) => gate(run, gates.get(run.id)) },
     { name: 'Queued', of: (run) => html`<${Time} at=${run.queuedAt} />` },
     { name: 'Took', num: true, hide: true, title: 'from its admission to its end, or until now', of: (run) => html`<${Took} from=${run.queuedAt} to=${run.endedAt} />` },
-    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} />` },
+    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} at=${gates.get(run.id)} />` },
   ]);
-}
-
-/** @param {any} run @param {{ control: string, key: string } | undefined} at */
-function gate(run, at) {
-  if (!at) return null;
-  const told = html`<span class=${`badge ${run.state === 'queued' ? 'wait' : ''}`}>${at.control}</span> ${at.key}`;
-  return html`<span class=${run.state === 'queued' ? '' : 'faint'} title=${run.state === 'queued' ? 'it waits here' : 'it waited here'}>${told}</span>`;
 }
 
 /** @param {{ runs: ReturnType<typeof useRuns> }} props */

@@ -15,8 +15,9 @@ export function Progress({ progress }) {
     <span class="num">${Math.round(percent)} %</span> <span class="soft">${progress.text}</span></span>`;
 }
 
-/** How a run ended, or what it does until then, in half a line. @param {{ run: any }} props */
-export function Stands({ run }) {
+/** How a run ended, or what it does until then, in half a line.
+ *  @param {{ run: any, at?: { control: string, key: string } }} props `at`: the gate that did not let it in at once */
+export function Stands({ run, at }) {
   if (run.error) return html`<span title=${run.error.message}><b class="run-bad">${run.error.code}</b> <span class="soft">${run.error.message}</span></span>`;
   if (run.replacedBy) return html`<span class="soft">replaced by <${RunLink} id=${run.replacedBy} /></span>`;
   if (run.state === 'cancelled') return html`<span class="soft" title=${run.reason}>${run.reason}</span>`;
@@ -24,6 +25,8 @@ export function Stands({ run }) {
   if (run.state === 'completed') return html`<span class="faint id" title="what it returned">${run.output === undefined || run.output === null ? '' : brief(run.output)}</span>`;
   if (run.state === 'waiting') return run.dueAt ? html`<span class="soft">goes on <${Until} at=${run.dueAt} /></span>` : html`<span class="soft">waits for something to come</span>`;
   if (run.state === 'paused') return html`<span class="soft">until it is resumed</span>`;
+  if (at && run.state === 'queued') return html`<span title="it stands in line there">in line at <span class="badge wait">${at.control}</span> ${at.key}</span>`;
   if (run.replaced) return html`<span class="soft">took the place of <${RunLink} id=${run.replaced} /></span>`;
+  if (at) return html`<span class="faint" title="it waited there">after <span class="badge">${at.control}</span> ${at.key}</span>`;
   return null;
 }

@@ -1,0 +1,26 @@
+import { html } from '../../lib/html.mjs';
+import { path, post } from '../../lib/api.mjs';
+import { setQuery } from '../../lib/route.mjs';
+import { act } from '../../ui/toast.mjs';
+import { askReason } from './reason.mjs';
+
+export const over = (/** @type {any} */ run) => ['completed', 'failed', 'cancelled'].includes(run?.state);
+
+/** What can be done to a run as it is. @param {{ run: any, again: () => void }} props */
+export function Actions({ run, again }) {
+  /** @param {string} what @param {unknown} body @param {string} done */
+  const does = (what, body, done) => act(() => post(path`/runs/${run.id}/` + what, body), done).then(again);
+  async function cancel() {
+    const reason = await askReason({ title: 'Cancel this run?', yes: 'Cancel it', text: html`<p>Nothing more of it is committed from then on, and the children that it waits for go with it. This cannot be taken back; it can be replayed.</p>` });
+    if (reason !== null) does('cancel', reason ? { reason } : {}, 'It is cancelled.');
+  }
+  if (!run.workflow) return null;
+  if (over(run)) return html`<div class="actions"><button type="button" onClick=${() => setQuery({ do: 'replay' })}>Replay …</button></div>`;
+  return html`<div class="actions">
+    <button type="button" onClick=${() => setQuery({ do: 'signal' })}>Send a signal …</button>
+    ${run.state === 'paused'
+      ? html`<button type="button" class="primary" onClick=${() => does('resume', undefined, 'It goes on.')}>Resume</button>`
+      : html`<button type="button" onClick=${() => does('pause', undefined, 'It is paused.')}>Pause</button>`}
+    <button type="button" onClick=${cancel}>Cancel …</button>
+  </div>`;
+}

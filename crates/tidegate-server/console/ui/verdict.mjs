@@ -8,10 +8,10 @@ export function Verdict({ of }) {
   const run = of.runId ? html`<${RunLink} id=${of.runId} />` : 'a run';
   switch (of.outcome) {
     case 'started': return html`started ${run}`;
-    case 'queued': return html`${run} stands in line at${gate}${of.startAt ? html`, starts about <${Time} at=${of.startAt} />` : ''}`;
-    case 'coalesced': return html`merged by${gate} into ${run}${of.fireAt ? html`, which starts at <${Time} at=${of.fireAt} /> if nothing more comes` : ''}`;
-    case 'buffered': return html`collected by${gate} for ${run}${of.pending ? html`, as number ${of.pending}` : ''}${of.flushAt ? html`, due at <${Time} at=${of.flushAt} />` : ''}`;
-    case 'dropped': return html`dropped by${gate}${of.retryAt ? html`; there is room again at <${Time} at=${of.retryAt} />` : ''}`;
+    case 'queued': return html`${run} was put in line at${gate}${of.startAt ? html`, to start about <${Time} at=${of.startAt} />` : ''}`;
+    case 'coalesced': return html`merged by${gate} into ${run}${of.fireAt ? html`, then due <${Time} at=${of.fireAt} />` : ''}`;
+    case 'buffered': return html`collected by${gate} for ${run}${of.pending ? html`, number ${of.pending}` : ''}${of.flushAt ? html`, due <${Time} at=${of.flushAt} />` : ''}`;
+    case 'dropped': return html`dropped by${gate}${of.retryAt ? html`; room again at <${Time} at=${of.retryAt} />` : ''}`;
     case 'skipped': return html`skipped by${gate}${of.holder ? html`, which <${RunLink} id=${of.holder} /> held` : ''}`;
     case 'deduped': return html`recognised as a repeat${of.control ? html` by${gate}` : ''}${of.firstRunId ? html`; the first one made <${RunLink} id=${of.firstRunId} />` : ''}${of.first ? html` (<${EventLink} id=${of.first} />)` : ''}`;
     case 'replaced': return html`${run} took the place${of.replaced ? html` of <${RunLink} id=${of.replaced} />` : ''} at${gate}`;

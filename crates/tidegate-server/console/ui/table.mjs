@@ -5,7 +5,7 @@ const ROW = 34;
 const BEYOND = 12;
 
 /**
- * @typedef {{ name: string, of: (row: any) => any, num?: boolean, wide?: boolean, hide?: boolean, title?: string }} Column
+ * @typedef {{ name: any, of: (row: any) => any, num?: boolean, wide?: boolean, hide?: boolean, title?: string }} Column
  *   `hide`: not on a phone
  */
 

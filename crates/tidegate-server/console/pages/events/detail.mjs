@@ -39,7 +39,7 @@ export function EventDetail({ id, close }) {
   const told = useFetched(path`/events/${id}`);
   const event = told.value;
   const data = event?.data === undefined ? '' : JSON.stringify(event.data);
-  return html`<${Drawer} wide title=${event ? event.name : 'Event'} close=${close}>
+  return html`<${Drawer} title=${event ? event.name : 'Event'} close=${close}>
     ${notYet(told) ?? html`
       <dl class="pairs">
         <dt>Event</dt><dd><code>${event.id}</code></dd>

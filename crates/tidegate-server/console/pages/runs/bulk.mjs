@@ -50,8 +50,9 @@ function AllThatFit({ asked, again }) {
   /** @param {Action} action */
   async function all(action) {
     setOpen(false);
-    const many = await act(() => preview(asked, action), (it) => `That would be ${it.words}.`);
+    const many = await preview(asked, action).catch((error) => void say(error.message, true));
     if (!many) return;
+    if (many.all === 0) return say(`There is no run that could be ${WORDS[action].done}.`);
     const filter = filterOf(asked);
     const none = Object.keys(filter).length === 0;
     const also = await sure(action, `${WORDS[action].does} ${many.words}?`, html`<p>${inWords(asked)}, as far as they were admitted by now. What comes later is not touched.${action === 'cancel' ? ' This cannot be taken back.' : ''}</p>`);

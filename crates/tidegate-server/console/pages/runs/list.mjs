@@ -1,5 +1,5 @@
 // Runs, newest first: what runs, waits and ended, and where.
-import { html, useMemo, useState } from '../../lib/html.mjs';
+import { html, useEffect, useMemo, useState } from '../../lib/html.mjs';
 import { plural } from '../../lib/format.mjs';
 import { go, route, to } from '../../lib/route.mjs';
 import { Empty, Failed, Stale } from '../../ui/empty.mjs';
@@ -12,14 +12,18 @@ import { Filters } from './filters.mjs';
 import { Stands } from './stands.mjs';
 import { useGates } from './use-gates.mjs';
 import { useRuns } from './use-runs.mjs';
-import { narrowed, which } from './which.mjs';
+import { ALIVE, narrowed, which } from './which.mjs';
 
-/** @param {Map<string, { control: string, key: string }>} gates @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
-function columns(gates, chosen, choose) {
+/** So many can be chosen by one click. */
+const AT_ONCE = 100;
+
+/** @param {any[]} rows @param {Map<string, { control: string, key: string }>} gates @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
+function columns(rows, gates, chosen, choose) {
   /** @param {string} id */
   const toggle = (id) => choose((before) => (before.has(id) ? new Set([...before].filter((it) => it !== id)) : new Set([...before, id])));
+  const all = () => choose((before) => (before.size > 0 ? new Set() : new Set(rows.filter((run) => ALIVE.includes(run.state)).slice(0, AT_ONCE).map((run) => run.id))));
   return /** @type {import('../../ui/table.mjs').Column[]} */ ([
-    { name: '', hide: true, of: (run) => html`<input type="checkbox" checked=${chosen.has(run.id)} onChange=${() => toggle(run.id)} aria-label=${`Choose ${run.id}`} />` },
+    { name: html`<input type="checkbox" checked=${chosen.size > 0} onChange=${all} aria-label="Choose all that are loaded and have not ended" title="All that are loaded and have not ended" />`, hide: true, of: (run) => html`<input type="checkbox" checked=${chosen.has(run.id)} onChange=${() => toggle(run.id)} aria-label=${`Choose ${run.id}`} />` },
     { name: 'State', of: (run) => html`<${State} state=${run.state} />` },
     { name: 'Run', hide: true, of: (run) => html`<${RunLink} id=${run.id} />` },
     { name: 'Workflow', of: (run) => html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` },
@@ -47,9 +51,18 @@ export function RunList() {
   const [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
   const runs = useRuns(asked, chosen.size > 0);
   const gates = useGates(runs.rows, asked.workflow);
-  const shown = useMemo(() => columns(gates, chosen, choose), [gates, chosen]);
+  const shown = useMemo(() => columns(runs.rows, gates, chosen, choose), [runs.rows, gates, chosen]);
+  useEffect(() => {
+    /** @param {KeyboardEvent} event */
+    function press(event) {
+      const row = document.activeElement;
+      if (event.key === 'x' && row?.matches('[data-row]')) /** @type {HTMLElement | null} */ (row.querySelector('input'))?.click();
+    }
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
   return html`
-    <div class="page-head"><h1>Runs</h1><p class="hide-phone">Newest first. <kbd>j</kbd> <kbd>k</kbd> walk, <kbd>Enter</kbd> opens.</p>
+    <div class="page-head"><h1>Runs</h1><p class="hide-phone">Newest first. <kbd>j</kbd> <kbd>k</kbd> walk, <kbd>x</kbd> chooses, <kbd>Enter</kbd> opens.</p>
       <${Bulk} asked=${asked} chosen=${chosen} clear=${() => choose(new Set())} again=${runs.again} /></div>
     <${Filters} />
     ${runs.rows.length > 0 && html`<${Stale} error=${runs.error} />`}

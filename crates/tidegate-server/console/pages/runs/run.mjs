@@ -73,6 +73,7 @@ export function RunPage({ id }) {
     return () => clearInterval(timer);
   }, [exists, ended, many > 300, run.value?.state]);
   useEffect(() => { if (run.value?.workflow) document.title = `${run.value.workflow} · ${run.value.state} · Tidegate`; }, [run.value?.state]);
+  useEffect(() => document.querySelector('main')?.scrollTo({ top: 0 }), [id]);
   const { query } = route.value;
   const close = () => setQuery({ do: undefined, step: undefined });
   if (!run.value) return html`<p class="crumbs"><a href=${to('runs')}>Runs</a> / <code>${id}</code></p>${notYet(run)}`;

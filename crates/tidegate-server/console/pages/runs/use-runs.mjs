@@ -13,6 +13,10 @@ const AGAIN = 5000;
 const MANY = 1000;
 const ROW = 34;
 
+/** The list as it was left, for whoever comes back to it. @type {{ of: string, at: number, top: number, runs: Runs } | null} */
+let left = null;
+const FRESH = 120_000;
+
 /**
  * @typedef {{ rows: any[], newer: any[], next: string | null, cursors: string[], loading: boolean, busy: boolean, error: Error | null }} Runs
  */
@@ -57,7 +61,10 @@ export function useRuns(asked, chosen) {
       if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
     };
     const still = () => held.current || inHand();
-    set({ rows: [], newer: [], next: null, cursors: [''], loading: true, error: null });
+    const of = JSON.stringify(asked);
+    const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
+    set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], next: null, cursors: [''], loading: true, error: null });
+    if (back) requestAnimationFrame(() => scroller()?.scrollTo({ top: back.top }));
 
     async function first() {
       try {
@@ -124,6 +131,7 @@ export function useRuns(asked, chosen) {
     const scrolled = () => { if (state.peek().newer.length && !still()) take([]); };
     scroller()?.addEventListener('scroll', scrolled, { passive: true });
     return () => {
+      left = { of, at: Date.now(), top: scroller()?.scrollTop ?? 0, runs: state.peek() };
       stop.abort();
       end();
       clearInterval(timer);

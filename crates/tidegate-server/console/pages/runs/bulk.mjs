@@ -55,7 +55,7 @@ function AllThatFit({ asked, again }) {
     if (many.all === 0) return say(`There is no run that could be ${WORDS[action].done}.`);
     const filter = filterOf(asked);
     const none = Object.keys(filter).length === 0;
-    const also = await sure(action, `${WORDS[action].does} ${many.words}?`, html`<p>${inWords(asked)}, as far as they were admitted by now. What comes later is not touched.${action === 'cancel' ? ' This cannot be taken back.' : ''}</p>`);
+    const also = await sure(action, `${WORDS[action].does} ${many.words}?`, html`<p>${inWords(asked)}, as far as they were admitted by now. What comes later is not touched.${action === 'cancel' ? ' This cannot be taken back.' : action === 'pause' ? ' Who is driven pauses after the step, who stands in line once it is let in.' : ''}</p>`);
     if (!also) return;
     const told = await act(() => post('/runs/bulk', { action, ...(none ? { all: true } : { filter }), ...also }), `${WORDS[action].doing} …`);
     if (told) setQuery({ bulk: told.id });

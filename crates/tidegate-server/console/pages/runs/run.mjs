@@ -14,6 +14,7 @@ import { Lineage } from './lineage.mjs';
 import { Output, useOutput } from './output.mjs';
 import { Progress } from './stands.mjs';
 import { StepDrawer } from './step.mjs';
+import { ToCome } from './to-come.mjs';
 import { Waited } from './waited.mjs';
 import { Waterfall } from './waterfall.mjs';
 import { Why } from './why.mjs';
@@ -85,6 +86,7 @@ export function RunPage({ id }) {
     <${Stale} error=${run.error} />
     <div class="stack">
       ${why.value && html`<${Why} why=${why.value} />`}
+      ${!exists && run.value.sentence && html`<${ToCome} id=${id} sentence=${run.value.sentence} />`}
       ${exists && html`
         <section class="card"><h2>How it went</h2>${timeline.value
           ? html`<${Waterfall} timeline=${timeline.value} steps=${all} />`

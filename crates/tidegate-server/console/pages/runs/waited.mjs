@@ -12,7 +12,7 @@ export function Waited({ timeline, began }) {
     <table class="table waited" aria-label="Waited, by gate">
       <thead><tr><th scope="col">Waited at</th><th scope="col">Key</th><th scope="col" class="num">For</th><th scope="col" class="num">Share</th></tr></thead>
       <tbody>${parts.map((it, i) => html`<tr><td><span class=${`fall-key ${tone(it, i)}`}>${it.control || 'a worker'}</span></td>
-        <td>${it.control ? html`<a href=${to('gates', { control: it.control, key: it.key })}><code>${it.key}</code></a>` : html`<span class="faint">every gate was passed</span>`}</td>
+        <td>${it.control ? html`<a href=${to('gates', { control: it.control, key: it.key })}><code>${it.key}</code></a>` : html`<span class="faint" title="every gate was passed">–</span>`}</td>
         <td class="num">${span(it.ms)}</td><td class="num">${Math.round((100 * it.ms) / Math.max(1, whole))} %</td></tr>`)}
       <tr class="sum"><td><b>${began ? 'before it began' : 'so far'}</b></td><td></td><td class="num"><b>${span(whole)}</b></td><td class="num">100 %</td></tr></tbody>
     </table>`;

@@ -3,7 +3,7 @@ import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { to } from '../../lib/route.mjs';
 import { Drawer } from '../../ui/drawer.mjs';
-import { notYet } from '../../ui/empty.mjs';
+import { Empty, notYet } from '../../ui/empty.mjs';
 import { Json } from '../../ui/json.mjs';
 import { RunLink, WorkflowLink } from '../../ui/link.mjs';
 import { State } from '../../ui/state.mjs';
@@ -38,6 +38,10 @@ function Became({ event }) {
 export function EventDetail({ id, close }) {
   const told = useFetched(path`/events/${id}`);
   const event = told.value;
+  if (!event && /** @type {any} */ (told.error)?.code === 'no_event') {
+    return html`<${Drawer} title="Event" close=${close}><${Empty} title="No event of this id is on record">
+      <p><code>${id}</code></p><p>Requests, schedules and children make runs without an event, and events are forgotten when their time is over. The runs that carry it are <a href=${to('runs', { event: id })}>here</a>, if there are any.</p></${Empty}></${Drawer}>`;
+  }
   const data = event?.data === undefined ? '' : JSON.stringify(event.data);
   return html`<${Drawer} title=${event ? event.name : 'Event'} close=${close}>
     ${notYet(told) ?? html`

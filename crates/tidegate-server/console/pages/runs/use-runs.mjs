@@ -42,6 +42,14 @@ async function read(asked, cursor, /** @type {AbortSignal} */ stop) {
   return { rows, next: next || null };
 }
 
+/** @param {number} top @param {number} frames how long the rows are waited for */
+function scrollBack(top, frames) {
+  const main = scroller();
+  if (!main || frames === 0) return;
+  if (main.scrollHeight - main.clientHeight >= top) main.scrollTo({ top });
+  else requestAnimationFrame(() => scrollBack(top, frames - 1));
+}
+
 /** Rows and news of them as one list. @param {any[]} rows @param {any[]} news */
 function merged(rows, news) {
   const all = new Map(rows.map((it) => [it.id, it]));
@@ -64,7 +72,8 @@ export function useRuns(asked, chosen) {
     const of = JSON.stringify(asked);
     const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
     set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], next: null, cursors: [''], loading: true, error: null });
-    if (back) requestAnimationFrame(() => scroller()?.scrollTo({ top: back.top }));
+    // Once its rows are there again.
+    if (back) scrollBack(back.top, 60);
 
     async function first() {
       try {
@@ -128,10 +137,16 @@ export function useRuns(asked, chosen) {
       },
     });
     const timer = setInterval(again, AGAIN);
-    const scrolled = () => { if (state.peek().newer.length && !still()) take([]); };
+    let top = scroller()?.scrollTop ?? 0;
+    const scrolled = () => {
+      // Without the list the page is short, and that is not where the reader was.
+      if (!document.querySelector('.runs')) return;
+      top = scroller()?.scrollTop ?? 0;
+      if (state.peek().newer.length && !still()) take([]);
+    };
     scroller()?.addEventListener('scroll', scrolled, { passive: true });
     return () => {
-      left = { of, at: Date.now(), top: scroller()?.scrollTop ?? 0, runs: state.peek() };
+      left = { of, at: Date.now(), top, runs: state.peek() };
       stop.abort();
       end();
       clearInterval(timer);

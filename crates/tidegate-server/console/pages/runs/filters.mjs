@@ -1,4 +1,4 @@
-import { html } from '../../lib/html.mjs';
+import { html, useState } from '../../lib/html.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';
 import { counts } from '../../lib/live.mjs';
@@ -40,6 +40,7 @@ function Moment({ name, label }) {
 
 export function Filters() {
   const { query } = route.value;
+  const [open, setOpen] = useState(narrowed(query));
   const told = useFetched('/workflows', {}, { live: false });
   const all = /** @type {any[]} */ (told.value?.workflows ?? []);
   const apps = [...new Set(all.map((it) => it.app))];
@@ -56,7 +57,8 @@ export function Filters() {
     setQuery(value === 'between' ? { since: undefined, from: hour } : { since: value || undefined, from: undefined, to: undefined });
   }
   return html`<${States} />
-    <div class="filters runs-filters">
+    <button type="button" class="only-phone" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? 'Fewer filters' : 'Filters'}</button>
+    <div class=${`filters runs-filters${open ? '' : ' folded'}`}>
       <${Search} main name="text" label="Workflow’s name has" placeholder="part of it ( / )" />
       ${apps.length > 1 && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names} />

@@ -9,6 +9,7 @@ import { Table } from '../../ui/table.mjs';
 import { Time, Took } from '../../ui/time.mjs';
 import { Bulk } from './bulk.mjs';
 import { Filters } from './filters.mjs';
+import { Stranded } from './stranded.mjs';
 import { Stands } from './stands.mjs';
 import { useGates } from './use-gates.mjs';
 import { useRuns } from './use-runs.mjs';
@@ -17,7 +18,7 @@ import { ALIVE, narrowed, which } from './which.mjs';
 /** So many can be chosen by one click. */
 const AT_ONCE = 100;
 
-/** @param {any[]} rows @param {Map<string, { control: string, key: string }>} gates @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
+/** @param {any[]} rows @param {Map<string, { control: string, key: string } | null>} gates @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
 function columns(rows, gates, chosen, choose) {
   /** @param {string} id */
   const toggle = (id) => choose((before) => (before.has(id) ? new Set([...before].filter((it) => it !== id)) : new Set([...before, id])));
@@ -29,7 +30,7 @@ function columns(rows, gates, chosen, choose) {
     { name: 'Workflow', of: (run) => html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` },
     { name: 'Queued', of: (run) => html`<${Time} at=${run.queuedAt} />` },
     { name: 'Took', num: true, hide: true, title: 'from its admission to its end, or until now', of: (run) => html`<${Took} from=${run.queuedAt} to=${run.endedAt} />` },
-    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} at=${gates.get(run.id)} />` },
+    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} at=${gates.get(run.id) ?? undefined} />` },
   ]);
 }
 
@@ -64,7 +65,7 @@ export function RunList() {
   return html`
     <div class="page-head"><h1>Runs</h1><p class="hide-phone">Newest first. <kbd>j</kbd> <kbd>k</kbd> walk, <kbd>x</kbd> chooses, <kbd>Enter</kbd> opens.</p>
       <${Bulk} asked=${asked} chosen=${chosen} clear=${() => choose(new Set())} again=${runs.again} /></div>
-    <${Filters} />
+    <${Stranded} /><${Filters} />
     ${runs.rows.length > 0 && html`<${Stale} error=${runs.error} />`}
     <p class="newer" role="status">${runs.newer.length > 0 && html`<button type="button" class="primary" onClick=${runs.show}>↑ ${plural(runs.newer.length, 'newer run')}</button>`}</p>
     ${runs.rows.length === 0

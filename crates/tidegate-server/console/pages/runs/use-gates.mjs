@@ -1,9 +1,9 @@
 // At which gate runs were sent to the line: the list itself does not say.
 import { get } from '../../lib/api.mjs';
-import { useEffect, useSignal } from '../../lib/html.mjs';
+import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 
 /** Not more often than this. */
-const OFTEN = 2000;
+const OFTEN = 1500;
 /** Beyond this the oldest are forgotten. */
 const KEPT = 5000;
 
@@ -13,28 +13,31 @@ const KEPT = 5000;
  * @param {any[]} rows @param {string | undefined} workflow
  */
 export function useGates(rows, workflow) {
-  const known = useSignal(/** @type {Map<string, { control: string, key: string }>} */ (new Map()));
-  const asked = useSignal({ at: 0, for: '' });
-  const open = rows.find((it) => it.state === 'queued' && !known.value.has(it.id));
+  const known = useSignal(/** @type {Map<string, { control: string, key: string } | null>} `null`: asked for, and without a receipt */ (new Map()));
+  const now = useRef({ rows, at: 0, busy: false, gone: false });
+  now.current.rows = rows;
+  useEffect(() => () => { now.current.gone = true; }, []);
+  const open = rows.some((it) => it.state === 'queued' && !known.value.has(it.id));
   useEffect(() => {
-    // Who is ready has no receipt: its wait is for a worker, and it is not asked for twice.
-    if (!open || asked.peek().for === open.id) return;
-    const stop = new AbortController();
-    const timer = setTimeout(async () => {
-      asked.value = { at: Date.now(), for: open.id };
+    const it = now.current;
+    if (!open || it.busy) return;
+    it.busy = true;
+    // It is not put off by runs that keep coming: what is missing then is asked for next.
+    setTimeout(async () => {
+      if (it.gone) return;
+      it.at = Date.now();
+      const all = new Map(known.peek());
+      // Who is ready has no receipt: it waits for a worker, and is not asked for twice.
+      for (const run of it.rows) if (run.state === 'queued' && !all.has(run.id)) all.set(run.id, null);
       try {
-        const { receipts } = await get('/receipts', { outcome: 'queued', workflow, limit: 100 }, stop.signal);
-        const all = new Map(known.peek());
-        for (const it of receipts) if (it.runId && it.control) all.set(it.runId, { control: it.control, key: it.key });
-        known.value = all.size > KEPT ? new Map([...all].slice(-KEPT)) : all;
+        const { receipts } = await get('/receipts', { outcome: 'queued', workflow, limit: 100 });
+        for (const one of receipts) if (one.runId && one.control) all.set(one.runId, { control: one.control, key: one.key });
       } catch {
         // A column stays empty; the run's own page says it exactly.
       }
-    }, Math.max(0, asked.peek().at + OFTEN - Date.now()));
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [open?.id, workflow]);
+      it.busy = false;
+      if (!it.gone) known.value = all.size > KEPT ? new Map([...all].slice(-KEPT)) : all;
+    }, Math.max(0, it.at + OFTEN - Date.now()));
+  }, [open, known.value, workflow]);
   return known.value;
 }

@@ -19,6 +19,17 @@ function plain(from, to) {
   return { place, ticks };
 }
 
+/** The span in which a moment is, or the last. @param {Span[]} spans @param {number} at */
+function holding(spans, at) {
+  let [low, high] = [0, spans.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (spans[middle].to > at) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 /** Long waits drawn short, so that what was done can be seen. @param {Span[]} spans @returns {Axis} */
 function shortened(spans) {
   const worked = spans.filter((it) => it.kind === 'running').reduce((sum, it) => sum + it.to - it.from, 0);
@@ -30,14 +41,13 @@ function shortened(spans) {
   weights.reduce((sum, it, i) => ((begins[i] = sum), sum + it), 0);
   /** @param {number} at */
   function place(at) {
-    const found = spans.findIndex((it) => at < it.to);
-    const i = found < 0 ? spans.length - 1 : found;
+    const i = holding(spans, at);
     const { from, to } = spans[i];
     return (100 * (begins[i] + weights[i] * Math.min(1, Math.max(0, (at - from) / Math.max(1, to - from))))) / whole;
   }
   const ticks = [];
-  for (const { from } of spans) {
-    const at = place(from);
+  for (const [i, { from }] of spans.entries()) {
+    const at = (100 * begins[i]) / whole;
     if (ticks.length === 0 || at - ticks[ticks.length - 1].place > 9) ticks.push({ at: from - spans[0].from, place: at });
   }
   return { place, ticks };

@@ -12,6 +12,9 @@ const TONES = { queued: 'wait', ready: 'still', running: 'go', waiting: 'idle', 
 /** @type {Record<string, string>} */
 const ON = { time: 'sleeps', retry: 'waits for its next attempt', event: 'waits for an event', signal: 'waits for a signal', child: 'waits for its child' };
 
+/** Kinds of steps whose time is waiting. */
+const WAITS = ['sleep', 'event', 'signal', 'invoke'];
+
 /** As numbers, the last one ending now. @param {any[]} told @param {number} now @returns {Span[]} */
 export const spansOf = (told, now) =>
   told.map((it) => ({ ...it, from: Date.parse(it.from), to: it.to ? Date.parse(it.to) : Math.max(now, Date.parse(it.from)), open: !it.to }));
@@ -60,19 +63,21 @@ function ofSteps(spans, steps) {
     rows.set(id, found);
     return found;
   };
-  const done = steps.map((it) => ({ ...it, when: Date.parse(it.at) })).sort((a, b) => a.when - b.when);
-  spans.forEach((it, i) => {
-    if (it.kind === 'waiting' && it.step) row(it.step).bars.push(bar(it));
-    if (it.kind !== 'running') return;
-    let from = it.from;
-    const last = i === spans.length - 1;
-    for (const step of done.filter((one) => one.when > it.from - 1 && (one.when < it.to || (one.when === it.to && last) || (one.when === it.to && spans[i + 1]?.step !== one.id)))) {
-      if (['sleep', 'event', 'signal', 'invoke'].includes(step.kind) && rows.get(step.id)?.bars.length) continue;
-      row(step.id).bars.push({ from, to: step.when, tone: step.error ? 'bad' : 'good', title: `${step.kind === 'run' ? 'done' : step.kind} after ${span(step.when - from)}${step.error ? `, failed: ${step.error.code}` : ''}` });
-      from = step.when;
-    }
-    const next = spans[i + 1];
-    if (next?.on === 'retry' && next.step && next.from > from) row(next.step).bars.push({ from, to: next.from, tone: 'bad', title: `attempt failed after ${span(next.from - from)}` });
+  for (const it of spans) if (it.kind === 'waiting' && it.step) row(it.step).bars.push(bar(it));
+  const driven = spans.map((it, i) => ({ ...it, next: spans[i + 1] })).filter((it) => it.kind === 'running');
+  // Up to where each of them is explained by what was recorded in it.
+  const marks = driven.map((it) => it.from);
+  let at = 0;
+  for (const step of steps.map((it) => ({ ...it, when: Date.parse(it.at) })).sort((a, b) => a.when - b.when)) {
+    while (at < driven.length && driven[at].to < step.when) at += 1;
+    if (at === driven.length || driven[at].from > step.when || (WAITS.includes(step.kind) && rows.has(step.id))) continue;
+    const from = marks[at];
+    marks[at] = step.when;
+    row(step.id).bars.push({ from, to: step.when, tone: step.error ? 'bad' : 'good', title: `${step.kind === 'run' ? 'done' : step.kind} after ${span(step.when - from)}${step.error ? `, failed: ${step.error.code}` : ''}` });
+  }
+  driven.forEach((it, i) => {
+    const { next } = it;
+    if (next?.on === 'retry' && next.step && next.from > marks[i]) row(next.step).bars.push({ from: marks[i], to: next.from, tone: 'bad', title: `attempt failed after ${span(next.from - marks[i])}` });
   });
   for (const step of steps) Object.assign(row(step.id), { what: step.kind, step, bad: Boolean(step.error) });
   return [...rows.values()];
@@ -82,7 +87,7 @@ function ofSteps(spans, steps) {
 export function rowsOf(spans, steps) {
   const rows = [...beforeWork(spans), ...ofSteps(spans, steps)];
   for (const it of rows) it.ms = total(it.bars);
-  const begin = (/** @type {Row} */ it) => Math.min(...it.bars.map((one) => one.from), Infinity);
+  const begin = (/** @type {Row} */ it) => it.bars.reduce((least, one) => Math.min(least, one.from), Infinity);
   const begins = new Map(rows.map((it) => [it, begin(it)]));
   return rows.sort((a, b) => /** @type {number} */ (begins.get(a)) - /** @type {number} */ (begins.get(b)));
 }

@@ -7,13 +7,24 @@ import { rowsOf, spansOf } from './rows.mjs';
 
 /** How many rows are drawn before one has to ask. */
 const SHOWN = 60;
+/** From so many bars on, the finest are left out, and it is drawn again less often. */
+const MANY = 400;
+
+/** Of very many, those that can be told apart. @template {{ left: number, right: number }} T @param {T[]} bars */
+function apart(bars) {
+  if (bars.length < MANY) return bars;
+  let last = -1;
+  return bars.filter((it) => {
+    if (it.right - last < 0.15) return false;
+    last = it.right;
+    return true;
+  });
+}
 
 /** @param {{ bars: import('./rows.mjs').Bar[], axis: import('./axis.mjs').Axis }} props */
 const Bars = ({ bars, axis: { place } }) =>
-  html`<span class="fall-track">${bars.map((it) => {
-    const left = place(it.from);
-    return html`<span class=${`fall-bar ${it.tone}${it.open ? ' open' : ''}`} title=${it.title} style=${{ left: `${left}%`, width: `${Math.max(0, place(it.to) - left)}%` }}></span>`;
-  })}</span>`;
+  html`<span class="fall-track">${apart(bars.map((it) => ({ ...it, left: place(it.from), right: place(it.to) }))).map((it) =>
+    html`<span class=${`fall-bar ${it.tone}${it.open ? ' open' : ''}`} title=${it.title} style=${{ left: `${it.left}%`, width: `${Math.max(0, it.right - it.left)}%` }}></span>`)}</span>`;
 
 /** @param {{ row: import('./rows.mjs').Row, axis: import('./axis.mjs').Axis, chosen: boolean }} props */
 function Row({ row, axis: of, chosen }) {
@@ -44,7 +55,8 @@ const KEYS = [['wait', 'in line'], ['still', 'for a worker'], ['go', 'driven'], 
 export function Waterfall({ timeline, steps }) {
   const [all, setAll] = useState(false);
   const open = timeline.spans.length > 0 && !timeline.spans.at(-1).to;
-  const at = open ? second.value && now() : 0;
+  const pace = timeline.spans.length < MANY ? 1 : 5000;
+  const at = open ? Math.floor(Math.max(second.value, now()) / pace) * pace : 0;
   const spans = useMemo(() => spansOf(timeline.spans, at), [timeline, at]);
   const rows = useMemo(() => rowsOf(spans, steps), [spans, steps]);
   if (spans.length === 0) return html`<p class="faint">Nothing has happened yet.</p>`;

@@ -29,7 +29,7 @@ export function said(it) {
 }
 
 /** @param {Span} it @returns {Bar} */
-const bar = (it) => ({ from: it.from, to: it.to, tone: TONES[it.kind] ?? 'still', title: said(it), open: it.open });
+export const bar = (it) => ({ from: it.from, to: it.to, tone: TONES[it.kind] ?? 'still', title: said(it), open: it.open });
 
 /** @param {Bar[]} bars */
 const total = (bars) => bars.reduce((sum, it) => sum + it.to - it.from, 0);

@@ -3,7 +3,7 @@ import { now, second } from '../../lib/clock.mjs';
 import { plural, span } from '../../lib/format.mjs';
 import { route, setQuery } from '../../lib/route.mjs';
 import { axis, mostlyWaits } from './axis.mjs';
-import { rowsOf, spansOf } from './rows.mjs';
+import { bar, rowsOf, spansOf } from './rows.mjs';
 
 /** How many rows are drawn before one has to ask. */
 const SHOWN = 60;
@@ -41,11 +41,7 @@ function Row({ row, axis: of, chosen }) {
 
 /** All spans in one line. @param {{ spans: import('./axis.mjs').Span[], axis: import('./axis.mjs').Axis }} props */
 function Whole({ spans, axis: of }) {
-  const bars = rowsOf(spans.map((it) => ({ ...it, step: undefined })), []);
-  const all = bars.flatMap((it) => it.bars);
-  const rest = spans.filter((it) => it.kind === 'running' || it.kind === 'waiting')
-    .map((it) => ({ from: it.from, to: it.to, open: it.open, tone: it.kind === 'running' ? 'go' : 'idle', title: `${it.kind}: ${span(it.to - it.from)}` }));
-  return html`<li class="fall-row whole"><span class="fall-label"><b>the whole run</b></span><${Bars} bars=${[...all, ...rest]} axis=${of} />
+  return html`<li class="fall-row whole"><span class="fall-label"><b>the whole run</b></span><${Bars} bars=${spans.map(bar)} axis=${of} />
     <span class="num fall-ms"><b>${span(spans[spans.length - 1].to - spans[0].from)}</b></span></li>`;
 }
 

@@ -10,11 +10,14 @@ const run = (it) => (typeof it === 'string' ? html`<${RunLink} id=${it} />` : ht
 export function Lineage({ run: of }) {
   const children = /** @type {any[]} */ (of.children ?? []);
   const rows = /** @type {[string, any][]} */ ([
-    ['Event', of.eventId && html`<${EventLink} id=${of.eventId} /> <a class="aside" href=${to('runs', { event: of.eventId })}>all runs of it</a>`],
+    ['Asked for by', of.source === 'request' && html`a request of <b>${of.name}</b>`],
+    ['Planned by', of.source === 'cron' && html`the schedule <code>${of.name}</code>`],
+    ['Event', of.eventId && (!of.source || of.source === 'event') && html`${of.name && html`<b>${of.name}</b> `}<${EventLink} id=${of.eventId} /> <a class="aside" href=${to('runs', { event: of.eventId })}>all runs of it</a>`],
     ['Child of', of.parent && run(of.parent)],
     ['Replay of', of.replayOf && run(of.replayOf)],
     ['Took the place of', of.replaced && run(of.replaced)],
     ['Replaced by', of.replacedBy && run(of.replacedBy)],
+    ['Handles the failure of', of.failureOf && run(of.failureOf)],
     ['Undoes', of.compensates && run(of.compensates)],
     ['Children', children.length > 0 && html`<ul class="children">${children.map((it) => html`<li>${run(it)}</li>`)}</ul>`],
   ]).filter(([, value]) => value);

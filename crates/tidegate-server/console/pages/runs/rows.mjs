@@ -8,10 +8,12 @@ import { span } from '../../lib/format.mjs';
  */
 
 /** @type {Record<string, string>} */
-const TONES = { queued: 'wait', ready: 'still', running: 'go', waiting: 'idle', paused: 'rest' };
+const TONES = { queued: 'wait', ready: 'still', running: 'go', waiting: 'idle', paused: 'rest', several: 'several', unknown: 'several' };
 /** @type {Record<string, string>} */
 const ON = { time: 'sleeps', retry: 'waits for its next attempt', event: 'waits for an event', signal: 'waits for a signal', child: 'waits for its child' };
 
+/** Spans in which steps are done, or may have been. */
+const DRIVEN = ['running', 'several', 'unknown'];
 /** Kinds of steps whose time is waiting. */
 const WAITS = ['sleep', 'event', 'signal', 'invoke'];
 
@@ -25,6 +27,8 @@ export function said(it) {
   if (it.kind === 'queued') return `in line at ${it.control} of ${it.key}: ${lasted}`;
   if (it.kind === 'ready') return `ready, waits for a worker: ${lasted}`;
   if (it.kind === 'waiting') return `${it.step ? `step ${it.step} ` : ''}${ON[it.on ?? ''] ?? 'waits'}: ${lasted}`;
+  if (it.kind === 'several') return `more than is remembered one by one: ${lasted}`;
+  if (it.kind === 'unknown') return `not on record: ${lasted}`;
   return `${it.kind}: ${lasted}`;
 }
 
@@ -64,7 +68,7 @@ function ofSteps(spans, steps) {
     return found;
   };
   for (const it of spans) if (it.kind === 'waiting' && it.step) row(it.step).bars.push(bar(it));
-  const driven = spans.map((it, i) => ({ ...it, next: spans[i + 1] })).filter((it) => it.kind === 'running');
+  const driven = spans.map((it, i) => ({ ...it, next: spans[i + 1] })).filter((it) => DRIVEN.includes(it.kind));
   // Up to where each of them is explained by what was recorded in it.
   const marks = driven.map((it) => it.from);
   let at = 0;

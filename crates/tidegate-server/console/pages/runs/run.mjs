@@ -23,14 +23,14 @@ import { Why } from './why.mjs';
 const SOON = 1500;
 const LATER = 10_000;
 
-/** @param {{ run: any, children?: any }} props */
-function Head({ run, children }) {
+/** @param {{ run: any, began?: string, children?: any }} props */
+function Head({ run, began, children }) {
   return html`<div class="run-head">
     <p class="crumbs"><a href=${to('runs')}>Runs</a> / <code>${run.id}</code></p>
     <div class="page-head"><h1><${State} state=${run.state} /> ${run.workflow ? html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` : 'A run to come'}</h1>${children}</div>
     ${run.queuedAt && html`<dl class="times">
       <div><dt>Queued</dt><dd><${Time} at=${run.queuedAt} /></dd></div>
-      <div><dt>Began</dt><dd><${Time} at=${run.startedAt} /></dd></div>
+      <div><dt>Began</dt><dd><${Time} at=${began} /></dd></div>
       <div><dt>Ended</dt><dd><${Time} at=${run.endedAt} /></dd></div>
       <div><dt>${over(run) ? 'Took in all' : 'So far'}</dt><dd><${Took} from=${run.queuedAt} to=${run.endedAt} /></dd></div>
       ${run.dueAt && !over(run) && html`<div><dt>Due</dt><dd><${Time} at=${run.dueAt} /></dd></div>`}
@@ -82,7 +82,7 @@ export function RunPage({ id }) {
   const step = query.get('step');
   const all = steps.value?.steps ?? [];
   return html`
-    <${Head} run=${run.value}><${Actions} run=${run.value} again=${() => { run.again(); why.again(); history(); }} /></${Head}>
+    <${Head} run=${run.value} began=${timeline.value?.startedAt}><${Actions} run=${run.value} again=${() => { run.again(); why.again(); history(); }} /></${Head}>
     <${Stale} error=${run.error} />
     <div class="stack">
       ${why.value && html`<${Why} why=${why.value} />`}
@@ -92,7 +92,7 @@ export function RunPage({ id }) {
           ? html`<${Waterfall} timeline=${timeline.value} steps=${all} />`
           : timeline.error ? html`<${Failed} error=${timeline.error} again=${timeline.again} />` : html`<p class="faint">Loading …</p>`}</section>
         <div class="columns">
-          <section class="card"><h2>Where it waited before it began</h2>${timeline.value && html`<${Waited} timeline=${timeline.value} began=${Boolean(run.value.startedAt) || ended} />`}</section>
+          <section class="card"><h2>Where it waited to be let in</h2>${timeline.value && html`<${Waited} timeline=${timeline.value} ended=${ended} />`}</section>
           <section class="card"><h2>Where it comes from</h2><${Lineage} run=${run.value} /></section>
         </div>
         ${said.parts.length > 0 && html`<${Output} parts=${said.parts} left=${said.left} live=${!ended} />`}

@@ -45,7 +45,7 @@ function Whole({ spans, axis: of }) {
     <span class="num fall-ms"><b>${span(spans[spans.length - 1].to - spans[0].from)}</b></span></li>`;
 }
 
-const KEYS = [['wait', 'in line'], ['still', 'for a worker'], ['go', 'driven'], ['idle', 'waiting'], ['good', 'step'], ['bad', 'failed'], ['rest', 'paused']];
+const KEYS = [['wait', 'in line'], ['still', 'for a worker'], ['go', 'driven'], ['idle', 'waiting'], ['good', 'step'], ['bad', 'failed'], ['rest', 'paused'], ['several', 'not remembered one by one']];
 
 /** Steps, attempts and waits of a run on one axis. @param {{ timeline: any, steps: any[] }} props */
 export function Waterfall({ timeline, steps }) {
@@ -58,7 +58,7 @@ export function Waterfall({ timeline, steps }) {
   if (spans.length === 0) return html`<p class="faint">Nothing has happened yet.</p>`;
   const short = (route.value.query.get('scale') ?? (mostlyWaits(spans) ? 'short' : 'true')) === 'short';
   const on = axis(spans, short);
-  const tones = new Set(['go', ...rows.flatMap((it) => it.bars.map((one) => one.tone)), ...spans.map((it) => (it.kind === 'waiting' ? 'idle' : ''))]);
+  const tones = new Set([...rows.flatMap((it) => it.bars.map((one) => one.tone)), ...spans.map((it) => bar(it).tone)]);
   const chosen = route.value.query.get('step');
   const shown = all ? rows : rows.slice(0, SHOWN);
   return html`<div class="fall-head">
@@ -70,5 +70,5 @@ export function Waterfall({ timeline, steps }) {
       <ol>${html`<${Whole} spans=${spans} axis=${on} />`}${shown.map((row) => html`<${Row} key=${row.id} row=${row} axis=${on} chosen=${Boolean(row.step) && row.name === chosen} />`)}</ol>
     </div>
     ${rows.length > shown.length && html`<p class="more"><button type="button" onClick=${() => setAll(true)}>All ${plural(rows.length, 'row')}</button></p>`}
-    ${timeline.cut && html`<p class="faint">Of a run this long only a part of its history is kept.</p>`}`;
+`;
 }

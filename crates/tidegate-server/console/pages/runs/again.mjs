@@ -17,12 +17,16 @@ export async function another(ask, close) {
 
 /** A run once more, from its beginning. @param {{ run: any, close: () => void }} props */
 export function Replay({ run, close }) {
-  const given = run.input === undefined ? '' : JSON.stringify(run.input, null, 2);
+  // Of a request only what it carries can be another; session, user and metadata stay.
+  const before = run.source === 'request' ? run.input?.input : run.input;
+  const given = before === undefined ? '' : JSON.stringify(before, null, 2);
   const [text, setText] = useState(given);
   const { value, wrong } = parse(text);
   const same = text === given;
   return html`<${Drawer} title="Replay this run" close=${close}>
     <p class="soft">It becomes a new run of the version that is released now. It passes gates, throttle and handoff like any other; idempotency, rate limit, debounce and batch do not ask again.</p>
+    ${run.source === 'request' && html`<p class="soft">Session, user and metadata of the request stay as they are.</p>`}
+    ${Array.isArray(before) && html`<p class="soft">Unchanged, a batch is taken again as a whole; another input counts as one event.</p>`}
     <${EditJson} label=${same ? 'Input: the same as before' : 'Input: changed'} text=${text} set=${setText} rows=${14} />
     <p class="actions"><button type="button" class="primary" disabled=${Boolean(wrong)} onClick=${() => another(() => post(path`/runs/${run.id}/replay`, same ? {} : { input: value ?? null }), close)}>Replay</button>
       ${!same && html`<button type="button" class="quiet" onClick=${() => setText(given)}>As it was</button>`}</p>

@@ -60,5 +60,5 @@ export const axis = (spans, short) => (short ? shortened(spans) : plain(spans[0]
 export function mostlyWaits(spans) {
   const whole = spans[spans.length - 1].to - spans[0].from;
   const worked = spans.filter((it) => it.kind === 'running').reduce((sum, it) => sum + it.to - it.from, 0);
-  return worked > 0 && worked < whole / 4;
+  return worked > 0 && worked < whole / 8;
 }

@@ -115,5 +115,8 @@ async function startTour() {
 
 setTheme(localStorage.getItem('tidegate-theme'));
 connect();
-render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
+const root = /** @type {HTMLElement} */ (document.getElementById('app'));
+// Else “Loading …” stays below the frame.
+root.replaceChildren();
+render(html`<${App} />`, root);
 get('/health').then((told) => (demo.value = Boolean(told?.demo)), () => {});

@@ -1,2 +1,10 @@
+// Runs, or the page of one.
 import { html } from '../lib/html.mjs';
-export default () => html`<h1>runs</h1>`;
+import { route } from '../lib/route.mjs';
+import { RunList } from './runs/list.mjs';
+import { RunPage } from './runs/run.mjs';
+
+export default function Runs() {
+  const [id] = route.value.rest;
+  return id ? html`<${RunPage} key=${id} id=${id} />` : html`<${RunList} />`;
+}

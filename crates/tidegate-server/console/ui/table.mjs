@@ -5,7 +5,7 @@ const ROW = 34;
 const BEYOND = 12;
 
 /**
- * @typedef {{ name: string, of: (row: any) => any, num?: boolean, wide?: boolean, hide?: boolean, title?: string }} Column
+ * @typedef {{ name: any, of: (row: any) => any, num?: boolean, wide?: boolean, hide?: boolean, title?: string }} Column
  *   `hide`: not on a phone
  */
 
@@ -63,7 +63,7 @@ function Row({ row, columns, open, chosen, tone }) {
   /** @param {MouseEvent} event */
   function click(event) {
     // A link in the row, or text that is being marked, is meant itself.
-    if (/** @type {HTMLElement} */ (event.target).closest('a, button') || getSelection()?.toString()) return;
+    if (/** @type {HTMLElement} */ (event.target).closest('a, button, input, label') || getSelection()?.toString()) return;
     open?.(row);
   }
   /** @param {KeyboardEvent} event */

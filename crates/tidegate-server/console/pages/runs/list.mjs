@@ -1,0 +1,75 @@
+// Runs, newest first: what runs, waits and ended, and where.
+import { html, useEffect, useMemo, useState } from '../../lib/html.mjs';
+import { plural } from '../../lib/format.mjs';
+import { go, route, to } from '../../lib/route.mjs';
+import { Empty, Failed, Stale } from '../../ui/empty.mjs';
+import { RunLink, WorkflowLink } from '../../ui/link.mjs';
+import { State } from '../../ui/state.mjs';
+import { Table } from '../../ui/table.mjs';
+import { Time, Took } from '../../ui/time.mjs';
+import { Bulk } from './bulk.mjs';
+import { Filters } from './filters.mjs';
+import { Stranded } from './stranded.mjs';
+import { Stands } from './stands.mjs';
+import { useGates } from './use-gates.mjs';
+import { useRuns } from './use-runs.mjs';
+import { ALIVE, narrowed, which } from './which.mjs';
+
+/** So many can be chosen by one click. */
+const AT_ONCE = 100;
+
+/** @param {any[]} rows @param {Map<string, { control: string, key: string } | null>} gates @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
+function columns(rows, gates, chosen, choose) {
+  /** @param {string} id */
+  const toggle = (id) => choose((before) => (before.has(id) ? new Set([...before].filter((it) => it !== id)) : new Set([...before, id])));
+  const all = () => choose((before) => (before.size > 0 ? new Set() : new Set(rows.filter((run) => ALIVE.includes(run.state)).slice(0, AT_ONCE).map((run) => run.id))));
+  return /** @type {import('../../ui/table.mjs').Column[]} */ ([
+    { name: html`<input type="checkbox" checked=${chosen.size > 0} onChange=${all} aria-label="Choose all that are loaded and have not ended" title="All that are loaded and have not ended" />`, hide: true, of: (run) => html`<input type="checkbox" checked=${chosen.has(run.id)} onChange=${() => toggle(run.id)} aria-label=${`Choose ${run.id}`} />` },
+    { name: 'State', of: (run) => html`<${State} state=${run.state} />` },
+    { name: 'Run', hide: true, of: (run) => html`<${RunLink} id=${run.id} />` },
+    { name: 'Workflow', of: (run) => html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` },
+    { name: 'Queued', of: (run) => html`<${Time} at=${run.queuedAt} />` },
+    { name: 'Took', num: true, hide: true, title: 'from its admission to its end, or until now', of: (run) => html`<${Took} from=${run.queuedAt} to=${run.endedAt} />` },
+    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} at=${gates.get(run.id) ?? undefined} />` },
+  ]);
+}
+
+/** @param {{ runs: ReturnType<typeof useRuns> }} props */
+function Nothing({ runs }) {
+  if (runs.error) return html`<${Failed} error=${runs.error} again=${runs.again} />`;
+  if (runs.loading) return html`<div class="empty" aria-busy="true">Loading …</div>`;
+  if (runs.next) {
+    return html`<${Empty} title="None of the newest runs fits"><p>There are older ones that were not looked at yet.</p>
+      <p><button type="button" onClick=${runs.more} disabled=${runs.busy}>${runs.busy ? 'Looking …' : 'Look further back'}</button></p></${Empty}>`;
+  }
+  return narrowed(route.value.query)
+    ? html`<${Empty} title="No run fits">Take a filter away, or wait: whatever comes and fits appears here.</${Empty}>`
+    : html`<${Empty} title="There are no runs yet">Send an event from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`;
+}
+
+export function RunList() {
+  const asked = useMemo(() => which(route.value.query), [route.value.query.toString()]);
+  const [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
+  const runs = useRuns(asked, chosen.size > 0);
+  const gates = useGates(runs.rows, asked.workflow);
+  const shown = useMemo(() => columns(runs.rows, gates, chosen, choose), [runs.rows, gates, chosen]);
+  useEffect(() => {
+    /** @param {KeyboardEvent} event */
+    function press(event) {
+      const row = document.activeElement;
+      if (event.key === 'x' && row?.matches('[data-row]')) /** @type {HTMLElement | null} */ (row.querySelector('input'))?.click();
+    }
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
+  return html`
+    <div class="page-head"><h1>Runs</h1><p class="hide-phone">Newest first. <kbd>j</kbd> <kbd>k</kbd> walk, <kbd>x</kbd> chooses, <kbd>Enter</kbd> opens.</p>
+      <${Bulk} asked=${asked} chosen=${chosen} clear=${() => choose(new Set())} again=${runs.again} /></div>
+    <${Stranded} /><${Filters} />
+    ${runs.rows.length > 0 && html`<${Stale} error=${runs.error} />`}
+    <p class="newer" role="status">${runs.newer.length > 0 && html`<button type="button" class="primary" onClick=${runs.show}>↑ ${plural(runs.newer.length, 'newer run')}</button>`}</p>
+    ${runs.rows.length === 0
+      ? html`<${Nothing} runs=${runs} />`
+      : html`<div class="runs"><${Table} label="Runs" columns=${shown} rows=${runs.rows} idOf=${(/** @type {any} */ run) => run.id}
+          open=${(/** @type {any} */ run) => go(to(['runs', run.id]))} more=${runs.next ? runs.more : null} busy=${runs.busy} /></div>`}`;
+}

@@ -1,0 +1,158 @@
+// The list of runs: pages that were read, kept up with what the server says of the newest.
+import { get } from '../../lib/api.mjs';
+import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
+import { follow } from '../../lib/sse.mjs';
+import { fits, tellable } from './which.mjs';
+
+const PAGE = 100;
+/** How many short pages in a row are read before the reader is asked whether to go on. */
+const TRIES = 5;
+/** How often what is seen is read again, since the stream tells of the newest runs only. */
+const AGAIN = 5000;
+/** Above this many rows a reader who is back at the top begins anew. */
+const MANY = 1000;
+const ROW = 34;
+
+/** The list as it was left, for whoever comes back to it. @type {{ of: string, at: number, top: number, runs: Runs } | null} */
+let left = null;
+const FRESH = 120_000;
+
+/**
+ * @typedef {{ rows: any[], newer: any[], next: string | null, cursors: string[], loading: boolean, busy: boolean, error: Error | null }} Runs
+ */
+
+/** Newest first, as the server lists them. @param {any} a @param {any} b */
+const order = (a, b) => (a.id < b.id ? 1 : a.id > b.id ? -1 : 0);
+
+const scroller = () => /** @type {HTMLElement | null} */ (document.querySelector('main'));
+
+/** Whether the rows must not move: the reader is further down, or has one in hand. */
+const inHand = () => (scroller()?.scrollTop ?? 0) > 60 || document.activeElement?.matches('[data-row]') === true;
+
+/** @param {import('./which.mjs').Which} asked @param {string} cursor */
+async function read(asked, cursor, /** @type {AbortSignal} */ stop) {
+  const rows = [];
+  let next = cursor;
+  for (let tries = 0; tries < TRIES; tries += 1) {
+    const page = await get('/runs', { ...asked, limit: PAGE, cursor: next || undefined }, stop);
+    rows.push(...page.runs);
+    next = page.next ?? '';
+    if (!next || rows.length >= PAGE / 4) break;
+  }
+  return { rows, next: next || null };
+}
+
+/** @param {number} top @param {number} frames how long the rows are waited for */
+function scrollBack(top, frames) {
+  const main = scroller();
+  if (!main || frames === 0) return;
+  if (main.scrollHeight - main.clientHeight >= top) main.scrollTo({ top });
+  else requestAnimationFrame(() => scrollBack(top, frames - 1));
+}
+
+/** Rows and news of them as one list. @param {any[]} rows @param {any[]} news */
+function merged(rows, news) {
+  const all = new Map(rows.map((it) => [it.id, it]));
+  for (const it of news) all.set(it.id, it);
+  return [...all.values()].sort(order);
+}
+
+/** @param {import('./which.mjs').Which} asked @param {boolean} chosen something is chosen, so that nothing may go away */
+export function useRuns(asked, chosen) {
+  const state = useSignal(/** @type {Runs} */ ({ rows: [], newer: [], next: null, cursors: [''], loading: true, busy: false, error: null }));
+  const doing = useRef({ more: () => {}, show: () => {}, again: () => {} });
+  const held = useRef(chosen);
+  held.current = chosen;
+  useEffect(() => {
+    const stop = new AbortController();
+    const set = (/** @type {Partial<Runs>} */ change) => {
+      if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
+    };
+    const still = () => held.current || inHand();
+    const of = JSON.stringify(asked);
+    const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
+    set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], next: null, cursors: [''], loading: true, error: null });
+    // Once its rows are there again.
+    if (back) scrollBack(back.top, 60);
+
+    async function first() {
+      try {
+        const { rows, next } = await read(asked, '', stop.signal);
+        const { rows: before, cursors } = state.peek();
+        const anew = before.length === 0 || (!still() && (cursors.length === 1 || before.length > MANY));
+        if (anew) set({ rows, next, newer: [], cursors: [''], loading: false, error: null });
+        else take(rows);
+        set({ loading: false, error: null });
+      } catch (error) {
+        set({ loading: false, error: /** @type {Error} */ (error) });
+      }
+    }
+
+    /** News, of runs that are shown or that should be. @param {any[]} news */
+    function take(news) {
+      const { rows, newer, next } = state.peek();
+      const known = new Set(rows.map((it) => it.id));
+      const last = next === null ? '' : (rows.at(-1)?.id ?? '');
+      const here = news.filter((it) => known.has(it.id));
+      const fresh = news.filter((it) => !known.has(it.id) && it.id > last && fits(it, asked));
+      if (still()) return set({ rows: here.length ? merged(rows, here) : rows, newer: merged(newer, fresh).filter((it) => fits(it, asked)) });
+      set({ rows: merged(rows, [...newer, ...fresh, ...here]).filter((it) => fits(it, asked)), newer: [] });
+    }
+
+    async function more() {
+      const { next, busy } = state.peek();
+      if (!next || busy) return;
+      set({ busy: true });
+      try {
+        const page = await read(asked, next, stop.signal);
+        const { rows, cursors } = state.peek();
+        set({ rows: merged(page.rows, rows), next: page.next, cursors: [...cursors, next], busy: false });
+      } catch (error) {
+        set({ busy: false, error: /** @type {Error} */ (error) });
+      }
+    }
+
+    /** Reads again what is in view. */
+    async function again() {
+      if (document.hidden) return;
+      const { cursors } = state.peek();
+      const page = Math.min(cursors.length - 1, Math.floor((scroller()?.scrollTop ?? 0) / ROW / PAGE));
+      if (page === 0) return first();
+      try {
+        take((await read(asked, cursors[page], stop.signal)).rows);
+      } catch (error) {
+        set({ error: /** @type {Error} */ (error) });
+      }
+    }
+
+    doing.current = { more, again: first, show: () => { scroller()?.scrollTo({ top: 0 }); /** @type {HTMLElement | null} */ (document.activeElement)?.blur(); take([]); } };
+    first();
+    let last = Date.now();
+    const end = follow('/runs/stream', {
+      on(event, data) {
+        if (event === 'runs' && tellable(asked)) return take(data.runs);
+        // The server looks at thousands of runs for a key: not with every news.
+        if (Date.now() - last < (tellable(asked) ? 900 : 3000)) return;
+        last = Date.now();
+        first();
+      },
+    });
+    const timer = setInterval(again, AGAIN);
+    let top = scroller()?.scrollTop ?? 0;
+    const scrolled = () => {
+      // Without the list the page is short, and that is not where the reader was.
+      if (!document.querySelector('.runs')) return;
+      top = scroller()?.scrollTop ?? 0;
+      if (state.peek().newer.length && !still()) take([]);
+    };
+    scroller()?.addEventListener('scroll', scrolled, { passive: true });
+    return () => {
+      left = { of, at: Date.now(), top, runs: state.peek() };
+      stop.abort();
+      end();
+      clearInterval(timer);
+      scroller()?.removeEventListener('scroll', scrolled);
+    };
+  }, [JSON.stringify(asked)]);
+  return { ...state.value, more: () => doing.current.more(), show: () => doing.current.show(), again: () => doing.current.again() };
+}

@@ -12,6 +12,7 @@ mod follow;
 mod gate;
 mod gates;
 mod keys;
+mod live;
 mod metrics;
 mod openapi;
 mod operation;
@@ -76,6 +77,7 @@ fn operations() -> Vec<Operation> {
         recorded::operations(),
         gates::operations(),
         tail::operations(),
+        live::operations(),
         doctor::operations(),
         metrics::operations(),
         vec![health],
@@ -103,6 +105,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
 
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
+    let live = live::Live::begin(&app.engine, app.access.workspaces());
     let routes = operations().into_iter().map(|operation| operation.into_route(&app));
     routes
         .fold(console::routes(), |router, (path, route)| router.route(path, route))
@@ -110,6 +113,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(tail::Tails::default()))
+        .layer(Extension(live))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }

@@ -8,8 +8,8 @@ import { key, workspace } from './api.mjs';
 /**
  * @typedef {{ inFlight: number, queued: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
  * @typedef {Counts & { app: string, workflow: string, version: number }} OfVersion
- * @typedef {{ at: string, admitted: number, started: number, ended: number, refused: number, waitP50Ms: number, waitP95Ms: number }} Point
- *   what happened in the step of time that ends then
+ * @typedef {{ at: string, started: number, ended: number, waitP50Ms: number, waitP95Ms: number }} Point
+ *   what happened on this server, a second, in the step of time that ends then
  */
 
 /** How many points the charts keep: ten minutes of two seconds each. */

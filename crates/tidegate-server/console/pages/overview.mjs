@@ -7,7 +7,7 @@ import { Chart } from '../ui/chart.mjs';
 import { Empty } from '../ui/empty.mjs';
 import { Fill } from '../ui/fill.mjs';
 import { WorkflowLink } from '../ui/link.mjs';
-import { Ago } from '../ui/time.mjs';
+import { Ago, Until } from '../ui/time.mjs';
 
 const perSecond = (/** @type {number} */ n) => `${n < 10 ? Number(n.toFixed(1)) : count(Math.round(n))}/s`;
 
@@ -38,11 +38,11 @@ function Busiest() {
     ${gates.length === 0
       ? html`<p class="faint">Nobody stands in a line: every run that came has been let in.</p>`
       : html`<table class="table" aria-label="Gates with the longest lines">
-        <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col" class="hide-phone">Inside</th><th scope="col" class="num">In line</th><th scope="col" class="num hide-phone">Oldest</th></tr></thead>
+        <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col" class="hide-phone">Lets in</th><th scope="col" class="num">In line</th><th scope="col" class="num hide-phone">Oldest</th></tr></thead>
         <tbody>${gates.map((gate) => html`<tr data-row tabindex="0" key=${`${gate.control}/${gate.workflow}/${gate.slot}/${gate.key}`}>
           <td><span class="badge accent">${gate.control}</span> <${WorkflowLink} app=${gate.app} name=${gate.workflow} /></td>
           <td><a href=${to('gates', { control: gate.control, workflow: gate.workflow, key: gate.key })}><code>${gate.key}</code></a></td>
-          <td class="hide-phone"><${Fill} value=${gate.inside ?? 0} of=${gate.limit} label="inside" /></td>
+          <td class="hide-phone">${gate.perMs ? html`next <${Until} at=${gate.nextAt} />` : html`<${Fill} value=${gate.inside ?? 0} of=${gate.limit} label="inside" />`}</td>
           <td class="num"><b>${count(gate.line?.count ?? 0)}${gate.line?.atLeast ? '+' : ''}</b></td>
           <td class="num hide-phone"><${Ago} at=${gate.line?.since} /></td></tr>`)}</tbody></table>`}
   </section>`;
@@ -55,17 +55,16 @@ export default function Overview() {
     <div class="page-head"><h1>Overview</h1><p>What runs now, what waits, and where.</p></div>
     <${Figures} />
     <div class="columns">
-      <section class="card"><${Chart} title="Throughput" points=${last} text=${perSecond} series=${[
+      <section class="card"><${Chart} title="Throughput" about="runs that this server has started, and all that have ended here" points=${last} text=${perSecond} series=${[
         { name: 'started', tone: 'go', of: (/** @type {any} */ it) => it.started },
         { name: 'ended', tone: 'good', of: (/** @type {any} */ it) => it.ended },
-        { name: 'refused', tone: 'bad', of: (/** @type {any} */ it) => it.refused },
       ]} /></section>
-      <section class="card"><${Chart} title="Wait until the start" points=${last} text=${span} series=${[
+      <section class="card"><${Chart} title="Wait until the start" about="from admission to the first start, of runs that this server has started" points=${last} text=${span} series=${[
         { name: 'half within', tone: 'wait', of: (/** @type {any} */ it) => it.waitP50Ms },
         { name: '95 % within', tone: 'idle', of: (/** @type {any} */ it) => it.waitP95Ms },
       ]} /></section>
     </div>
     <${Busiest} />
-    ${last.length > 5 && last.every((/** @type {any} */ it) => it.admitted === 0) && counts.value.queued + counts.value.inFlight + counts.value.waiting === 0 &&
+    ${last.length > 5 && last.every((/** @type {any} */ it) => it.started === 0) && counts.value.queued + counts.value.inFlight + counts.value.waiting === 0 &&
       html`<${Empty} title="Nothing has come in for a while">Send something from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`}`;
 }

@@ -3,6 +3,7 @@ import { count, moment } from '../lib/format.mjs';
 
 const W = 600;
 const H = 120;
+const FEWEST = 60;
 
 /**
  * @typedef {{ name: string, tone: string, of: (point: any) => number }} Series
@@ -11,10 +12,11 @@ const H = 120;
 /**
  * Lines over time, the newest at the right.
  *
- * @param {{ title: string, points: { at: string }[], series: Series[], text?: (n: number) => string, span?: number, stepMs?: number }} props
- *   `span`: how many points fill the width
+ * @param {{ title: string, about?: string, points: { at: string }[], series: Series[], text?: (n: number) => string }} props
  */
-export function Chart({ title, points, series, text = count, span = 300 }) {
+export function Chart({ title, about, points, series, text = count }) {
+  // A young chart does not begin as a speck at the edge.
+  const span = Math.max(FEWEST, points.length);
   const [at, setAt] = useState(/** @type {number | null} */ (null));
   const highest = Math.max(1e-9, ...points.flatMap((point) => series.map((it) => it.of(point))));
   const top = nice(highest);
@@ -29,9 +31,9 @@ export function Chart({ title, points, series, text = count, span = 300 }) {
   }
   const shown = at !== null && at < points.length ? points[at] : points.at(-1);
   return html`<figure class="chart">
-    <figcaption><b>${title}</b>
+    <figcaption><b title=${about}>${title}</b>
       <span class="legend">${series.map((it) => html`<span class=${`key ${it.tone}`}>${it.name} <b class="num">${shown ? text(it.of(shown)) : '–'}</b></span>`)}</span>
-      <span class="faint chart-at">${shown ? moment(shown.at) : ''}</span></figcaption>
+      ${at !== null && shown && html`<span class="faint chart-at">${moment(shown.at)}</span>`}</figcaption>
     <div class="plot">
       <svg viewBox=${`0 0 ${W} ${H}`} preserveAspectRatio="none" role="img" aria-label=${`${title}, the last minutes`}
         onPointerMove=${hover} onPointerLeave=${() => setAt(null)}>

@@ -110,10 +110,15 @@ function App() {
 }
 
 async function startTour() {
+  localStorage.setItem('tidegate-toured', 'yes');
   tour.value = (await import('./pages/tour.mjs')).default;
 }
 
 setTheme(localStorage.getItem('tidegate-theme'));
 connect();
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
-get('/health').then((told) => (demo.value = Boolean(told?.demo)), () => {});
+get('/health').then((told) => {
+  demo.value = Boolean(told?.demo);
+  // Whoever comes to the demo for the first time is shown around, unless they came for something.
+  if (demo.value && !localStorage.getItem('tidegate-toured') && /^#?\/?(overview)?$/.test(location.hash)) startTour();
+}, () => {});

@@ -37,7 +37,7 @@ export default function Flows() {
   const actions = /** @type {import('../lib/workflows.mjs').Workflow[]} */ (told.value?.workflows ?? []).filter(actionOf);
   const flows = [...new Set(actions.map((it) => it.name.slice(0, it.name.indexOf('/'))))];
   const clocks = query.get('view') === 'schedules' || (flows.length === 0 && (clock.value?.schedules?.length ?? 0) > 0);
-  const flow = clocks ? null : (rest[0] ?? flows[0] ?? null);
+  const flow = clocks ? null : (rest[0] ?? query.get('open') ?? flows[0] ?? null);
   const own = actions.filter((it) => it.name.startsWith(`${flow}/`));
   const session = query.get('session');
   return html`

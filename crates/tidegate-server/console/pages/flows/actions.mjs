@@ -4,7 +4,6 @@ import { count } from '../../lib/format.mjs';
 import { versions } from '../../lib/live.mjs';
 import { to } from '../../lib/route.mjs';
 import { actionOf } from '../../lib/workflows.mjs';
-import { WorkflowLink } from '../../ui/link.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { othersOf, policyOf } from './policy.mjs';
 
@@ -21,7 +20,7 @@ function Row({ action }) {
   const { inFlight, queued, waiting } = tallyOf(action);
   const [flow, name] = /** @type {[string, string]} */ (actionOf(action));
   return html`<tr data-row tabindex="0">
-    <td><${WorkflowLink} app=${action.app} name=${action.name} version=${action.version} /></td>
+    <td><a href=${to('workflows', { open: action.name, app: action.app === 'default' ? undefined : action.app })}>${name}</a> <span class="faint">v${action.version}</span></td>
     <td class="wide"><${Badge} tone=${policy === 'allow' ? '' : 'accent'}>${policy}</${Badge}> <span class="soft">${words}</span>${othersOf(action).map((it) => html` <${Badge} tone="accent">${it}</${Badge}>`)}</td>
     <td>${key ? html`<code>${key}</code>` : html`<span class="faint">–</span>`}</td>
     <td class="num">${inFlight ? html`<b class="go-text">${count(inFlight)}</b>` : html`<span class="faint">0</span>`}</td>

@@ -51,7 +51,7 @@ export function AnswerCard({ answer, open }) {
   return html`<div class="answer"><p class="line-head"><span><${Badge} tone=${good ? 'good' : 'bad'}>${status || 'no answer'}</${Badge}> <b>${answer.what}</b>
       ${kind === 'event' && good && html` as <${EventLink} id=${told.events[0].id} />`}</span><span class="faint"><${Time} at=${answer.at} /></span></p>
     ${kind === 'event' && good
-      ? html`<ul class="verdicts">${verdicts.map((it) => html`<${VerdictLine} key=${it.workflow} it=${it} />`)}</ul>
+      ? html`<ul class="told-list">${verdicts.map((it) => html`<${VerdictLine} key=${it.workflow} it=${it} />`)}</ul>
         ${told.events[0].woke > 0 && html`<p class="soft">It woke ${told.events[0].woke} waiting.</p>`}
         ${open && runs.map((id) => html`<${Looked} key=${id} id=${id} />`)}`
       : html`<${Json} value=${told} label="the answer" />

@@ -49,6 +49,6 @@ export function Dry({ draft, data, ready }) {
       ? html`<p class="faint">A dry run shows here what each workflow would say, without any effect.</p>`
       : told.error ? html`<p class="problem">${told.error.message}</p>`
       : told.tally ? html`<div class="stack"><p class="soft">All ${plural(told.tally.total, 'event')} at once, if they came now:</p><${Shares} tally=${told.tally} /></div>`
-      : html`${told.first && html`<p class="soft">The first of them, if it came now:</p>`}<ul class="verdicts">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
+      : html`${told.first && html`<p class="soft">The first of them, if it came now:</p>`}<ul class="told-list">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
   </section>`;
 }

@@ -37,7 +37,7 @@ export function Told({ tally, stop, workflows }) {
     ${tally.problem && html`<p class="problem" role="alert">${tally.problem}</p>`}
     <${Shares} tally=${tally} />
     ${workflows.length > 0 && html`<p class="soft">See them ${workflows.map((name) => html`<span class="taker" key=${name}><a href=${to('gates', { workflow: name.split('/')[0] })}>at the gates</a>, <a href=${to('runs', { workflow: name })}>as runs</a> of ${name}</span> `)}</p>`}
-    ${tally.last.length > 0 && html`<section><h3>The last ones</h3><ul class="verdicts tall" tabindex="0" aria-label="The last verdicts">
+    ${tally.last.length > 0 && html`<section><h3>The last ones</h3><ul class="told-list tall" tabindex="0" aria-label="The last verdicts">
       ${tally.last.map((it) => html`<${VerdictLine} key=${`${it.n}/${it.workflow}`} it=${{ ...it, key: it.key ?? (it.of || undefined) }} />`)}</ul></section>`}
   </div>`;
 }

@@ -38,7 +38,7 @@ function Words({ it, dry }) {
 
 /** @param {{ it: Verdict, dry?: boolean }} props */
 export const VerdictLine = ({ it, dry }) =>
-  html`<li class="verdict"><span class="verdict-state"><${State} state=${it.outcome} /></span>
+  html`<li class="told-line"><span class="told-state"><${State} state=${it.outcome} /></span>
     <span>${it.workflow && html`<${WorkflowLink} name=${it.workflow} /> `}<span class="soft"><${Words} it=${it} dry=${dry} />${it.keyMissing ? ' (the key is missing)' : ''}</span></span></li>`;
 
 /** All verdicts on one event; one that nothing takes has one too. @param {any} event @returns {Verdict[]} */

@@ -38,7 +38,7 @@ export default function Tour({ close }) {
     addEventListener('keydown', press, true);
     return () => removeEventListener('keydown', press, true);
   }, []);
-  return html`${step.look && html`<${Ring} look=${step.look} />`}
+  return html`${step.look && html`<${Ring} look=${step.look} all=${step.all} />`}
     <section class="tour" role="dialog" aria-label="Tour">
       <div aria-live="polite"><h2>${step.title}</h2><p>${step.text}</p></div>
       <div class="tour-foot"><span class="faint num">${at + 1} of ${STEPS.length}</span>

@@ -41,7 +41,8 @@ export function Sessions({ flow }) {
   const known = new Map(gates.items.map((gate) => [gateId(gate), gate]));
   const top = busiest.value.filter((gate) => gate.control === 'policy' && gate.workflow === flow && (!key || gate.key.includes(key)));
   const tops = new Set(top.map(gateId));
-  const rows = [...top.map((gate) => known.get(gateId(gate)) ?? gate), ...gates.items.filter((gate) => !tops.has(gateId(gate)))].filter((gate) => idle || busy(gate));
+  const others = gates.items.filter((gate) => !tops.has(gateId(gate)));
+  const rows = [...top.map((gate) => known.get(gateId(gate)) ?? gate), ...others.filter(busy), ...(idle ? others.filter((gate) => !busy(gate)) : [])];
   return html`<div class="line-head spread"><h2>Sessions and other keys</h2>
       <div class="filters tight"><${Search} name="key" label="Key" placeholder="part of a key" main />
         <${Tabs} label="Which" tabs=${[{ text: 'busy', href: here({ idle: undefined }), here: !idle }, { text: 'idle too', href: here({ idle: 'true' }), here: idle }]} /></div></div>

@@ -3,18 +3,19 @@ import { get } from '../../lib/api.mjs';
 import { to } from '../../lib/route.mjs';
 
 /**
- * @typedef {{ title: string, text: string, where: string | (() => Promise<string>), look?: string[] }} Step
- *   `where`: the page it goes to; `look`: selectors of what is outlined, the first that is there
+ * @typedef {{ title: string, text: string, where: string | (() => Promise<string>), look?: string[], all?: boolean }} Step
+ *   `where`: the page it goes to; `look`: selectors of what is outlined, the first that is there (`all`: all that it finds)
  */
 
-/** The last of those that wait at a gate, so that it still waits while one reads. */
+/** The last one of the longest line, so that it still waits while one reads. */
 async function waiting() {
-  for (const query of [{ control: 'concurrency', workflow: 'render-report', key: 'acme' }, { control: 'throttle', workflow: 'send-mail' }]) {
-    const { gates } = await get('/gates', { ...query, limit: 20 });
-    const last = gates.flatMap((/** @type {any} */ gate) => gate.line?.first ?? []).at(-1);
-    if (last) return to(['runs', last]);
-  }
-  return to('runs', { workflow: 'render-report', state: 'queued' });
+  const asked = [{ control: 'concurrency', workflow: 'render-report', key: 'acme' }, { control: 'throttle', workflow: 'send-mail' }];
+  const told = await Promise.all(asked.map((query) => get('/gates', { ...query, limit: 20 })));
+  const lines = told.flatMap(({ gates }) => gates).map((/** @type {any} */ gate) => gate.line?.first ?? []);
+  const last = lines.sort((a, b) => b.length - a.length)[0]?.at(-1);
+  if (last) return to(['runs', last]);
+  const { runs } = await get('/runs', { workflow: 'render-report', limit: 1 });
+  return runs[0] ? to(['runs', runs[0].id]) : to('runs', { workflow: 'render-report' });
 }
 
 /** A run that was replaced by a newer one. */
@@ -38,22 +39,23 @@ export const STEPS = [
     look: ['main .lane[aria-label*="acme"]', 'main tr:has(code)', 'main .table-box'],
   },
   {
-    title: 'Why does this one wait?',
-    text: 'One sentence names the gate, who is inside, the place in line and what would free it. It is not a guess: the same rows have decided that it waits.',
+    title: 'Why did this one wait?',
+    text: 'While it waits, one sentence names the gate, who is inside, its place in line and what would free it. Once it has begun, the time it waited is split by gate, and sums to the whole.',
     where: waiting,
     look: ['main .why', 'main .page-head'],
   },
   {
     title: 'A provider that takes five a second',
-    text: 'Mails come in bursts and leave 200 ms apart, in order, and none is lost. The next grants are drawn ahead, because a throttle knows when each will start.',
-    where: to('gates', { workflow: 'send-mail', control: 'throttle' }),
-    look: ['main .lane', 'main .table-box'],
+    text: 'Mails come in bursts and leave 200 ms apart, in order, and none is lost. While a burst stands in line, the next turns are drawn ahead: a throttle knows when each will start.',
+    where: to('workflows', { open: 'send-mail' }),
+    look: ['.drawer .control-card', '.drawer', 'main .table-box'],
   },
   {
     title: 'Many become one',
     text: 'Each key stroke is a save, and one run per document writes the last text when it is quiet. Changed products fill a batch, which is flushed at ten or after four seconds, with every one of them in it.',
     where: to('gates', { idle: 'hide' }),
     look: ['main .lane.fold', 'main .table-box'],
+    all: true,
   },
   {
     title: 'The webhook that fired twice',

@@ -30,5 +30,9 @@ export function keysOf(it) {
   return [...new Set(found.filter((key) => typeof key === 'string' && key !== 'none'))];
 }
 
-/** Names of the controls that shape it. @param {Workflow} it */
-export const controlsOf = (it) => Object.keys(it.flowControl ?? {});
+/** Names of the controls that shape it; the policy of an action by its own name. @param {Workflow} it @returns {string[]} */
+export function controlsOf(it) {
+  const { concurrency, ...others } = it.flowControl ?? {};
+  const names = [concurrency ?? []].flat().map((rule) => (typeof rule === 'string' ? rule : (rule.policy ?? 'concurrency')));
+  return [...new Set([...names, ...Object.keys(others)])];
+}

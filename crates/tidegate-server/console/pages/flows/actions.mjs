@@ -33,5 +33,5 @@ function Row({ action }) {
 export const Actions = ({ actions }) =>
   html`<div class="table-box squeezed"><table class="table" aria-label="Actions">
     <thead><tr><th scope="col">Action</th><th scope="col">When another one is inside, a request …</th><th scope="col" title="what must not be busy">Key</th>
-      <th scope="col" class="num">In flight</th><th scope="col" class="num">Queued</th><th scope="col" class="num">Waiting</th><th></th></tr></thead>
+      <th scope="col" class="num">In flight</th><th scope="col" class="num">Queued</th><th scope="col" class="num">Waiting</th><th scope="col"><span class="visually-hidden">Try it</span></th></tr></thead>
     <tbody>${actions.map((action) => html`<${Row} key=${action.name} action=${action} />`)}</tbody></table></div>`;

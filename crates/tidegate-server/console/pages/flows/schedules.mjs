@@ -37,7 +37,7 @@ const columns = (again) => [
     ? html`<${Badge} title="starts another beside the one that still runs">allow</${Badge}>` : html`<${Badge} title="while one still runs, the next is skipped, and recorded">skip</${Badge}>`) },
   { name: 'Next', num: true, of: (it) => (it.paused || !it.next?.length ? html`<span class="faint">–</span>` : html`<span title=${it.next.map(exact).join('\n')}><${Until} at=${it.next[0]} /></span>`) },
   { name: 'Last', num: true, of: (it) => html`<${Ago} at=${lastAt(it.last)} />` },
-  { name: '', num: true, of: (it) => html`<${Switch} it=${it} again=${again} />` },
+  { name: 'Switch', num: true, of: (it) => html`<${Switch} it=${it} again=${again} />` },
 ];
 
 /** @param {{ told: { value: any, error: Error | null, again: () => void } }} props */

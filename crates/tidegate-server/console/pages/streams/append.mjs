@@ -7,7 +7,7 @@ import { act } from '../../ui/toast.mjs';
 export function Append({ stream, version, done }) {
   const [name, setName] = useState('');
   const [data, setData] = useState('{}');
-  const [only, setOnly] = useState(true);
+  const [only, setOnly] = useState(false);
   const [wrong, setWrong] = useState('');
   /** @param {SubmitEvent} event */
   async function submit(event) {

@@ -6,16 +6,14 @@ import { route, setQuery } from '../../lib/route.mjs';
 import { Empty, Stale, notYet } from '../../ui/empty.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { Table } from '../../ui/table.mjs';
-import { Ago, Time } from '../../ui/time.mjs';
+import { Ago } from '../../ui/time.mjs';
 
 const COLUMNS = [
-  { name: 'Stream', wide: true, of: (/** @type {any} */ it) => html`<code>${it.name}</code>` },
-  { name: '', of: (/** @type {any} */ it) => it.closed && html`<${Badge} title="a guard has ended it: nothing can be committed any more">closed</${Badge}>` },
+  { name: 'Stream', wide: true, of: (/** @type {any} */ it) => html`<code>${it.name}</code> ${it.closed && html`<${Badge} title="a guard has ended it: nothing can be committed any more">closed</${Badge}>`}` },
   { name: 'Events', num: true, title: 'versions begin at 0', of: (/** @type {any} */ it) => count(it.version + 1) },
   { name: 'Ends at version', num: true, of: (/** @type {any} */ it) => (it.version < 0 ? '–' : count(it.version)) },
   { name: 'Position in the log', num: true, of: (/** @type {any} */ it) => (it.position === null ? '–' : count(it.position)) },
   { name: 'Last event', of: (/** @type {any} */ it) => html`<${Ago} at=${it.at} />` },
-  { name: '', hide: true, of: (/** @type {any} */ it) => html`<span class="faint"><${Time} at=${it.at} /></span>` },
 ];
 
 /** Opens a stream by its whole name, also one that does not exist yet. */

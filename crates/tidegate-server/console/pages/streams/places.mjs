@@ -26,7 +26,7 @@ const Tick = ({ place }) =>
     <span class="visually-hidden">choose ${place.reaction} in ${place.stream}</span></label>`;
 
 const COLUMNS = /** @type {import('../../ui/table.mjs').Column[]} */ ([
-  { name: '', of: (place) => html`<${Tick} place=${place} />` },
+  { name: '✓', title: 'choose', of: (place) => html`<${Tick} place=${place} />` },
   { name: 'Reaction', of: (place) => place.reaction },
   { name: 'Stream', of: (place) => html`<code>${place.stream}</code>` },
   { name: 'State', of: (place) => html`<${PlaceState} place=${place} />` },

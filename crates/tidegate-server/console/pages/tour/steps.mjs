@@ -77,7 +77,7 @@ export const STEPS = [
   },
   {
     title: 'A release that drains',
-    text: 'The demo releases version 1 and 2 of this assistant in turn. Each customer’s old run ends under the version it began with, and the new one waits for it: see both versions at work.',
+    text: 'The demo releases version 1 and 2 of this assistant in turn. Each customer’s old run ends under the version it began with, and the new one waits for it. Press Release to see it drain again.',
     where: to('workflows', { open: 'assistant' }),
     look: ['.drawer [aria-label="Versions"]', '.drawer .mix', '.drawer', 'main .table-box'],
   },

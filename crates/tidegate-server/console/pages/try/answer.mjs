@@ -13,6 +13,13 @@ import { VerdictLine, verdictsOf } from './verdict.mjs';
 
 const ENDS = ['completed', 'failed', 'cancelled'];
 
+/** What a run emits: words as the text they make, anything else as it is. @param {{ chunks: any[] }} props */
+function Chunks({ chunks }) {
+  if (!chunks.every((it) => typeof it === 'string')) return html`<${Json} value=${chunks} label="chunks" />`;
+  // Some emit words, others pieces of text with their spaces.
+  return html`<pre class="spoken" aria-label="what it says">${chunks.join(chunks.some((it) => /\s/.test(it)) ? '' : ' ')}</pre>`;
+}
+
 /** A run as it goes, with what it emits. @param {{ id: string }} props */
 function Followed({ id }) {
   const [seen, setSeen] = useState({ state: '', chunks: /** @type {any[]} */ ([]), end: /** @type {any} */ (null) });
@@ -27,7 +34,7 @@ function Followed({ id }) {
     until: (event) => event === 'end' || event === 'replaced',
   }), [id]);
   return html`<div class="stack tight"><p><${RunLink} id=${id} /> ${seen.state && html`<${State} state=${seen.state} />`}</p>
-    ${seen.chunks.length > 0 && html`<${Json} value=${seen.chunks} label="chunks" />`}
+    ${seen.chunks.length > 0 && html`<${Chunks} chunks=${seen.chunks} />`}
     ${seen.end && html`<${Json} value=${seen.end.output ?? seen.end.error ?? seen.end} label="how it ended" />`}</div>`;
 }
 

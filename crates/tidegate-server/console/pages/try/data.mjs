@@ -21,7 +21,7 @@ export function Data({ text, schema, label, change, newest }) {
   /** @param {any} e */
   const typed = (e) => change(e.target.value);
   const tidy = () => change(JSON.stringify(data, null, 2));
-  return html`<section class="stack tight"><div class="line-head"><h3>${label}</h3><span class="actions">
+  return html`<section class="stack tight"><div class="line-head"><h2>${label}</h2><span class="actions">
       ${formed && html`<button type="button" class="quiet small" aria-pressed=${raw} disabled=${Boolean(wrong)} onClick=${() => setRaw(!raw)}>${form ? 'As JSON' : 'As a form'}</button>`}
       ${!form && html`<button type="button" class="quiet small" disabled=${Boolean(wrong)} onClick=${tidy}>Tidy</button>`}
       <button type="button" class="quiet small" onClick=${newest} title="takes the data of the newest one, or makes it from the schema">From the newest</button></span></div>

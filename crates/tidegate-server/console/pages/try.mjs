@@ -46,6 +46,7 @@ export default function Try() {
   const [answers, setAnswers] = useState(/** @type {any[]} */ ([]));
   const [tally, setTally] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
+  const [round, setRound] = useState(0);
   const stop = useRef(new AbortController());
   useEffect(() => () => stop.current.abort(), []);
 
@@ -89,6 +90,7 @@ export default function Try() {
       setAnswers((before) => [answer, ...before].slice(0, KEPT));
     }
     setBusy(false);
+    setRound((before) => before + 1);
   }
 
   const event = draft.kind === 'event';
@@ -105,6 +107,6 @@ export default function Try() {
         <${BurstForm} draft=${draft} change=${change} data=${data} takers=${who} />
         <p class="actions"><button class="primary" disabled=${!ready || busy}>${busy ? 'Sending …' : draft.on ? `Send ${count(draft.n)} ${event ? 'events' : 'requests'}` : event ? 'Send the event' : 'Send the request'}</button></p>
       </form>
-      <div class="stack top"><${Dry} draft=${draft} data=${data} ready=${ready} /><${Results} tally=${tally} answers=${answers} workflows=${who.map((it) => it.name)} stop=${() => stop.current.abort()} /></div>
+      <div class="stack top"><${Dry} draft=${draft} data=${data} ready=${ready} round=${round} /><${Results} tally=${tally} answers=${answers} workflows=${who.map((it) => it.name)} stop=${() => stop.current.abort()} /></div>
     </div>`;
 }

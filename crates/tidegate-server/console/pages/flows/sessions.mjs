@@ -1,6 +1,7 @@
 // The keys of a flow that requests meet at: mostly sessions. Who is inside, and who waits.
 import { html } from '../../lib/html.mjs';
 import { useFetched, useList } from '../../lib/data.mjs';
+import { count } from '../../lib/format.mjs';
 import { busiest } from '../../lib/live.mjs';
 import { here, route, setQuery } from '../../lib/route.mjs';
 import { Empty, Stale, notYet } from '../../ui/empty.mjs';
@@ -48,7 +49,8 @@ export function Sessions({ flow }) {
         <${Tabs} label="Which" tabs=${[{ text: 'busy', href: here({ idle: undefined }), here: !idle }, { text: 'idle too', href: here({ idle: 'true' }), here: idle }]} /></div></div>
     <${Stale} error=${gates.first ? gates.error : null} />
     ${notYet({ ...gates, value: gates.first }) ?? (rows.length === 0
-      ? html`<${Empty} title=${idle ? 'No key has been seen yet' : 'Nobody is inside or waits'}>${idle ? 'A key shows here with the first request whose policy arbitrates.' : html`Every request was let in and has ended. ${gates.items.length > 0 && html`<a href=${here({ idle: 'true' })}>Show the idle keys</a>`}`}
+      ? html`<${Empty} title=${idle ? 'No key has been seen yet' : gates.next ? `None of the first ${count(gates.items.length)} keys is busy` : 'Nobody is inside or waits'}>
+          ${idle ? 'A key shows here with the first request whose policy arbitrates.' : html`${gates.next ? 'Long lines would show here, wherever they are.' : 'Every request was let in and has ended.'} ${gates.items.length > 0 && html`<a href=${here({ idle: 'true' })}>Show the idle keys</a>`}`}
           ${key && html`<p>A session that is not listed can be opened by its id: <button type="button" onClick=${() => setQuery({ session: key })}>open ${key}</button></p>`}
           ${gates.next && html`<p><button type="button" onClick=${gates.more}>Look further</button></p>`}</${Empty}>`
       : html`<div class="squeezed"><${Table} label="Sessions and other keys" columns=${columns(actions)} rows=${rows} idOf=${gateId} chosen=${`${query.get('slot') ?? 'session'} ${query.get('session')}`}

@@ -24,8 +24,8 @@ async function rehearse(draft, data) {
   return { verdicts: [await post(path`/flows/${draft.flow}/actions/${draft.action}`, body, { dryRun: true })], first: draft.on };
 }
 
-/** @param {{ draft: any, data: any, ready: boolean }} props */
-export function Dry({ draft, data, ready }) {
+/** @param {{ draft: any, data: any, ready: boolean, round: number }} props `round` grows with everything that was sent */
+export function Dry({ draft, data, ready, round }) {
   const [told, setTold] = useState(/** @type {any} */ (null));
   const asked = JSON.stringify([ready, draft, data]);
   const beat = draft.on ? 0 : Math.floor(second.value / 1000 / AGAIN);
@@ -43,12 +43,12 @@ export function Dry({ draft, data, ready }) {
       over = true;
       clearTimeout(timer);
     };
-  }, [asked, beat]);
+  }, [asked, beat, round]);
   return html`<section class="card" data-part="dry"><h2>What would become of it</h2>
     ${!ready || !told
       ? html`<p class="faint">A dry run shows here what each workflow would say, without any effect.</p>`
       : told.error ? html`<p class="problem">${told.error.message}</p>`
-      : told.tally ? html`<div class="stack"><p class="soft">All ${plural(told.tally.total, 'event')} at once, if they came now:</p><${Shares} tally=${told.tally} /></div>`
+      : told.tally ? html`<div class="stack"><p class="soft">All ${plural(told.tally.total, 'event')} at once, if they came now:</p><${Shares} tally=${told.tally} most=${5} /></div>`
       : html`${told.first && html`<p class="soft">The first of them, if it came now:</p>`}<ul class="told-list">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
   </section>`;
 }

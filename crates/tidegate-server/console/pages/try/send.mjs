@@ -12,6 +12,8 @@ import { verdictsOf } from './verdict.mjs';
 const CHUNK = 50;
 const ABREAST = 6;
 const KEPT = 60;
+/** How often the page is drawn while answers come. */
+const SHOWN = 100;
 
 /** @param {number} total @returns {Tally} */
 export const begun = (total) => ({ total, sent: 0, since: performance.now(), ms: 0, over: false, counts: new Map(), keys: new Map(), last: [], problem: null });
@@ -59,11 +61,15 @@ async function asVerdict(draft, ask) {
  */
 export async function sendAll(draft, items, rate, show, stop) {
   const tally = begun(items.length);
+  show({ ...tally });
   let next = 0;
   /** How many may have gone by now. */
   const due = () => (rate > 0 ? Math.min(items.length, Math.floor(((performance.now() - tally.since) * rate) / 1000) + 1) : items.length);
+  let shown = 0;
   const told = () => {
     tally.ms = performance.now() - tally.since;
+    if (tally.ms - shown < SHOWN && !tally.over) return;
+    shown = tally.ms;
     show({ ...tally });
   };
   async function worker() {

@@ -1,12 +1,11 @@
 // What became of a burst: how many of each outcome, each key's share, and the last ones.
 import { html } from '../../lib/html.mjs';
-import { count, plural, span } from '../../lib/format.mjs';
+import { count, span } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';
 import { State, toneOf } from '../../ui/state.mjs';
 import { VerdictLine } from './verdict.mjs';
 
 const ORDER = ['started', 'replaced', 'queued', 'coalesced', 'buffered', 'deduped', 'skipped', 'dropped', 'rejected', 'recorded'];
-const KEYS = 24;
 
 /** @param {Map<string, number>} counts */
 const sorted = (counts) => [...counts].sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b));
@@ -18,15 +17,15 @@ const Bar = ({ counts, most }) =>
   html`<span class="stacked" role="img" aria-label=${sorted(counts).map(([word, n]) => `${n} ${word}`).join(', ')}>
     ${sorted(counts).map(([word, n]) => html`<span class=${toneOf(word)} title=${`${n} ${word}`} style=${{ width: `${(100 * n) / Math.max(1, most)}%` }}></span>`)}</span>`;
 
-/** @param {{ tally: import('./send.mjs').Tally }} props */
-export function Shares({ tally }) {
+/** @param {{ tally: import('./send.mjs').Tally, most?: number }} props `most`: so many keys are drawn */
+export function Shares({ tally, most: drawn = 12 }) {
   const keys = [...tally.keys].sort(([, a], [, b]) => sum(b) - sum(a));
   const most = Math.max(1, ...keys.map(([, counts]) => sum(counts)));
   return html`<ul class="outcomes">${sorted(tally.counts).map(([word, n]) => html`<li key=${word}><b class="num">${count(n)}</b> <${State} state=${word} /></li>`)}</ul>
-    ${(keys.length > 1 || keys[0]?.[0]) && html`<table class="shares" aria-label="Shares of keys"><tbody>${keys.slice(0, KEYS).map(([key, counts]) => html`<tr key=${key}>
+    ${(keys.length > 1 || keys[0]?.[0]) && html`<table class="shares" aria-label="Shares of keys"><tbody>${keys.slice(0, drawn).map(([key, counts]) => html`<tr key=${key}>
       <th scope="row"><code>${key || '–'}</code></th><td><${Bar} counts=${counts} most=${most} /></td>
       <td class="num faint">${sorted(counts).map(([word, n]) => `${n} ${word}`).join(' · ')}</td></tr>`)}</tbody></table>
-      ${keys.length > KEYS && html`<p class="faint">and ${plural(keys.length - KEYS, 'more key')}</p>`}`}`;
+      ${keys.length > drawn && html`<p class="faint">and ${count(keys.length - drawn)} more</p>`}`}`;
 }
 
 /** @param {{ tally: import('./send.mjs').Tally, stop: () => void, workflows: string[] }} props */

@@ -25,6 +25,8 @@ const PAGES = /** @type {[string, string, () => Promise<{ default: any }>][]} */
 const loaded = signal(/** @type {Record<string, any>} */ ({}));
 const demo = signal(false);
 const tour = signal(/** @type {any} */ (null));
+// Whoever comes to a demo for the first time is shown around, unless they came for something.
+demo.subscribe((yes) => yes && !localStorage.getItem('tidegate-toured') && /^#?\/?(overview)?$/.test(location.hash) && startTour());
 
 /** @param {{ name: string }} props */
 function Page({ name }) {
@@ -117,8 +119,4 @@ async function startTour() {
 setTheme(localStorage.getItem('tidegate-theme'));
 connect();
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
-get('/health').then((told) => {
-  demo.value = Boolean(told?.demo);
-  // Whoever comes to the demo for the first time is shown around, unless they came for something.
-  if (demo.value && !localStorage.getItem('tidegate-toured') && /^#?\/?(overview)?$/.test(location.hash)) startTour();
-}, () => {});
+get('/health').then((told) => (demo.value = Boolean(told?.demo)), () => {});

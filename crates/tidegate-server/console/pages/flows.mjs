@@ -1,5 +1,5 @@
 // Flows: their actions and policies, who is inside and waits for each session, and what the clock starts.
-import { html, useEffect, useState } from '../lib/html.mjs';
+import { html } from '../lib/html.mjs';
 import { useFetched } from '../lib/data.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
 import { actionOf } from '../lib/workflows.mjs';
@@ -28,12 +28,8 @@ function Which({ flows, here, clock }) {
 export default function Flows() {
   const { rest, query } = route.value;
   const told = useFetched('/workflows', {}, { live: false });
-  const [known, setKnown] = useState(true);
-  const clock = useFetched(known ? '/schedules' : null);
-  // An older server has no such route: it is not asked again.
-  useEffect(() => {
-    if (/** @type {any} */ (clock.error)?.status === 404) setKnown(false);
-  }, [clock.error]);
+  // An older server has no such route.
+  const clock = useFetched('/schedules', { limit: 1 }, { live: false });
   const actions = /** @type {import('../lib/workflows.mjs').Workflow[]} */ (told.value?.workflows ?? []).filter(actionOf);
   const flows = [...new Set(actions.map((it) => it.name.slice(0, it.name.indexOf('/'))))];
   const clocks = query.get('view') === 'schedules' || (flows.length === 0 && (clock.value?.schedules?.length ?? 0) > 0);
@@ -44,7 +40,7 @@ export default function Flows() {
     <div class="page-head"><h1>Flows</h1><p>Actions that requests call, arbitrated session by session.</p>
       <${Which} flows=${flows} here=${flow} clock=${clock.value !== null} /></div>
     ${clocks
-      ? html`<${Schedules} told=${clock} />`
+      ? html`<${Schedules} />`
       : notYet(told) ?? (flow === null
         ? html`<${Empty} title="No flow is defined yet">A flow is a group of actions: workflows that a request starts, with a policy for what happens while another one is busy with the same session.
             <pre>${'[[flow]]\nname = "support"\nconcurrency = "queue"\nactions.respond = { url = "http://127.0.0.1:3000/respond" }'}</pre></${Empty}>`

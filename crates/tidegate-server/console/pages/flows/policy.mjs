@@ -7,7 +7,7 @@ import { span } from '../../lib/format.mjs';
 const WORDS = {
   allow: () => 'runs beside the others and takes no place',
   queue: (rule) => `waits its turn, first come, first served${rule.maxWaitMs ? `, for ${span(rule.maxWaitMs)} at the most` : ''}`,
-  reject: () => 'is refused while another one is inside, and told which',
+  reject: () => 'is refused, and told who is inside',
   restart: () => 'replaces the one inside',
   debounce: (rule) => `joins the others; one run when it was quiet for ${span(rule.periodMs)}${rule.maxWaitMs ? `, after ${span(rule.maxWaitMs)} at the latest` : ''}`,
 };

@@ -25,7 +25,7 @@ export function useActions(flow) {
 
 /** @param {Map<string, string>} actions @returns {import('../../ui/table.mjs').Column[]} */
 const columns = (actions) => [
-  { name: 'Key', of: (gate) => html`<span class="faint">${kindOf(gate.slot)}</span> <code>${gate.key}</code>` },
+  { name: 'Key', of: (gate) => html`<span class="faint" title=${kindOf(gate.slot)}>${kindOf(gate.slot).split('.').at(-1)}</span> <code>${gate.key}</code>` },
   { name: 'Inside', of: (gate) => html`<${Inside} gate=${gate} actions=${actions} />` },
   { name: 'In line, the next first', wide: true, of: (gate) => html`<${InLine} gate=${gate} actions=${actions} />` },
   { name: 'The oldest came', num: true, of: (gate) => html`<${Ago} at=${gate.line?.since} />` },

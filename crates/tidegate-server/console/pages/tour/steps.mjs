@@ -9,13 +9,16 @@ import { to } from '../../lib/route.mjs';
 
 /** The last one of the longest line, so that it still waits while one reads. */
 async function waiting() {
-  const asked = [{ control: 'concurrency', workflow: 'render-report', key: 'acme' }, { control: 'throttle', workflow: 'send-mail' }];
-  const told = await Promise.all(asked.map((query) => get('/gates', { ...query, limit: 20 })));
-  const lines = told.flatMap(({ gates }) => gates).map((/** @type {any} */ gate) => gate.line?.first ?? []);
-  const last = lines.sort((a, b) => b.length - a.length)[0]?.at(-1);
-  if (last) return to(['runs', last]);
-  const { runs } = await get('/runs', { workflow: 'render-report', limit: 1 });
-  return runs[0] ? to(['runs', runs[0].id]) : to('runs', { workflow: 'render-report' });
+  const lines = await Promise.all(['render-report', 'send-mail'].map(async (workflow) => {
+    const { gates } = await get('/gates', { workflow, limit: 20 });
+    return { workflow, count: Math.max(0, ...gates.map((/** @type {any} */ gate) => gate.line?.count ?? 0)) };
+  }));
+  const [{ workflow }] = lines.sort((a, b) => b.count - a.count);
+  for (const state of ['queued', undefined]) {
+    const { runs } = await get('/runs', { workflow, state, limit: 1 });
+    if (runs[0]) return to(['runs', runs[0].id]);
+  }
+  return to('runs', { workflow });
 }
 
 /** A run that was replaced by a newer one. */

@@ -14,7 +14,7 @@ const sum = (counts) => [...counts.values()].reduce((all, n) => all + n, 0);
 
 /** @param {{ counts: Map<string, number>, most: number }} props */
 const Bar = ({ counts, most }) =>
-  html`<span class="stacked" role="img" aria-label=${sorted(counts).map(([word, n]) => `${n} ${word}`).join(', ')}>
+  html`<span class="share-bar" role="img" aria-label=${sorted(counts).map(([word, n]) => `${n} ${word}`).join(', ')}>
     ${sorted(counts).map(([word, n]) => html`<span class=${toneOf(word)} title=${`${n} ${word}`} style=${{ width: `${(100 * n) / Math.max(1, most)}%` }}></span>`)}</span>`;
 
 /** @param {{ tally: import('./send.mjs').Tally, most?: number }} props `most`: so many keys are drawn */

@@ -42,7 +42,7 @@ export default function Flows() {
     ${clocks
       ? html`<${Schedules} />`
       : notYet(told) ?? (flow === null
-        ? html`<${Empty} title="No flow is defined yet">A flow is a group of actions: workflows that a request starts, with a policy for what happens while another one is busy with the same session.
+        ? html`<${Empty} title="No flow is defined yet"><p>A flow is a group of actions: workflows that a request starts, with a policy for what happens while another one is busy with the same session.</p>
             <pre>${'[[flow]]\nname = "support"\nconcurrency = "queue"\nactions.respond = { url = "http://127.0.0.1:3000/respond" }'}</pre></${Empty}>`
         : own.length === 0 ? html`<${Empty} title=${`There is no flow “${flow}”`}>Known are ${flows.map((name) => html`<a href=${to(['flows', name])}>${name}</a> `)}</${Empty}>`
         : html`<div class="stack"><section><h2 class="over">${flow}</h2><${Actions} actions=${own} /></section><section><${Sessions} key=${flow} flow=${flow} /></section></div>

@@ -19,7 +19,7 @@ function Row({ action }) {
   const { policy, key, words } = policyOf(action);
   const { inFlight, queued, waiting } = tallyOf(action);
   const [flow, name] = /** @type {[string, string]} */ (actionOf(action));
-  return html`<tr data-row tabindex="0">
+  return html`<tr>
     <td><a href=${to('workflows', { open: action.name, app: action.app === 'default' ? undefined : action.app })}>${name}</a> <span class="faint">v${action.version}</span></td>
     <td class="wide"><${Badge} tone=${policy === 'allow' ? '' : 'accent'}>${policy}</${Badge}> <span class="soft">${words}</span>${othersOf(action).map((it) => html` <${Badge} tone="accent">${it}</${Badge}>`)}</td>
     <td>${key ? html`<code>${key}</code>` : html`<span class="faint">–</span>`}</td>

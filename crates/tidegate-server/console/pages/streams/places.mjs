@@ -65,7 +65,7 @@ export function Places() {
   if (waits) return waits;
   const filtered = asked.reaction || asked.stream || asked.blocked;
   if (reactions.length === 0 && !filtered) {
-    return html`<${Empty} title="No reaction follows these streams">A reaction is code of yours that follows streams under a lease, with a position in each. Programs that embed Tidegate register them; see the book, “Streams and reactions”. What is in the streams is under <a href=${to('streams', { view: 'streams' })}>All streams</a>.</${Empty}>`;
+    return html`<${Empty} title="There are no reactions">A reaction is code of yours that follows streams under a lease, with a position in each. Programs that embed Tidegate register them; see the book, “Streams and reactions”. What is in the streams is under <a href=${to('streams', { view: 'streams' })}>All streams</a>.</${Empty}>`;
   }
   return html`<${Stale} error=${places.error} />
     <${Definitions} reactions=${reactions} />

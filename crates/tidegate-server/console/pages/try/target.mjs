@@ -1,5 +1,6 @@
 // What is sent, and to whom: an event by its name, or a request to an action.
 import { html } from '../../lib/html.mjs';
+import { to } from '../../lib/route.mjs';
 import { actionOf, controlsOf, eventNames, takes } from '../../lib/workflows.mjs';
 import { WorkflowLink } from '../../ui/link.mjs';
 import { Badge } from '../../ui/state.mjs';
@@ -54,6 +55,7 @@ export function Target(props) {
   const { draft, workflows } = props;
   return html`<div class="stack tight">
     ${draft.kind === 'event' ? html`<${EventName} ...${props} />` : html`<${Action} ...${props} />`}
+    ${workflows.length === 0 && draft.kind === 'event' && html`<p class="faint">Nothing is defined yet: an event is recorded, and starts nothing. How to define something is said under <a href=${to('workflows')}>Workflows</a>.</p>`}
     <${Takers} takers=${takers(draft, workflows)} draft=${draft} />
   </div>`;
 }

@@ -25,6 +25,8 @@ const PAGES = /** @type {[string, string, () => Promise<{ default: any }>][]} */
 const loaded = signal(/** @type {Record<string, any>} */ ({}));
 const demo = signal(false);
 const tour = signal(/** @type {any} */ (null));
+// Whoever comes to a demo for the first time is shown around, unless they came for something.
+demo.subscribe((yes) => yes && !localStorage.getItem('tidegate-toured') && /^#?\/?(overview)?$/.test(location.hash) && startTour());
 
 /** @param {{ name: string }} props */
 function Page({ name }) {
@@ -110,6 +112,7 @@ function App() {
 }
 
 async function startTour() {
+  localStorage.setItem('tidegate-toured', 'yes');
   tour.value = (await import('./pages/tour.mjs')).default;
 }
 

@@ -54,9 +54,10 @@ export const path = (texts, ...parts) =>
 
 /**
  * @param {string} method @param {string} where
- * @param {{ query?: Record<string, unknown>, body?: unknown, signal?: AbortSignal, headers?: Record<string, string> }} [options]
+ * @param {{ query?: Record<string, unknown>, body?: unknown, signal?: AbortSignal, headers?: Record<string, string>,
+ *   heard?: (status: number) => void }} [options]
  */
-async function ask(method, where, { query, body, signal: stop, headers } = {}) {
+async function ask(method, where, { query, body, signal: stop, headers, heard } = {}) {
   /** @type {RequestInit} */
   const init = { method, headers: { ...who(), ...headers }, signal: stop };
   if (body !== undefined) {
@@ -70,6 +71,7 @@ async function ask(method, where, { query, body, signal: stop, headers } = {}) {
     if (stop?.aborted) throw error;
     throw new Problem(0, { error: 'unreachable', detail: 'the server cannot be reached; it is asked again' });
   }
+  heard?.(response.status);
   const text = await response.text();
   const told = text ? JSON.parse(text) : null;
   if (response.ok) return told;
@@ -81,8 +83,8 @@ async function ask(method, where, { query, body, signal: stop, headers } = {}) {
 /** @param {string} where @param {Record<string, unknown>} [query] @param {AbortSignal} [stop] */
 export const get = (where, query, stop) => ask('GET', where, { query, signal: stop });
 
-/** @param {string} where @param {unknown} [body] @param {Record<string, unknown>} [query] */
-export const post = (where, body, query) => ask('POST', where, { body, query });
+/** @param {string} where @param {unknown} [body] @param {Record<string, unknown>} [query] @param {(status: number) => void} [heard] */
+export const post = (where, body, query, heard) => ask('POST', where, { body, query, heard });
 
 /** @param {string} where @param {unknown} body @param {Record<string, unknown>} [query] */
 export const put = (where, body, query) => ask('PUT', where, { body, query });

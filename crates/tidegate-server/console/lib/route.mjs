@@ -36,3 +36,9 @@ export function setQuery(change) {
   history.replaceState(null, '', to([page, ...rest], merged));
   route.value = read();
 }
+
+/** This page's address with members of the query changed; `undefined` takes one away. @param {Record<string, unknown>} change */
+export function here(change) {
+  const { page, rest, query } = route.value;
+  return to([page, ...rest], { ...Object.fromEntries(query), ...change });
+}

@@ -1,2 +1,50 @@
+// Flows: their actions and policies, who is inside and waits for each session, and what the clock starts.
 import { html } from '../lib/html.mjs';
-export default () => html`<h1>flows</h1>`;
+import { useFetched } from '../lib/data.mjs';
+import { route, setQuery, to } from '../lib/route.mjs';
+import { actionOf } from '../lib/workflows.mjs';
+import { Empty, notYet } from '../ui/empty.mjs';
+import { Tabs } from '../ui/tabs.mjs';
+import { Actions } from './flows/actions.mjs';
+import { Schedules } from './flows/schedules.mjs';
+import { Session } from './flows/session.mjs';
+import { Sessions } from './flows/sessions.mjs';
+
+/** More flows than these are chosen from a list. */
+const TABS = 5;
+
+/** @param {{ flows: string[], here: string | null, clock: boolean }} props */
+function Which({ flows, here, clock }) {
+  const clocks = clock ? [{ text: 'Schedules', href: to('flows', { view: 'schedules' }), here: here === null }] : [];
+  if (flows.length <= TABS) {
+    const tabs = [...flows.map((name) => ({ text: name, href: to(['flows', name]), here: name === here })), ...clocks];
+    return tabs.length > 1 ? html`<${Tabs} label="Flows" tabs=${tabs} />` : null;
+  }
+  return html`<span class="actions end"><label class="field-inline">Flow <select onChange=${(/** @type {any} */ e) => (location.hash = to(['flows', e.target.value]))}>
+      ${flows.map((name) => html`<option value=${name} selected=${name === here}>${name}</option>`)}</select></label>
+    ${clock && html`<${Tabs} label="Look at" tabs=${clocks} />`}</span>`;
+}
+
+export default function Flows() {
+  const { rest, query } = route.value;
+  const told = useFetched('/workflows', {}, { live: false });
+  // An older server has no such route.
+  const clock = useFetched('/schedules', { limit: 1 }, { live: false });
+  const actions = /** @type {import('../lib/workflows.mjs').Workflow[]} */ (told.value?.workflows ?? []).filter(actionOf);
+  const flows = [...new Set(actions.map((it) => it.name.slice(0, it.name.indexOf('/'))))];
+  const clocks = query.get('view') === 'schedules' || (flows.length === 0 && (clock.value?.schedules?.length ?? 0) > 0);
+  const flow = clocks ? null : (rest[0] ?? query.get('open') ?? flows[0] ?? null);
+  const own = actions.filter((it) => it.name.startsWith(`${flow}/`));
+  const session = query.get('session');
+  return html`
+    <div class="page-head"><h1>Flows</h1><p>Actions that requests call, arbitrated session by session.</p>
+      <${Which} flows=${flows} here=${flow} clock=${clock.value !== null} /></div>
+    ${clocks
+      ? html`<${Schedules} />`
+      : notYet(told) ?? (flow === null
+        ? html`<${Empty} title="No flow is defined yet"><p>A flow is a group of actions: workflows that a request starts, with a policy for what happens while another one is busy with the same session.</p>
+            <pre>${'[[flow]]\nname = "support"\nconcurrency = "queue"\nactions.respond = { url = "http://127.0.0.1:3000/respond" }'}</pre></${Empty}>`
+        : own.length === 0 ? html`<${Empty} title=${`There is no flow “${flow}”`}>Known are ${flows.map((name) => html`<a href=${to(['flows', name])}>${name}</a> `)}</${Empty}>`
+        : html`<div class="stack"><section><h2 class="over">${flow}</h2><${Actions} actions=${own} /></section><section><${Sessions} key=${flow} flow=${flow} /></section></div>
+          ${session && html`<${Session} key=${session} flow=${flow} app=${own[0].app} id=${session} slot=${query.get('slot') ?? 'session'} close=${() => setQuery({ session: undefined, slot: undefined })} />`}`)}`;
+}

@@ -9,6 +9,9 @@ const TONES = /** @type {Record<string, string>} */ ({
   cancelled: 'still', replaced: 'idle', stopping: 'still',
 });
 
+/** @param {string} word */
+export const toneOf = (word) => TONES[word] ?? 'still';
+
 /** A state or a verdict: a dot of its colour and the word. @param {{ state: string, title?: string }} props */
 export function State({ state, title }) {
   return html`<span class=${`state ${TONES[state] ?? 'still'}`} title=${title}>${state}</span>`;

@@ -13,9 +13,9 @@ const BEYOND = 12;
  * A list of rows of one height, of which only those in view are in the page.
  *
  * @param {{ columns: Column[], rows: any[], idOf: (row: any) => string, open?: (row: any) => void, label: string,
- *   chosen?: string | null, more?: (() => void) | null, busy?: boolean, tone?: (row: any) => string }} props
+ *   chosen?: string | null, more?: (() => void) | null, moreText?: string, busy?: boolean, tone?: (row: any) => string }} props
  */
-export function Table({ columns, rows, idOf, open, label, chosen, more, busy, tone }) {
+export function Table({ columns, rows, idOf, open, label, chosen, more, moreText = 'Older ones', busy, tone }) {
   const body = useRef(/** @type {HTMLElement | null} */ (null));
   const [[from, to], setSeen] = useState([0, 60]);
   useEffect(() => {
@@ -51,7 +51,7 @@ export function Table({ columns, rows, idOf, open, label, chosen, more, busy, to
         ${below > 0 && html`<tr class="space" aria-hidden="true"><td style=${{ height: `${below * ROW}px` }}></td></tr>`}
       </tbody>
     </table>
-    ${more && html`<p class="more"><button type="button" onClick=${more} disabled=${busy}>${busy ? 'Loading …' : 'Older ones'}</button></p>`}
+    ${more && html`<p class="more"><button type="button" onClick=${more} disabled=${busy}>${busy ? 'Loading …' : moreText}</button></p>`}
   </div>`;
 }
 

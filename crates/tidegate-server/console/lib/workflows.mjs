@@ -1,0 +1,38 @@
+// What is defined, as forms and lists of flows need it.
+
+/**
+ * @typedef {{ app: string, name: string, version?: number, versions?: number[], triggers?: (string | { cron?: string })[],
+ *   flowControl?: Record<string, any>, schema?: any, description?: string }} Workflow
+ */
+
+/** An action is `flow/action`. @param {Workflow} it @returns {[flow: string, action: string] | null} */
+export function actionOf(it) {
+  const at = it.name.indexOf('/');
+  return at < 0 ? null : [it.name.slice(0, at), it.name.slice(at + 1)];
+}
+
+/** What events start it: by its triggers, or by its own name where it has none. @param {Workflow} it @returns {string[]} */
+export function eventsOf(it) {
+  const names = (it.triggers ?? []).filter((trigger) => typeof trigger === 'string');
+  return (it.triggers ?? []).length === 0 && !actionOf(it) ? [it.name] : names;
+}
+
+/** @param {Workflow} it @param {string} name */
+export const takes = (it, name) =>
+  eventsOf(it).some((trigger) => (trigger.endsWith('*') ? name.startsWith(trigger.slice(0, -1)) : trigger === name));
+
+/** Names that can be offered. @param {Workflow[]} all */
+export const eventNames = (all) => [...new Set(all.flatMap(eventsOf).filter((name) => !name.endsWith('*')))].sort();
+
+/** The keys that its controls go by, without repeats. @param {Workflow} it @returns {string[]} */
+export function keysOf(it) {
+  const found = Object.values(it.flowControl ?? {}).flatMap((control) => [control].flat()).map((rule) => rule?.key ?? rule?.keyField);
+  return [...new Set(found.filter((key) => typeof key === 'string' && key !== 'none'))];
+}
+
+/** Names of the controls that shape it; the policy of an action by its own name. @param {Workflow} it @returns {string[]} */
+export function controlsOf(it) {
+  const { concurrency, ...others } = it.flowControl ?? {};
+  const names = [concurrency ?? []].flat().map((rule) => (typeof rule === 'string' ? rule : (rule.policy ?? 'concurrency')));
+  return [...new Set([...names, ...Object.keys(others)])];
+}

@@ -1,0 +1,67 @@
+// What the clock starts: when each fires next, and a hand on the switch.
+import { html } from '../../lib/html.mjs';
+import { path, post } from '../../lib/api.mjs';
+import { useList } from '../../lib/data.mjs';
+import { count, exact } from '../../lib/format.mjs';
+import { Empty, Stale, notYet } from '../../ui/empty.mjs';
+import { RunLink, WorkflowLink } from '../../ui/link.mjs';
+import { Badge, State } from '../../ui/state.mjs';
+import { Table } from '../../ui/table.mjs';
+import { act } from '../../ui/toast.mjs';
+import { Ago, Until } from '../../ui/time.mjs';
+
+/** @typedef {{ id: string, app: string, workflow: string, name?: string, schedule: string, cron: string, timeZone: string, onOverlap?: any, paused?: boolean,
+ *   next?: string[], last?: { plannedAt: string, outcome?: string, runId?: string, missed?: number } }} Schedule */
+
+/** What it does while its last run is not over. @type {Record<string, string>} */
+const OVERLAP = {
+  skip: 'while one still runs, the next is skipped, and recorded',
+  reject: 'while one still runs, the next is skipped, and recorded',
+  allow: 'starts another beside the one that still runs',
+  queue: 'waits until the one that still runs is over',
+  restart: 'replaces the one that still runs',
+};
+
+/** @param {{ it: Schedule }} props */
+function Overlap({ it }) {
+  const word = typeof it.onOverlap === 'string' ? it.onOverlap : (it.onOverlap?.policy ?? 'skip');
+  return html`<${Badge} title=${OVERLAP[word]}>${word}</${Badge}>`;
+}
+
+/** @param {{ it: Schedule, again: () => void }} props */
+function Switch({ it, again }) {
+  const name = it.name ?? it.workflow;
+  async function flip() {
+    const verb = it.paused ? 'resume' : 'pause';
+    const done = it.paused ? `${name} goes on with its next time` : `${name} is paused: nothing is planned until it is resumed`;
+    if (await act(() => post(path`/schedules/${it.id}/` + verb), done)) again();
+  }
+  return html`<button type="button" class="small" aria-label=${`${it.paused ? 'Resume' : 'Pause'} ${name}`} onClick=${flip}>${it.paused ? 'Resume' : 'Pause'}</button>`;
+}
+
+/** @param {{ last: Schedule['last'] }} props */
+function Last({ last }) {
+  if (!last) return html`<span class="faint">not yet</span>`;
+  return html`${last.outcome && html`<${State} state=${last.outcome} />`} ${last.missed ? html`<${Badge} tone="bad">${count(last.missed)}</${Badge}> ` : null}${
+    last.runId && html`<${RunLink} id=${last.runId} /> `}<span class="faint"><${Ago} at=${last.plannedAt} /></span>`;
+}
+
+/** @param {() => void} again @returns {import('../../ui/table.mjs').Column[]} */
+const columns = (again) => [
+  { name: 'Starts', of: (it) => html`<${WorkflowLink} app=${it.app} name=${it.workflow} /> ${it.name && html`<span class="faint">${it.name}</span>`}` },
+  { name: 'When', of: (it) => html`<code>${it.cron}</code> <span class="faint">${it.timeZone}</span>` },
+  { name: 'Overlap', title: 'what happens while the last one is not over', of: (it) => html`<${Overlap} it=${it} />` },
+  { name: 'Next', num: true, of: (it) => (it.paused ? html`<${Badge} tone="wait">paused</${Badge}>`
+    : it.next?.length ? html`<span title=${it.next.map(exact).join('\n')}><${Until} at=${it.next[0]} /></span>` : html`<span class="faint">–</span>`) },
+  { name: 'Last', wide: true, of: (it) => html`<${Last} last=${it.last} />` },
+  { name: 'Switch', num: true, of: (it) => html`<${Switch} it=${it} again=${again} />` },
+];
+
+export function Schedules() {
+  const told = useList('/schedules', 'schedules', { limit: 100 }, (it) => it.id);
+  return html`<${Stale} error=${told.first ? told.error : null} />
+    ${notYet({ ...told, value: told.first }) ?? (told.items.length === 0
+      ? html`<${Empty} title="Nothing is started by the clock">Give a workflow a trigger <code>{ cron = "0 6 * * *" }</code>, or a flow <code>schedules</code>, and it shows here with its next times.</${Empty}>`
+      : html`<div class="squeezed"><${Table} label="Schedules" columns=${columns(told.again)} rows=${told.items} idOf=${(/** @type {Schedule} */ it) => it.id}
+          more=${told.next ? told.more : null} moreText="More schedules" busy=${told.busy} /></div>`)}`;
+}

@@ -1,0 +1,55 @@
+// How far one reaction is in one stream, in words.
+import { html } from '../../lib/html.mjs';
+import { now, second } from '../../lib/clock.mjs';
+import { plural, span } from '../../lib/format.mjs';
+import { Fill } from '../../ui/fill.mjs';
+import { Until } from '../../ui/time.mjs';
+
+/**
+ * @typedef {{ reaction: string, stream: string, position: number, lag: number, failures: number, claims: number,
+ *   blocked: string | null, error: string | null, holder: string | null, leaseEnd: string | null, dueAt: string | null }} Place
+ * @typedef {{ name: string, source: string, maxRetries: number, blockOnError: boolean, leaseMs: number, batch: number,
+ *   maxLostLeases: number }} Reaction
+ */
+
+/** @param {Place} place @returns {string} */
+export const placeId = (place) => JSON.stringify([place.reaction, place.stream]);
+
+/** @param {Place} place @returns {[tone: string, word: string]} */
+function stateOf(place) {
+  if (place.blocked) return ['bad', 'blocked'];
+  if (place.holder && place.leaseEnd && Date.parse(place.leaseEnd) > now()) return ['go', 'handling'];
+  if (place.failures > 0) return ['wait', 'trying again'];
+  return place.lag > 0 ? ['wait', 'behind'] : ['good', 'up to date'];
+}
+
+/** @param {{ place: Place }} props */
+export function PlaceState({ place }) {
+  void second.value;
+  const [tone, word] = stateOf(place);
+  return html`<span class=${`state ${tone}`} title=${place.blocked ?? undefined}>${word}</span>`;
+}
+
+/** What keeps it: the error, who holds it and until when, or when it is taken up again. @param {{ place: Place }} props */
+export function Held({ place }) {
+  void second.value;
+  const error = place.error ?? place.blocked;
+  const later = place.dueAt && !place.blocked && !place.holder && Date.parse(place.dueAt) > now() && html`<span class="soft">again <${Until} at=${place.dueAt} /></span> `;
+  const over = place.leaseEnd && Date.parse(place.leaseEnd) <= now();
+  const holder = place.holder && html`engine <code title=${place.holder}>${place.holder.slice(-6)}</code> <span class="faint">${over ? 'whose lease is over' : html`lease ends <${Until} at=${place.leaseEnd} />`}</span> `;
+  return html`${holder}${later}${error && html`<span class="bad-text" title=${error}>${error}</span>`}`;
+}
+
+/** @param {{ place: Place }} props */
+export const Progress = ({ place }) =>
+  html`<${Fill} value=${place.position + 1} of=${place.position + place.lag + 1} tone=${place.blocked ? 'bad' : place.lag > 0 ? '' : 'calm'} label="events done" />`;
+
+/** @param {Reaction} it */
+export function inWords(it) {
+  const tries = it.maxRetries === 0 ? 'at the first failure' : `after ${plural(it.maxRetries + 1, 'failure')}`;
+  return [
+    it.blockOnError ? `blocks a stream ${tries}` : 'tries again for ever',
+    `takes up to ${plural(it.batch, 'event')} at a time`,
+    `under a lease of ${span(it.leaseMs)}`,
+  ].join(', ');
+}

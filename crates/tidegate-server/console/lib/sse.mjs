@@ -58,14 +58,15 @@ export function follow(path, { query, on, connected = () => {}, until = () => fa
 
 /** @param {ReadableStream<Uint8Array>} body */
 async function* messages(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
   let rest = '';
   let message = { event: 'message', data: '', id: '' };
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const lines = (rest + value).split('\n');
+      const lines = (rest + decoder.decode(value, { stream: true })).split('\n');
       rest = lines.pop() ?? '';
       for (const line of lines) {
         if (line === '') {

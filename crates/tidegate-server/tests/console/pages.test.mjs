@@ -1,0 +1,88 @@
+// The pages over the demo, in which something of everything happens.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { PICTURES, api, closeBrowser, demo, look, until } from './rig.mjs';
+
+const PAGES = ['overview', 'workflows', 'runs', 'events', 'gates', 'streams', 'flows', 'try'];
+const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+let world = /** @type {Awaited<ReturnType<typeof demo>>} */ (/** @type {unknown} */ (null));
+before(async () => {
+  world = await demo();
+});
+after(async () => {
+  await closeBrowser();
+  await world.stop();
+});
+
+for (const theme of /** @type {const} */ (['light', 'dark'])) {
+  test(`every page can be read in ${theme} colours, by everybody`, async () => {
+    // The check is put into the page, which its own policy would not allow.
+    const seen = await look(world.url, { colorScheme: theme, bypassCSP: true });
+    for (const page of PAGES) {
+      await seen.go(`/${page}`);
+      await seen.page.waitForTimeout(600);
+      await seen.page.screenshot({ path: path.join(PICTURES, `${page}-${theme}.png`) });
+      await seen.page.evaluate(AXE);
+      const found = await seen.page.evaluate(() => /** @type {any} */ (globalThis).axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }));
+      const serious = found.violations.filter((/** @type {any} */ it) => ['serious', 'critical'].includes(it.impact));
+      const told = serious.map((/** @type {any} */ it) => `${it.id}: ${it.nodes[0].html} ${it.nodes[0].failureSummary}`);
+      assert.deepEqual(told, [], `${page}, ${theme}`);
+    }
+    await seen.close();
+  });
+}
+
+test('the first load is small and complete', async () => {
+  const seen = await look(world.url);
+  await seen.go('/overview');
+  await seen.page.waitForLoadState('load');
+  const bytes = seen.fetched.reduce((sum, it) => sum + it.bytes, 0);
+  assert.ok(seen.fetched.length > 10, 'files of the console were fetched');
+  assert.ok(bytes < 150_000, `${bytes} bytes: ${seen.fetched.map((it) => `${it.url} ${it.bytes}`).join('\n')}`);
+  await seen.close();
+});
+
+test('overview and runs fit a phone', async () => {
+  const seen = await look(world.url, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  for (const page of ['overview', 'runs']) {
+    await seen.go(`/${page}`);
+    const [wide, room] = await seen.page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(wide <= room, `${page} is ${wide} wide on ${room}`);
+    await seen.page.screenshot({ path: path.join(PICTURES, `${page}-phone.png`) });
+  }
+  await seen.close();
+});
+
+test('the tour runs to its end', async () => {
+  const seen = await look(world.url);
+  await seen.go('/overview');
+  await seen.page.getByRole('button', { name: 'Take the tour' }).click();
+  const tour = seen.page.getByRole('dialog', { name: 'Tour' });
+  const steps = Number((await tour.getByText(/^1 of \d+$/).textContent())?.split(' ').at(-1));
+  for (let step = 2; step <= steps; step++) {
+    await tour.getByRole('button', { name: 'Next' }).click();
+    await tour.getByText(`${step} of ${steps}`).waitFor();
+  }
+  await tour.getByRole('button', { name: 'Done' }).click();
+  await tour.waitFor({ state: 'detached' });
+  await seen.close();
+});
+
+test('a blocked stream is unblocked from the page', async () => {
+  const { get } = api(world.url);
+  const blocked = async () => (await get('/reactions?blocked=true')).streams;
+  await until(async () => (await blocked()).length > 0, 'a stream of the demo is blocked');
+  const [place] = await blocked();
+  const seen = await look(world.url);
+  await seen.go(`/streams?reaction=${place.reaction}&blocked=true`);
+  await seen.page.getByRole('row', { name: new RegExp(place.stream) }).first().click();
+  await seen.page.getByRole('dialog').getByRole('button', { name: /^Unblock/ }).click();
+  await seen.page.getByRole('dialog').getByRole('button', { name: /^Unblock/ }).last().click();
+  const goes = async () => !(await blocked()).some((/** @type {any} */ it) => it.stream === place.stream && it.position === place.position);
+  await until(goes, `${place.stream} goes on`);
+  await seen.close();
+});

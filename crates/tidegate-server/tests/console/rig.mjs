@@ -1,0 +1,155 @@
+// The real binary, a service that it calls, and a browser that looks at it.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import http from 'node:http';
+import os from 'node:os';
+import path from 'node:path';
+import { chromium } from 'playwright-core';
+
+const BINARY = process.env.TIDEGATE_BINARY ?? assert.fail('TIDEGATE_BINARY names the binary');
+const CHROMIUM = process.env.TIDEGATE_CHROMIUM ?? '/usr/bin/chromium';
+/** Where pictures of pages go. */
+export const PICTURES = process.env.TIDEGATE_PICTURES ?? os.tmpdir();
+
+/** How long something may take on a busy machine. It says nothing about how long it takes. */
+export const PATIENCE = 30_000;
+
+/** A service whose calls stay open until they are let go. */
+export async function target() {
+  const open = new Set();
+  let held = true;
+  const server = http.createServer((request, response) => {
+    request.resume();
+    const end = () => {
+      open.delete(end);
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"ok":true}');
+    };
+    if (held) open.add(end);
+    else end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  return {
+    url: `http://127.0.0.1:${port}/work`,
+    /** Answers all calls from now on, and those that wait. */
+    letGo() {
+      held = false;
+      for (const end of [...open]) end();
+    },
+    close: () => server.close(),
+  };
+}
+
+/** Starts the binary and waits until it says where it listens. @param {string[]} args @param {string} said */
+async function start(args, said) {
+  const child = spawn(BINARY, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, DISPLAY: '' } });
+  let log = '';
+  const found = new Promise((done, fail) => {
+    const hear = (/** @type {Buffer} */ data) => {
+      log += data;
+      const url = log.match(new RegExp(`${said}(http://[0-9.:]+)`))?.[1];
+      if (url) done(url);
+    };
+    child.stdout.on('data', hear);
+    child.stderr.on('data', hear);
+    child.once('exit', (code) => fail(new Error(`it ended with ${code}: ${log}`)));
+  });
+  const url = /** @type {string} */ (await found);
+  return {
+    url,
+    async stop() {
+      child.removeAllListeners('exit');
+      child.kill('SIGTERM');
+      await once(child, 'exit');
+    },
+  };
+}
+
+/** A server over a store of its own. @param {string} file its TOML @param {string} [store] */
+export async function serve(file, store) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tidegate-console-'));
+  const config = path.join(folder, 'tidegate.toml');
+  fs.writeFileSync(config, file);
+  const server = await start(['serve', '--config', config, '--listen', '127.0.0.1:0', '--store', store ?? `sqlite:${folder}/it.db`], 'listens at ');
+  return {
+    ...server,
+    async stop() {
+      await server.stop();
+      fs.rmSync(folder, { recursive: true });
+    },
+  };
+}
+
+/** The demo. */
+export const demo = () => start(['demo', '--no-open', '--listen', '127.0.0.1:0'], '');
+
+/** @param {string} url */
+export function api(url) {
+  /** @param {string} method @param {string} where @param {unknown} [body] */
+  async function ask(method, where, body) {
+    const response = await fetch(url + where, { method, body: body && JSON.stringify(body), headers: { 'content-type': 'application/json' } });
+    const told = await response.json();
+    assert.ok(response.ok, `${method} ${where}: ${JSON.stringify(told)}`);
+    return told;
+  }
+  return {
+    get: (/** @type {string} */ where) => ask('GET', where),
+    post: (/** @type {string} */ where, /** @type {unknown} */ body) => ask('POST', where, body),
+  };
+}
+
+/** Waits until something is so. @param {() => Promise<boolean> | boolean} so @param {string} what */
+export async function until(so, what) {
+  const end = Date.now() + PATIENCE;
+  while (!(await so())) {
+    assert.ok(Date.now() < end, `never: ${what}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+let browser = /** @type {import('playwright-core').Browser | null} */ (null);
+
+/** A page that fails the test by anything it complains about or fetches elsewhere.
+ *  @param {string} url @param {import('playwright-core').BrowserContextOptions} [options] */
+export async function look(url, options = {}) {
+  browser ??= await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  await context.addInitScript(() => localStorage.setItem('tidegate-toured', 'yes'));
+  context.setDefaultTimeout(PATIENCE);
+  const page = await context.newPage();
+  const complaints = /** @type {string[]} */ ([]);
+  const fetched = /** @type {{ url: string, bytes: number }[]} */ ([]);
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) complaints.push(`${message.text()} (${message.location().url})`);
+  });
+  page.on('pageerror', (error) => complaints.push(error.stack ?? error.message));
+  page.on('request', (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(`fetched elsewhere: ${request.url()}`);
+  });
+  page.on('response', async (response) => {
+    if (/\/(console\/.*)?$/.test(new URL(response.url()).pathname)) {
+      fetched.push({ url: response.url(), bytes: (await response.body().catch(() => Buffer.alloc(0))).length });
+    }
+  });
+  return {
+    page,
+    fetched,
+    /** @param {string} where as in `/runs?state=queued` */
+    async go(where) {
+      await page.goto(`${url}/#${where}`);
+      await page.getByRole('heading', { level: 1 }).waitFor();
+      await page.getByText('live', { exact: true }).waitFor();
+    },
+    async close() {
+      await context.close();
+      assert.deepEqual(complaints, []);
+    },
+  };
+}
+
+export async function closeBrowser() {
+  await browser?.close();
+}

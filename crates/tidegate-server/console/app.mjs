@@ -2,7 +2,7 @@
 import { render } from 'preact';
 import { html, signal, useEffect } from './lib/html.mjs';
 import { get, key, locked, unlock } from './lib/api.mjs';
-import { blocked, connect, connected, counts } from './lib/live.mjs';
+import { blocked, connected, counts } from './lib/live.mjs';
 import { count } from './lib/format.mjs';
 import { route, to } from './lib/route.mjs';
 import './lib/keys.mjs';
@@ -117,7 +117,6 @@ async function startTour() {
 }
 
 setTheme(localStorage.getItem('tidegate-theme'));
-connect();
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
 // Else “Loading …” stays below the frame.
 root.replaceChildren();

@@ -1,6 +1,6 @@
 // What all pages share of the present: one connection, numbers that follow the server within a
 // second, and a tick that says "look again".
-import { batch, signal } from '@preact/signals';
+import { batch, effect, signal } from '@preact/signals';
 import { correct } from './clock.mjs';
 import { follow } from './sse.mjs';
 import { key, workspace } from './api.mjs';
@@ -66,10 +66,10 @@ function heard(_event, news) {
 }
 
 let stop = () => {};
-/** Connects, again after another key or workspace. */
-export function connect() {
+// Again after another key or workspace.
+effect(() => {
+  void key.value;
+  void workspace.value;
   stop();
   stop = follow('/live', { on: heard, connected: (yes) => (connected.value = yes) });
-}
-key.subscribe(() => connect());
-workspace.subscribe(() => connect());
+});

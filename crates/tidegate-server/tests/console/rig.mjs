@@ -141,7 +141,7 @@ export async function look(url, options = {}) {
     async go(where) {
       await page.goto(`${url}/#${where}`);
       await page.getByRole('heading', { level: 1 }).waitFor();
-      await page.getByText('live', { exact: true }).waitFor();
+      await page.getByText('live', { exact: true }).waitFor({ state: 'attached' });
     },
     async close() {
       await context.close();

@@ -52,8 +52,8 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
 async fn bursts(town: &Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NOISY);
     loop {
-        for _ in 0..10 {
-            let report = Report { tenant: NOISY.to_owned(), pages: chance.of(4..=8) };
+        for _ in 0..12 {
+            let report = Report { tenant: NOISY.to_owned(), pages: chance.of(8..=14) };
             town.send(NAME, report).await?;
         }
         if !town.pause(chance.of(4000..=6000)).await {

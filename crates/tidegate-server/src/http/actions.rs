@@ -94,6 +94,7 @@ pub(super) async fn call(
         user: read.user,
         metadata: raw(read.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
+        max_wait_ms: None,
     };
     if options.dry_run {
         return Ok(Json(engine.would_dispatch(request).await?.to_value()).into_response());

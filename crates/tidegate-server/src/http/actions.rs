@@ -140,7 +140,7 @@ struct AnswerView {
     reason: Option<String>,
 }
 
-fn answered(ended: Ended) -> Result<Response, Problem> {
+pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
     let (request_id, state) = (ended.id, ended.ending.state());
     let mut view = AnswerView { request_id, state, output: None, error: None, reason: None };
     match ended.ending {

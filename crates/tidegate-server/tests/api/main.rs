@@ -10,6 +10,7 @@ mod commands;
 mod events;
 mod flows;
 mod guard;
+mod mcp;
 mod metrics;
 mod observe;
 mod operate;

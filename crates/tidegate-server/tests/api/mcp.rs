@@ -1,6 +1,7 @@
 //! Tools for models: the Model Context Protocol, message by message.
 
 use serde_json::{Value, json};
+use tidegate::core::time::Timestamp;
 
 use crate::{guard::keys, server::Server, target::Target};
 
@@ -33,6 +34,9 @@ fn flows(url: &str) -> String {
         url = "{url}/wait"
         concurrency = {{ policy = "queue", key = "user", maxWaitMs = 50 }}
         schema = {{ type = "object", properties = {{ text = {{ type = "string" }} }}, required = ["text"] }}
+        [flow.actions.line]
+        url = "{url}/line"
+        concurrency = {{ policy = "queue", key = "user" }}
         "#
     )
 }
@@ -120,12 +124,13 @@ async fn a_tool_is_an_action_under_its_policy() {
     let listed = ask(&server, message("tools/list", &json!({}))).await;
     let tools = listed["result"]["tools"].as_array().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let all = ["my__flow_wait", "support_count", "support_draft", "support_fail"];
+    let all = ["my__flow_line", "my__flow_wait", "support_count", "support_draft", "support_fail"];
     assert_eq!(names, [&all[..], &["support_sync_invoice"]].concat());
-    assert_eq!(tools[0]["inputSchema"]["required"], json!(["text"]));
-    assert_eq!(tools[1]["inputSchema"]["properties"]["input"]["type"], "integer");
-    assert_eq!(tools[2]["description"], "Drafts a reply.");
-    assert_eq!(tools[4]["annotations"], json!({ "idempotentHint": true }));
+    assert_eq!(tools[0]["inputSchema"], json!({ "type": "object" }));
+    assert_eq!(tools[1]["inputSchema"]["required"], json!(["text"]));
+    assert_eq!(tools[2]["inputSchema"]["properties"]["input"]["type"], "integer");
+    assert_eq!(tools[3]["description"], "Drafts a reply.");
+    assert_eq!(tools[5]["annotations"], json!({ "idempotentHint": true }));
     let rest = ask(&server, message("tools/list", &json!({ "cursor": "support_fail" }))).await;
     assert_eq!(rest["result"]["tools"].as_array().unwrap().len(), 1);
     let told = ask(&server, call("support_count", &json!({ "input": 7 }), &json!({}))).await;
@@ -168,6 +173,9 @@ async fn arbitrated(server: &Server, target: &Target) {
     let again = call("support_sync_invoice", &json!({ "once": 2 }), &by("ada"));
     let (code, holder) = refused(server, again).await;
     assert_eq!(code, "busy");
+    let (status, told) =
+        server.post("/flows/support/actions/sync_invoice", r#"{"user":"ada"}"#).await;
+    assert_eq!((status.as_u16(), &told["requestId"]), (409, &holder), "over HTTP too: {told}");
     let wait = call("my__flow_wait", &json!({ "text": "hi" }), &by("ada"));
     let _holder = server.open("/mcp", wait.to_string()).await;
     target.called(before + 5).await;
@@ -176,6 +184,11 @@ async fn arbitrated(server: &Server, target: &Target) {
     let told = ask(server, patient).await;
     let detail = told["result"]["structuredContent"]["detail"].as_str().unwrap();
     assert!(detail.contains("maxWaitMs"), "{told}");
+    let _line = server.open("/mcp", call("my__flow_line", &none, &by("ada")).to_string()).await;
+    let (_, told) = server.get("/runs?workflow=my_flow/line").await;
+    let at = |name: &str| Timestamp::parse_rfc3339(told["runs"][0][name].as_str().unwrap());
+    let wait = at("queuedAt").map(|at| at.plus_ms(30_000));
+    assert_eq!(at("dueAt"), wait, "where the policy does not say: {told}");
     target.open(true);
     let text = first.text().await.unwrap();
     assert!(text.contains(&format!("\"tidegate/requestId\":{holder}")), "{holder} in {text}");

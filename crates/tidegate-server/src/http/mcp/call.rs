@@ -10,7 +10,7 @@ use axum::{
     },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use tidegate::{
     Engine, RunId,
     core::{
@@ -68,8 +68,8 @@ struct Meta<'a> {
 enum Called {
     /// It goes on as this run.
     Run(RunId),
-    /// It was not let in.
-    Over(Box<RawValue>),
+    /// It is over: it was not let in, or cannot be.
+    Over(Told),
 }
 
 /// Answers a call, as a stream if its client wants to see the progress or it takes long.
@@ -84,9 +84,8 @@ pub(super) async fn call(
         Err(fault) => return told(Err(fault)),
     };
     let run = match dispatch(app, caller, request, &params).await? {
-        Ok(Called::Run(run)) => run,
-        Ok(Called::Over(result)) => return told(Ok(result)),
-        Err(fault) => return told(Err(fault)),
+        Called::Run(run) => run,
+        Called::Over(over) => return told(over),
     };
     let engine = caller.engine.clone();
     if params.meta.progress_token.is_none()
@@ -109,9 +108,8 @@ pub(super) async fn result_of(
         Err(fault) => return Ok(Err(fault)),
     };
     Ok(match dispatch(app, caller, request, &params).await? {
-        Ok(Called::Run(run)) => result(caller.engine.ended(run).await),
-        Ok(Called::Over(result)) => Ok(result),
-        Err(fault) => Err(fault),
+        Called::Run(run) => result(caller.engine.ended(run).await),
+        Called::Over(over) => over,
     })
 }
 
@@ -121,30 +119,30 @@ async fn dispatch(
     caller: &Caller,
     asked: &Request<'_>,
     params: &Params<'_>,
-) -> Result<Result<Called, Fault>, Problem> {
+) -> Result<Called, Problem> {
     access::may_change(caller.key.as_deref())?;
+    let wrong = |fault| Ok(Called::Over(Err(fault)));
     if params.meta.progress_token.is_some_and(|token| !is_id(token)) {
-        return Ok(Err(Fault::params("`progressToken` is a text or a whole number")));
+        return wrong(Fault::params("`progressToken` is a text or a whole number"));
     }
     let catalog = workflows::catalog(caller).await?;
-    let ways = super::ways(app, caller);
-    let tools = tools::all(&catalog, ways);
+    let tools = tools::all(&catalog, super::ways(app, caller));
     let Some(tool) = tools.iter().find(|tool| tool.name == params.name) else {
-        let name = &params.name;
-        return Ok(Err(Fault::params(format!("there is no tool `{name}`: see tools/list"))));
+        return wrong(Fault::params(format!("there is no tool `{}`: see tools/list", params.name)));
     };
     let input = match tool.input(params.arguments) {
         Ok(input) => input,
-        Err(fault) => return Ok(Err(fault)),
+        Err(fault) => return wrong(fault),
     };
-    let called = match request(tool, input, caller, asked, params) {
-        Ok(request) => match caller.engine.dispatch(request).await {
-            Ok(outcome) => admitted(&caller.engine, outcome.verdict),
-            Err(error) => Err(error.into()),
-        },
-        Err(error) => Err(error.into()),
+    let request = request(tool, input, caller, asked, params);
+    let outcome = match request {
+        Ok(request) => caller.engine.dispatch(request).await,
+        Err(error) => Err(error),
     };
-    Ok(Ok(called.unwrap_or_else(|problem| Called::Over(refused(problem)))))
+    let admitted = outcome
+        .map_err(Problem::from)
+        .and_then(|outcome| admitted(&caller.engine, &outcome.verdict));
+    Ok(admitted.unwrap_or_else(|problem| Called::Over(Ok(refused(problem)))))
 }
 
 /// A call carries no session. Its user is whom the client names, else the name of its key: a key
@@ -172,14 +170,13 @@ fn request(
 }
 
 /// The run that carries a request, or why there is none.
-fn admitted(engine: &Engine, verdict: Verdict) -> Result<Called, Problem> {
+fn admitted(engine: &Engine, verdict: &Verdict) -> Result<Called, Problem> {
     if let Verdict::Deduped { run, .. } = verdict {
         let detail = "it was called before with the same idempotency key";
         let told = json!({ "error": "deduped", "detail": detail, "requestId": run });
-        return Ok(Called::Over(error(told)));
+        return Ok(Called::Over(Ok(error(&told))));
     }
-    let run = verdict.run().ok_or_else(|| actions::refused(engine, &verdict))?;
-    Ok(Called::Run(run))
+    verdict.run().map(Called::Run).ok_or_else(|| actions::refused(engine, verdict))
 }
 
 /// How a tool's run ended.
@@ -188,7 +185,7 @@ fn result(ended: Result<Ended, tidegate::Error>) -> Told {
     let request_id = ended.id;
     Ok(match &ended.ending {
         Ending::Completed { output } => completed(output, request_id),
-        Ending::Failed { error: fault } => error(json!({
+        Ending::Failed { error: fault } => error(&json!({
             "error": fault.code, "detail": fault.message, "requestId": request_id,
             "state": "failed",
         })),
@@ -198,7 +195,7 @@ fn result(ended: Result<Ended, tidegate::Error>) -> Told {
                 "state": "cancelled",
             });
             // As over HTTP, where some ends have a code of their own.
-            actions::answered(ended).map_or_else(refused, |_| error(told))
+            actions::answered(ended).map_or_else(refused, |_| error(&told))
         }
     })
 }
@@ -238,15 +235,15 @@ fn completed(output: &Payload, request_id: RunId) -> Box<RawValue> {
 }
 
 fn refused(problem: Problem) -> Box<RawValue> {
-    error(Value::Object(problem.told()))
+    error(&Value::Object(problem.told()))
 }
 
 /// An error that the model gets to see: a code, and what is to be done.
-fn error(what: Value) -> Box<RawValue> {
+fn error(what: &Value) -> Box<RawValue> {
     let part = |name: &str| what.get(name).and_then(Value::as_str).unwrap_or_default();
     told(&ToolResult {
         content: Content::text(format!("{}: {}", part("error"), part("detail"))),
-        structured_content: Some(told(&what)),
+        structured_content: Some(told(what)),
         is_error: true,
         meta: None,
     })
@@ -333,10 +330,8 @@ impl Progress {
         let token = self.token.as_ref()?;
         self.steps += 1;
         let params = json!({ "progressToken": token, "progress": self.steps, "message": said });
-        let mut message = Map::new();
-        message.insert("jsonrpc".to_owned(), "2.0".into());
-        message.insert("method".to_owned(), "notifications/progress".into());
-        message.insert("params".to_owned(), params);
-        Some(Value::Object(message).to_string())
+        let message =
+            json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+        Some(message.to_string())
     }
 }

@@ -140,7 +140,29 @@ fn name(app: &str, flow: &str, action: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::name;
+    use serde_json::{Value, json, value::to_raw_value};
+    use tidegate::core::workflow::Workflow;
+
+    use super::{Tool, list, name};
+    use crate::http::mcp::frame;
+
+    #[test]
+    fn a_list_is_read_page_by_page() {
+        let action = Workflow::new("default", "f/a");
+        let tool = |n| Tool { name: format!("f_{n:03}"), flow: "f", action: &action };
+        let tools: Vec<_> = (0..250).map(tool).collect();
+        let (mut params, mut seen, mut pages) = (json!({}), Vec::new(), 0);
+        while !params["cursor"].is_null() || pages == 0 {
+            let asked =
+                json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params });
+            let asked = to_raw_value(&asked).unwrap();
+            let request = frame::read(&asked).unwrap().unwrap();
+            let page: Value = serde_json::from_str(list(&tools, &request).unwrap().get()).unwrap();
+            seen.extend(page["tools"].as_array().unwrap().iter().map(|it| it["name"].clone()));
+            (params, pages) = (json!({ "cursor": page["nextCursor"] }), pages + 1);
+        }
+        assert_eq!((pages, seen), (3, tools.iter().map(|tool| json!(tool.name)).collect()));
+    }
 
     #[test]
     fn names_of_tools_are_readable_where_they_can_be() {

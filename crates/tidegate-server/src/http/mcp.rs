@@ -21,7 +21,7 @@ use super::{
     body::Body,
     operation::Operation,
     problem::Problem,
-    shape::{any, object, string, word},
+    shape::{any, nullable, object, string, word},
     workflows,
 };
 use crate::ways::Ways;
@@ -32,12 +32,10 @@ const MAX_BATCH: usize = 100;
 /// What this file adds to the API. A key that only lets look may see the tools; calling one is
 /// refused where calls are made.
 pub(super) fn operations() -> Vec<Operation> {
-    let message = object([
-        ("jsonrpc", word(&["2.0"])),
-        ("id?", any()),
-        ("method?", any()),
-        ("params?", any()),
-    ]);
+    let id = json!({ "type": ["string", "number", "null"] });
+    let method = nullable(string());
+    let message =
+        object([("jsonrpc", word(&["2.0"])), ("id?", id), ("method?", method), ("params?", any())]);
     let answer = || object([("jsonrpc", word(&["2.0"])), ("result?", any()), ("error?", any())]);
     vec![
         Operation::post("/mcp", "mcp", take)
@@ -45,7 +43,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .read()
             .body(message)
             .answers(200, "The answer, or server-sent events that end with it.", answer())
-            .answers_as(202, "It wants no answer.", "text/plain", string())
+            .answers_nothing(202, "It wants no answer.")
             .answers(400, "It is no message.", answer()),
     ]
 }

@@ -137,6 +137,12 @@ impl Operation {
         self.answers_as(status, what, "application/json", shape)
     }
 
+    /// An answer without a body.
+    pub(super) fn answers_nothing(mut self, status: u16, what: &str) -> Self {
+        self.answers.insert(status.to_string(), json!({ "description": what }));
+        self
+    }
+
     /// An answer that is no JSON.
     pub(super) fn answers_as(mut self, status: u16, what: &str, kind: &str, shape: Value) -> Self {
         let mut answer = content(kind, shape, None);

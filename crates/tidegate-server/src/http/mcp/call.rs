@@ -123,7 +123,7 @@ async fn dispatch(
     access::may_change(caller.key.as_deref())?;
     let wrong = |fault| Ok(Called::Over(Err(fault)));
     if params.meta.progress_token.is_some_and(|token| !is_id(token)) {
-        return wrong(Fault::params("`progressToken` is a text or a whole number"));
+        return wrong(Fault::params("`progressToken` is a text or a number"));
     }
     let catalog = workflows::catalog(caller).await?;
     let tools = tools::all(&catalog, super::ways(app, caller));

@@ -44,7 +44,7 @@ pub(super) fn read(text: &RawValue) -> Result<Option<Request<'_>>, Fault> {
         return Err(Fault::invalid(said));
     }
     if let Some(id) = message.id.filter(|id| !is_id(id)) {
-        return Err(Fault::invalid(format!("`id` is a text or a whole number, got {id}")));
+        return Err(Fault::invalid(format!("`id` is a text or a number, got {id}")));
     }
     // An answer has no method. Nobody here asks clients anything, so that it is for nobody.
     Ok(match (message.id, message.method) {
@@ -55,7 +55,7 @@ pub(super) fn read(text: &RawValue) -> Result<Option<Request<'_>>, Fault> {
 
 /// Whether a value can name a request, or its progress.
 pub(super) fn is_id(value: &RawValue) -> bool {
-    value.get().starts_with('"') || value.get().parse::<i64>().is_ok()
+    value.get().starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
 impl<'a> Request<'a> {

@@ -154,7 +154,22 @@ async fn a_tool_is_an_action_under_its_policy() {
     let (status, told) = server.post("/flows/support/actions/count", r#"{"input":"x"}"#).await;
     assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_input")), "{told}");
     assert!(told["detail"].as_str().unwrap().contains(r#"`input` must have type "integer""#));
+    let rehearsal = "/flows/support/actions/count?dryRun=true";
+    assert_eq!(server.post(rehearsal, r#"{"input":0}"#).await.1["error"], "bad_input");
+    described(&server, &target.url).await;
     arbitrated(&server, &target).await;
+}
+
+/// What a definition says of itself is shown, and makes no new version.
+async fn described(server: &Server, url: &str) {
+    let (_, told) = server.get("/workflows/support%2Fcount").await;
+    assert_eq!(told["schema"], json!({ "type": "integer", "minimum": 1 }), "{told}");
+    for (text, unchanged) in [("Counts.", false), ("Counts again.", true)] {
+        let (_, told) =
+            server.put("/workflows/a", json!({ "url": url, "description": text })).await;
+        assert_eq!((&told["version"], &told["unchanged"]), (&json!(1), &json!(unchanged)));
+        assert_eq!(server.get("/workflows/a").await.1["description"], text);
+    }
 }
 
 /// Two calls at once: by their user they meet, by the session that they do not have they do not.

@@ -5,12 +5,14 @@ mod actions;
 mod body;
 mod bulk;
 mod chat;
+mod console;
 mod doctor;
 mod events;
 mod follow;
 mod gate;
 mod gates;
 mod keys;
+mod live;
 mod mcp;
 mod metrics;
 mod openapi;
@@ -77,6 +79,7 @@ fn operations() -> Vec<Operation> {
         recorded::operations(),
         gates::operations(),
         tail::operations(),
+        live::operations(),
         doctor::operations(),
         metrics::operations(),
         vec![health],
@@ -104,13 +107,15 @@ fn shapes() -> Vec<(&'static str, Value)> {
 
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
+    let live = live::Live::begin(&app.engine, app.access.workspaces());
     let routes = operations().into_iter().map(|operation| operation.into_route(&app));
     routes
-        .fold(Router::new(), |router, (path, route)| router.route(path, route))
+        .fold(console::routes(), |router, (path, route)| router.route(path, route))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(tail::Tails::default()))
+        .layer(Extension(live))
         .layer(middleware::from_fn(guard))
         .with_state(app)
 }
@@ -138,11 +143,9 @@ async fn guard(request: Request, next: Next) -> Response {
         (header::CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    if !headers.contains_key(header::CACHE_CONTROL) {
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }

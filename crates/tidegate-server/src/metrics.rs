@@ -14,9 +14,9 @@ use metrics::{
 };
 
 /// Upper bounds of histograms: from the hand-off of a run to a wait of days.
-const BOUNDS: [f64; 17] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0,
-    3_600.0, 86_400.0,
+const BOUNDS: [f64; 20] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0, 300.0, 600.0, 3_600.0, 86_400.0,
 ];
 
 /// Counters that are there from the start: what has never happened is 0, and not unknown.
@@ -41,6 +41,65 @@ pub(crate) fn install() {
 /// All of it, as Prometheus reads it.
 pub(crate) fn text() -> String {
     KEPT.0.read().unwrap_or_else(PoisonError::into_inner).to_string()
+}
+
+/// What a workspace has done in this process since it began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) started: u64,
+    pub(crate) ended: u64,
+    /// Starts by how long they were waited for.
+    waits: [u64; BOUNDS.len() + 1],
+}
+
+impl Done {
+    /// What was done since then.
+    pub(crate) fn since(&self, then: &Self) -> Self {
+        let waits = std::array::from_fn(|i| self.waits[i].saturating_sub(then.waits[i]));
+        let started = self.started.saturating_sub(then.started);
+        Self { started, ended: self.ended.saturating_sub(then.ended), waits }
+    }
+
+    /// The wait in seconds that this part of all starts did not exceed, within its bucket by a
+    /// straight line; 0 where nothing has started.
+    pub(crate) fn waited(&self, part: f64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let counts = self.waits.map(|count| count as f64);
+        let mut left = counts.iter().sum::<f64>() * part;
+        let mut below = 0.0;
+        for (count, bound) in counts.iter().zip(BOUNDS) {
+            if *count > 0.0 && left <= *count {
+                return below + (bound - below) * left / count;
+            }
+            left -= count;
+            below = bound;
+        }
+        if left > 0.0 { below } else { 0.0 }
+    }
+}
+
+/// What a workspace has done in this process.
+pub(crate) fn done(workspace: &str) -> Done {
+    let of = format!("workspace=\"{}\",", escaped(workspace));
+    let kept = KEPT.0.read().unwrap_or_else(PoisonError::into_inner);
+    let sum = |name| -> u64 {
+        let all = kept.counters.get(name).into_iter().flatten();
+        all.filter(|(labels, _)| labels.starts_with(&of))
+            .map(|(_, count)| count.load(Ordering::Relaxed))
+            .sum()
+    };
+    let (started, ended) = (sum("tidegate_starts_total"), sum("tidegate_ends_total"));
+    let mut done = Done { started, ended, waits: [0; BOUNDS.len() + 1] };
+    for (labels, buckets) in
+        kept.histograms.get("tidegate_start_delay_seconds").into_iter().flatten()
+    {
+        if labels.starts_with(&of) {
+            for (sum, count) in done.waits.iter_mut().zip(&buckets.counts) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+    }
+    done
 }
 
 /// Handles by name and then by labels: the macros ask for one each time that they count.
@@ -169,7 +228,19 @@ impl fmt::Display for Families {
 mod tests {
     use metrics::{Key, Label, Level, Metadata, Recorder};
 
-    use super::Kept;
+    use super::{BOUNDS, Done, Kept};
+
+    #[test]
+    fn a_part_of_the_waits_is_found_within_its_bucket() {
+        let mut done = Done::default();
+        assert!(done.waited(0.5) == 0.0, "nothing has started");
+        let within = |bound: f64| BOUNDS.iter().position(|it| *it == bound).unwrap();
+        done.waits[within(1.0)] = 10;
+        done.waits[within(30.0)] = 10;
+        for (part, seconds) in [(0.25, 0.75), (0.5, 1.0), (0.75, 20.0), (1.0, 30.0)] {
+            assert!((done.waited(part) - seconds).abs() < 1e-9, "{part}: {}", done.waited(part));
+        }
+    }
 
     #[test]
     fn what_is_kept_is_told_as_prometheus_reads_it() {

@@ -300,6 +300,7 @@ impl Committer {
         for run in &taken {
             telemetry::leased(run, seen.now);
         }
+        seen.ended.iter().for_each(telemetry::ended);
         shared.hand_over(taken, &events);
         shared.saw(seen);
     }

@@ -54,6 +54,17 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| gates::list(draft, &ws, which, after, limit)).await?)
     }
 
+    /// The gates with the longest lines, longest first, as far as a bounded look finds them;
+    /// those of the last look (`known`) are counted again.
+    pub async fn busiest_gates(
+        &self,
+        known: &[GateKey],
+        most: usize,
+    ) -> Result<Vec<(GateKey, gates::Shown)>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| gates::busiest(draft, &ws, known, most)).await?)
+    }
+
     /// How many runs are driven, queued, waiting and paused, workflow by workflow.
     pub async fn stats(&self) -> Result<Stats, Error> {
         let ws = self.ws();

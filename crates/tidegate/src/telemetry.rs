@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use metrics::{Label, counter, gauge, histogram};
 use tidegate_core::{
     command::{Answer, Refusal, StreamAnswer},
     event::{NewEvent, Outcome, Posted},
     flow::Verdict,
     reaction::Effected,
     request::Request,
-    row::Run,
+    row::{Ended, Run},
     stream::StreamRefusal,
     time::Timestamp,
 };
@@ -124,11 +124,21 @@ pub(crate) fn leased(run: &Run, now: Timestamp) {
     if run.fence == 1 {
         let waited = now.micros().saturating_sub(run.queued_at.micros()).max(0).unsigned_abs();
         let waited = Duration::from_micros(waited);
-        let workflow = run.workflow.clone();
-        counter!("tidegate_starts_total", "workflow" => workflow.clone()).increment(1);
-        histogram!("tidegate_start_delay_seconds", "workflow" => workflow)
-            .record(waited.as_secs_f64());
+        let labels = of_run(&run.ws, &run.workflow);
+        counter!("tidegate_starts_total", labels.clone()).increment(1);
+        histogram!("tidegate_start_delay_seconds", labels).record(waited.as_secs_f64());
     }
+}
+
+/// A run has ended, whoever has seen to it.
+pub(crate) fn ended(run: &Ended) {
+    let mut labels = of_run(&run.ws, &run.workflow);
+    labels.push(Label::new("state", run.ending.state()));
+    counter!("tidegate_ends_total", labels).increment(1);
+}
+
+fn of_run(ws: &str, workflow: &str) -> Vec<Label> {
+    vec![Label::new("workspace", ws.to_owned()), Label::new("workflow", workflow.to_owned())]
 }
 
 /// How many runs are driven.

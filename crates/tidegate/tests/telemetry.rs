@@ -177,11 +177,11 @@ async fn a_start_is_counted_once_and_its_delay_is_measured() {
         engine.send("limited", json!({})).await.unwrap();
     }
     lab.advance(SECOND).await;
-    assert_eq!(heard.sum("tidegate_starts_total{workflow=limited}"), 1.0);
+    assert_eq!(heard.sum("tidegate_starts_total{workspace=default,workflow=limited}"), 1.0);
     assert_eq!(heard.values("tidegate_driven_runs").last(), Some(&1.0));
     lab.advance(60 * SECOND).await;
-    assert_eq!(heard.sum("tidegate_starts_total{workflow=limited}"), 3.0);
-    let delays = heard.values("tidegate_start_delay_seconds{workflow=limited}");
+    assert_eq!(heard.sum("tidegate_starts_total{workspace=default,workflow=limited}"), 3.0);
+    let delays = heard.values("tidegate_start_delay_seconds{workspace=default,workflow=limited}");
     assert_eq!(delays, [0.0, 10.0, 20.0]);
     assert_eq!(heard.values("tidegate_hand_off_seconds").len(), 3);
     assert_eq!(heard.values("tidegate_driven_runs").last(), Some(&0.0));
@@ -200,7 +200,7 @@ async fn a_run_that_goes_on_after_a_sleep_is_handed_over_again_and_not_started_a
     engine.send("nap", json!({})).await.unwrap();
     lab.advance(120 * SECOND).await;
     assert_eq!(lab.runs("nap").await[0].state, "completed");
-    assert_eq!(heard.sum("tidegate_starts_total{workflow=nap}"), 1.0);
+    assert_eq!(heard.sum("tidegate_starts_total{workspace=default,workflow=nap}"), 1.0);
     assert_eq!(heard.values("tidegate_hand_off_seconds").len(), 2);
 }
 

@@ -1,5 +1,7 @@
 //! Gates: who is inside, who waits, and what comes next.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use serde::Serialize;
 
 use super::Missing;
@@ -8,10 +10,11 @@ use crate::{
     draft::{Decided, Draft},
     explain::words,
     flow::meter::{self, Rate},
-    id::{EventId, RunId},
+    id::{EventId, RunId, Seq},
     key::push_part,
+    list,
     reads::{Count, Scan},
-    row::{Class, Gate, GateKey, GateState, Meter, Row, Scope, Workspace},
+    row::{Class, Gate, GateKey, GateState, Meter, Phase, Row, RowKey, Scope, Workspace},
     time::{Timestamp, readable},
 };
 
@@ -155,6 +158,55 @@ pub fn list<E>(
     }
     let gates = show_all(draft, &catalog, &shown)?;
     Ok(Page { gates, next: last })
+}
+
+/// How many runs of each version are looked at to find where most wait, and how many of the gates
+/// that they wait at are counted.
+const SAMPLE: u32 = 64;
+const COUNTED: usize = 32;
+
+/// The gates with the longest lines, longest first.
+///
+/// Found where the oldest runs of each version wait, and among those that are `known` from the
+/// last look: a line that is long now is seldom one that nobody old stands in. To count all lines
+/// would take the longer the more wait.
+pub fn busiest<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    known: &[GateKey],
+    most: usize,
+) -> Decided<Vec<(GateKey, Shown)>, E> {
+    let catalog = draft.catalog(ws)?;
+    let mut missing = Missing::default();
+    let mut seen: BTreeMap<&GateKey, usize> = BTreeMap::new();
+    for lane in catalog.lanes(&list::Which::default()) {
+        let rows = missing.note(draft.found(&Scan::Lane(lane, Seq(0)), SAMPLE))?;
+        let runs = rows.into_iter().flatten().filter_map(Row::as_run);
+        for run in runs.filter(|run| matches!(run.phase, Phase::Line { .. })) {
+            *run.needs.get(run.has).map_or(&mut 0, |need| seen.entry(&need.gate).or_default()) += 1;
+        }
+    }
+    missing.settle()?;
+    let mut asked: Vec<_> = seen.into_iter().collect();
+    asked.sort_by_key(|(_, runs)| Reverse(*runs));
+    let mut asked: Vec<_> = asked.into_iter().take(COUNTED).map(|(key, _)| key).collect();
+    asked.extend(known);
+    asked.sort();
+    asked.dedup();
+    let mut missing = Missing::default();
+    let mut found = Vec::new();
+    for key in asked {
+        let row = missing.note(draft.row(&RowKey::Gate(key.clone())))?.flatten();
+        found.extend(row.and_then(Row::as_gate).zip(key.scope()));
+    }
+    missing.settle()?;
+    let shown = show_all(draft, &catalog, &found)?;
+    let mut busy: Vec<_> = found.iter().map(|(gate, _)| gate.key.clone()).zip(shown).collect();
+    let waits = |shown: &Shown| shown.line.as_ref().map_or(0, |line| line.count);
+    busy.retain(|(_, shown)| waits(shown) > 0);
+    busy.sort_by_key(|(_, shown)| Reverse(waits(shown)));
+    busy.truncate(most);
+    Ok(busy)
 }
 
 fn key_of(row: &Row) -> Option<GateKey> {

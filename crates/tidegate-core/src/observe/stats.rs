@@ -8,6 +8,7 @@ use crate::{
     list::Which,
     reads::Count,
     row::Workspace,
+    run::lease::served,
 };
 
 /// How far the runs of one version are counted. Beyond it, a number is a lower bound: a look must
@@ -38,9 +39,17 @@ pub struct Counts {
     pub waiting: u64,
     /// Stopped by hand.
     pub paused: u64,
+    /// Those of all of them whose version no live engine serves: they do not go on by themselves.
+    #[serde(skip_serializing_if = "none")]
+    pub stranded: u64,
     /// There are more than were counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// How many runs of one version are where.
@@ -63,6 +72,7 @@ pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
     let catalog = draft.catalog(ws)?;
     let mut stats = Stats::default();
     let mut missing = Missing::default();
+    let served = missing.note(served(draft))?.unwrap_or_default();
     for lane in catalog.lanes(&Which::default()) {
         let Some(version) = catalog.lane(lane) else { continue };
         let mut count = |count| missing.note(draft.count(&count, MOST));
@@ -80,6 +90,7 @@ pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
             queued: live.saturating_sub(driven).saturating_sub(waiting + paused).into(),
             waiting: waiting.into(),
             paused: paused.into(),
+            stranded: if served.contains(&lane) { 0 } else { live.into() },
             at_least: live >= MOST,
         };
         let def = &version.def;
@@ -108,5 +119,6 @@ fn add(sum: &mut Counts, more: Counts) {
     sum.queued += more.queued;
     sum.waiting += more.waiting;
     sum.paused += more.paused;
+    sum.stranded += more.stranded;
     sum.at_least |= more.at_least;
 }

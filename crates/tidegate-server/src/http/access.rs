@@ -84,6 +84,11 @@ impl Access {
         Self { inside: true, ..Self::new(vec![workspace.into()], true) }
     }
 
+    /// The workspaces that are served.
+    pub(super) fn workspaces(&self) -> Vec<String> {
+        self.workspaces.iter().map(|ws| (**ws).to_owned()).collect()
+    }
+
     /// Lets a request in, or says why not.
     pub(super) async fn admit(
         &self,

@@ -89,7 +89,7 @@ impl Kind {
     }
 }
 
-fn number(row: &Row) -> Option<Seq> {
+pub(super) fn number(row: &Row) -> Option<Seq> {
     if let RowKey::Run(seq) | RowKey::Ended(seq) = row.key() { Some(seq) } else { None }
 }
 

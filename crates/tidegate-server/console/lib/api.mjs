@@ -1,0 +1,91 @@
+// The API, as every page asks it.
+import { signal } from '@preact/signals';
+
+/** What the server has refused, in its own words. */
+export class Problem extends Error {
+  /** @param {number} status @param {{ error?: string, detail?: string, title?: string, requestId?: string, [more: string]: unknown }} told */
+  constructor(status, told) {
+    super(told.detail ?? told.title ?? `the server answered ${status}`);
+    this.name = 'Problem';
+    this.status = status;
+    this.code = told.error ?? `http_${status}`;
+    this.told = told;
+  }
+}
+
+/** Where the API is: beside the page. */
+const base = new URL('.', location.href.split('#')[0]).href.replace(/\/$/, '');
+
+/** The key, kept for this tab only. */
+export const key = signal(sessionStorage.getItem('tidegate-key') ?? '');
+/** The workspace; empty for the key's or the server's own. */
+export const workspace = signal(localStorage.getItem('tidegate-workspace') ?? '');
+/** The server wants a key, and why. @type {import('@preact/signals').Signal<string | null>} */
+export const locked = signal(null);
+
+/** @param {string} value */
+export function unlock(value) {
+  sessionStorage.setItem('tidegate-key', value);
+  key.value = value;
+  locked.value = null;
+}
+
+/** @returns {Record<string, string>} */
+export function who() {
+  /** @type {Record<string, string>} */
+  const headers = {};
+  if (key.value) headers.authorization = `Bearer ${key.value}`;
+  if (workspace.value) headers['tidegate-workspace'] = workspace.value;
+  return headers;
+}
+
+/** An address of the API. @param {string} path @param {Record<string, unknown>} [query] */
+export function address(path, query = {}) {
+  const url = new URL(base + path);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== '') url.searchParams.set(name, String(value));
+  }
+  return url.href;
+}
+
+/** Part of a path. @param {TemplateStringsArray} texts @param {string[]} parts */
+export const path = (texts, ...parts) =>
+  texts.reduce((all, text, i) => all + text + (i < parts.length ? encodeURIComponent(parts[i]) : ''), '');
+
+/**
+ * @param {string} method @param {string} where
+ * @param {{ query?: Record<string, unknown>, body?: unknown, signal?: AbortSignal, headers?: Record<string, string> }} [options]
+ */
+async function ask(method, where, { query, body, signal: stop, headers } = {}) {
+  /** @type {RequestInit} */
+  const init = { method, headers: { ...who(), ...headers }, signal: stop };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { ...init.headers, 'content-type': 'application/json' };
+  }
+  let response;
+  try {
+    response = await fetch(address(where, query), init);
+  } catch (error) {
+    if (stop?.aborted) throw error;
+    throw new Problem(0, { error: 'unreachable', detail: 'the server cannot be reached; it is asked again' });
+  }
+  const text = await response.text();
+  const told = text ? JSON.parse(text) : null;
+  if (response.ok) return told;
+  const problem = new Problem(response.status, told ?? {});
+  if (response.status === 401) locked.value = problem.message;
+  throw problem;
+}
+
+/** @param {string} where @param {Record<string, unknown>} [query] @param {AbortSignal} [stop] */
+export const get = (where, query, stop) => ask('GET', where, { query, signal: stop });
+
+/** @param {string} where @param {unknown} [body] @param {Record<string, unknown>} [query] */
+export const post = (where, body, query) => ask('POST', where, { body, query });
+
+/** @param {string} where @param {unknown} body @param {Record<string, unknown>} [query] */
+export const put = (where, body, query) => ask('PUT', where, { body, query });
+
+/** @param {string} where @param {unknown} body @param {Record<string, unknown>} [query] */
+export const patch = (where, body, query) => ask('PATCH', where, { body, query });

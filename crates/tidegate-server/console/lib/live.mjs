@@ -1,0 +1,75 @@
+// What all pages share of the present: one connection, numbers that follow the server within a
+// second, and a tick that says "look again".
+import { batch, signal } from '@preact/signals';
+import { correct } from './clock.mjs';
+import { follow } from './sse.mjs';
+import { key, workspace } from './api.mjs';
+
+/**
+ * @typedef {{ inFlight: number, queued: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
+ * @typedef {Counts & { app: string, workflow: string, version: number }} OfVersion
+ * @typedef {{ at: string, started: number, ended: number, waitP50Ms: number, waitP95Ms: number }} Point
+ *   what happened on this server, a second, in the step of time that ends then
+ */
+
+/** How many points the charts keep: ten minutes of two seconds each. */
+const POINTS = 300;
+
+/** Whether the server is heard. @type {import('@preact/signals').Signal<boolean | null>} `null` before the first time */
+export const connected = signal(null);
+/** Grows whenever something has changed: read it to look again. */
+export const tick = signal(0);
+export const counts = signal(/** @type {Counts} */ ({ inFlight: 0, queued: 0, waiting: 0, paused: 0 }));
+/** By `app/workflow/version`. */
+export const versions = signal(/** @type {Map<string, OfVersion>} */ (new Map()));
+export const folds = signal({ debounce: 0, batch: 0 });
+/** How many places of reactions are blocked. */
+export const blocked = signal(0);
+/** The gates with the longest lines. */
+export const busiest = signal(/** @type {any[]} */ ([]));
+export const points = signal(/** @type {Point[]} */ ([]));
+
+/** Several messages between two frames are one change of the page. */
+let waiting = /** @type {any[]} */ ([]);
+
+function apply() {
+  const told = waiting;
+  waiting = [];
+  batch(() => {
+    for (const news of told) take(news);
+    tick.value += 1;
+  });
+}
+
+/** @param {any} news what has changed */
+function take(news) {
+  if (news.at) correct(news.at);
+  if (news.stats) counts.value = news.stats;
+  if (news.folds) folds.value = news.folds;
+  if (news.blocked !== undefined) blocked.value = news.blocked;
+  if (news.gates) busiest.value = news.gates;
+  if (news.points) points.value = (news.whole ? [] : points.value).concat(news.points).slice(-POINTS);
+  if (news.workflows || news.gone) {
+    const all = new Map(news.whole ? [] : versions.value);
+    const name = (/** @type {OfVersion} */ it) => `${it.app}/${it.workflow}/${it.version}`;
+    for (const of of news.gone ?? []) all.delete(name(of));
+    for (const of of news.workflows ?? []) all.set(name(of), of);
+    versions.value = all;
+  }
+}
+
+/** @param {string} _event @param {any} news */
+function heard(_event, news) {
+  waiting.push(news);
+  // A hidden page draws no frames, and its numbers must be right when it is looked at again.
+  if (waiting.length === 1) (document.hidden ? setTimeout : requestAnimationFrame)(apply);
+}
+
+let stop = () => {};
+/** Connects, again after another key or workspace. */
+export function connect() {
+  stop();
+  stop = follow('/live', { on: heard, connected: (yes) => (connected.value = yes) });
+}
+key.subscribe(() => connect());
+workspace.subscribe(() => connect());

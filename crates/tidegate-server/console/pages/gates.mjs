@@ -1,0 +1,2 @@
+import { html } from '../lib/html.mjs';
+export default () => html`<h1>gates</h1>`;

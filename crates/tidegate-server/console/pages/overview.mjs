@@ -1,0 +1,70 @@
+// How it is, at a glance: what runs, what waits, and where.
+import { html } from '../lib/html.mjs';
+import { blocked, busiest, connected, counts, folds, points } from '../lib/live.mjs';
+import { count, span } from '../lib/format.mjs';
+import { to } from '../lib/route.mjs';
+import { Chart } from '../ui/chart.mjs';
+import { Empty } from '../ui/empty.mjs';
+import { Fill } from '../ui/fill.mjs';
+import { WorkflowLink } from '../ui/link.mjs';
+import { Ago, Until } from '../ui/time.mjs';
+
+const perSecond = (/** @type {number} */ n) => `${n < 10 ? Number(n.toFixed(1)) : count(Math.round(n))}/s`;
+
+/** @param {{ name: string, value: number, tone?: string, href: string, title: string, atLeast?: boolean }} props */
+const Figure = ({ name, value, tone = '', href, title, atLeast }) =>
+  html`<a class="card" href=${href} title=${title}>
+    <div class="figure-name">${name}</div>
+    <div class=${`figure ${value > 0 ? tone : ''}`} data-figure=${name}>${count(value)}${atLeast ? '+' : ''}</div>
+  </a>`;
+
+function Figures() {
+  const { inFlight, queued, waiting, paused, stranded = 0, atLeast } = counts.value;
+  return html`<section class="cards" aria-label="Now">
+    <${Figure} name="In flight" value=${inFlight} tone="go" href=${to('runs', { state: 'running' })} title="runs being driven" ...${{ atLeast }} />
+    <${Figure} name="Queued" value=${queued} tone="wait" href=${to('runs', { state: 'queued' })} title="admitted and not started, or waiting for a slot" ...${{ atLeast }} />
+    <${Figure} name="Waiting" value=${waiting} tone="idle" href=${to('runs', { state: 'waiting' })} title="for a time, an event, a signal, a child or the next attempt" ...${{ atLeast }} />
+    <${Figure} name="Paused" value=${paused} href=${to('runs', { state: 'paused' })} title="stopped by hand" />
+    <${Figure} name="Debouncing" value=${folds.value.debounce} tone="wait" href=${to('gates', { control: 'debounce' })} title="events in open windows" />
+    <${Figure} name="Batching" value=${folds.value.batch} tone="wait" href=${to('gates', { control: 'batch' })} title="events in open buffers" />
+    <${Figure} name="Stranded" value=${stranded} tone="bad" href=${to('runs')} title="no live engine serves their version" />
+    <${Figure} name="Blocked" value=${blocked.value} tone="bad" href=${to('streams', { blocked: 'true' })} title="streams on which a reaction has stopped" />
+  </section>`;
+}
+
+function Busiest() {
+  const gates = busiest.value;
+  return html`<section class="card"><h2>Where most wait</h2>
+    ${gates.length === 0
+      ? html`<p class="faint">Nobody stands in a line: every run that came has been let in.</p>`
+      : html`<table class="table" aria-label="Gates with the longest lines">
+        <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col" class="hide-phone">Lets in</th><th scope="col" class="num">In line</th><th scope="col" class="num hide-phone">Oldest</th></tr></thead>
+        <tbody>${gates.map((gate) => html`<tr data-row tabindex="0" key=${`${gate.control}/${gate.workflow}/${gate.slot}/${gate.key}`}>
+          <td><span class="badge accent">${gate.control}</span> <${WorkflowLink} app=${gate.app} name=${gate.workflow} /></td>
+          <td><a href=${to('gates', { control: gate.control, workflow: gate.workflow, key: gate.key })}><code>${gate.key}</code></a></td>
+          <td class="hide-phone">${gate.perMs ? html`next <${Until} at=${gate.nextAt} />` : html`<${Fill} value=${gate.inside ?? 0} of=${gate.limit} label="inside" />`}</td>
+          <td class="num"><b>${count(gate.line?.count ?? 0)}${gate.line?.atLeast ? '+' : ''}</b></td>
+          <td class="num hide-phone"><${Ago} at=${gate.line?.since} /></td></tr>`)}</tbody></table>`}
+  </section>`;
+}
+
+export default function Overview() {
+  const last = points.value;
+  if (connected.value === null) return html`<h1>Overview</h1>`;
+  return html`
+    <div class="page-head"><h1>Overview</h1><p>What runs now, what waits, and where.</p></div>
+    <${Figures} />
+    <div class="columns">
+      <section class="card"><${Chart} title="Throughput" about="runs that this server has started, and all that have ended here" points=${last} text=${perSecond} series=${[
+        { name: 'started', tone: 'go', of: (/** @type {any} */ it) => it.started },
+        { name: 'ended', tone: 'good', of: (/** @type {any} */ it) => it.ended },
+      ]} /></section>
+      <section class="card"><${Chart} title="Wait until the start" about="from admission to the first start, of runs that this server has started" points=${last} text=${span} series=${[
+        { name: 'half within', tone: 'wait', of: (/** @type {any} */ it) => it.waitP50Ms },
+        { name: '95 % within', tone: 'idle', of: (/** @type {any} */ it) => it.waitP95Ms },
+      ]} /></section>
+    </div>
+    <${Busiest} />
+    ${last.length > 5 && last.every((/** @type {any} */ it) => it.started === 0) && counts.value.queued + counts.value.inFlight + counts.value.waiting === 0 &&
+      html`<${Empty} title="Nothing has come in for a while">Send something from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`}`;
+}

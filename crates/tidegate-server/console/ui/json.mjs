@@ -1,0 +1,26 @@
+import { html, useState } from '../lib/html.mjs';
+
+/** How many lines are shown before one has to ask. */
+const SHOWN = 40;
+
+/** A value as JSON, with a way to copy it. @param {{ value: unknown, label?: string }} props */
+export function Json({ value, label }) {
+  const [all, setAll] = useState(false);
+  const [copied, setCopied] = useState(false);
+  if (value === undefined) return html`<span class="faint">nothing</span>`;
+  const text = JSON.stringify(value, null, 2);
+  const lines = text.split('\n');
+  const shown = all ? text : lines.slice(0, SHOWN).join('\n');
+  async function copy() {
+    await navigator.clipboard?.writeText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  }
+  return html`<div class="json">
+    <pre tabindex="0" aria-label=${label ?? 'JSON'}>${shown}</pre>
+    <div class="json-tools">
+      ${lines.length > SHOWN && html`<button type="button" class="quiet" onClick=${() => setAll(!all)}>${all ? 'Less' : `All ${lines.length} lines`}</button>`}
+      <button type="button" class="quiet" onClick=${copy}>${copied ? 'Copied' : 'Copy'}</button>
+    </div>
+  </div>`;
+}

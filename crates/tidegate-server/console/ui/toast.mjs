@@ -1,0 +1,28 @@
+import { html, signal } from '../lib/html.mjs';
+
+const said = signal(/** @type {{ id: number, text: any, bad: boolean }[]} */ ([]));
+let last = 0;
+
+/** Says something at the edge of the page, for a while. @param {any} text */
+export function say(text, bad = false) {
+  const id = ++last;
+  said.value = [...said.value, { id, text, bad }].slice(-4);
+  setTimeout(() => (said.value = said.value.filter((it) => it.id !== id)), bad ? 10_000 : 5000);
+}
+
+/** Does something that can be refused, and says so. @param {() => Promise<any>} what @param {string | ((answer: any) => any)} done */
+export async function act(what, done) {
+  try {
+    const answer = await what();
+    say(typeof done === 'function' ? done(answer) : done);
+    return answer;
+  } catch (error) {
+    say(/** @type {Error} */ (error).message, true);
+    return undefined;
+  }
+}
+
+export const Toasts = () =>
+  html`<div class="toasts" role="status" aria-live="polite">
+    ${said.value.map((it) => html`<div key=${it.id} class=${`toast${it.bad ? ' bad' : ''}`}>${it.text}</div>`)}
+  </div>`;

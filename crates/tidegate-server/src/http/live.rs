@@ -1,0 +1,304 @@
+//! `GET /live`: the numbers that a console shows, as they change, by server-sent events.
+//!
+//! One look at the store serves all who watch a workspace, and nothing is looked at while nobody
+//! does. A watcher is told all of it once, and then what has changed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
+    sync::{Arc, PoisonError, Weak},
+    time::Duration,
+};
+
+use axum::{
+    Extension,
+    http::StatusCode,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tidegate::{
+    Engine, Error, StreamQuery,
+    core::{list::Which, reaction::Filter, row::GateKey, time::Timestamp},
+};
+use tokio::{
+    sync::{Mutex, mpsc, watch},
+    time::Instant,
+};
+
+use super::{Caller, follow::Receiver, operation::Operation, problem::Problem, shape::string};
+use crate::metrics::{self, Done};
+
+/// How often the store is looked at for all who watch one workspace. A look that takes long is
+/// followed by a pause that is many times as long.
+const LOOK: Duration = Duration::from_millis(500);
+const PAUSES: u32 = 10;
+
+/// How much time a point of the charts is, and how many of them are kept: ten minutes.
+const POINT: Duration = Duration::from_secs(2);
+const POINTS: usize = 300;
+
+/// How many of the busiest gates are told, and how far blocked places are counted.
+const GATES: usize = 8;
+const BLOCKED: usize = 1000;
+
+/// How many watch in one server at the most: each is a connection and a queue.
+const WATCHERS: usize = 1000;
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/live", "live", live)
+            .says("How many runs are where, what waits most, and how it goes: all, then changes.")
+            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+    ]
+}
+
+/// What happened in one step of time, as the charts show it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Point {
+    at: String,
+    /// A second.
+    started: f64,
+    ended: f64,
+    #[serde(rename = "waitP50Ms")]
+    wait_p50_ms: f64,
+    #[serde(rename = "waitP95Ms")]
+    wait_p95_ms: f64,
+}
+
+impl Point {
+    fn of(done: &Done, now: Timestamp) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "runs of two seconds")]
+        let a_second = |n: u64| n as f64 / POINT.as_secs_f64();
+        let ms = |part| (done.waited(part) * 1e4).round() / 10.0;
+        Self {
+            at: now.rfc3339(),
+            started: a_second(done.started),
+            ended: a_second(done.ended),
+            wait_p50_ms: ms(0.5),
+            wait_p95_ms: ms(0.95),
+        }
+    }
+}
+
+/// The last points of each workspace, with how many there were before them.
+#[derive(Debug, Default)]
+struct Points(std::sync::Mutex<BTreeMap<String, (usize, VecDeque<Point>)>>);
+
+impl Points {
+    /// Notes a point of each workspace, for as long as somebody has them.
+    async fn keep(points: Weak<Self>, engine: Engine, workspaces: Vec<String>) {
+        let mut last: BTreeMap<_, _> =
+            workspaces.iter().map(|ws| (ws.clone(), metrics::done(ws))).collect();
+        loop {
+            tokio::time::sleep(POINT).await;
+            let Some(points) = points.upgrade() else { return };
+            let now = engine.now();
+            let mut kept = points.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for (ws, before) in &mut last {
+                let done = metrics::done(ws);
+                let (gone, kept) = kept.entry(ws.clone()).or_default();
+                kept.push_back(Point::of(&done.since(before), now));
+                if kept.len() > POINTS {
+                    kept.pop_front();
+                    *gone += 1;
+                }
+                *before = done;
+            }
+        }
+    }
+
+    /// Those from a number on, and the number of the next one.
+    fn from(&self, ws: &str, from: usize) -> (Vec<Point>, usize) {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((gone, kept)) = kept.get(ws) else { return (Vec::new(), from) };
+        let new = kept.iter().skip(from.saturating_sub(*gone)).cloned().collect();
+        (new, gone + kept.len())
+    }
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+struct Seen {
+    /// By its name; what is equal to what a watcher knows is not told again.
+    members: Map<String, Value>,
+    /// By app, workflow and version.
+    workflows: BTreeMap<String, Value>,
+    at: Timestamp,
+    /// Grows whenever anything may have changed, also where these numbers are what they were.
+    pulse: (u64, u64),
+}
+
+/// All that is watched in this server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Live {
+    points: Arc<Points>,
+    watched: Arc<Mutex<BTreeMap<String, watch::Sender<Arc<Seen>>>>>,
+}
+
+impl Live {
+    /// Begins to keep what the charts show.
+    pub(super) fn begin(engine: &Engine, workspaces: Vec<String>) -> Self {
+        let live = Self::default();
+        let kept = Points::keep(Arc::downgrade(&live.points), engine.clone(), workspaces);
+        // Without a runtime nobody is served.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(kept);
+        }
+        live
+    }
+
+    /// Watches a workspace from now on.
+    async fn join(&self, engine: &Engine) -> Result<watch::Receiver<Arc<Seen>>, Problem> {
+        let mut watched = self.watched.lock().await;
+        if watched.values().map(watch::Sender::receiver_count).sum::<usize>() >= WATCHERS {
+            let detail = format!("{WATCHERS} watch already; ask for the numbers meanwhile");
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
+            return Err(problem.retry_after(10));
+        }
+        if let Some(sender) = watched.get(engine.workspace()) {
+            return Ok(sender.subscribe());
+        }
+        let mut looker = Looker { engine: engine.clone(), known: Vec::new() };
+        let (sender, receiver) = watch::channel(Arc::new(looker.look().await?));
+        watched.insert(engine.workspace().to_owned(), sender.clone());
+        tokio::spawn(looker.run(self.clone(), sender));
+        Ok(receiver)
+    }
+}
+
+/// The one who looks.
+struct Looker {
+    engine: Engine,
+    /// The gates that were busy at the last look.
+    known: Vec<GateKey>,
+}
+
+impl Looker {
+    /// Looks until nobody watches.
+    async fn run(mut self, live: Live, sender: watch::Sender<Arc<Seen>>) {
+        let mut pause = LOOK;
+        loop {
+            tokio::time::sleep(pause).await;
+            if sender.receiver_count() == 0 {
+                // Nobody joins while the lock is held.
+                let mut watched = live.watched.lock().await;
+                if sender.receiver_count() == 0 {
+                    watched.remove(self.engine.workspace());
+                    return;
+                }
+            }
+            let began = Instant::now();
+            match self.look().await {
+                Ok(seen) => drop(sender.send_replace(Arc::new(seen))),
+                Err(error) => tracing::warn!(%error, "cannot look at the numbers"),
+            }
+            pause = LOOK.max(began.elapsed() * PAUSES);
+        }
+    }
+
+    async fn look(&mut self) -> Result<Seen, Error> {
+        let engine = &self.engine;
+        let done = metrics::done(engine.workspace());
+        let newest = engine.runs(&Which::default(), None, 1).await?;
+        let newest =
+            newest.runs.first().map_or(0, |row| super::tail::number(row).map_or(0, |seq| seq.0));
+        let stats = engine.stats().await?;
+        let folds = engine.flow_state(None, None).await?.workflows;
+        let busy = engine.busiest_gates(&self.known, GATES).await?;
+        self.known = busy.iter().map(|(key, _)| key.clone()).collect();
+        let filter = Filter { blocked: Some(true), ..Filter::default() };
+        let blocked = StreamQuery { filter, limit: BLOCKED, ..StreamQuery::default() };
+        let blocked = engine.query_streams(&blocked).await?.streams.len();
+        let members = [
+            ("stats", json!(stats.all)),
+            (
+                "folds",
+                json!({
+                    "debounce": folds.iter().map(|it| it.debounce.pending).sum::<u64>(),
+                    "batch": folds.iter().map(|it| it.batch.pending).sum::<u64>(),
+                }),
+            ),
+            ("blocked", json!(blocked)),
+            ("gates", busy.iter().map(|(_, shown)| json!(shown)).collect()),
+        ];
+        let name = |of: &tidegate::core::observe::stats::Of| {
+            json!([of.app, of.workflow, of.version]).to_string()
+        };
+        Ok(Seen {
+            at: engine.now(),
+            members: members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+            workflows: stats.by_workflow.iter().map(|of| (name(of), json!(of))).collect(),
+            pulse: (done.started + done.ended, newest.unsigned_abs()),
+        })
+    }
+}
+
+/// What one watcher has been told.
+struct Watcher {
+    engine: Engine,
+    points: Arc<Points>,
+    told: Option<Arc<Seen>>,
+    next: usize,
+}
+
+impl Watcher {
+    /// What has changed, or all of it at first; nothing where nothing has.
+    fn news(&mut self, seen: &Arc<Seen>) -> Option<Value> {
+        let (points, next) = self.points.from(self.engine.workspace(), self.next);
+        self.next = next;
+        let told = self.told.replace(seen.clone());
+        let mut news = Map::from_iter([("at".to_owned(), Value::from(seen.at.rfc3339()))]);
+        for (name, value) in &seen.members {
+            if told.as_ref().and_then(|told| told.members.get(name)) != Some(value) {
+                news.insert(name.clone(), value.clone());
+            }
+        }
+        let known = |name: &String| told.as_ref().and_then(|told| told.workflows.get(name));
+        let changed = seen.workflows.iter().filter(|(name, of)| known(name) != Some(of));
+        let changed: Vec<_> = changed.map(|(_, of)| of.clone()).collect();
+        let gone = told.iter().flat_map(|told| &told.workflows);
+        let gone = gone.filter(|(name, _)| !seen.workflows.contains_key(*name));
+        let gone: Vec<_> = gone.map(|(_, of)| of.clone()).collect();
+        for (name, list) in [("workflows", changed), ("gone", gone)] {
+            if !list.is_empty() {
+                news.insert(name.to_owned(), list.into());
+            }
+        }
+        if !points.is_empty() {
+            news.insert("points".to_owned(), json!(points));
+        }
+        let Some(told) = told else {
+            news.insert("whole".to_owned(), true.into());
+            return Some(news.into());
+        };
+        (news.len() > 1 || told.pulse != seen.pulse).then_some(news.into())
+    }
+}
+
+async fn live(
+    caller: Caller,
+    Extension(live): Extension<Live>,
+) -> Result<Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let mut seen = live.join(&caller.engine).await?;
+    let mut watcher = Watcher { engine: caller.engine, points: live.points, told: None, next: 0 };
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            let now = seen.borrow_and_update().clone();
+            if let Some(news) = watcher.news(&now) {
+                let event = Event::default().event("live").data(news.to_string());
+                if sender.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = sender.closed() => return,
+                changed = seen.changed() => if changed.is_err() { return },
+            }
+        }
+    });
+    Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()))
+}

@@ -13,6 +13,7 @@ mod gate;
 mod gates;
 mod keys;
 mod live;
+mod mcp;
 mod metrics;
 mod openapi;
 mod operation;
@@ -72,6 +73,7 @@ fn operations() -> Vec<Operation> {
         workflows::operations(),
         keys::operations(),
         webhooks::operations(),
+        mcp::operations(),
         streams::operations(),
         reactions::operations(),
         sessions::operations(),

@@ -261,3 +261,24 @@ impl From<bool> for ActionKey {
         Self(Key::Value(Scalar::Bool(truth)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Action, Ctx, Flow, Served};
+    use crate::Workflow;
+
+    #[test]
+    fn what_code_says_of_itself_is_in_its_definition() {
+        let schema = json!({ "type": "integer" });
+        let count = Action::new("count", async |_: Ctx, n: u32| Ok(n));
+        let count = count.description("Counts.").schema(schema.clone());
+        let (definition, ..) = Flow::new("shop").action(count).into_parts();
+        let counts = json!({ "name": "count", "description": "Counts.", "schema": schema });
+        assert_eq!(definition["actions"], json!([counts]));
+        let count = Workflow::new("count", async |_: Ctx, n: u32| Ok(n));
+        let served: Served = count.description("Counts.").schema(schema).into();
+        assert_eq!(served.definition, counts);
+    }
+}

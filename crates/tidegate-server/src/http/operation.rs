@@ -93,6 +93,12 @@ impl Operation {
         self
     }
 
+    /// A key that only lets look is let in; what needs more is refused by the operation itself.
+    pub(super) fn read(mut self) -> Self {
+        self.needs = Needs::Read;
+        self
+    }
+
     /// What it does, in one sentence.
     pub(super) fn says(mut self, says: &'static str) -> Self {
         self.says = says;
@@ -129,6 +135,12 @@ impl Operation {
 
     pub(super) fn answers(self, status: u16, what: &str, shape: Value) -> Self {
         self.answers_as(status, what, "application/json", shape)
+    }
+
+    /// An answer without a body.
+    pub(super) fn answers_nothing(mut self, status: u16, what: &str) -> Self {
+        self.answers.insert(status.to_string(), json!({ "description": what }));
+        self
     }
 
     /// An answer that is no JSON.

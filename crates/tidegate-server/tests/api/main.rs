@@ -11,6 +11,7 @@ mod demo;
 mod events;
 mod flows;
 mod guard;
+mod mcp;
 mod metrics;
 mod observe;
 mod operate;

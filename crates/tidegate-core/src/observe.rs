@@ -8,6 +8,7 @@ pub mod events;
 pub mod folds;
 pub mod gates;
 pub mod receipts;
+pub mod schedules;
 pub mod stats;
 
 use crate::{

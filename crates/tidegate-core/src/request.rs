@@ -15,6 +15,7 @@ use crate::{
     key::{Key, Path},
     row::{Event, Kind, Workspace},
     time::Timestamp,
+    workflow::Overlap,
 };
 
 /// One call of an action, whatever the transport.
@@ -65,9 +66,9 @@ pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
 /// Admits a request to its action.
 pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided<Outcome> {
     let name = format!("{}/{}", request.flow, request.action);
-    start(draft, ws, &request.app, &name, Kind::Request, request.data(), |_| {
-        (Origin::Arrival, request.function_key.clone())
-    })
+    let function_key = request.function_key.clone();
+    let data = request.data();
+    start(draft, ws, &request.app, &name, (Kind::Request, data), (Origin::Arrival, function_key))
 }
 
 /// Admits one planned occurrence of a schedule.
@@ -77,15 +78,13 @@ pub fn occur(
     app: &str,
     workflow: &str,
     schedule: &str,
-    skip_overlap: bool,
+    overlap: Overlap,
     planned_at: Timestamp,
 ) -> Decided<Outcome> {
     let data = json!({ "schedule": schedule, "plannedAt": planned_at });
     let data = Payload::from_value(&data);
-    start(draft, ws, app, workflow, Kind::Cron, data, |_| {
-        let schedule = skip_overlap.then(|| schedule.to_owned());
-        (Origin::Cron { schedule }, None)
-    })
+    let origin = Origin::Cron { schedule: schedule.to_owned(), overlap };
+    start(draft, ws, app, workflow, (Kind::Cron, data), (origin, None))
 }
 
 fn start(
@@ -93,9 +92,8 @@ fn start(
     ws: &Workspace,
     app: &str,
     name: &str,
-    kind: Kind,
-    data: Payload,
-    how: impl FnOnce(&Draft) -> (Origin, Option<Key>),
+    (kind, data): (Kind, Payload),
+    (origin, function_key): (Origin, Option<Key>),
 ) -> Decided<Outcome> {
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(app, name).and_then(Entry::open);
@@ -105,6 +103,5 @@ fn start(
     let (id, at) = (draft.new_event_id()?, draft.now());
     let event = Event { id, ws: ws.clone(), kind, name: name.to_owned(), at, ts: None, data };
     draft.put(event.clone());
-    let (origin, function_key) = how(draft);
     consider(draft, ws, current, &event, origin, function_key)
 }

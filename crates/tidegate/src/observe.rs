@@ -8,13 +8,14 @@ use tidegate_core::{
         folds::{self, FlowState},
         gates,
         receipts::{self, Listed},
+        schedules,
         stats::{self, Stats},
     },
     row::{Event, GateKey},
 };
 use tidegate_store::look;
 
-use crate::{api::Engine, error::Error};
+use crate::{api::Engine, error::Error, schedule};
 
 /// Looking at what the gates read. Nothing is locked, and each look has a bound.
 impl Engine {
@@ -52,6 +53,23 @@ impl Engine {
     ) -> Result<gates::Page, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| gates::list(draft, &ws, which, after, limit)).await?)
+    }
+
+    /// The schedules of the current releases by app, workflow and expression, a page at a time: the
+    /// next one begins behind the last page's `next`. With the next occurrences of each.
+    pub async fn schedules(
+        &self,
+        which: &schedules::Which,
+        after: Option<&schedules::Place>,
+        limit: u32,
+    ) -> Result<schedules::Page, Error> {
+        let (ws, store) = (self.ws(), &**self.store());
+        let (now, mut page) = look(store, &ws, |draft| {
+            Ok((draft.now(), schedules::list(draft, &ws, which, after, limit)?))
+        })
+        .await?;
+        page.schedules.iter_mut().for_each(|shown| schedule::foresee(shown, now));
+        Ok(page)
     }
 
     /// How many runs are driven, queued, waiting and paused, workflow by workflow.

@@ -19,6 +19,7 @@ mod reactions;
 mod recorded;
 mod repeat;
 mod runs;
+mod schedules;
 mod sessions;
 mod shape;
 mod streams;
@@ -77,6 +78,7 @@ fn operations() -> Vec<Operation> {
         tail::operations(),
         doctor::operations(),
         metrics::operations(),
+        schedules::operations(),
         vec![health],
     ]
     .into_iter()
@@ -96,6 +98,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
         recorded::shapes(),
         gates::shapes(),
         keys::shapes(),
+        schedules::shapes(),
     ];
     shapes.into_iter().flatten().collect()
 }

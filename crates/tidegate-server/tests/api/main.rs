@@ -19,6 +19,7 @@ mod reactions;
 mod reload;
 mod repeats;
 mod runs;
+mod schedules;
 mod server;
 mod sessions;
 mod streams;

@@ -163,12 +163,12 @@ pub fn hold(
         return Err(Stop::Refused(Refusal::NoSchedule(id.to_owned())));
     }
     let row = if let Some(Row::Schedule(known)) = known { known } else { row };
-    let held = match (hold, row.paused_at) {
+    let row = match (hold, row.paused_at) {
         (Hold::Pause, None) => Schedule { next: None, paused_at: Some(draft.now()), ..row },
         (Hold::Resume(next), Some(_)) => Schedule { next, paused_at: None, ..row },
         (Hold::Pause, Some(_)) | (Hold::Resume(_), None) => return Ok(false),
     };
-    draft.put(held);
+    draft.put(row);
     Ok(true)
 }
 

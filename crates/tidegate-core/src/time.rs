@@ -92,6 +92,7 @@ pub(crate) fn readable<S: serde::Serializer>(
 }
 
 /// As [`readable`], where there always is one.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field as it is")]
 pub(crate) fn one_readable<S: serde::Serializer>(
     at: &Timestamp,
     serializer: S,

@@ -279,7 +279,9 @@ impl Candidate<'_> {
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
         let kind = match &self.origin {
             Origin::Cron { overlap, .. } => Some(overlap.policy()),
-            _ => self.workflow().policy.as_ref().map(|policy| policy.kind.clone()),
+            Origin::Arrival | Origin::Invoke | Origin::Replay(_) => {
+                self.workflow().policy.as_ref().map(|policy| policy.kind.clone())
+            }
         };
         match kind {
             Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms.map(|ms| queued_at.plus_ms(ms)),

@@ -109,10 +109,7 @@ pub struct Scope {
 impl Scope {
     /// The key as people read it: that of a schedule's gate is the schedule.
     pub fn shown_key(&self) -> String {
-        match self.class {
-            Class::Schedule => self.slot.clone(),
-            _ => self.key.to_string(),
-        }
+        if self.class == Class::Schedule { self.slot.clone() } else { self.key.to_string() }
     }
 }
 

@@ -22,8 +22,6 @@ use crate::{
     world::{World, append, event, get, increment, merge, payload, request, session, set, step},
 };
 
-/// The one schedule of each workflow that has one.
-
 /// How long a reaction's lease lasts.
 const LEASE_MS: u64 = 80;
 

@@ -198,6 +198,17 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(done.pop(), Some(second), "after the third");
     done.sort();
     assert_eq!(done, [third, fourth.run().unwrap()]);
+    // Behind one that is being stopped as well: who only queues is not replaced.
+    world.define(define(5, "queue")).await;
+    let stopping = world.occur("w", DAILY).await.run().unwrap();
+    let worker = world.lease_one().await;
+    let queued = world.occur("w", DAILY).await.run().unwrap();
+    world.cancel(stopping).await.unwrap();
+    world.define(define(6, "restart")).await;
+    let newest = world.occur("w", DAILY).await;
+    assert_eq!(newest.outcome(), "queued", "{newest:?}");
+    world.stopped(&worker).await;
+    assert_eq!(world.drain().await, [newest.run().unwrap(), queued]);
 }
 
 async fn shown(world: &World, id: &str) -> Shown {

@@ -32,7 +32,7 @@ use crate::{
         record::{self, NewWaitOn, Record, Recorded, Sent, Then},
         sweep,
     },
-    schedule::{self, Occurrence},
+    schedule::{self, Hold, Missed, Occurrence},
     schema::Mismatch,
     session::{self, SessionError},
     stream::StreamRefusal,
@@ -62,8 +62,6 @@ pub enum Command {
     Occur {
         /// The occurrence, and the one after it.
         occurrence: Occurrence,
-        /// Whether it is skipped while the last one runs.
-        skip_overlap: bool,
     },
     /// Leases ready runs.
     Lease {
@@ -248,6 +246,21 @@ pub enum Command {
     Miss {
         /// The occurrence, and the first that is not missed.
         occurrence: Occurrence,
+        /// How many they are.
+        missed: Missed,
+    },
+    /// Pauses or resumes a schedule of the current release.
+    HoldSchedule {
+        /// The workspace.
+        ws: Workspace,
+        /// The workflow's app.
+        app: String,
+        /// The workflow.
+        workflow: String,
+        /// The schedule.
+        schedule: String,
+        /// Which of the two.
+        hold: Hold,
     },
     /// Deletes a part of what is over and old.
     Forget {
@@ -299,8 +312,8 @@ pub enum Answer {
     Leased(Vec<Run>),
     /// To [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`] and
-    /// [`Command::Miss`]: whether it took place. To [`Command::Occur`], always `false`: it was
+    /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`],
+    /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether it took place. To [`Command::Occur`], always `false`: it was
     /// somebody else's, or the schedule is gone.
     Changed(bool),
     /// To [`Command::Register`].
@@ -411,6 +424,9 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
+    /// No such schedule.
+    #[error("there is no schedule `{0}` in a current release: list those that there are")]
+    NoSchedule(String),
     /// The number is taken by another definition.
     #[error(
         "version {version} of `{name}` in app `{app}` is registered with another definition; \
@@ -487,6 +503,7 @@ impl Refusal {
             Self::NoWorkflow { .. } => "no_workflow",
             Self::BadInput { .. } => "bad_input",
             Self::NoVersion { .. } => "no_version",
+            Self::NoSchedule(_) => "no_schedule",
             Self::VersionChanged { .. } => "version_changed",
             Self::ChunkTooLarge { .. } => "chunk_too_large",
             Self::TooManyChunks(_) => "too_many_chunks",
@@ -539,11 +556,12 @@ impl Command {
             | Self::Resume { ws, .. }
             | Self::Signal { ws, .. }
             | Self::Plan { ws, .. }
+            | Self::HoldSchedule { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
             Self::SweepChore { known } => none.catalog(&known.ws),
-            Self::Occur { occurrence, .. } | Self::Miss { occurrence } => {
+            Self::Occur { occurrence } | Self::Miss { occurrence, .. } => {
                 none.catalog(&occurrence.ws)
             }
             Self::Replay { ws, .. } => none.catalog(ws).latch(retention::latch(), Mode::Shared),
@@ -592,8 +610,8 @@ impl Command {
             Self::Dispatch { ws, request } => {
                 request::dispatch(draft, ws, request).map(Answer::Admitted)
             }
-            Self::Occur { occurrence, skip_overlap } => {
-                let outcome = schedule::occur(draft, occurrence, *skip_overlap)?;
+            Self::Occur { occurrence } => {
+                let outcome = schedule::occur(draft, occurrence)?;
                 Ok(outcome.map_or(Answer::Changed(false), Answer::Admitted))
             }
             Self::Lease { engine, lanes, limit, .. } => {
@@ -643,7 +661,12 @@ impl Command {
             Self::Plan { ws, app, workflow, schedule, next } => {
                 schedule::plan(draft, ws, app, workflow, schedule, *next).map(Answer::Changed)
             }
-            Self::Miss { occurrence } => schedule::miss(draft, occurrence).map(Answer::Changed),
+            Self::Miss { occurrence, missed } => {
+                schedule::miss(draft, occurrence, *missed).map(Answer::Changed)
+            }
+            Self::HoldSchedule { ws, app, workflow, schedule, hold } => {
+                schedule::hold(draft, ws, app, workflow, schedule, *hold).map(Answer::Changed)
+            }
             Self::Forget { past, before, after, most } => {
                 retention::forget(draft, *past, *before, *after, *most).map(Answer::Forgotten)
             }

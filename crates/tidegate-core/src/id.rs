@@ -7,6 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// A number issued by the store, growing in decide order for all who share a lock.
 #[derive(
@@ -34,12 +35,16 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 fn print(f: &mut fmt::Formatter<'_>, kind: &str, seq: Seq, salt: u64) -> fmt::Result {
     let bits = (u128::from(seq.0.cast_unsigned()) << 64) | u128::from(salt);
+    write!(f, "{kind}_{}", letters(bits))
+}
+
+fn letters(bits: u128) -> String {
     let mut text = [0u8; 26];
     for (place, letter) in text.iter_mut().rev().enumerate() {
         let digit = (bits >> (5 * place)) & 31;
         *letter = ALPHABET[usize::try_from(digit).unwrap_or_default()];
     }
-    write!(f, "{kind}_{}", String::from_utf8_lossy(&text))
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn parse(kind: &'static str, text: &str) -> Result<(Seq, u64), IdError> {
@@ -113,6 +118,45 @@ id!(
     "chore"
 );
 
+/// Names a schedule: made out of what defines it, so that every engine knows it by the same one
+/// and nobody has to store it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScheduleId(u128);
+
+impl ScheduleId {
+    /// The id of a workflow's schedule.
+    pub fn new(app: &str, workflow: &str, schedule: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in [app, workflow, schedule] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash: [u8; 32] = hash.finalize().into();
+        let (first, _) = hash.split_at(16);
+        Self(first.iter().fold(0, |bits, byte| (bits << 8) | u128::from(*byte)))
+    }
+}
+
+impl fmt::Display for ScheduleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sch_{}", letters(self.0))
+    }
+}
+
+impl FromStr for ScheduleId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let (seq, salt) = parse("sch", text)?;
+        Ok(Self((u128::from(seq.0.cast_unsigned()) << 64) | u128::from(salt)))
+    }
+}
+
+impl Serialize for ScheduleId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +178,16 @@ mod tests {
             let error = text.parse::<RunId>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_schedule_has_one_id_everywhere_and_no_other_has_it() {
+        let id = |app, workflow, schedule| ScheduleId::new(app, workflow, schedule).to_string();
+        assert_eq!(id("default", "report", "@daily"), "sch_3vhg4wr080zyskrpfp7j3z70c9");
+        let parsed: ScheduleId = id("a", "b", "c").parse().unwrap();
+        assert_eq!(parsed, ScheduleId::new("a", "b", "c"));
+        assert_ne!(id("a", "bc", "d"), id("ab", "c", "d"));
+        assert_ne!(id("a", "b", "cd"), id("a", "bc", "d"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod folds;
 pub mod gates;
 pub mod origin;
 pub mod receipts;
+pub mod schedules;
 pub mod stats;
 pub mod timeline;
 

@@ -16,6 +16,7 @@ use crate::{
     row::{Event, Kind, Run, Workspace},
     schema,
     time::Timestamp,
+    workflow::Overlap,
 };
 
 /// One call of an action, whatever the transport.
@@ -74,9 +75,9 @@ pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided
     if let Some(schema) = current.and_then(|current| current.workflow.schema.as_ref()) {
         check_input(schema, request, &name)?;
     }
-    let outcome = start(draft, ws, &request.app, &name, Kind::Request, request.data(), |_| {
-        (Origin::Arrival, request.function_key.clone())
-    })?;
+    let function_key = request.function_key.clone();
+    let data = (Kind::Request, request.data());
+    let outcome = start(draft, ws, &request.app, &name, data, (Origin::Arrival, function_key))?;
     let policy = current.and_then(|current| current.workflow.policy.as_ref());
     let unbounded = PolicyKind::Queue { max_wait_ms: None };
     if let (Verdict::Queued { run, .. }, Some(ms)) = (&outcome.verdict, request.max_wait_ms)
@@ -103,15 +104,13 @@ pub fn occur(
     app: &str,
     workflow: &str,
     schedule: &str,
-    skip_overlap: bool,
+    overlap: Overlap,
     planned_at: Timestamp,
 ) -> Decided<Outcome> {
     let data = json!({ "schedule": schedule, "plannedAt": planned_at });
     let data = Payload::from_value(&data);
-    start(draft, ws, app, workflow, Kind::Cron, data, |_| {
-        let schedule = skip_overlap.then(|| schedule.to_owned());
-        (Origin::Cron { schedule }, None)
-    })
+    let origin = Origin::Cron { schedule: schedule.to_owned(), overlap };
+    start(draft, ws, app, workflow, (Kind::Cron, data), (origin, None))
 }
 
 fn start(
@@ -119,9 +118,8 @@ fn start(
     ws: &Workspace,
     app: &str,
     name: &str,
-    kind: Kind,
-    data: Payload,
-    how: impl FnOnce(&Draft) -> (Origin, Option<Key>),
+    (kind, data): (Kind, Payload),
+    (origin, function_key): (Origin, Option<Key>),
 ) -> Decided<Outcome> {
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(app, name).and_then(Entry::open);
@@ -131,6 +129,5 @@ fn start(
     let (id, at) = (draft.new_event_id()?, draft.now());
     let event = Event { id, ws: ws.clone(), kind, name: name.to_owned(), at, ts: None, data };
     draft.put(event.clone());
-    let (origin, function_key) = how(draft);
     consider(draft, ws, current, &event, origin, function_key)
 }

@@ -4,18 +4,20 @@
 //! occurrence happen once over all engines: it takes place only if the row still plans it, and the
 //! row moves on in the same transaction (SPEC 6, I34).
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     catalog::Entry,
-    draft::{Decided, Draft},
+    command::Refusal,
+    draft::{Decided, Draft, Stop},
     event::Outcome,
+    flow::needs::IN_PLACE,
     json::Payload,
     reads::Scan,
     request,
-    row::{Event, Kind, Receipt, Row, RowKey, Schedule, Workspace},
+    row::{Class, Ended, Event, Kind, Occurred, Receipt, Row, RowKey, Run, Schedule, Workspace},
     time::Timestamp,
-    workflow::{MAX_TRIGGERS, Workflow},
+    workflow::{MAX_TRIGGERS, Overlap, Workflow},
 };
 
 /// One planned occurrence, and what is planned after it.
@@ -33,6 +35,15 @@ pub struct Occurrence {
     pub planned_at: Timestamp,
     /// The occurrence after it; none if it was the last.
     pub next: Option<Timestamp>,
+}
+
+/// How many occurrences were missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// So many.
+    pub count: u32,
+    /// There may be more: counting has a bound.
+    pub at_least: bool,
 }
 
 impl Occurrence {
@@ -53,17 +64,8 @@ pub fn plan<E>(
     id: &str,
     next: Timestamp,
 ) -> Decided<bool, E> {
-    let current = draft.catalog(ws)?;
-    let current = current.entry(app, workflow).and_then(Entry::open);
-    let wanted = current.is_some_and(|current| current.workflow.has_schedule(id));
-    let row = Schedule {
-        ws: ws.clone(),
-        app: app.to_owned(),
-        workflow: workflow.to_owned(),
-        id: id.to_owned(),
-        next: Some(next),
-        last: None,
-    };
+    let wanted = overlap(draft, ws, app, workflow, id)?.is_some();
+    let row = Schedule { next: Some(next), ..unplanned(ws, app, workflow, id) };
     let row = Row::from(row);
     let plan = draft.row(&row.key())?.is_none() && wanted;
     if plan {
@@ -75,24 +77,27 @@ pub fn plan<E>(
 /// Starts an occurrence, if it is still the one that the schedule plans and its time has come.
 ///
 /// `None` means that it was somebody else's, or that the schedule is gone.
-pub fn occur(
-    draft: &mut Draft,
-    occurrence: &Occurrence,
-    skip_overlap: bool,
-) -> Decided<Option<Outcome>> {
-    if !move_on(draft, occurrence)? {
-        return Ok(None);
-    }
+pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outcome>> {
+    let Some(row) = moved_on(draft, occurrence)? else { return Ok(None) };
     let Occurrence { ws, app, workflow, schedule, planned_at, .. } = occurrence;
-    request::occur(draft, ws, app, workflow, schedule, skip_overlap, *planned_at).map(Some)
+    let Some(overlap) = overlap(draft, ws, app, workflow, schedule)? else {
+        draft.delete(occurrence.key());
+        return Ok(None);
+    };
+    let outcome = request::occur(draft, ws, app, workflow, schedule, overlap, *planned_at)?;
+    let (word, run_id) = (outcome.verdict.outcome().to_owned(), outcome.verdict.run());
+    let told = Occurred { outcome: word, run_id, missed: None };
+    draft.put(Schedule { outcome: Some(told), ..row });
+    Ok(Some(outcome))
 }
 
 /// Passes over an occurrence, and all before `next`, that came too late to be caught up with.
-/// What was passed over is recorded.
-pub fn miss(draft: &mut Draft, occurrence: &Occurrence) -> Decided<bool> {
-    if !move_on(draft, occurrence)? {
-        return Ok(false);
-    }
+/// What was passed over is recorded, with how many there were.
+pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decided<bool> {
+    let Some(row) = moved_on(draft, occurrence)? else { return Ok(false) };
+    let Missed { count, at_least } = missed;
+    let told = Occurred { outcome: "missed".to_owned(), run_id: None, missed: Some(count) };
+    draft.put(Schedule { outcome: Some(told), ..row });
     let Occurrence { ws, app, workflow, schedule, planned_at, next } = occurrence;
     let (id, at) = (draft.new_event_id()?, draft.now());
     let data = json!({ "schedule": schedule, "plannedAt": planned_at });
@@ -105,14 +110,18 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence) -> Decided<bool> {
         ts: None,
         data: Payload::from_value(&data),
     });
-    let verdict = json!({
+    let mut verdict = json!({
         "outcome": "skipped",
         "skipped": true,
         "control": "catchUp",
         "key": schedule,
-        "plannedAt": planned_at,
-        "next": next,
+        "missed": count,
+        "plannedAt": planned_at.rfc3339(),
+        "next": next.map(Timestamp::rfc3339),
     });
+    if at_least {
+        verdict["atLeast"] = true.into();
+    }
     let seq = draft.next_seq()?;
     draft.put(Receipt {
         seq,
@@ -127,18 +136,96 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence) -> Decided<bool> {
     Ok(true)
 }
 
-/// Takes an occurrence out of the row's hands; `false` if it does not plan it, or not yet.
-fn move_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<bool, E> {
-    let Some(Row::Schedule(row)) = draft.row(&occurrence.key())?.cloned() else {
+/// What somebody wants of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing of it is planned from now on.
+    Pause,
+    /// It goes on with this occurrence.
+    Resume(Option<Timestamp>),
+}
+
+/// Pauses a schedule that the current release has, or resumes it; `false` if it is so already.
+///
+/// A paused schedule plans nothing, so that nobody looks at it and nothing is caught up with
+/// later. What has begun goes on.
+pub fn hold(
+    draft: &mut Draft,
+    ws: &Workspace,
+    app: &str,
+    workflow: &str,
+    id: &str,
+    hold: Hold,
+) -> Decided<bool> {
+    let row = unplanned(ws, app, workflow, id);
+    let known = draft.row(&Row::from(row.clone()).key())?.cloned();
+    if overlap::<Refusal>(draft, ws, app, workflow, id)?.is_none() {
+        return Err(Stop::Refused(Refusal::NoSchedule(id.to_owned())));
+    }
+    let row = if let Some(Row::Schedule(known)) = known { known } else { row };
+    let row = match (hold, row.paused_at) {
+        (Hold::Pause, None) => Schedule { next: None, paused_at: Some(draft.now()), ..row },
+        (Hold::Resume(next), Some(_)) => Schedule { next, paused_at: None, ..row },
+        (Hold::Pause, Some(_)) | (Hold::Resume(_), None) => return Ok(false),
+    };
+    draft.put(row);
+    Ok(true)
+}
+
+/// Whether the next occurrence takes the place of this one, so that what it does to sessions is
+/// staged.
+pub(crate) fn is_restarted(run: &Run) -> bool {
+    let mut needs = run.needs.iter();
+    needs.any(|need| need.gate.class() == Some(Class::Schedule) && need.tier == IN_PLACE)
+}
+
+/// As [`is_restarted`], of a run that has ended.
+pub(crate) fn was_restarted<E>(draft: &Draft, run: &Ended) -> Decided<bool, E> {
+    let Some(Row::Event(input)) = draft.row(&RowKey::Event(run.source.first().seq))? else {
         return Ok(false);
+    };
+    let data: Value = serde_json::from_str(input.data.as_str()).unwrap_or_default();
+    let Some(schedule) = data["schedule"].as_str().filter(|_| input.kind == Kind::Cron) else {
+        return Ok(false);
+    };
+    let catalog = draft.catalog(&run.ws)?;
+    let overlap = catalog.definition(run.lane).and_then(|workflow| workflow.overlap(schedule));
+    Ok(overlap == Some(Overlap::Restart))
+}
+
+/// What the current release lets a schedule do while its last run is not over; none if the release
+/// has no such schedule.
+fn overlap<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    app: &str,
+    workflow: &str,
+    id: &str,
+) -> Decided<Option<Overlap>, E> {
+    let catalog = draft.catalog(ws)?;
+    let current = catalog.entry(app, workflow).and_then(Entry::open);
+    Ok(current.and_then(|current| current.workflow.overlap(id)))
+}
+
+fn unplanned(ws: &Workspace, app: &str, workflow: &str, id: &str) -> Schedule {
+    let (app, workflow, id) = (app.to_owned(), workflow.to_owned(), id.to_owned());
+    let (next, last, outcome, paused_at) = (None, None, None, None);
+    Schedule { ws: ws.clone(), app, workflow, id, next, last, outcome, paused_at }
+}
+
+/// Takes an occurrence out of the row's hands; `None` if it does not plan it, or not yet.
+fn moved_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Schedule>, E> {
+    let Some(Row::Schedule(row)) = draft.row(&occurrence.key())?.cloned() else {
+        return Ok(None);
     };
     let planned = occurrence.planned_at;
     let forward = occurrence.next.is_none_or(|next| next > planned);
     if row.next != Some(planned) || planned > draft.now() || !forward {
-        return Ok(false);
+        return Ok(None);
     }
-    draft.put(Schedule { next: occurrence.next, last: Some(planned), ..row });
-    Ok(true)
+    let row = Schedule { next: occurrence.next, last: Some(planned), ..row };
+    draft.put(row.clone());
+    Ok(Some(row))
 }
 
 /// Removes the schedules that a new release of their workflow no longer has.
@@ -148,7 +235,7 @@ pub fn prune<E>(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decid
     let most = u32::try_from(MAX_TRIGGERS).unwrap_or(u32::MAX);
     let rows = draft.found_all(&scan, most.saturating_add(1))?.into_iter();
     let stale: Vec<RowKey> = rows
-        .filter(|row| matches!(row, Row::Schedule(it) if !workflow.has_schedule(&it.id)))
+        .filter(|row| matches!(row, Row::Schedule(it) if workflow.schedule(&it.id).is_none()))
         .map(Row::key)
         .collect();
     for key in stale {
@@ -179,7 +266,7 @@ mod tests {
         let mut world = World::at_ms(100);
         let Occurrence { ws, app, workflow, schedule: id, .. } = planned(0, None);
         let next = next.map(Timestamp::from_ms);
-        let row = Row::from(Schedule { ws, app, workflow, id, next, last: None });
+        let row = Row::from(Schedule { next, ..unplanned(&ws, &app, &workflow, &id) });
         world.rows.insert(row.key(), row);
         world
     }
@@ -199,8 +286,8 @@ mod tests {
         ];
         for (row, occurrence, moves) in table {
             let mut world = world(row);
-            let moved = world.decide(|draft| move_on::<()>(draft, &occurrence)).unwrap();
-            assert_eq!(moved, moves, "{row:?}: {occurrence:?}");
+            let moved = world.decide(|draft| moved_on::<()>(draft, &occurrence)).unwrap();
+            assert_eq!(moved.is_some(), moves, "{row:?}: {occurrence:?}");
             let Some(Row::Schedule(now)) = world.rows.get(&occurrence.key()) else { panic!() };
             let next = if moves { occurrence.next } else { row.map(Timestamp::from_ms) };
             assert_eq!((now.next, now.last), (next, moves.then_some(occurrence.planned_at)));

@@ -19,6 +19,7 @@ use crate::{
     json::{MAX_DEPTH, Payload},
     key::{MAX_SUM_DIGITS, Path, PathError},
     row::{Fault, Row, RowKey, Session, SessionOp, SessionRef, Workspace},
+    schedule,
     stream::is_name,
 };
 
@@ -173,7 +174,7 @@ pub(crate) fn perform(
 ) -> Decided<Result<Payload, Fault>> {
     let Some(run) = draft.run(run)?.cloned() else { return Ok(Ok(Payload::null())) };
     let NewSessionOp { session, op, expected_version: expected, .. } = asked;
-    let restarts = draft.catalog(&run.ws)?.restarts(run.lane);
+    let restarts = draft.catalog(&run.ws)?.restarts(run.lane) || schedule::is_restarted(&run);
     // What was staged before a definition changed in place is still staged.
     let outcome = if restarts || run.staged > 0 {
         staged::stage(draft, run, session, op, *expected)?

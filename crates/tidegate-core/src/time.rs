@@ -91,6 +91,23 @@ pub(crate) fn readable<S: serde::Serializer>(
     at.map(Timestamp::rfc3339).serialize(serializer)
 }
 
+/// As [`readable`], where there always is one.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field as it is")]
+pub(crate) fn one_readable<S: serde::Serializer>(
+    at: &Timestamp,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    at.rfc3339().serialize(serializer)
+}
+
+/// For serde: moments that other programs read.
+pub(crate) fn all_readable<S: serde::Serializer>(
+    all: &[Timestamp],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(|at| at.rfc3339()))
+}
+
 /// Microseconds after a point, where there is one, and what comes after them.
 fn fraction(text: &str) -> Option<(i64, &str)> {
     let Some(text) = text.strip_prefix('.') else { return Some((0, text)) };

@@ -5,6 +5,7 @@
 //! is the stored form, with every number in it, so that a stored definition keeps its meaning
 //! when a default changes.
 
+mod overlap;
 mod read;
 mod retry;
 mod rules;
@@ -13,9 +14,10 @@ mod trigger;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use overlap::Overlap;
 pub(crate) use read::{Context, read};
 pub use retry::Retry;
-pub use trigger::{Overlap, STREAM_PREFIX, Trigger};
+pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
 
 use crate::{
     definition::{DefinitionErrors, Kind, Parsed, Problem, Problems},
@@ -174,9 +176,17 @@ impl Workflow {
         silent(self) == silent(other)
     }
 
-    /// Whether one of its triggers is the schedule of this id.
-    pub fn has_schedule(&self, id: &str) -> bool {
-        self.triggers.iter().any(|trigger| trigger.schedule().is_some_and(|it| it == id))
+    /// The trigger that is the schedule of this id.
+    pub fn schedule(&self, id: &str) -> Option<&Trigger> {
+        self.triggers.iter().find(|trigger| trigger.schedule().is_some_and(|it| it == id))
+    }
+
+    /// What the schedule of this id does while its last run is not over; none without it.
+    pub fn overlap(&self, id: &str) -> Option<Overlap> {
+        match self.schedule(id)? {
+            Trigger::Cron { on_overlap, .. } => Some(*on_overlap),
+            Trigger::Event { .. } | Trigger::Stream { .. } => None,
+        }
     }
 
     /// Whether an event of this name starts it. Actions are started by requests only.

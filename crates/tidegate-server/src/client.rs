@@ -5,6 +5,7 @@ mod inside;
 mod keys;
 mod observe;
 mod runs;
+mod schedules;
 mod send;
 mod streams;
 
@@ -117,6 +118,11 @@ pub(crate) enum Ask {
     },
     #[command(flatten)]
     Observe(observe::Observe),
+    /// Shows schedules, and pauses and resumes them.
+    Schedules {
+        #[command(subcommand)]
+        command: Option<schedules::Schedules>,
+    },
 }
 
 /// What can be done with workflows.
@@ -239,6 +245,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
         Ask::Streams { command } => streams::streams(&server, command).await?,
         Ask::Reactions(asked) => streams::reactions(&server, asked).await?,
         Ask::Bulk(asked) => bulk::bulk(&server, asked).await?,
+        Ask::Schedules { command } => schedules::schedules(&server, command).await?,
         Ask::Workflows { command: Some(Workflows::Delete { workflow, app }) } => {
             let path = format!("/workflows/{}?app={}", part(&workflow), part(&app));
             let told = server.ask(Method::DELETE, &path, None).await?;

@@ -22,6 +22,7 @@ mod reactions;
 mod recorded;
 mod repeat;
 mod runs;
+mod schedules;
 mod sessions;
 mod shape;
 mod streams;
@@ -85,6 +86,7 @@ fn operations() -> Vec<Operation> {
         live::operations(),
         doctor::operations(),
         metrics::operations(),
+        schedules::operations(),
         vec![health],
     ]
     .into_iter()
@@ -104,6 +106,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
         recorded::shapes(),
         gates::shapes(),
         keys::shapes(),
+        schedules::shapes(),
     ];
     shapes.into_iter().flatten().collect()
 }

@@ -80,7 +80,7 @@ fn take(
         webhooks.insert(name.clone(), read.with_context(|| format!("`webhooks.{name}`"))?);
     }
     for (name, schedule) in tables(fields, "schedules")? {
-        plan(fields, schedule).with_context(|| format!("`schedules.{name}`"))?;
+        plan(fields, &name, schedule).with_context(|| format!("`schedules.{name}`"))?;
     }
     let chats = chat.iter().flat_map(|chat| [&chat.append, &chat.respond]);
     for action in chats.chain(webhooks.values().map(|webhook| &webhook.action)) {
@@ -125,10 +125,14 @@ fn known<'a>(
     found.with_context(|| format!("there is no action `{action}`: known are `{names}`"))
 }
 
-/// A schedule is a trigger of its action.
-fn plan(fields: &mut Map<String, Value>, mut schedule: Value) -> anyhow::Result<()> {
+/// A schedule is a trigger of its action, which keeps its name for people.
+fn plan(fields: &mut Map<String, Value>, name: &str, mut schedule: Value) -> anyhow::Result<()> {
     let action = schedule.as_object_mut().and_then(|it| it.remove("action"));
     let Some(Value::String(action)) = action else { bail!("`action` must be the name of one") };
+    let members = schedule.as_object_mut();
+    if members.and_then(|it| it.insert("name".to_owned(), name.into())).is_some() {
+        bail!("`name` is the schedule's key already, leave it out");
+    }
     let action = known(fields, &action)?;
     match action.entry("triggers").or_insert_with(|| json!([])) {
         Value::Array(triggers) => triggers.push(schedule),
@@ -164,7 +168,7 @@ mod tests {
             "name": "f", "app": "shop",
             "actions": {
                 "append": { "url": "http://a" },
-                "respond": { "url": "http://b", "triggers": [{ "cron": "0 3 * * *" }] },
+                "respond": { "url": "http://b", "triggers": [{ "cron": "0 3 * * *", "name": "s" }] },
             },
         });
         assert_eq!(flows[0], plain);
@@ -182,6 +186,7 @@ mod tests {
                 "`actions.a.mcp` must be true or false, got 1",
             ),
             ("schedules", json!({ "s": { "cron": "x" } }), "`schedules.s`: `action` must be"),
+            ("schedules", json!({ "s": { "action": "a", "name": "t" } }), "leave it out"),
         ] {
             let mut flow = json!({ "name": "f", "actions": { "a": {} } });
             flow[field] = value;

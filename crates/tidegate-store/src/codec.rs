@@ -312,6 +312,8 @@ mod columns {
         ("id", Text),
         ("next", Int),
         ("last", Int),
+        ("outcome", Text),
+        ("paused_at", Int),
     ];
     pub(super) const GATE: &[Column] =
         &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text), ("event", Int)];

@@ -8,10 +8,10 @@ use tidegate_core::{
     row::{
         ApiKey, At, Awaited, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim, Class,
         Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState, Hold,
-        Item, Kind, LiveState, LogHead, Logged, Mark, Meter, Need, Parent, Part, Phase, Place,
-        Progress, Purpose, Rank, Receipt, Reply, Row, Run, Schedule, Scope, Session, SessionOp,
-        SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, Stream, StreamSnapshot,
-        Sub, Trail, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
+        Item, Kind, LiveState, LogHead, Logged, Mark, Meter, Need, Occurred, Parent, Part, Phase,
+        Place, Progress, Purpose, Rank, Receipt, Reply, Row, Run, Schedule, Scope, Session,
+        SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, Stream,
+        StreamSnapshot, Sub, Trail, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -185,7 +185,15 @@ pub fn schedule(id: &str) -> Schedule {
         id: id.to_owned(),
         next: Some(Timestamp::from_ms(1)),
         last: None,
+        outcome: None,
+        paused_at: None,
     }
+}
+
+/// What became of an occurrence, with everything that can be said.
+fn occurred() -> Occurred {
+    let run_id = Some(RunId { seq: Seq(i64::MAX), salt: u64::MAX });
+    Occurred { outcome: NAME.to_owned(), run_id, missed: Some(u32::MAX) }
 }
 
 /// Something that a run emitted.
@@ -694,6 +702,7 @@ fn small() -> Vec<Row> {
         Chunk { attempt: u32::MAX, n: u32::MAX, ..chunk(i64::MIN, NAME, 0, u32::MAX) }.into(),
         Schedule { next: None, last: None, ..schedule("") }.into(),
         Schedule { next: Some(PAST), last: Some(FUTURE), ..schedule(NAME) }.into(),
+        Schedule { paused_at: Some(PAST), outcome: Some(occurred()), ..schedule("paused") }.into(),
         Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
         Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
             .into(),

@@ -63,7 +63,7 @@ pub enum Move {
     /// A call of an action.
     Call { action: &'static str, session: Option<&'static str>, key: u64 },
     /// An occurrence of a schedule.
-    Occur { workflow: &'static str, skip: bool },
+    Occur { workflow: &'static str },
     /// Ready runs are leased.
     Lease { limit: u32 },
     /// A worker reports.
@@ -174,14 +174,27 @@ pub fn definitions(version: u32) -> Vec<Value> {
         json!({ "flow": "chat", "name": "restart", "concurrency": "restart" }),
         json!({ "flow": "chat", "name": "last", "concurrency": { "policy": "debounce", "periodMs": 30 + more } }),
     ];
-    for definition in &mut all {
+    for (n, definition) in all.iter_mut().enumerate() {
         definition["version"] = json!(version);
         if definition.get("flow").is_none() {
             definition["triggers"] = json!(["all", definition["name"]]);
         }
+        if let Some(triggers) =
+            definition["triggers"].as_array_mut().filter(|_| n < SCHEDULED.len())
+        {
+            let word = ["skip", "queue", "restart", "allow"][(n + version as usize) % 4];
+            triggers.push(json!({ "cron": SCHEDULE, "onOverlap": word }));
+        }
     }
     all
 }
+
+/// The schedule of those that have one. What it does about overlapping occurrences is another thing
+/// in each of them and in each version.
+const SCHEDULE: &str = "@daily";
+
+/// The first definitions: those that have a schedule.
+const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
 const WORKFLOWS: [&str; 8] =
     ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand"];
@@ -200,9 +213,7 @@ impl Chance {
                 session: self.one(&[None, Some("s"), Some("t")]),
                 key: self.below(3),
             },
-            32..34 => {
-                Move::Occur { workflow: self.one(&["plain", "limit"]), skip: self.below(2) == 0 }
-            }
+            32..34 => Move::Occur { workflow: self.one(&SCHEDULED) },
             34..48 => Move::Lease { limit: u32::try_from(1 + self.below(4)).expect("small") },
             48..66 => Move::Report { run: self.draw(), then: self.goes() },
             66..67 => Move::Late { run: self.draw() },

@@ -173,10 +173,10 @@ impl World {
         }
     }
 
-    /// A schedule's occurrence, planned for this moment whether the workflow has it or not.
-    pub async fn occur(&self, workflow: &str, schedule: &str, skip_overlap: bool) -> Verdict {
+    /// An occurrence of a schedule that the workflow has, planned for this moment.
+    pub async fn occur(&self, workflow: &str, schedule: &str) -> Verdict {
         let occurrence = self.set_schedule(workflow, schedule, self.now()).await;
-        match self.run(Command::Occur { occurrence, skip_overlap }).await {
+        match self.run(Command::Occur { occurrence }).await {
             Ok(Answer::Admitted(outcome)) => outcome.verdict,
             other => panic!("an occurrence was answered {other:?}"),
         }

@@ -336,3 +336,38 @@ impl Policy {
         self.with("key", json!(path))
     }
 }
+
+control!(
+    /// When the clock starts a workflow.
+    Schedule
+);
+
+impl Schedule {
+    /// By an expression, in UTC: five fields, six with seconds in front, or a word such as
+    /// `@daily`.
+    pub fn cron(cron: &str) -> Self {
+        Self(Map::new()).with("cron", json!(cron))
+    }
+
+    /// The time zone of the expression, by its name in the IANA database.
+    pub fn time_zone(self, zone: &str) -> Self {
+        self.with("timeZone", json!(zone))
+    }
+
+    /// What an occurrence does while the last one is not over. It is skipped (`reject`) unless
+    /// this says otherwise; it cannot be debounced, and needs no key.
+    pub fn on_overlap(self, policy: Policy) -> Self {
+        self.with("onOverlap", policy.into_value())
+    }
+
+    /// How late an occurrence may be and still run after an outage: an hour unless given, ten
+    /// seconds at the least.
+    pub fn catch_up(self, window: Duration) -> Self {
+        self.with("catchUpMs", millis(window))
+    }
+
+    /// What people call it.
+    pub fn named(self, name: &str) -> Self {
+        self.with("name", json!(name))
+    }
+}

@@ -17,7 +17,7 @@ use jiff::{
     civil::DateTime,
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
-use tidegate_core::time::Timestamp;
+use tidegate_core::{schedule::Missed, time::Timestamp, workflow::CATCH_UP_MS};
 
 /// An expression in a time zone.
 #[derive(Clone, Debug)]
@@ -145,6 +145,11 @@ impl Cron {
             return Turn::Wait;
         }
         let most = catch_up.most.max(1);
+        let missed = |next: Option<Timestamp>| {
+            let until = next.map_or(now, just_before);
+            let count = self.count(Some(planned), until, MAX_COUNTED + 1);
+            Missed { count: count.min(MAX_COUNTED), at_least: count > MAX_COUNTED }
+        };
         let mut window = catch_up.window_ms;
         loop {
             let since = now.minus_ms(window);
@@ -157,7 +162,7 @@ impl Cron {
             return if kept == Some(planned) {
                 Turn::Start { next: self.next(planned) }
             } else {
-                Turn::Miss { next: kept }
+                Turn::Miss { next: kept, missed: missed(kept) }
             };
         }
     }
@@ -173,6 +178,9 @@ impl Cron {
     }
 }
 
+/// How far missed occurrences are counted: a schedule of every second has millions in a year.
+const MAX_COUNTED: u32 = 1000;
+
 /// Which occurrences still run that nobody was there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
@@ -183,10 +191,9 @@ pub struct CatchUp {
 }
 
 impl Default for CatchUp {
-    /// An hour covers a restart and an upgrade; a hundred keeps a schedule of every second from
-    /// flooding its workflow.
+    /// A hundred keeps a schedule of every second from flooding its workflow.
     fn default() -> Self {
-        Self { window_ms: 3_600_000, most: 100 }
+        Self { window_ms: CATCH_UP_MS, most: 100 }
     }
 }
 
@@ -204,6 +211,8 @@ pub enum Turn {
     Miss {
         /// The first that did not.
         next: Option<Timestamp>,
+        /// How many did.
+        missed: Missed,
     },
 }
 

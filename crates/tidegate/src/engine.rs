@@ -21,13 +21,14 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::{
     alarm::Alarm,
     committer::{Committer, Reply},
+    cron::Cron,
     drive::{Driver, Stop},
     entropy::Entropy,
     load::{Loaded, Loader, at_hand},
     reaction::Reactions,
     registry::{Registry, Version},
     retention::Retention,
-    schedule::{self, ScheduleKey},
+    schedule::ScheduleKey,
     stored::Stored,
     stream::Lines,
     tasks::{Busy, Tasks},
@@ -226,7 +227,7 @@ impl Shared {
     }
 
     /// The schedules of what is served here.
-    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, schedule::Served> {
+    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, Cron> {
         lock(&self.registry).schedules()
     }
 

@@ -215,6 +215,15 @@ impl Action {
         action
     }
 
+    /// The clock calls it as well. Such a call has no input, session or user.
+    pub fn schedule(mut self, schedule: crate::Schedule) -> Self {
+        match &mut self.0.definition["triggers"] {
+            Value::Array(triggers) => triggers.push(schedule.into_value()),
+            none => *none = json!([schedule.into_value()]),
+        }
+        self
+    }
+
     crate::controls::on_both!();
 
     /// How many runs of it are inside at once, beside its policy.

@@ -51,7 +51,7 @@ pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
 pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
 pub use controls::{
     Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
-    Singleton,
+    Schedule, Singleton,
 };
 pub use error::Error;
 pub use fault::{Fault, OrFault, Result};
@@ -71,7 +71,7 @@ pub use stream::{
 pub use tidegate_core as core;
 pub use tidegate_core::{
     event::{NewEvent, Posted},
-    id::{EventId, RunId},
+    id::{EventId, RunId, ScheduleId},
     request::Request,
     workflow::Retry,
 };

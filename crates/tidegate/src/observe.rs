@@ -9,6 +9,7 @@ use tidegate_core::{
         gates,
         origin::{self, Origin},
         receipts::{self, Listed},
+        schedules,
         stats::{self, Stats},
         timeline::{self, Timeline},
     },
@@ -16,7 +17,7 @@ use tidegate_core::{
 };
 use tidegate_store::look;
 
-use crate::{api::Engine, error::Error};
+use crate::{api::Engine, error::Error, schedule};
 
 /// Looking at what the gates read. Nothing is locked, and each look has a bound.
 impl Engine {
@@ -65,6 +66,23 @@ impl Engine {
     ) -> Result<Vec<(GateKey, gates::Shown)>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| gates::busiest(draft, &ws, known, most)).await?)
+    }
+
+    /// The schedules of the current releases by app, workflow and expression, a page at a time: the
+    /// next one begins behind the last page's `next`. With the next occurrences of each.
+    pub async fn schedules(
+        &self,
+        which: &schedules::Which,
+        after: Option<&schedules::Place>,
+        limit: u32,
+    ) -> Result<schedules::Page, Error> {
+        let (ws, store) = (self.ws(), &**self.store());
+        let (now, mut page) = look(store, &ws, |draft| {
+            Ok((draft.now(), schedules::list(draft, &ws, which, after, limit)?))
+        })
+        .await?;
+        page.schedules.iter_mut().for_each(|shown| schedule::foresee(shown, now));
+        Ok(page)
     }
 
     /// How many runs are driven, queued, waiting and paused, workflow by workflow.

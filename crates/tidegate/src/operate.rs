@@ -4,9 +4,10 @@ use serde::Serialize;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::{self, NewEvent, Posted},
-    id::{ChoreId, RunId, Seq},
+    id::{ChoreId, RunId, ScheduleId, Seq},
     json::Payload,
     list::{Page, Which},
+    observe::schedules::{self, Shown},
     reads::{ReadSet, Scan},
     request::Request,
     row::{
@@ -14,6 +15,7 @@ use tidegate_core::{
         Workspace,
     },
     run::record::{Record, Then},
+    schedule::Hold,
     session::{NewSessionOp, Outcome},
 };
 use tidegate_store::{Store, StoreError, dry_run, list_runs};
@@ -24,6 +26,7 @@ use crate::{
     fault::Fault,
     handler::check_name,
     load::MAX_STEPS,
+    schedule,
 };
 
 /// How far a bulk operation is.
@@ -173,6 +176,33 @@ impl Engine {
             Ok(Some(outcome)) => Ok(Ok(outcome)),
             Err(fault) => Ok(Err(fault)),
         }
+    }
+
+    /// Pauses a schedule: from now on nothing of it is planned, over all engines of the store and
+    /// through restarts and releases that still have it. What has begun goes on. How it is then.
+    pub async fn pause_schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
+        self.hold(id, |_| Hold::Pause).await
+    }
+
+    /// Lets a paused schedule go on with its next occurrence from now. How it is then.
+    pub async fn resume_schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
+        let now = self.store().read(ReadSet::default()).await?.now;
+        self.hold(id, |shown| Hold::Resume(schedule::next_of(shown, now))).await
+    }
+
+    async fn hold(&self, id: ScheduleId, how: impl Fn(&Shown) -> Hold) -> Result<Shown, Error> {
+        let shown = self.schedule(id).await?;
+        let hold = how(&shown);
+        let Shown { app, workflow, schedule, .. } = shown;
+        let command = Command::HoldSchedule { ws: self.ws(), app, workflow, schedule, hold };
+        self.ask(command).await?;
+        self.schedule(id).await
+    }
+
+    async fn schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
+        let which = schedules::Which { id: Some(id), ..schedules::Which::default() };
+        let mut found = self.schedules(&which, None, 1).await?.schedules;
+        found.pop().ok_or_else(|| Refusal::NoSchedule(id.to_string()).into())
     }
 
     /// Posts an event once: a repeat with the same id within 24 hours changes nothing.

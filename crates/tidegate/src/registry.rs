@@ -10,6 +10,7 @@ use tidegate_core::{
 };
 
 use crate::{
+    cron::Cron,
     handler::{Handler, KeyFunction},
     schedule::{self, ScheduleKey},
 };
@@ -25,7 +26,7 @@ pub(crate) struct Version {
 #[derive(Default)]
 pub(crate) struct Registry {
     versions: BTreeMap<Seq, Arc<Version>>,
-    schedules: BTreeMap<ScheduleKey, schedule::Served>,
+    schedules: BTreeMap<ScheduleKey, Cron>,
     lanes: Vec<(Workspace, Vec<Seq>)>,
     key_functions: BTreeMap<(String, String), KeyFunction>,
     /// Whose turn it is among the workspaces.
@@ -45,8 +46,8 @@ impl Registry {
     /// Runs of this lane can be driven from now on.
     pub(crate) fn serve(&mut self, ws: &Workspace, lane: Seq, version: Version) {
         let Workflow { app, name, triggers, .. } = &*version.definition;
-        for (id, served) in schedule::of(triggers) {
-            self.schedules.insert((ws.clone(), app.clone(), name.clone(), id), served);
+        for (id, cron) in schedule::of(triggers) {
+            self.schedules.insert((ws.clone(), app.clone(), name.clone(), id), cron);
         }
         self.versions.insert(lane, Arc::new(version));
         match self.lanes.iter_mut().find(|(known, _)| known == ws) {
@@ -71,7 +72,7 @@ impl Registry {
     }
 
     /// The schedules of what it serves.
-    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, schedule::Served> {
+    pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, Cron> {
         self.schedules.clone()
     }
 

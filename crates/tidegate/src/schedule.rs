@@ -4,12 +4,14 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tidegate_core::{
+    catalog::{Catalog, Entry},
     command::Command,
+    observe::schedules::Shown,
     reads::{ReadSet, Scan},
     row::{Row, Schedule, Workspace},
     schedule::Occurrence,
     time::Timestamp,
-    workflow::{Overlap, Trigger},
+    workflow::Trigger,
 };
 
 use crate::{
@@ -21,24 +23,33 @@ use crate::{
 /// How many schedules are looked at in one go, the earliest first.
 const SCHEDULES: u32 = 1000;
 
-/// A schedule that this engine serves.
-#[derive(Clone, Debug)]
-pub(crate) struct Served {
-    pub(crate) cron: Cron,
-    pub(crate) skip_overlap: bool,
-}
+/// How many occurrences of a schedule are shown.
+const FORESEEN: usize = 5;
 
 /// What a schedule is known by: workspace, app, workflow and its own id.
 pub(crate) type ScheduleKey = (Workspace, String, String, String);
 
 /// A definition's schedules, by id. The definitions have been checked.
-pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Served)> {
+pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Cron)> {
     triggers.iter().filter_map(|trigger| {
-        let Trigger::Cron { cron, time_zone, on_overlap } = trigger else { return None };
-        let cron = Cron::parse(cron, time_zone).ok()?;
-        let skip_overlap = *on_overlap == Overlap::Skip;
-        Some((trigger.schedule()?, Served { cron, skip_overlap }))
+        let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
+        Some((trigger.schedule()?, Cron::parse(cron, time_zone).ok()?))
     })
+}
+
+/// The first occurrence of a schedule after a moment.
+pub(crate) fn next_of(shown: &Shown, after: Timestamp) -> Option<Timestamp> {
+    Cron::parse(&shown.cron, &shown.time_zone).ok()?.next(after)
+}
+
+/// Adds the occurrences to come to what is known of a schedule; a paused one has none.
+pub(crate) fn foresee(shown: &mut Shown, now: Timestamp) {
+    let Ok(cron) = Cron::parse(&shown.cron, &shown.time_zone) else { return };
+    if shown.paused {
+        return;
+    }
+    let first = shown.next.first().copied().or_else(|| cron.next(now));
+    shown.next = std::iter::successors(first, |at| cron.next(*at)).take(FORESEEN).collect();
 }
 
 /// Starts what is planned, for as long as the engine lives.
@@ -69,7 +80,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 /// Does what is due; says how long it is until the next.
 async fn look(
     shared: &Arc<Shared>,
-    served: &BTreeMap<ScheduleKey, Served>,
+    served: &BTreeMap<ScheduleKey, Cron>,
     epochs: &mut BTreeMap<Workspace, i64>,
 ) -> Result<Option<Duration>, Error> {
     let reads = ReadSet::default().scan(Scan::Schedules, SCHEDULES);
@@ -79,28 +90,25 @@ async fn look(
         // What was planned is not in this snapshot.
         return Ok(Some(Duration::ZERO));
     }
+    let catalogs = shared.store.catalogs();
     let mut next: Option<Timestamp> = None;
     for row in snapshot.found(&Scan::Schedules) {
         let Row::Schedule(row) = row else { continue };
         let Some(planned_at) = row.next else { continue };
         let key = (row.ws.clone(), row.app.clone(), row.workflow.clone(), row.id.clone());
-        let Some(Served { cron, skip_overlap }) = served.get(&key) else { continue };
-        let command = match cron.turn(planned_at, now, CatchUp::default()) {
+        let Some(cron) = served.get(&key) else { continue };
+        let command = match cron.turn(planned_at, now, catch_up(&catalogs, row)) {
             Turn::Wait => {
                 next = next.map(|next| next.min(planned_at)).or(Some(planned_at));
                 continue;
             }
-            Turn::Start { next } => Command::Occur {
-                occurrence: occurrence(row, planned_at, next),
-                skip_overlap: *skip_overlap,
-            },
-            Turn::Miss { next } => {
-                tracing::warn!(
-                    schedule = row.id,
-                    workflow = row.workflow,
-                    "occurrences were missed"
-                );
-                Command::Miss { occurrence: occurrence(row, planned_at, next) }
+            Turn::Start { next } => {
+                Command::Occur { occurrence: occurrence(row, planned_at, next) }
+            }
+            Turn::Miss { next, missed } => {
+                let (schedule, workflow) = (&row.id, &row.workflow);
+                tracing::warn!(schedule, workflow, missed.count, "occurrences were missed");
+                Command::Miss { occurrence: occurrence(row, planned_at, next), missed }
             }
         };
         shared.ask(command).await?;
@@ -109,6 +117,18 @@ async fn look(
     }
     let until = |at: Timestamp| at.micros().saturating_sub(now.micros()).max(0).unsigned_abs();
     Ok(next.map(|at| Duration::from_micros(until(at))))
+}
+
+/// How late the occurrences of a schedule may be, by the current release.
+fn catch_up(catalogs: &BTreeMap<Workspace, Arc<Catalog>>, row: &Schedule) -> CatchUp {
+    let entry = catalogs.get(&row.ws).and_then(|it| it.entry(&row.app, &row.workflow));
+    let trigger = entry.and_then(Entry::open).and_then(|open| open.workflow.schedule(&row.id));
+    match trigger {
+        Some(Trigger::Cron { catch_up_ms: Some(window_ms), .. }) => {
+            CatchUp { window_ms: *window_ms, ..CatchUp::default() }
+        }
+        _ => CatchUp::default(),
+    }
 }
 
 fn occurrence(row: &Schedule, planned_at: Timestamp, next: Option<Timestamp>) -> Occurrence {
@@ -126,13 +146,13 @@ fn occurrence(row: &Schedule, planned_at: Timestamp, next: Option<Timestamp>) ->
 /// whether there was anything to plan.
 async fn plan(
     shared: &Arc<Shared>,
-    served: &BTreeMap<ScheduleKey, Served>,
+    served: &BTreeMap<ScheduleKey, Cron>,
     epochs: &mut BTreeMap<Workspace, i64>,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let catalogs = shared.store.catalogs();
     let mut planned = false;
-    for ((ws, app, workflow, schedule), Served { cron, .. }) in served {
+    for ((ws, app, workflow, schedule), cron) in served {
         let epoch = catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
         if epochs.get(ws) == Some(&epoch) {
             continue;

@@ -129,6 +129,11 @@ impl<I, O> Workflow<I, O> {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
     }
 
+    /// The clock starts it, with all that can be said about when.
+    pub fn schedule(self, schedule: crate::Schedule) -> Self {
+        self.and("triggers", schedule.into_value())
+    }
+
     crate::controls::on_both!();
 
     /// How many runs are inside at once. Several limits can stand side by side.

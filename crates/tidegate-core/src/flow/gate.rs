@@ -62,14 +62,15 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Where a run stands in a line: by its rank, in a session's by arrival alone (SPEC 6).
+/// Where a run stands in a line: by its rank, in that of a session or a schedule by arrival alone
+/// (SPEC 6).
 fn place(need: &Need, rank: Rank) -> Place {
     let mut by_arrival = Rank { at: Timestamp::default(), ..rank };
     if crate::planted!(QueueFromTheEnd) {
         by_arrival.seq = Seq(-rank.seq.0);
     }
-    let policy = need.gate.class() == Some(Class::Policy);
-    Place { tier: need.tier, rank: if policy { by_arrival } else { rank } }
+    let arbitrated = need.gate.class().is_some_and(Class::is_arbitrated);
+    Place { tier: need.tier, rank: if arbitrated { by_arrival } else { rank } }
 }
 
 /// Gives back all that a run has beyond its first `keep` needs, and hands the places on.

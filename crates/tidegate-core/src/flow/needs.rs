@@ -18,7 +18,7 @@ use crate::{
     key::{Key, Path},
     row::{Class, GateKey, Need, Parent, Scope, Span, Workspace},
     time::Timestamp,
-    workflow::Workflow,
+    workflow::{Overlap, Workflow},
 };
 
 /// Which way an input came in; it decides which controls it passes (SPEC A5).
@@ -28,8 +28,10 @@ pub enum Origin {
     Arrival,
     /// A schedule's occurrence: no idempotency, no rate limit, no folds.
     Cron {
-        /// The schedule, where overlapping occurrences are skipped.
-        schedule: Option<String>,
+        /// The schedule.
+        schedule: String,
+        /// What it does while its last run is not over.
+        overlap: Overlap,
     },
     /// A parent's call: as [`Origin::Cron`].
     Invoke,
@@ -184,22 +186,17 @@ impl Candidate<'_> {
             };
             add(scope, Span::Run, 0, when_full);
         }
-        if let Origin::Cron { schedule: Some(schedule) } = &self.origin {
+        if let Origin::Cron { schedule, overlap } = &self.origin
+            && *overlap != Overlap::Allow
+        {
             let scope = self.scope_of(Class::Schedule, schedule.clone(), Key::Whole);
-            add(scope, Span::Run, 0, WhenFull::Refuse);
+            add(scope, Span::Run, 0, overlap.policy().when_full());
         }
         if let Some((scope, tier)) = self.handoff()? {
             add(scope, Span::Run, tier, WhenFull::Wait);
         }
         if let Some((scope, kind)) = self.policy(Class::Policy)? {
-            let when_full = match kind {
-                PolicyKind::Reject => WhenFull::Refuse,
-                PolicyKind::Restart => WhenFull::Replace,
-                PolicyKind::Allow | PolicyKind::Queue { .. } | PolicyKind::Debounce { .. } => {
-                    WhenFull::Wait
-                }
-            };
-            add(scope, Span::Run, 0, when_full);
+            add(scope, Span::Run, 0, kind.when_full());
         }
         for limit in &workflow.concurrency {
             let scope = self.scope(limit.class(), limit.key.as_ref())?;
@@ -278,11 +275,28 @@ impl Candidate<'_> {
         }
     }
 
-    /// When it gives up its place, if it has not got its session by then.
+    /// When it gives up its place, if its session or its schedule is still busy by then.
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
-        match self.workflow().policy.as_ref().map(|policy| &policy.kind) {
+        let kind = match &self.origin {
+            Origin::Cron { overlap, .. } => Some(overlap.policy()),
+            Origin::Arrival | Origin::Invoke | Origin::Replay(_) => {
+                self.workflow().policy.as_ref().map(|policy| policy.kind.clone())
+            }
+        };
+        match kind {
             Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms.map(|ms| queued_at.plus_ms(ms)),
             _ => None,
+        }
+    }
+}
+
+impl PolicyKind {
+    /// What a run under it does when the gate is full.
+    fn when_full(&self) -> WhenFull {
+        match self {
+            Self::Reject => WhenFull::Refuse,
+            Self::Restart => WhenFull::Replace,
+            Self::Allow | Self::Queue { .. } | Self::Debounce { .. } => WhenFull::Wait,
         }
     }
 }

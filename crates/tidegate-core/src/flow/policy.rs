@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    definition::{Code, Fields, Problems, Reported},
+    definition::{Code, Fields, Problems, Reported, nearest},
     key::Path,
 };
 
@@ -87,7 +87,7 @@ impl Policy {
             _ => &["policy", "key", "periodMs", "maxWaitMs"],
         };
         let mut fields = Fields::open(value, at, known, problems)?;
-        let kind = read_kind(&mut fields);
+        let kind = read_kind(&mut fields, &KINDS);
         let key = read_key(&mut fields);
         Ok(Policy { kind: kind?, key: key? })
     }
@@ -123,7 +123,8 @@ impl Policy {
     }
 }
 
-fn read_kind(fields: &mut Fields<'_>) -> Result<PolicyKind, Reported> {
+/// Reads the kind; `words` are those to tell of where there is none of that name.
+pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<PolicyKind, Reported> {
     match fields.text("policy")? {
         Some("allow") => Ok(PolicyKind::Allow),
         Some("queue") => {
@@ -138,9 +139,10 @@ fn read_kind(fields: &mut Fields<'_>) -> Result<PolicyKind, Reported> {
             fields.check_max_wait(period_ms, max_wait_ms);
             Ok(PolicyKind::Debounce { period_ms, max_wait_ms })
         }
-        Some(other) => Err(fields.unknown_value("policy", other, &KINDS)),
+        Some(other) => Err(fields.unknown_value("policy", other, words)),
         None => {
-            Err(fields.missing("policy", "`allow`, `queue`, `reject`, `restart` or `debounce`"))
+            let rule = format!("one of {}", nearest::list(words));
+            Err(fields.missing("policy", &rule))
         }
     }
 }

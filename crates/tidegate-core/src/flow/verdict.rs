@@ -24,11 +24,7 @@ pub struct By {
 impl By {
     /// The gate of a scope.
     pub fn scope(scope: &Scope) -> Self {
-        Self {
-            control: scope.class.control(),
-            gate: GateKey::new(scope),
-            key: scope.key.to_string(),
-        }
+        Self { control: scope.class.control(), gate: GateKey::new(scope), key: scope.shown_key() }
     }
 
     /// A gate by its key.

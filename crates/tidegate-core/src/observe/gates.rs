@@ -214,7 +214,7 @@ fn key_of(row: &Row) -> Option<GateKey> {
 }
 
 fn fits(which: &Which, scope: &Scope) -> bool {
-    which.key.as_ref().is_none_or(|text| scope.key.to_string().contains(text))
+    which.key.as_ref().is_none_or(|text| scope.shown_key().contains(text))
 }
 
 type Range = (Vec<u8>, Vec<u8>);
@@ -334,7 +334,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> Sho
         app: scope.app.clone(),
         workflow: scope.name.clone(),
         slot: scope.slot.clone(),
-        key: scope.key.to_string(),
+        key: scope.shown_key(),
         lets_in: limit.map(words).unwrap_or_default(),
         ..Shown::default()
     };

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EngineId, Workspace};
-use crate::{id::Seq, json::Payload, time::Timestamp};
+use crate::{
+    id::{RunId, Seq},
+    json::Payload,
+    time::Timestamp,
+};
 
 /// A process that drives runs, alive as long as its beat changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +44,24 @@ pub struct Schedule {
     pub next: Option<Timestamp>,
     /// When the last one that took place or was passed over had been planned for.
     pub last: Option<Timestamp>,
+    /// What became of that one.
+    pub outcome: Option<Occurred>,
+    /// Since when nothing is planned, because somebody said so.
+    pub paused_at: Option<Timestamp>,
+}
+
+/// What became of an occurrence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Occurred {
+    /// The word of its verdict, or `missed`.
+    pub outcome: String,
+    /// Its run, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// How many were missed with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<u32>,
 }
 
 /// The last global position that a workspace's streams have used.

@@ -65,6 +65,12 @@ impl Class {
         Self::Whole,
     ];
 
+    /// Whether every newcomer's own policy says what it does when the gate is busy. Others may
+    /// queue there, and do so by arrival alone (SPEC 6).
+    pub fn is_arbitrated(self) -> bool {
+        matches!(self, Self::Schedule | Self::Policy)
+    }
+
     /// The control that a user knows it by.
     pub fn control(self) -> &'static str {
         match self {
@@ -98,6 +104,13 @@ pub struct Scope {
     pub slot: String,
     /// The key's value.
     pub key: Key,
+}
+
+impl Scope {
+    /// The key as people read it: that of a schedule's gate is the schedule.
+    pub fn shown_key(&self) -> String {
+        if self.class == Class::Schedule { self.slot.clone() } else { self.key.to_string() }
+    }
 }
 
 /// The bytes that name a gate: workspace first, tagged, injective, the same on every store.

@@ -332,7 +332,7 @@ impl Run {
     pub fn due(&self) -> Option<Timestamp> {
         let gives_up = match (self.purpose, self.phase) {
             (Purpose::Compensates(_), _) => self.has > 0,
-            (_, Phase::Line { .. }) => self.lacks(Class::Policy),
+            (_, Phase::Line { .. }) => self.lacks(Class::Policy) || self.lacks(Class::Schedule),
             _ => false,
         };
         let waits = self.waits.iter().filter(|_| self.phase == Phase::Waiting);

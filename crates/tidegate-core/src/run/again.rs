@@ -28,6 +28,7 @@ use crate::{
     row::{
         Ended, Ending, Event, Kind, Purpose, Row, RowKey, Run, Source, Step, StepKind, Workspace,
     },
+    schedule,
 };
 
 /// How many steps of a run are read at first.
@@ -103,7 +104,7 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
         return Ok(steps);
     }
     // What it had staged for sessions went with it: these steps are taken again.
-    let staged = draft.catalog(&old.ws)?.restarts(old.lane);
+    let staged = draft.catalog(&old.ws)?.restarts(old.lane) || schedule::was_restarted(draft, old)?;
     steps.retain(|step| !staged || step.kind != StepKind::State);
     if let Some(undo) = steps.iter().find(|step| step.kind == StepKind::Compensate) {
         let (run, step, first) = (old.id, from.to_owned(), undo.id.clone());

@@ -130,7 +130,7 @@ pub fn replace<E>(
     let old = if inside.is_some() {
         inside
     } else {
-        let queues = key.class() == Some(Class::Policy);
+        let queues = key.class().is_some_and(Class::is_arbitrated);
         let first = draft.head_of_line(gate)?;
         first.filter(|(place, _)| !queues || place.tier == IN_PLACE).map(|(_, seq)| seq)
     };

@@ -145,6 +145,10 @@ fn everything_else_survives_the_way_through_json() {
             {"stream": "orders"},
             {"cron": "*/5 * * * *", "timeZone": "Europe/Berlin", "onOverlap": "allow"},
             {"cron": "@daily"},
+            {"cron": "@hourly", "onOverlap": "restart", "catchUpMs": 10_000, "name": "mine"},
+            {"cron": "@weekly", "onOverlap": {"policy": "queue", "maxWaitMs": 5}},
+            {"cron": "@monthly", "onOverlap": {"policy": "queue"}},
+            {"cron": "@yearly", "onOverlap": "reject"},
         ],
         "retry": {"maxAttempts": 1, "backoffMs": 0, "factor": 1, "maxBackoffMs": 9, "jitter": false},
         "timeoutMs": 60_000.0,
@@ -155,6 +159,11 @@ fn everything_else_survives_the_way_through_json() {
     }));
     assert_eq!(parse(&workflow.to_value()), workflow);
     assert_eq!(workflow.timeout_ms, Some(60_000));
+    let stored = serde_json::to_string(&workflow).unwrap();
+    assert_eq!(serde_json::from_str::<Workflow>(&stored).unwrap(), workflow);
+    assert_eq!(workflow.overlap("@weekly"), Some(Overlap::Queue { max_wait_ms: Some(5) }));
+    assert_eq!(workflow.overlap("@yearly"), Some(Overlap::Skip), "another word for it");
+    assert_eq!(workflow.overlap("@never"), None);
     assert!(workflow.is_triggered_by("order."));
     assert!(workflow.is_triggered_by("cart/paid"));
     assert!(!workflow.is_triggered_by("orders"));
@@ -229,7 +238,13 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"singleton": {"mode": "skp"}}),
             json!({"singleton": {"mode": "wait"}}),
             json!({"concurrency": {"limit": 1, "span": "Run"}}),
-            json!({"triggers": [{"cron": "* * * * *", "onOverlap": "queue"}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": "que"}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": "later"}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": "debounce"}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": {"policy": "debounce", "periodMs": 5}}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": {"policy": "queue", "key": "a", "maxWaitMs": 0}}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": {"policy": "skip", "maxWaitMs": 5}}]}),
+            json!({"triggers": [{"cron": "* * * * *", "onOverlap": {}, "catchUpMs": 9_999, "zone": "UTC"}]}),
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
@@ -241,7 +256,16 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             error unknown_value: workflow `w`: singleton.mode has no value `skp`: did you mean `skip`?
             error unknown_value: workflow `w`: singleton.mode has no value `wait`: known are `skip`, `cancel`
             error unknown_value: workflow `w`: concurrency.span has no value `Run`: did you mean `run`?
-            error unknown_value: workflow `w`: triggers[0].onOverlap has no value `queue`: known are `skip`, `allow`
+            error unknown_value: workflow `w`: triggers[0].onOverlap.policy has no value `que`: did you mean `queue`?
+            error unknown_value: workflow `w`: triggers[0].onOverlap.policy has no value `later`: known are `skip`, `allow`, `queue`, `restart`, `reject`
+            error misplaced: workflow `w`: triggers[0].onOverlap cannot be `debounce`, as planned occurrences are never folded: write `queue` to run each in turn, `restart` to run the latest, `skip` to leave out those that come too early, or `allow`
+            error misplaced: workflow `w`: triggers[0].onOverlap cannot be `debounce`, as planned occurrences are never folded: write `queue` to run each in turn, `restart` to run the latest, `skip` to leave out those that come too early, or `allow`
+            error unknown_field: workflow `w`: triggers[0].onOverlap.key is not known: known are `policy`, `maxWaitMs`
+            error out_of_range: workflow `w`: triggers[0].onOverlap.maxWaitMs must be at least 1, got 0
+            error unknown_field: workflow `w`: triggers[0].onOverlap.maxWaitMs is not known: known are `policy`
+            error unknown_field: workflow `w`: triggers[0].zone is not known: known are `cron`, `timeZone`, `onOverlap`, `catchUpMs`, `name`
+            error out_of_range: workflow `w`: triggers[0].catchUpMs must be at least 10000, got 9999
+            error missing_field: workflow `w`: triggers[0].onOverlap.policy is required: one of `skip`, `allow`, `queue`, `restart`, `reject`
             error wrong_type: workflow `w`: singleton must be an object of `key`, `mode`, got "skip"
             error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, got 5
             error wrong_type: workflow `w`: priority must be an object of `shiftMs`, got [1]
@@ -530,4 +554,17 @@ fn a_burst_must_come_back_in_a_lifetime() {
             ok
         "#]],
     );
+}
+
+/// What was stored before there were more words is read, and written the same: the same definition
+/// must not look like another.
+#[test]
+fn a_schedule_that_was_stored_before_stays_what_it_is() {
+    for (word, overlap) in [("skip", Overlap::Skip), ("allow", Overlap::Allow)] {
+        let stored =
+            format!(r#"{{"cron":{{"cron":"@daily","timeZone":"UTC","onOverlap":"{word}"}}}}"#);
+        let read: Trigger = serde_json::from_str(&stored).unwrap();
+        assert!(matches!(&read, Trigger::Cron { on_overlap, .. } if *on_overlap == overlap));
+        assert_eq!(serde_json::to_string(&read).unwrap(), stored);
+    }
 }

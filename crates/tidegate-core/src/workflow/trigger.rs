@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::definition::{Code, Fields, Problems, Reported};
+use super::Overlap;
+use crate::definition::{Code, Fields, MAX_DURATION_MS, Problems, Reported};
 
 /// What starts a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,13 @@ pub enum Trigger {
         time_zone: String,
         /// What happens while the last run of this schedule is not over.
         on_overlap: Overlap,
+        /// How late an occurrence may be and still run; [`CATCH_UP_MS`] unless given. Stored only
+        /// where it is given: definitions from before it was known stay what they are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        catch_up_ms: Option<u64>,
+        /// What people call it, where they do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// Each event of this name that is committed to a stream, whichever: an event named
     /// `stream:` and its name.
@@ -36,16 +44,12 @@ pub enum Trigger {
 /// What stands before the name of an event that comes out of a stream.
 pub const STREAM_PREFIX: &str = "stream:";
 
-/// What a schedule does while its last run is not over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Overlap {
-    /// The occurrence is skipped and recorded.
-    #[default]
-    Skip,
-    /// The runs go on side by side.
-    Allow,
-}
+/// How late an occurrence may be and still run, unless its author says otherwise: an hour covers
+/// a restart and an upgrade.
+pub const CATCH_UP_MS: u64 = 3_600_000;
+
+/// The shortest window to catch up in. An engine that is only busy must not miss occurrences.
+pub const MIN_CATCH_UP_MS: u64 = 10_000;
 
 /// The zone of a schedule that names none.
 const DEFAULT_ZONE: &str = "UTC";
@@ -105,7 +109,7 @@ impl Trigger {
         }
         let other = value.get("event").or(value.get("stream"));
         let known: &[&str] = if value.get("cron").is_some() && other.is_none() {
-            &["cron", "timeZone", "onOverlap"]
+            &["cron", "timeZone", "onOverlap", "catchUpMs", "name"]
         } else {
             &["event", "cron", "stream"]
         };
@@ -135,13 +139,19 @@ impl Trigger {
             Trigger::Event { name, prefix: true } => json!(format!("{name}*")),
             Trigger::Event { name, prefix: false } => json!(name),
             Trigger::Stream { name } => json!({"stream": name}),
-            Trigger::Cron { cron, time_zone, on_overlap } => {
+            Trigger::Cron { cron, time_zone, on_overlap, catch_up_ms, name } => {
                 let mut value = json!({"cron": cron});
                 if time_zone != DEFAULT_ZONE {
                     value["timeZone"] = json!(time_zone);
                 }
                 if *on_overlap != Overlap::default() {
-                    value["onOverlap"] = json!(on_overlap);
+                    value["onOverlap"] = on_overlap.to_value();
+                }
+                if let Some(window) = catch_up_ms {
+                    value["catchUpMs"] = json!(window);
+                }
+                if let Some(name) = name {
+                    value["name"] = json!(name);
                 }
                 value
             }
@@ -168,8 +178,11 @@ fn starred(text: &str, field: &'static str, fields: &mut Fields<'_>) -> Result<(
 /// Checks the shape only; the engine, which knows calendars, checks the rest at registration.
 fn read_cron(cron: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
     let time_zone = fields.name("timeZone");
-    let words = [("skip", Overlap::Skip), ("allow", Overlap::Allow)];
-    let on_overlap = fields.word("onOverlap", &words);
+    let catch_up_ms = fields.number("catchUpMs", MIN_CATCH_UP_MS, MAX_DURATION_MS);
+    let name = fields.name("name");
+    let at = fields.field("onOverlap");
+    let on_overlap = fields.get("onOverlap");
+    let on_overlap = on_overlap.map(|value| Overlap::read(value, &at, fields.problems()));
     let parts = cron.split_whitespace().count();
     if !cron.starts_with('@') && parts != 5 && parts != 6 {
         let rule = "must have five fields, or six with seconds";
@@ -179,6 +192,8 @@ fn read_cron(cron: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
     Ok(Trigger::Cron {
         cron: cron.to_owned(),
         time_zone: time_zone?.unwrap_or(DEFAULT_ZONE).to_owned(),
-        on_overlap: on_overlap?.unwrap_or_default(),
+        on_overlap: on_overlap.transpose()?.unwrap_or_default(),
+        catch_up_ms: catch_up_ms?,
+        name: name?.map(str::to_owned),
     })
 }

@@ -166,6 +166,7 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::NoWorkflow { .. }
         | Refusal::NoVersion { .. }
         | Refusal::NoReaction(_)
+        | Refusal::NoSchedule(_)
         | Refusal::Access(AccessRefusal::NoKey(_)) => StatusCode::NOT_FOUND,
         Refusal::Ended { .. }
         | Refusal::NotEnded(_)

@@ -224,7 +224,7 @@ pub(super) fn event_of(id: String) -> Result<EventId, Problem> {
 
 /// A word for a control that gates or receipts know.
 pub(super) fn known_control(word: String) -> Result<String, Problem> {
-    const OTHERS: [&str; 3] = ["dedupeId", "onOverlap", "policy"];
+    const OTHERS: [&str; 4] = ["dedupeId", "onOverlap", "catchUp", "policy"];
     let known = CONTROLS.iter().map(|control| control.name).chain(OTHERS);
     let known: Vec<_> = known.filter(|name| *name != "priority").collect();
     if known.contains(&word.as_str()) {

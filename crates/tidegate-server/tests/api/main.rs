@@ -21,6 +21,7 @@ mod reactions;
 mod reload;
 mod repeats;
 mod runs;
+mod schedules;
 mod server;
 mod sessions;
 mod streams;

@@ -2,7 +2,7 @@
 --
 -- $1 how many
 -- Locks nothing: a hint. Index: schedule_next.
-select ws, app, workflow, id, next, last
+select ws, app, workflow, id, next, last, outcome, paused_at
   from schedule
  where next is not null
  order by next, ws, app, workflow, id

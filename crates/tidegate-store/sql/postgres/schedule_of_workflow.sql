@@ -3,12 +3,13 @@
 -- $1 ws   $2 app   $3 workflow   $4 how many (arrays: one place for each scan)
 -- Locks nothing. Index: the primary key.
 -- Returns the scan's place first, from 1.
-select wanted.n, found.ws, found.app, found.workflow, found.id, found.next, found.last
+select wanted.n, found.ws, found.app, found.workflow, found.id, found.next, found.last,
+       found.outcome, found.paused_at
   from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
        with ordinality as wanted(ws, app, workflow, most, n)
  cross join lateral (
         select schedule.ws, schedule.app, schedule.workflow, schedule.id, schedule.next,
-               schedule.last
+               schedule.last, schedule.outcome, schedule.paused_at
           from schedule
          where schedule.ws = wanted.ws
            and schedule.app = wanted.app

@@ -2,7 +2,8 @@
 --
 -- $1 ws   $2 app   $3 workflow   $4 id (arrays of one length)
 -- Locks nothing. Index: the primary key. Row order is not promised.
-select schedule.ws, schedule.app, schedule.workflow, schedule.id, schedule.next, schedule.last
+select schedule.ws, schedule.app, schedule.workflow, schedule.id, schedule.next, schedule.last,
+       schedule.outcome, schedule.paused_at
   from schedule
   join unnest($1::text[], $2::text[], $3::text[], $4::text[])
        as wanted(ws, app, workflow, id)

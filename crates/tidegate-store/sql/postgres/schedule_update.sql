@@ -6,9 +6,12 @@
 with changed as (
     update schedule
        set next = new.next,
-           last = new.last
-      from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
-           as new(ws, app, workflow, id, next, last)
+           last = new.last,
+           outcome = new.outcome,
+           paused_at = new.paused_at
+      from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
+                  $7::text[], $8::bigint[])
+           as new(ws, app, workflow, id, next, last, outcome, paused_at)
      where schedule.ws = new.ws
        and schedule.app = new.app
        and schedule.workflow = new.workflow

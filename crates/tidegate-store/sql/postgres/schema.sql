@@ -218,6 +218,8 @@ create table schedule (
   id text collate "C" not null,
   next bigint,
   last bigint,
+  outcome text collate "C",
+  paused_at bigint,
   primary key (ws, app, workflow, id)
 ) with (fillfactor=80);
 

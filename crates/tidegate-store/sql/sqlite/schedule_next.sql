@@ -3,7 +3,7 @@
 -- ?1 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: schedule_next.
-select ws, app, workflow, id, next, last
+select ws, app, workflow, id, next, last, outcome, paused_at
   from schedule
  where next is not null
  order by next, ws, app, workflow, id

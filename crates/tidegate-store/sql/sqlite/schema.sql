@@ -179,7 +179,7 @@ CREATE TABLE schedule (
   workflow text    not null,
   id       text    not null,
   next     integer,
-  last     integer,
+  last     integer, outcome text, paused_at integer,
   primary key (ws, app, workflow, id)
 ) strict, without rowid;
 

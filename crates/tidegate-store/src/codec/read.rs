@@ -174,6 +174,8 @@ fn schedule(from: &mut Cells) -> Result<Row, StoreError> {
         id: from.text()?,
         next: from.maybe_time()?,
         last: from.maybe_time()?,
+        outcome: from.maybe_json()?,
+        paused_at: from.maybe_time()?,
     }))
 }
 

@@ -26,6 +26,8 @@ pub fn cells(row: &Row) -> Vec<Cell> {
             text(&*row.id),
             maybe_at(row.next),
             maybe_at(row.last),
+            row.outcome.as_ref().map_or(Cell::Text(None), json),
+            maybe_at(row.paused_at),
         ],
         Row::Gate(row) => gate(row),
         Row::Run(row) => run(row),

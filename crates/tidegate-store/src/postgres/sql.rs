@@ -64,6 +64,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "guard",
         sql: include_str!("../../sql/postgres/migrations/0012_guard.sql"),
     },
+    Migration {
+        version: 13,
+        name: "pause",
+        sql: include_str!("../../sql/postgres/migrations/0013_pause.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.

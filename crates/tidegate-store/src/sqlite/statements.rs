@@ -22,6 +22,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 10, name: "snapshot", sql: sql!("migrations/0010_snapshot") },
     Migration { version: 11, name: "observe", sql: sql!("migrations/0011_observe") },
     Migration { version: 12, name: "guard", sql: sql!("migrations/0012_guard") },
+    Migration { version: 13, name: "pause", sql: sql!("migrations/0013_pause") },
 ];
 
 /// What is done with single rows of a table.

@@ -276,9 +276,11 @@ pub async fn schedules_and_calls_pass_gates_only(world: &World) {
     world.define(json!({ "name": "caller" })).await;
     for (n, (controls, again, posted)) in cases.into_iter().enumerate() {
         let name = format!("w{n}");
-        world.define(named(&name, &controls)).await;
-        assert_eq!(said(&world.occur(&name, "daily", false).await), "started", "{controls}");
-        assert_eq!(said(&world.occur(&name, "daily", false).await), again, "{controls}");
+        let mut definition = named(&name, &controls);
+        definition["triggers"] = json!([name, { "cron": "@daily", "onOverlap": "allow" }]);
+        world.define(definition).await;
+        assert_eq!(said(&world.occur(&name, "@daily").await), "started", "{controls}");
+        assert_eq!(said(&world.occur(&name, "@daily").await), again, "{controls}");
         world.send_for_run("caller", json!({})).await;
         let mut leased = world.lease_all().await;
         let caller = leased.iter().position(|run| run.workflow == "caller").unwrap();

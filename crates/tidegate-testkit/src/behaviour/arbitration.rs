@@ -329,26 +329,24 @@ pub async fn a_key_held_by_an_ancestor_is_refused(world: &World) {
 
 /// B45, B46: an occurrence is skipped while the last of its schedule runs, unless it may overlap.
 pub async fn a_schedule_skips_or_allows_overlap(world: &World) {
-    world.define(json!({ "name": "report" })).await;
-    let first = world.occur("report", "daily", true).await;
+    let hourly = json!({ "cron": "@hourly", "onOverlap": "allow" });
+    let triggers = json!(["report", { "cron": "@daily" }, { "cron": "@weekly" }, hourly]);
+    world.define(json!({ "name": "report", "triggers": triggers })).await;
+    let first = world.occur("report", "@daily").await;
     let run: RunId = first.run().expect("the first runs");
-    let refused = world.occur("report", "daily", true).await;
+    let refused = world.occur("report", "@daily").await;
     assert_eq!(skipped(&refused), (run, "onOverlap"));
-    assert_eq!(
-        world.occur("report", "weekly", true).await.outcome(),
-        "started",
-        "another schedule"
-    );
-    assert_eq!(world.occur("report", "daily", false).await.outcome(), "started", "may overlap");
-    assert_eq!(world.occur("report", "daily", false).await.outcome(), "started");
+    assert_eq!(world.occur("report", "@weekly").await.outcome(), "started", "another schedule");
+    assert_eq!(world.occur("report", "@hourly").await.outcome(), "started", "may overlap");
+    assert_eq!(world.occur("report", "@hourly").await.outcome(), "started");
     let by_event = world.send("report", json!({})).await;
     assert!(matches!(by_event, Verdict::Started { .. }), "an event is no occurrence");
     assert_eq!(world.lease_all().await.len(), 5, "all at once");
-    assert_eq!(world.occur("report", "daily", true).await.outcome(), "skipped");
+    assert_eq!(world.occur("report", "@daily").await.outcome(), "skipped");
     world.lose(1).await;
     let world = world.engine(2);
     assert_eq!(world.drain().await.len(), 5);
-    assert_eq!(world.occur("report", "daily", true).await.outcome(), "started");
+    assert_eq!(world.occur("report", "@daily").await.outcome(), "started");
     world.check_holds().await;
 }
 
@@ -357,9 +355,9 @@ pub async fn schedules_of_others_are_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
         for name in ["report", "clean"] {
-            tenant.define(json!({ "name": name })).await;
-            assert_eq!(tenant.occur(name, "daily", true).await.outcome(), "started");
-            assert_eq!(tenant.occur(name, "daily", true).await.outcome(), "skipped");
+            tenant.define(json!({ "name": name, "triggers": [{ "cron": "@daily" }] })).await;
+            assert_eq!(tenant.occur(name, "@daily").await.outcome(), "started");
+            assert_eq!(tenant.occur(name, "@daily").await.outcome(), "skipped");
         }
     }
 }

@@ -153,6 +153,16 @@ macro_rules! behaviours {
                 a_release_ends_the_schedules_that_it_lacks,
                 a_missed_occurrence_is_recorded,
             }
+            overlap {
+                an_occurrence_is_skipped_in_every_state_of_the_last,
+                occurrences_that_queue_run_in_order,
+                occurrences_queue_by_arrival_whatever_the_priority,
+                an_occurrence_that_waited_too_long_gives_up,
+                an_occurrence_takes_the_place_of_the_last,
+                the_current_release_says_what_overlaps,
+                a_paused_schedule_plans_nothing,
+                schedules_are_listed_with_their_last_occurrence,
+            }
             serving {
                 a_run_that_nobody_serves_is_stranded,
                 a_release_says_how_many_runs_it_strands,

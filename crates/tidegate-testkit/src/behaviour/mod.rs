@@ -25,6 +25,7 @@ mod list;
 pub mod lists;
 pub mod observe;
 pub mod output;
+pub mod overlap;
 pub mod policies;
 pub mod priority;
 pub mod rate_limit;

@@ -102,10 +102,12 @@ pub async fn each_workflow_writes_its_own_receipt(world: &World) {
 
 /// A5, SPEC 5: what a schedule or a call is refused is kept as well.
 pub async fn refused_schedules_and_calls_are_kept(world: &World) {
-    world.define(json!({ "name": "sync", "singleton": { "mode": "skip" } })).await;
+    let triggers = json!(["sync", { "cron": "@daily" }]);
+    let singleton = json!({ "mode": "skip" });
+    world.define(json!({ "name": "sync", "triggers": triggers, "singleton": singleton })).await;
     world.define(json!({ "name": "caller" })).await;
     let first = world.send_for_run("sync", json!({})).await;
-    let skipped = world.occur("sync", "daily", true).await;
+    let skipped = world.occur("sync", "@daily").await;
     assert!(matches!(skipped, Verdict::Skipped { holder, .. } if holder == first));
     world.send_for_run("caller", json!({})).await;
     let runs = world.lease_all().await;

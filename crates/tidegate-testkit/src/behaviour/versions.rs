@@ -337,10 +337,12 @@ pub async fn every_way_in_meets_the_handoff(world: &World) {
     order(world, 1, singleton("drain")).await;
     world.define(json!({ "name": "parent" })).await;
     let old = world.drive("order", json!({})).await;
-    order(world, 2, singleton("drain")).await;
+    let mut scheduled = singleton("drain");
+    scheduled["triggers"] = json!(["order", { "cron": "@daily", "onOverlap": "allow" }]);
+    order(world, 2, scheduled).await;
     let parent = world.drive("parent", json!({})).await;
     let posted = world.send("order", json!({})).await;
-    let planned = world.occur("order", "nightly", false).await;
+    let planned = world.occur("order", "@daily").await;
     for verdict in [&posted, &planned] {
         assert!(is_queued_at_handoff(verdict), "{verdict:?}");
     }

@@ -83,19 +83,19 @@ fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
             let request = request("f", &action, session.as_deref(), None, &input);
             Command::Dispatch { ws, request }
         }
-        Delivery::Occur { workflow, skip } => occur(world, ws, workflow, skip),
+        Delivery::Occur { workflow } => occur(world, ws, workflow),
     }
 }
 
 /// Starts what a workflow's schedule plans, or lets it plan something.
-fn occur(world: &World, ws: Workspace, workflow: String, skip_overlap: bool) -> Command {
+fn occur(world: &World, ws: Workspace, workflow: String) -> Command {
     let (app, schedule) = ("default".to_owned(), SCHEDULE.to_owned());
     let key = RowKey::Schedule(ws.clone(), app.clone(), workflow.clone(), schedule.clone());
     match world.judge.state.row(&key) {
         Some(Row::Schedule(Schedule { next: Some(planned_at), .. })) => {
             let (planned_at, next) = (*planned_at, Some(planned_at.plus_ms(1)));
             let occurrence = Occurrence { ws, app, workflow, schedule, planned_at, next };
-            Command::Occur { occurrence, skip_overlap }
+            Command::Occur { occurrence }
         }
         _ => Command::Plan { ws, app, workflow, schedule, next: world.store_time() },
     }

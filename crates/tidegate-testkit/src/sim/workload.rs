@@ -17,6 +17,9 @@ pub const VERSIONS: u32 = 3;
 /// The schedule of every workflow that can have one.
 pub const SCHEDULE: &str = "@daily";
 
+/// What schedules do while their last run is not over: another in each version.
+const OVERLAPS: [&str; 4] = ["skip", "queue", "restart", "allow"];
+
 /// A workflow or an action, with all the versions that may be released.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -53,7 +56,9 @@ impl Spec {
                 triggers.extend(self.on_all.then(|| json!("all")));
                 // A keyed handoff has no key in what a schedule sends.
                 if value["handoff"]["type"] != "keyed" {
-                    triggers.push(json!({ "cron": SCHEDULE }));
+                    let last = self.name.bytes().next_back().unwrap_or_default();
+                    let word = OVERLAPS[(u32::from(last) + version) as usize % OVERLAPS.len()];
+                    triggers.push(json!({ "cron": SCHEDULE, "onOverlap": word }));
                 }
                 value["triggers"] = json!(triggers);
             }
@@ -85,8 +90,6 @@ pub enum Delivery {
     Occur {
         /// Of which workflow.
         workflow: String,
-        /// Whether an overlapping one is skipped.
-        skip: bool,
     },
 }
 
@@ -228,7 +231,7 @@ fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
         return Delivery::Call { action: spec.name.clone(), session, input };
     }
     if chance.percent(8) {
-        return Delivery::Occur { workflow: spec.name.clone(), skip: chance.percent(70) };
+        return Delivery::Occur { workflow: spec.name.clone() };
     }
     let events = (0..chance.one(&[1, 1, 1, 3])).map(|m| {
         let name = match chance.below(10) {

@@ -16,14 +16,11 @@ use tidegate_core::{
 };
 use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 
-use super::{Goes, Move, Sent, Streams, definitions};
+use super::{Goes, Move, SCHEDULE, Sent, Streams, definitions};
 use crate::{
     worker::again,
     world::{World, append, event, get, increment, merge, payload, request, session, set, step},
 };
-
-/// The one schedule of each workflow that has one.
-const SCHEDULE: &str = "nightly";
 
 /// How long a reaction's lease lasts.
 const LEASE_MS: u64 = 80;
@@ -93,7 +90,7 @@ impl Player {
         let mut commands = Vec::new();
         for it in moves {
             self.moves += 1;
-            if let Move::Occur { workflow, .. } = it
+            if let Move::Occur { workflow } = it
                 && !self.planned.contains_key(workflow)
             {
                 let at = self.world.now().minus_ms(1);
@@ -213,12 +210,12 @@ impl Player {
                 let request = request("chat", action, *session, None, &data(*key));
                 Command::Dispatch { ws, request }
             }
-            Move::Occur { workflow, skip } => {
+            Move::Occur { workflow } => {
                 let planned = self.planned.get_mut(workflow)?;
                 let next = Timestamp::from_micros(planned.micros() + 1);
                 let at = std::mem::replace(planned, next);
                 let occurrence = self.world.occurrence(workflow, SCHEDULE, at, Some(next));
-                Command::Occur { occurrence, skip_overlap: *skip }
+                Command::Occur { occurrence }
             }
             Move::Lease { limit } => {
                 let engine = self.world.engine;

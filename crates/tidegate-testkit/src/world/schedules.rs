@@ -4,7 +4,7 @@ use tidegate_core::{
     command::{Answer, Command},
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{Row, RowKey, Schedule},
-    schedule::Occurrence,
+    schedule::{Hold, Occurrence},
     time::Timestamp,
 };
 use tidegate_store::Decision;
@@ -16,7 +16,9 @@ impl World {
     pub async fn set_schedule(&self, workflow: &str, id: &str, at: Timestamp) -> Occurrence {
         let occurrence = self.occurrence(workflow, id, at, Some(at.plus_ms(1)));
         let Occurrence { ws, app, workflow, schedule: id, .. } = occurrence.clone();
-        let row = Row::from(Schedule { ws, app, workflow, id, next: Some(at), last: None });
+        let (next, last, outcome, paused_at) = (Some(at), None, None, None);
+        let row = Schedule { ws, app, workflow, id, next, last, outcome, paused_at };
+        let row = Row::from(row);
         let key = row.key();
         let decide = move |snapshot: Snapshot| {
             let there = snapshot.rows[&key].is_some();
@@ -49,6 +51,16 @@ impl World {
         match self.run(Command::Plan { ws, app, workflow, schedule, next }).await {
             Ok(Answer::Changed(planned)) => planned,
             other => panic!("planning was answered {other:?}"),
+        }
+    }
+
+    /// Pauses a schedule, or resumes it; whether that changed anything.
+    pub async fn hold(&self, workflow: &str, schedule: &str, hold: Hold) -> bool {
+        let (ws, app) = (self.ws.clone(), "default".to_owned());
+        let (workflow, schedule) = (workflow.to_owned(), schedule.to_owned());
+        match self.run(Command::HoldSchedule { ws, app, workflow, schedule, hold }).await {
+            Ok(Answer::Changed(changed)) => changed,
+            other => panic!("pausing was answered {other:?}"),
         }
     }
 

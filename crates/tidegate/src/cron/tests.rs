@@ -280,19 +280,34 @@ fn what_was_missed_runs_within_the_window_and_in_order() {
     let now = at("2026-01-01T12:05:00Z");
     let turn = |planned: &str| cron.turn(at(planned), now, CatchUp::default());
     let start = |next: &str| Turn::Start { next: Some(at(next)) };
-    let miss = |next: &str| Turn::Miss { next: Some(at(next)) };
+    let miss = |next: &str, count, at_least| Turn::Miss {
+        next: Some(at(next)),
+        missed: Missed { count, at_least },
+    };
     assert_eq!(turn("2026-01-01T12:10:00Z"), Turn::Wait);
     assert_eq!(turn("2026-01-01T12:00:00Z"), start("2026-01-01T12:10:00Z"));
     assert_eq!(turn("2026-01-01T11:10:00Z"), start("2026-01-01T11:20:00Z"), "55 minutes late");
-    assert_eq!(turn("2026-01-01T11:00:00Z"), miss("2026-01-01T11:10:00Z"), "65 minutes late");
-    assert_eq!(turn("2025-01-01T00:00:00Z"), miss("2026-01-01T11:10:00Z"), "a year late");
+    assert_eq!(
+        turn("2026-01-01T11:00:00Z"),
+        miss("2026-01-01T11:10:00Z", 1, false),
+        "65 minutes late"
+    );
+    assert_eq!(
+        turn("2025-01-01T00:00:00Z"),
+        miss("2026-01-01T11:10:00Z", 1000, true),
+        "a year late"
+    );
     // To the second.
     let edge = at("2026-01-01T12:00:00Z");
     let late = |micros| Timestamp::from_micros(edge.micros() + 3_600_000_000 + micros);
     let daily = Cron::parse("@daily", "UTC").unwrap();
     assert!(matches!(daily.turn(edge, late(0), CatchUp::default()), Turn::Start { .. }));
     let tomorrow = at("2026-01-02T00:00:00Z");
-    assert_eq!(daily.turn(edge, late(1), CatchUp::default()), Turn::Miss { next: Some(tomorrow) });
+    let missed = Missed { count: 1, at_least: false };
+    let miss = Turn::Miss { next: Some(tomorrow), missed };
+    assert_eq!(daily.turn(edge, late(1), CatchUp::default()), miss);
+    let week = CatchUp { window_ms: 7 * 86_400_000, ..CatchUp::default() };
+    assert!(matches!(daily.turn(edge, late(1), week), Turn::Start { .. }), "a longer window");
     let none = CatchUp { window_ms: 0, ..CatchUp::default() };
     assert!(matches!(daily.turn(edge, edge, none), Turn::Start { .. }), "on time is not late");
 }
@@ -309,8 +324,9 @@ fn of_too_many_missed_the_latest_run() {
                 started.push(planned);
                 next.expect("there is always another second")
             }
-            Turn::Miss { next } => {
+            Turn::Miss { next, missed: Missed { count, at_least } } => {
                 missed += 1;
+                assert_eq!((count, at_least), (1000, true), "counting has a bound");
                 next.expect("there is always another second")
             }
         };

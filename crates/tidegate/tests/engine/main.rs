@@ -252,6 +252,9 @@ stories! {
         an_occurrence_is_skipped_while_the_last_one_runs,
         occurrences_overlap_if_they_may,
         what_nobody_was_there_for_is_caught_up_with,
+        occurrences_wait_for_each_other_or_take_over,
+        an_outage_longer_than_the_window_is_told_once,
+        a_paused_schedule_stands_still_everywhere,
         a_release_changes_the_schedule,
         a_schedule_says_what_it_is,
     }

@@ -1,7 +1,11 @@
 //! Schedules: workflows that are started by the clock.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Workflow, core::row::Row, testing::Lab};
+use tidegate::{
+    Ctx, Error, Policy, Schedule, ScheduleId, Workflow,
+    core::{command::Refusal, observe::schedules::Which, row::Row},
+    testing::Lab,
+};
 
 use crate::words::{Journal, ms, secs, states};
 
@@ -95,6 +99,87 @@ pub(crate) async fn what_nobody_was_there_for_is_caught_up_with(lab: &Lab) {
     assert_eq!(journal.take(), [20, 60, 80, 100, 120].map(line), "that of minute 40 is lost");
     lab.advance(secs(20 * 60)).await;
     assert_eq!(journal.take(), [line(140)]);
+}
+
+/// SPEC 6, F69: occurrences that queue run one after another, and one that restarts takes the place
+/// of the last.
+pub(crate) async fn occurrences_wait_for_each_other_or_take_over(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let (queued, newest) = (Journal::new(lab), Journal::new(lab));
+    let every_minute = |policy| Schedule::cron("* * * * *").on_overlap(policy);
+    let queue = tick(&queued, 90).app("queue").schedule(every_minute(Policy::queue()));
+    let restart = tick(&newest, 90).app("restart").schedule(every_minute(Policy::restart()));
+    let engine = lab.engine().workflow(queue).workflow(restart).start().await.unwrap();
+    lab.advance(secs(60 + 4 * 60 + 59)).await;
+    let lines = |minutes: &[i64]| -> Vec<_> {
+        minutes.iter().map(|minute| format!("\"* * * * *\" {}", hour + minute)).collect()
+    };
+    assert_eq!(queued.take(), lines(&[1, 2, 3, 4]), "each, a minute and a half after the last");
+    assert_eq!(queued.most("tick"), 1);
+    assert_eq!(newest.take(), lines(&[1, 2, 3, 4, 5]), "each begins, and only the last goes on");
+    engine.shut_down().await;
+}
+
+/// N41: with a window of its own, a schedule catches up as far as that; how many are older is kept.
+pub(crate) async fn an_outage_longer_than_the_window_is_told_once(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let every = || {
+        let schedule = Schedule::cron("*/10 * * * *").catch_up(secs(25 * 60));
+        tick(&journal, 0).schedule(schedule.on_overlap(Policy::allow()))
+    };
+    let engine = lab.engine().workflow(every()).start().await.unwrap();
+    lab.advance(secs(10 * 60)).await;
+    engine.shut_down().await;
+    lab.advance(secs(110 * 60)).await;
+    let engine = lab.engine().workflow(every()).start().await.unwrap();
+    lab.settle().await;
+    let line = |minute: i64| format!("\"*/10 * * * *\" {}", hour + minute);
+    assert_eq!(journal.take(), [10, 100, 110, 120].map(line));
+    let rows = lab.store().dump().await.unwrap();
+    let told: Vec<_> = rows
+        .iter()
+        .filter_map(|row| if let Row::Receipt(it) = row { Some(&it.verdict) } else { None })
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((&told[0]["control"], &told[0]["missed"]), (&json!("catchUp"), &json!(8)));
+    engine.shut_down().await;
+}
+
+/// A schedule that is paused on one engine stands still on all, and goes on with the next
+/// occurrence when it is resumed on another.
+pub(crate) async fn a_paused_schedule_stands_still_everywhere(lab: &Lab) {
+    let hour = on_the_hour(lab).await;
+    let journal = Journal::new(lab);
+    let every = || tick(&journal, 0).schedule(Schedule::cron("*/10 * * * *").named("often"));
+    let one = lab.engine().poll_interval(secs(60)).workflow(every()).start().await.unwrap();
+    let two = lab.engine().poll_interval(secs(60)).workflow(every()).start().await.unwrap();
+    lab.advance(secs(10 * 60)).await;
+    let page = one.schedules(&Which::default(), None, 9).await.unwrap();
+    let [shown] = &page.schedules[..] else { panic!("one schedule: {page:?}") };
+    let minutes = |shown: &tidegate::core::observe::schedules::Shown| -> Vec<i64> {
+        shown.next.iter().map(|at| at.micros() / 60_000_000 - hour).collect()
+    };
+    assert_eq!(minutes(shown), [20, 30, 40, 50, 60]);
+    assert_eq!(shown.name.as_deref(), Some("often"));
+    assert!(shown.last.as_ref().is_some_and(|last| last.told.is_some()));
+    let paused = one.pause_schedule(shown.id).await.unwrap();
+    assert!(paused.paused && paused.next.is_empty());
+    lab.advance(secs(35 * 60)).await;
+    let line = |minute: i64| format!("\"*/10 * * * *\" {}", hour + minute);
+    assert_eq!(journal.take(), [line(10)]);
+    one.shut_down().await;
+    let three = lab.engine().poll_interval(secs(60)).workflow(every()).start().await.unwrap();
+    let resumed = two.resume_schedule(shown.id).await.unwrap();
+    assert_eq!((resumed.paused, minutes(&resumed)), (false, vec![50, 60, 70, 80, 90]));
+    lab.advance(secs(15 * 60)).await;
+    assert_eq!(journal.take(), [50, 60].map(line), "nothing of what lies between");
+    let nobody = ScheduleId::new("default", "tick", "@daily");
+    let refused = three.pause_schedule(nobody).await;
+    let Err(Error::Refused(Refusal::NoSchedule(id))) = refused else { panic!("{refused:?}") };
+    assert_eq!(id, nobody.to_string());
+    two.shut_down().await;
+    three.shut_down().await;
 }
 
 /// SPEC 8, 9: a release that has no schedule ends it, one that has another begins that.

@@ -106,7 +106,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
                 continue;
             }
             let Some(need) = run.needs.iter().find(|need| need.gate == gate.key) else { continue };
-            let by_arrival = gate.key.class() == Some(Class::Policy);
+            let by_arrival = gate.key.class().is_some_and(Class::is_arbitrated);
             let mut rank = run.rank;
             if by_arrival {
                 rank.at = first.rank.at;

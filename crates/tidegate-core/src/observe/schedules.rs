@@ -1,0 +1,171 @@
+//! The schedules of a workspace: what the current releases have, and what their rows say of it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Missing;
+use crate::{
+    catalog::{Catalog, Current},
+    draft::{Decided, Draft},
+    id::ScheduleId,
+    row::{Occurred, Row, RowKey, Schedule, Workspace},
+    time::{Timestamp, all_readable, one_readable, readable},
+    workflow::{CATCH_UP_MS, Trigger},
+};
+
+/// Which schedules are shown: all unless these say otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Of this app.
+    pub app: Option<String>,
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// This one alone.
+    pub id: Option<ScheduleId>,
+}
+
+/// App, workflow and schedule: the order of the list.
+pub type Place = (String, String, String);
+
+/// A part of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The schedules.
+    pub schedules: Vec<Shown>,
+    /// Where the next part begins, behind this; none where this one is the last.
+    pub next: Option<Place>,
+}
+
+/// A schedule of a current release.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// By which it is paused and resumed.
+    pub id: ScheduleId,
+    /// The app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// The flow, of an action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<String>,
+    /// The action's own name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// What people call it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What runs, receipts and gates name it by: its expression and its zone.
+    pub schedule: String,
+    /// The expression.
+    pub cron: String,
+    /// The time zone of the expression.
+    pub time_zone: String,
+    /// What it does while its last run is not over, as its author writes it.
+    pub on_overlap: Value,
+    /// How late an occurrence may be and still run.
+    pub catch_up_ms: u64,
+    /// Whether somebody paused it.
+    pub paused: bool,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub paused_at: Option<Timestamp>,
+    /// The last occurrence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Last>,
+    /// The occurrences to come. Here it is the one that is planned; who knows calendars adds the
+    /// others.
+    #[serde(serialize_with = "all_readable")]
+    pub next: Vec<Timestamp>,
+}
+
+/// An occurrence that took place or was passed over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Last {
+    /// When it was planned for.
+    #[serde(serialize_with = "one_readable")]
+    pub planned_at: Timestamp,
+    /// What became of it; unknown of those from before it was kept.
+    #[serde(flatten)]
+    pub told: Option<Occurred>,
+}
+
+/// Schedules by app, workflow and expression, behind those three of another.
+pub fn list<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    which: &Which,
+    after: Option<&Place>,
+    limit: u32,
+) -> Decided<Page, E> {
+    let catalog = draft.catalog(ws)?;
+    let mut all: BTreeMap<Place, Shown> = defined(&catalog, which).collect();
+    if let Some(after) = after {
+        all.retain(|place, _| place > after);
+    }
+    let more = all.len() > limit as usize;
+    let (mut missing, mut schedules, mut next) = (Missing::default(), Vec::new(), None);
+    for (place, mut shown) in all.into_iter().take(limit as usize) {
+        let (app, workflow, schedule) = place.clone();
+        let key = RowKey::Schedule(ws.clone(), app, workflow, schedule);
+        if let Some(Some(Row::Schedule(row))) = missing.note(draft.row(&key))? {
+            shown.fill(row);
+        }
+        schedules.push(shown);
+        next = Some(place).filter(|_| more);
+    }
+    missing.settle()?;
+    Ok(Page { schedules, next })
+}
+
+/// What the current releases have.
+fn defined(catalog: &Catalog, which: &Which) -> impl Iterator<Item = (Place, Shown)> {
+    let is =
+        |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|wanted| wanted == it);
+    let entries = catalog
+        .entries()
+        .filter(move |((app, name), _)| is(&which.app, app) && is(&which.workflow, name));
+    let open = entries.filter_map(|(_, entry)| entry.open());
+    open.flat_map(|current| current.workflow.triggers.iter().filter_map(|it| show(current, it)))
+        .filter(|(_, shown)| which.id.is_none_or(|id| id == shown.id))
+}
+
+fn show(current: &Current, trigger: &Trigger) -> Option<(Place, Shown)> {
+    let schedule = trigger.schedule()?;
+    let Trigger::Cron { cron, time_zone, on_overlap, catch_up_ms, name } = trigger else {
+        return None;
+    };
+    let workflow = &current.workflow;
+    let shown = Shown {
+        id: ScheduleId::new(&workflow.app, &workflow.name, &schedule),
+        app: workflow.app.clone(),
+        workflow: workflow.name.clone(),
+        flow: workflow.flow.clone(),
+        action: workflow.flow.as_ref().map(|_| workflow.short_name().to_owned()),
+        name: name.clone(),
+        schedule: schedule.clone(),
+        cron: cron.clone(),
+        time_zone: time_zone.clone(),
+        on_overlap: on_overlap.to_value(),
+        catch_up_ms: catch_up_ms.unwrap_or(CATCH_UP_MS),
+        paused: false,
+        paused_at: None,
+        last: None,
+        next: Vec::new(),
+    };
+    Some(((workflow.app.clone(), workflow.name.clone(), schedule), shown))
+}
+
+impl Shown {
+    fn fill(&mut self, row: &Schedule) {
+        (self.paused, self.paused_at) = (row.paused_at.is_some(), row.paused_at);
+        self.next = row.next.into_iter().collect();
+        self.last = row.last.map(|planned_at| {
+            let told = row.outcome.clone();
+            Last { planned_at, told }
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! Overlap: what an occurrence does while the last one of its schedule is not over.
+//!
+//! The words are those of a request's policy and so is what they do, at a gate whose key is the
+//! schedule. Only `debounce` has no meaning: occurrences are planned one by one and never folded
+//! (SPEC A5), so that a window longer than the pause between two would not fire at all, and a
+//! shorter one would only be late.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    definition::{Code, Fields, Problems, Reported},
+    flow::policy::{self, Policy, PolicyKey, PolicyKind},
+};
+
+/// What a schedule does while its last run is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Overlap {
+    /// The occurrence is skipped and recorded; `reject` for requests.
+    #[default]
+    Skip,
+    /// The runs go on side by side.
+    Allow,
+    /// Occurrences wait for each other, in order.
+    Queue {
+        /// How long one waits before it gives up; for ever unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_wait_ms: Option<u64>,
+    },
+    /// The occurrence takes the place of the one that runs.
+    Restart,
+}
+
+/// The words for [`Overlap`].
+const WORDS: [&str; 5] = ["skip", "allow", "queue", "restart", "reject"];
+
+const NO_DEBOUNCE: &str = "cannot be `debounce`, as planned occurrences are never folded: write \
+                           `queue` to run each in turn, `restart` to run the latest, `skip` to \
+                           leave out those that come too early, or `allow`";
+
+impl Overlap {
+    /// The same, as requests have it.
+    pub fn policy(self) -> PolicyKind {
+        match self {
+            Self::Skip => PolicyKind::Reject,
+            Self::Allow => PolicyKind::Allow,
+            Self::Queue { max_wait_ms } => PolicyKind::Queue { max_wait_ms },
+            Self::Restart => PolicyKind::Restart,
+        }
+    }
+
+    /// Reads a word, or an object with the word and more.
+    pub(crate) fn read(
+        value: &Value,
+        at: &str,
+        problems: &mut Problems,
+    ) -> Result<Overlap, Reported> {
+        if value.is_string() {
+            return Overlap::read(&json!({ "policy": value }), at, problems);
+        }
+        let known: &[&str] = match value.get("policy").and_then(Value::as_str) {
+            Some("debounce") => return Err(problems.error(Code::Misplaced, at, NO_DEBOUNCE)),
+            Some("queue") => &["policy", "maxWaitMs"],
+            _ => &["policy"],
+        };
+        let mut fields = Fields::open(value, at, known, problems)?;
+        if fields.text("policy")? == Some("skip") {
+            return Ok(Self::Skip);
+        }
+        match policy::read_kind(&mut fields, &WORDS)? {
+            PolicyKind::Allow => Ok(Self::Allow),
+            PolicyKind::Queue { max_wait_ms } => Ok(Self::Queue { max_wait_ms }),
+            PolicyKind::Restart => Ok(Self::Restart),
+            PolicyKind::Reject | PolicyKind::Debounce { .. } => Ok(Self::Skip),
+        }
+    }
+
+    /// As its author writes it.
+    pub fn to_value(self) -> Value {
+        match self {
+            Self::Skip => json!("skip"),
+            Self::Allow | Self::Queue { .. } | Self::Restart => {
+                Policy { kind: self.policy(), key: PolicyKey::default() }.to_value()
+            }
+        }
+    }
+}

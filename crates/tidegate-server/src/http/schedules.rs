@@ -1,0 +1,111 @@
+//! Schedules: what the clock starts and when, pausing and resuming.
+
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tidegate::{
+    ScheduleId,
+    core::observe::schedules::{Place, Shown, Which},
+};
+
+use super::{
+    Caller,
+    body::{At, MAX_PAGE, Query, bad_cursor, is_name, page_size},
+    operation::Operation,
+    problem::Problem,
+    shape::{any, count, flag, list as many, number, object, of, page, string, text, time, word},
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let name = || text(1, 256);
+    vec![
+        Operation::get("/schedules", "listSchedules", list)
+            .says("The schedules of the current releases, by app, workflow and expression.")
+            .query("app", name())
+            .query("workflow", name())
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", string())
+            .answers(200, "A page of them.", page("schedules", of("Schedule"))),
+        Operation::post("/schedules/{id}/pause", "pauseSchedule", pause)
+            .says("Plans nothing of a schedule any more; what has begun goes on.")
+            .answers(200, "How it is then.", of("Schedule")),
+        Operation::post("/schedules/{id}/resume", "resumeSchedule", resume)
+            .says("Lets a paused schedule go on with its next occurrence from now.")
+            .answers(200, "How it is then.", of("Schedule")),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let outcomes = ["started", "queued", "skipped", "replaced", "rejected", "missed"];
+    let last = [
+        ("plannedAt", time()),
+        ("outcome?", word(&outcomes)),
+        ("runId?", string()),
+        ("missed?", count()),
+    ];
+    let schedule = [
+        ("id", string()),
+        ("app", string()),
+        ("workflow", string()),
+        ("flow?", string()),
+        ("action?", string()),
+        ("name?", string()),
+        ("schedule", string()),
+        ("cron", string()),
+        ("timeZone", string()),
+        ("onOverlap", any()),
+        ("catchUpMs", count()),
+        ("paused", flag()),
+        ("pausedAt?", time()),
+        ("last?", object(last)),
+        ("next", many(time())),
+    ];
+    vec![("Schedule", object(schedule))]
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ListQuery {
+    app: Option<String>,
+    workflow: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// A page of schedules.
+#[derive(Debug, Serialize)]
+pub(super) struct Schedules {
+    schedules: Vec<Shown>,
+    next: Option<String>,
+}
+
+async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Schedules>, Problem> {
+    let ListQuery { app, workflow, limit, cursor } = query;
+    let limit = page_size(limit)?;
+    let after = cursor.map(|cursor| {
+        let read: Option<Place> = serde_json::from_str(&cursor).ok();
+        let read = read.filter(|(app, workflow, _)| is_name(app) && is_name(workflow));
+        read.ok_or_else(|| bad_cursor(&cursor))
+    });
+    let (after, which) = (after.transpose()?, Which { app, workflow, id: None });
+    let page = caller.engine.schedules(&which, after.as_ref(), limit).await?;
+    let next = page.next.map(|place| json!(place).to_string());
+    Ok(Json(Schedules { schedules: page.schedules, next }))
+}
+
+async fn pause(caller: Caller, At(id): At<String>) -> Result<Json<Shown>, Problem> {
+    Ok(Json(caller.engine.pause_schedule(known(&id)?).await?))
+}
+
+async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<Shown>, Problem> {
+    Ok(Json(caller.engine.resume_schedule(known(&id)?).await?))
+}
+
+/// An id that cannot be one names no schedule.
+fn known(id: &str) -> Result<ScheduleId, Problem> {
+    id.parse().map_err(|_| {
+        let detail = format!("there is no schedule `{id}`: `GET /schedules` says which there are");
+        Problem::not_found("no_schedule", detail)
+    })
+}

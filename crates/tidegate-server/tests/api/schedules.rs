@@ -1,0 +1,82 @@
+//! Schedules over HTTP and from the command line.
+
+use serde_json::json;
+
+use crate::{server::Server, target::Target};
+
+/// What the clock starts is listed with its last occurrence and the next five, paused and resumed;
+/// a pause outlives the server and the definition.
+#[tokio::test]
+async fn schedules_are_listed_paused_and_resumed() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let config = format!(
+        r#"
+        [[flow]]
+        name = "books"
+        actions.sync = {{ url = "{url}" }}
+        schedules.nightly = {{ action = "sync", cron = "0 3 * * *", timeZone = "Europe/Berlin", onOverlap = {{ policy = "queue", maxWaitMs = 60000 }} }}
+        schedules.often = {{ action = "sync", cron = "* * * * * *", onOverlap = "allow", catchUpMs = 60000 }}
+        "#
+    );
+    let mut server = Server::start_on_file(&config);
+    target.called(1).await;
+    let (status, page) = server.get("/schedules?limit=1&workflow=books%2Fsync").await;
+    assert_eq!(status, 200, "{page}");
+    let often = &page["schedules"][0];
+    assert_eq!((&often["name"], &often["catchUpMs"]), (&json!("often"), &json!(60_000)));
+    assert_eq!((&often["flow"], &often["action"]), (&json!("books"), &json!("sync")));
+    assert!(often["last"]["plannedAt"].is_string() && often["last"]["outcome"] == "started");
+    assert_eq!(often["next"].as_array().map(Vec::len), Some(5));
+    let cursor = page["next"].as_str().expect("there is another");
+    let (_, rest) = server.get(&format!("/schedules?limit=1&cursor={cursor}")).await;
+    let nightly = &rest["schedules"][0];
+    assert_eq!((&nightly["name"], &rest["next"]), (&json!("nightly"), &json!(null)));
+    assert_eq!(nightly["schedule"], "0 3 * * * Europe/Berlin");
+    assert_eq!(nightly["onOverlap"], json!({ "policy": "queue", "maxWaitMs": 60_000 }));
+    let id = often["id"].as_str().unwrap();
+    let (status, paused) = server.post(&format!("/schedules/{id}/pause"), "").await;
+    assert_eq!(
+        (status.as_u16(), &paused["paused"], &paused["next"]),
+        (200, &json!(true), &json!([]))
+    );
+    server.kill();
+    server.restart();
+    let (_, page) = server.get("/schedules?app=default").await;
+    assert_eq!(page["schedules"][0]["pausedAt"], paused["pausedAt"]);
+    let list = server.command(&["schedules"]).unwrap();
+    let line = list.lines().find(|line| line.starts_with(id)).expect("it is listed");
+    assert!(line.contains("often") && line.ends_with("paused"), "{list}");
+    let said = server.command(&["schedules", "resume", id]).unwrap();
+    assert!(said.starts_with("* * * * * * of books/sync goes on, next at 20"), "{said}");
+    let before = target.calls().len();
+    target.called(before + 1).await;
+    let said = server.command(&["schedules", "pause", id]).unwrap();
+    assert_eq!(said, "* * * * * * of books/sync is paused\n");
+}
+
+/// What cannot be done is refused, and says what can.
+#[tokio::test]
+async fn what_is_no_schedule_is_refused() {
+    let server = Server::start("");
+    for (path, code) in [
+        ("/schedules/sch_3vhg4wr080zyskrpfp7j3z70c9/pause", "no_schedule"),
+        ("/schedules/nightly/resume", "no_schedule"),
+    ] {
+        let (status, told) = server.post(path, "").await;
+        assert_eq!((status.as_u16(), &told["error"]), (404, &json!(code)), "{path}: {told}");
+    }
+    for (query, named) in
+        [("paused=true", "paused"), ("cursor=%5B1%5D", "[1]"), ("limit=0", "limit")]
+    {
+        let (status, told) = server.get(&format!("/schedules?{query}")).await;
+        assert!(status.is_client_error(), "{query}: {status}");
+        assert!(told["detail"].as_str().is_some_and(|it| it.contains(named)), "{query}: {told}");
+    }
+    let debounced = r#"triggers = [{ cron = "@daily", onOverlap = "debounce" }]"#;
+    let config = format!("[[workflow]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\n{debounced}");
+    let said = Server::refused(&config);
+    assert!(said.contains("triggers[0].onOverlap cannot be `debounce`"), "{said}");
+    let error = server.command(&["schedules", "pause", "x"]).unwrap_err();
+    assert!(error.contains("there is no schedule `x`") && error.contains("no_schedule"), "{error}");
+}

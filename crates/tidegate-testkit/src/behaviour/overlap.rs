@@ -1,0 +1,316 @@
+//! Overlap: what an occurrence does while the last one of its schedule is not over.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command, Refusal},
+    flow::Verdict,
+    id::RunId,
+    observe::schedules::{self, Shown},
+    row::{Ending, Row, Run},
+    run::record::Then,
+    schedule::Hold,
+};
+use tidegate_store::{look, why};
+
+use crate::world::{World, increment, replaced, skipped, step};
+
+const DAILY: &str = "@daily";
+
+/// A workflow with a schedule of this overlap, and room for two runs at once.
+async fn scheduled(world: &World, name: &str, overlap: Value) {
+    let triggers = json!([name, { "cron": DAILY, "onOverlap": overlap }]);
+    let limit = json!({ "limit": 1 });
+    world.define(json!({ "name": name, "triggers": triggers, "concurrency": limit })).await;
+}
+
+/// Every state in which a run is not over.
+const STATES: [&str; 7] =
+    ["behind a gate", "ready", "driven", "sleeping", "waiting", "backing off", "paused"];
+
+/// Brings an occurrence into a state; the run that a worker has, if one does.
+async fn occurring(world: &World, name: &str, state: &str) -> (RunId, Option<Run>) {
+    if state == "behind a gate" {
+        let before = world.send_for_run(name, json!({})).await;
+        let run = world.occur(name, DAILY).await.run().expect("it is admitted");
+        assert_eq!(world.state(run).await, "queued");
+        let other = world.lease_one().await;
+        assert_eq!(other.id, before, "the gate is held by an event's run");
+        return (run, Some(other));
+    }
+    let run = world.occur(name, DAILY).await.run().expect("it is admitted");
+    if state == "ready" {
+        return (run, None);
+    }
+    let leased = world.lease_one().await;
+    assert_eq!(leased.id, run);
+    match state {
+        "sleeping" => world.sleep(&leased, "nap", 60_000).await,
+        "waiting" => world.wait_for_signal(&leased, "go", "go").await,
+        "backing off" => world.back_off(&leased, "try", 60_000).await,
+        "paused" => {
+            world.pause(run).await.unwrap();
+            let report = world.report(&leased, vec![step("a", &json!(1))], Then::Continue).await;
+            assert!(report.is_ok());
+        }
+        _ => return (run, Some(leased)),
+    }
+    (run, None)
+}
+
+/// B45, F69: whatever state the last run is in, it counts until it is over.
+pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) {
+    for state in STATES {
+        scheduled(world, state, json!("skip")).await;
+        let (holder, _) = occurring(world, state, state).await;
+        for _ in 0..2 {
+            let verdict = world.occur(state, DAILY).await;
+            assert_eq!(skipped(&verdict), (holder, "onOverlap"), "{state}");
+            assert_eq!(verdict.to_value()["key"], DAILY, "the gate is the schedule's");
+        }
+        world.cancel(holder).await.unwrap();
+        world.drain().await;
+    }
+}
+
+/// F69, SPEC 6: occurrences that queue run one after another in their order, whatever state the
+/// last one is in and however it ends.
+pub async fn occurrences_that_queue_run_in_order(world: &World) {
+    for state in STATES {
+        scheduled(world, state, json!("queue")).await;
+        let (holder, worker) = occurring(world, state, state).await;
+        let mut line = Vec::new();
+        for place in 1..=3 {
+            let verdict = world.occur(state, DAILY).await;
+            let Verdict::Queued { run, by, .. } = &verdict else { panic!("{state}: {verdict:?}") };
+            assert_eq!((by.control, &*by.key), ("onOverlap", DAILY), "{state}");
+            let why = why(&*world.store, &world.ws, *run).await.unwrap().unwrap();
+            let said = format!("it waits for onOverlap of {DAILY} (1 at once), place {place} in");
+            assert!(why.sentence.starts_with(&said), "{}", why.sentence);
+            assert_eq!(why.gates[0].holders, [holder]);
+            line.push(*run);
+        }
+        world.cancel(holder).await.unwrap();
+        if let Some(worker) = worker {
+            if worker.id == holder {
+                assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+                world.stopped(&worker).await;
+            } else {
+                world.complete(&worker).await;
+            }
+        }
+        assert_eq!(world.drain().await, line, "{state}");
+        world.check_holds().await;
+    }
+}
+
+/// G4: a queue of occurrences goes by arrival, also where a later release has more priority.
+pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
+    let define = |version: u32, shift_ms: u64| {
+        let triggers = json!([{ "cron": DAILY, "onOverlap": { "policy": "queue" } }]);
+        let priority = json!({ "shiftMs": shift_ms });
+        json!({ "name": "w", "version": version, "triggers": triggers, "priority": priority })
+    };
+    world.define(define(1, 1)).await;
+    let first = world.occur("w", DAILY).await.run().unwrap();
+    world.pass(5);
+    let second = world.occur("w", DAILY).await.run().unwrap();
+    world.define(define(2, 60_000)).await;
+    let third = world.occur("w", DAILY).await.run().unwrap();
+    assert_eq!(world.drain().await, [first, second, third]);
+}
+
+/// SPEC 6: an occurrence gives its place up after `maxWaitMs`, and not once it has it.
+pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
+    scheduled(world, "w", json!({ "policy": "queue", "maxWaitMs": 300 })).await;
+    let holder = world.occur("w", DAILY).await.run().unwrap();
+    let run = world.lease_one().await;
+    assert_eq!(run.id, holder);
+    let waiter = world.occur("w", DAILY).await.run().unwrap();
+    world.tick(299).await;
+    assert_eq!(world.state(waiter).await, "queued");
+    world.tick(1).await;
+    let Ending::Cancelled { reason, by: None } = world.ended(waiter).await.unwrap().ending else {
+        panic!("it gave up");
+    };
+    assert_eq!(reason, "it waited longer than maxWaitMs");
+    assert_eq!(world.state(holder).await, "running");
+    world.complete(&run).await;
+    // Behind the limit it stands with the schedule in its hands.
+    world.send_for_run("w", json!({})).await;
+    let other = world.lease_one().await;
+    let holder = world.occur("w", DAILY).await.run().unwrap();
+    world.tick(1000).await;
+    assert_eq!(world.state(holder).await, "queued");
+    world.complete(&other).await;
+    assert_eq!(world.drain().await, [holder]);
+}
+
+/// SPEC 7, B44: an occurrence takes the place of the last one in one transaction, whatever state
+/// that is in; what the last one did to sessions leaves nothing.
+pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
+    for state in STATES {
+        scheduled(world, state, json!("restart")).await;
+        let (holder, worker) = occurring(world, state, state).await;
+        if let Some(run) = worker.as_ref().filter(|run| run.id == holder) {
+            assert_eq!(world.told(run, "count", "s", increment("n", 1)).await, json!(1));
+        }
+        let verdict = world.occur(state, DAILY).await;
+        let (run, gone) = replaced(&verdict);
+        assert_eq!((gone, verdict.to_value()["control"].as_str()), (holder, Some("onOverlap")));
+        let ending = world.ended(holder).await.unwrap().ending;
+        let by = Ending::Cancelled { reason: "replaced".into(), by: Some(run) };
+        assert_eq!(ending, by, "{state}");
+        if let Some(worker) = worker {
+            if worker.id == holder {
+                assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+                let late = world.report(&worker, Vec::new(), Then::Continue).await;
+                assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
+                world.stopped(&worker).await;
+            } else {
+                world.complete(&worker).await;
+            }
+        }
+        assert_eq!(world.drain().await, [run], "{state}");
+        assert_eq!((world.document("s").await, world.staged().await), (Value::Null, 0));
+        world.check_holds().await;
+    }
+}
+
+/// R18: the word of the current release decides, and those who queue under another keep their
+/// places.
+pub async fn the_current_release_says_what_overlaps(world: &World) {
+    let define = |version: u32, word: &str| {
+        let triggers = json!([{ "cron": DAILY, "onOverlap": word }]);
+        json!({ "name": "w", "version": version, "triggers": triggers })
+    };
+    world.define(define(1, "queue")).await;
+    let first = world.occur("w", DAILY).await.run().unwrap();
+    let second = world.occur("w", DAILY).await.run().unwrap();
+    world.define(define(2, "restart")).await;
+    let (third, gone) = replaced(&world.occur("w", DAILY).await);
+    assert_eq!(gone, first);
+    world.define(define(3, "allow")).await;
+    let fourth = world.occur("w", DAILY).await;
+    assert_eq!(fourth.outcome(), "started");
+    world.define(define(4, "reject")).await;
+    assert_eq!(skipped(&world.occur("w", DAILY).await), (third, "onOverlap"));
+    let mut done = world.drain().await;
+    assert_eq!(done.pop(), Some(second), "after the third");
+    done.sort();
+    assert_eq!(done, [third, fourth.run().unwrap()]);
+    // Behind one that is being stopped as well: who only queues is not replaced.
+    world.define(define(5, "queue")).await;
+    let stopping = world.occur("w", DAILY).await.run().unwrap();
+    let worker = world.lease_one().await;
+    let queued = world.occur("w", DAILY).await.run().unwrap();
+    world.cancel(stopping).await.unwrap();
+    world.define(define(6, "restart")).await;
+    let newest = world.occur("w", DAILY).await;
+    assert_eq!(newest.outcome(), "queued", "{newest:?}");
+    world.stopped(&worker).await;
+    assert_eq!(world.drain().await, [newest.run().unwrap(), queued]);
+}
+
+async fn shown(world: &World, id: &str) -> Shown {
+    let view = |draft: &_| schedules::list(draft, &world.ws, &schedules::Which::default(), None, 9);
+    let all = look(&*world.store, &world.ws, view).await.unwrap().schedules;
+    all.into_iter().find(|it| it.schedule == id).expect("it is listed")
+}
+
+/// Pausing: nothing is planned, started or caught up with until somebody resumes it, over all
+/// engines, restarts and releases that still have it.
+pub async fn a_paused_schedule_plans_nothing(world: &World) {
+    let define = |version: u32, cron: &str| {
+        let triggers = json!([{ "cron": cron, "onOverlap": "queue" }, { "cron": "@hourly" }]);
+        json!({ "name": "w", "version": version, "triggers": triggers })
+    };
+    world.define(define(1, DAILY)).await;
+    let due = world.occurrence("w", DAILY, world.now(), Some(world.now().plus_ms(10)));
+    assert!(
+        world.plan("w", DAILY, due.planned_at).await
+            && world.plan("w", "@hourly", world.now()).await
+    );
+    let began = world.occur("w", DAILY).await.run().unwrap();
+    let waits = world.occur("w", DAILY).await.run().unwrap();
+    let next = world.planned("w", DAILY).await.unwrap();
+    assert!(world.engine(2).hold("w", DAILY, Hold::Pause).await);
+    let since = world.now();
+    world.pass(50);
+    assert!(!world.hold("w", DAILY, Hold::Pause).await, "it is paused already");
+    let late = world.occurrence("w", DAILY, next.unwrap(), Some(world.now()));
+    let occur = Command::Occur { occurrence: late };
+    assert_eq!(world.run(occur).await, Ok(Answer::Changed(false)));
+    assert!(!world.plan("w", DAILY, world.now()).await, "nor planned anew");
+    world.define(define(2, DAILY)).await;
+    let seen = shown(world, DAILY).await;
+    assert_eq!((seen.paused, seen.paused_at, seen.next), (true, Some(since), vec![]));
+    assert!(!shown(world, "@hourly").await.paused, "only that one");
+    let listed: Vec<_> = world.schedules().await.into_iter().map(|row| row.id).collect();
+    assert_eq!(listed, ["@hourly"], "nobody has to look at it");
+    assert_eq!(world.drain().await, [began, waits], "what has begun goes on");
+    let then = world.now().plus_ms(7);
+    assert!(world.hold("w", DAILY, Hold::Resume(Some(then))).await);
+    assert!(!world.hold("w", DAILY, Hold::Resume(Some(world.now()))).await, "it goes on already");
+    assert_eq!(world.planned("w", DAILY).await, Some(Some(then)), "with the next one");
+    assert!(!shown(world, DAILY).await.paused);
+    // A pause is the schedule's, and ends with it.
+    assert!(world.hold("w", DAILY, Hold::Pause).await);
+    world.define(define(3, "@weekly")).await;
+    let gone = Command::HoldSchedule {
+        ws: world.ws.clone(),
+        app: "default".to_owned(),
+        workflow: "w".to_owned(),
+        schedule: DAILY.to_owned(),
+        hold: Hold::Resume(None),
+    };
+    assert_eq!(world.run(gone).await, Err(Refusal::NoSchedule(DAILY.to_owned())));
+    assert!(world.hold("w", "@weekly", Hold::Pause).await, "also before it was ever planned");
+    assert!(!world.plan("w", "@weekly", world.now()).await);
+}
+
+/// The list says what there is, page by page, and what became of the last occurrence.
+pub async fn schedules_are_listed_with_their_last_occurrence(world: &World) {
+    let other = world.in_workspace("b");
+    other.define(json!({ "name": "w0", "triggers": [{ "cron": DAILY }] })).await;
+    let named = json!({ "cron": "0 3 * * *", "timeZone": "Europe/Berlin", "name": "nightly" });
+    for n in 0..3 {
+        let triggers = json!([{ "cron": DAILY, "catchUpMs": 60_000 }, named]);
+        world.define(json!({ "name": format!("w{n}"), "triggers": triggers })).await;
+    }
+    let actions = json!({ "sync": { "triggers": [{ "cron": "@hourly" }] } });
+    world.define_flow(json!({ "name": "f", "actions": actions })).await;
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let which = schedules::Which::default();
+        let view = |draft: &_| schedules::list(draft, &world.ws, &which, after.as_ref(), 2);
+        let page = look(&*world.store, &world.ws, view).await.unwrap();
+        all.extend(page.schedules);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let places: Vec<_> = all.iter().map(|it| (&*it.workflow, &*it.schedule)).collect();
+    let berlin = "0 3 * * * Europe/Berlin";
+    assert_eq!(places[..3], [("f/sync", "@hourly"), ("w0", berlin), ("w0", DAILY)]);
+    assert_eq!(places.len(), 7);
+    let hourly = serde_json::to_value(&all[0]).unwrap();
+    assert_eq!((&hourly["flow"], &hourly["action"]), (&json!("f"), &json!("sync")));
+    assert_eq!((&hourly["catchUpMs"], &hourly["onOverlap"]), (&json!(3_600_000), &json!("skip")));
+    assert_eq!((all[1].name.as_deref(), all[2].catch_up_ms), (Some("nightly"), 60_000));
+    let at = world.now();
+    let run = world.occur("w0", DAILY).await.run().unwrap();
+    let which = schedules::Which { id: Some(all[2].id), ..Default::default() };
+    let view = |draft: &_| schedules::list(draft, &world.ws, &which, None, 9);
+    let last = || async {
+        let page = look(&*world.store, &world.ws, view).await.unwrap();
+        serde_json::to_value(&page.schedules[0].last).unwrap()
+    };
+    let told = json!({ "plannedAt": at.rfc3339(), "outcome": "started", "runId": run });
+    assert_eq!(last().await, told);
+    world.occur("w0", DAILY).await;
+    assert_eq!(last().await["outcome"], "skipped");
+    let rows = world.dump().await;
+    let receipts = rows.iter().filter(|row| matches!(row, Row::Receipt(_))).count();
+    assert_eq!(receipts, 1);
+}

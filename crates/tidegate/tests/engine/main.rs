@@ -254,6 +254,7 @@ stories! {
         what_nobody_was_there_for_is_caught_up_with,
         a_release_changes_the_schedule,
         a_schedule_says_what_it_is,
+        a_schedule_calls_an_action,
     }
     shape {
         a_workflow_without_controls_is_not_shaped,

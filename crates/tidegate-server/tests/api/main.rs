@@ -3,11 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
+mod arbitration;
 mod bulk;
+mod burst;
 mod calls;
 mod chat;
 mod commands;
+mod contention;
+
 mod events;
+mod fifo;
+mod fleet;
 mod flows;
 mod guard;
 mod metrics;
@@ -16,13 +22,16 @@ mod operate;
 mod outage;
 mod postgres;
 mod reactions;
+mod refusals;
 mod reload;
 mod repeats;
+mod restarts;
 mod runs;
 mod server;
 mod sessions;
 mod streams;
 mod target;
 mod two;
+mod ways;
 mod webhooks;
 mod workflows;

@@ -238,6 +238,7 @@ stories! {
         a_replaced_run_leaves_nothing_in_its_session,
         a_newcomer_starts_when_the_old_one_has_stopped,
         a_sessions_state_is_that_of_one_whole_run,
+        who_is_called_changes_the_session_once,
     }
     engines {
         an_activation_may_outlast_the_lease,

@@ -33,6 +33,7 @@ use crate::{
         sweep,
     },
     schedule::{self, Occurrence},
+    schema::Mismatch,
     session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
@@ -392,6 +393,14 @@ pub enum Refusal {
         /// The workflow.
         name: String,
     },
+    /// The input does not fit the action's schema.
+    #[error("the input of `{name}` cannot be used: {mismatch}")]
+    BadInput {
+        /// The action.
+        name: String,
+        /// Where it does not fit, and why.
+        mismatch: Mismatch,
+    },
     /// No such version.
     #[error("`{name}` in app `{app}` has no version {version}")]
     NoVersion {
@@ -476,6 +485,7 @@ impl Refusal {
             Self::EngineDead(_) => "engine_dead",
             Self::NoEngine(_) => "no_engine",
             Self::NoWorkflow { .. } => "no_workflow",
+            Self::BadInput { .. } => "bad_input",
             Self::NoVersion { .. } => "no_version",
             Self::VersionChanged { .. } => "version_changed",
             Self::ChunkTooLarge { .. } => "chunk_too_large",

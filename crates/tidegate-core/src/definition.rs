@@ -10,13 +10,16 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub(crate) use fields::{Fields, Reported};
+pub(crate) use fields::{Fields, Reported, shorten};
 
 /// The longest duration that a definition may hold: 365 days.
 pub const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// The longest name of an app, workflow, flow, action or event, in characters.
 pub const MAX_NAME_CHARS: usize = 256;
+
+/// The longest description, in characters.
+pub const MAX_DESCRIPTION_CHARS: usize = 4000;
 
 /// The most problems told of one definition. More help nobody, and the text comes from outside.
 pub const MAX_PROBLEMS: usize = 100;

@@ -28,6 +28,7 @@ pub mod retention;
 pub mod row;
 pub mod run;
 pub mod schedule;
+pub mod schema;
 pub mod session;
 pub mod stream;
 #[cfg(test)]

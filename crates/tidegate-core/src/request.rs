@@ -3,17 +3,18 @@
 //! Every transport builds a [`Request`] and passes through [`dispatch`], where the action's
 //! policy is applied once.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     catalog::Entry,
     command::Refusal,
     draft::{Decided, Draft, Stop},
     event::{Outcome, consider},
-    flow::needs::Origin,
+    flow::{Verdict, needs::Origin, policy::PolicyKind},
     json::Payload,
     key::{Key, Path},
-    row::{Event, Kind, Workspace},
+    row::{Event, Kind, Run, Workspace},
+    schema,
     time::Timestamp,
 };
 
@@ -37,6 +38,9 @@ pub struct Request {
     /// What the program's key function said ([`Key::Missing`] if nothing), where it was asked. A
     /// policy that has one refuses a request without.
     pub function_key: Option<Key>,
+    /// How long it stands in line at the most where a `queue` policy does not say so: a caller
+    /// that gives up sooner or later should not keep a place.
+    pub max_wait_ms: Option<u64>,
 }
 
 impl Request {
@@ -62,12 +66,34 @@ pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
     document(part("session"), part("user"), input.as_str(), part("metadata"))
 }
 
-/// Admits a request to its action.
+/// Admits a request to its action, if its input is what the action takes.
 pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided<Outcome> {
     let name = format!("{}/{}", request.flow, request.action);
-    start(draft, ws, &request.app, &name, Kind::Request, request.data(), |_| {
+    let catalog = draft.catalog(ws)?;
+    let current = catalog.entry(&request.app, &name).and_then(Entry::open);
+    if let Some(schema) = current.and_then(|current| current.workflow.schema.as_ref()) {
+        check_input(schema, request, &name)?;
+    }
+    let outcome = start(draft, ws, &request.app, &name, Kind::Request, request.data(), |_| {
         (Origin::Arrival, request.function_key.clone())
-    })
+    })?;
+    let policy = current.and_then(|current| current.workflow.policy.as_ref());
+    let unbounded = PolicyKind::Queue { max_wait_ms: None };
+    if let (Verdict::Queued { run, .. }, Some(ms)) = (&outcome.verdict, request.max_wait_ms)
+        && policy.is_some_and(|policy| policy.kind == unbounded)
+        && let Some(run) = draft.run(run.seq)?.cloned()
+    {
+        let gives_up_at = Some(run.queued_at.plus_ms(ms));
+        draft.put(Run { gives_up_at, ..run });
+    }
+    Ok(outcome)
+}
+
+fn check_input(schema: &Value, request: &Request, name: &str) -> Decided<()> {
+    let input: Value = serde_json::from_str(request.input.as_str())
+        .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
+    schema::check(schema, &input, "input")
+        .map_err(|mismatch| Stop::Refused(Refusal::BadInput { name: name.to_owned(), mismatch }))
 }
 
 /// Admits one planned occurrence of a schedule.

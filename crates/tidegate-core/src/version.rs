@@ -45,7 +45,7 @@ pub struct Registered {
     pub version: u32,
     /// The lane that its runs are claimed from.
     pub lane: Seq,
-    /// The same definition was there already.
+    /// The same definition was there already; what it says of itself may be new.
     pub unchanged: bool,
     /// It was released too, being the highest number so far.
     pub released: Option<Released>,
@@ -91,15 +91,20 @@ pub fn register(
         Some(number) => number,
         // Assigned: an unchanged definition makes no new one.
         None => match entry.and_then(|entry| entry.versions.get(&highest)) {
-            Some(version) if version.def.body == body(highest) => highest,
+            Some(version) if is_known(version, workflow, highest) => highest,
             _ => highest + 1,
         },
     };
     let known = entry.and_then(|entry| entry.versions.get(&number));
     let body = body(number);
     if let Some(known) = known {
-        if known.def.body == body {
+        if is_known(known, workflow, number) {
             let (version, lane) = (number, known.lane);
+            if known.def.body != body {
+                draft.row::<Refusal>(&RowKey::Def(lane))?;
+                draft.put(Def { body, ..Def::clone(&known.def) });
+                bump(draft, ws)?;
+            }
             let back = workflow.version.is_none() && entry.is_some_and(Entry::is_retired);
             let released = if back {
                 Some(release(draft, ws, &workflow.app, &workflow.name, number)?)
@@ -388,6 +393,13 @@ fn bump(draft: &mut Draft, ws: &Workspace) -> Decided<()> {
     };
     draft.put(Epoch { ws: ws.clone(), n: n + 1 });
     Ok(())
+}
+
+/// Whether a version is this definition. What a definition says of itself shapes no run, so that
+/// another description or schema makes no new version.
+fn is_known(version: &Version, workflow: &Workflow, number: u32) -> bool {
+    let workflow = Workflow { version: Some(number), ..workflow.clone() };
+    version.workflow().is_some_and(|known| known.works_like(&workflow))
 }
 
 /// The definition as it is kept: with its version, whoever gave it.

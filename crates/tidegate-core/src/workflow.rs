@@ -112,6 +112,12 @@ pub struct Workflow {
     /// Where its code is called, for workflows served over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// What it does, for people and for models that choose among tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What the event's data or the request's input is: a [schema](crate::schema).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
 }
 
 impl Workflow {
@@ -138,6 +144,8 @@ impl Workflow {
             on_failure: false,
             compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
             url: None,
+            description: None,
+            schema: None,
         }
     }
 
@@ -158,6 +166,12 @@ impl Workflow {
     /// Checks a definition built in Rust by the same rules, and gives the warnings.
     pub fn check(&self) -> Result<Vec<Problem>, DefinitionErrors> {
         Workflow::parse(&self.to_value()).map(|parsed| parsed.warnings)
+    }
+
+    /// Whether it does the same as another: they differ at most in what they say of themselves.
+    pub fn works_like(&self, other: &Workflow) -> bool {
+        let silent = |it: &Workflow| Workflow { description: None, schema: None, ..it.clone() };
+        silent(self) == silent(other)
     }
 
     /// Whether one of its triggers is the schedule of this id.
@@ -205,6 +219,8 @@ impl Workflow {
             ("onFailure", self.on_failure.then_some(Value::Bool(true))),
             ("compensateTimeoutMs", given_up.map(Value::from)),
             ("url", self.url.as_ref().map(|url| json!(url))),
+            ("description", self.description.as_ref().map(|text| json!(text))),
+            ("schema", self.schema.clone()),
         ];
         let mut map = given(fields);
         map.extend(self.controls());

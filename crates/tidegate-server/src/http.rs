@@ -11,6 +11,7 @@ mod follow;
 mod gate;
 mod gates;
 mod keys;
+mod mcp;
 mod metrics;
 mod openapi;
 mod operation;
@@ -67,6 +68,7 @@ fn operations() -> Vec<Operation> {
         workflows::operations(),
         keys::operations(),
         webhooks::operations(),
+        mcp::operations(),
         streams::operations(),
         reactions::operations(),
         sessions::operations(),

@@ -1,10 +1,11 @@
-//! The ways into flows beside plain requests, as the file gives them: chat, webhooks, schedules.
+//! The ways into flows beside plain requests, as the file gives them: chat, webhooks, schedules,
+//! and which actions are tools of models.
 //!
 //! Each only builds a request; what becomes of it is decided where all requests are.
 
 pub(crate) mod webhook;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -22,6 +23,8 @@ pub(crate) struct Flow {
     pub(crate) app: String,
     pub(crate) chat: Option<Chat>,
     pub(crate) webhooks: BTreeMap<String, Webhook>,
+    /// The actions that are no tools.
+    no_tools: BTreeSet<String>,
 }
 
 /// The two actions of a conversation.
@@ -55,6 +58,12 @@ impl Ways {
     pub(crate) fn flow(&self, name: &str) -> Option<&Flow> {
         self.0.get(name)
     }
+
+    /// Whether models may call an action as a tool.
+    pub(crate) fn is_tool(&self, app: &str, flow: &str, action: &str) -> bool {
+        let ways = self.flow(flow).filter(|ways| ways.app == app);
+        ways.is_none_or(|ways| !ways.no_tools.contains(action))
+    }
 }
 
 fn take(
@@ -77,7 +86,22 @@ fn take(
     for action in chats.chain(webhooks.values().map(|webhook| &webhook.action)) {
         known(fields, action)?;
     }
-    Ok(Flow { app, chat, webhooks })
+    let no_tools = no_tools(fields)?;
+    Ok(Flow { app, chat, webhooks, no_tools })
+}
+
+/// The actions that say `mcp = false`, which is taken out of them.
+fn no_tools(fields: &mut Map<String, Value>) -> anyhow::Result<BTreeSet<String>> {
+    let mut no_tools = BTreeSet::new();
+    let actions = fields.get_mut("actions").and_then(Value::as_object_mut);
+    for (name, action) in actions.into_iter().flatten() {
+        match action.as_object_mut().and_then(|action| action.remove("mcp")) {
+            None | Some(Value::Bool(true)) => {}
+            Some(Value::Bool(false)) => _ = no_tools.insert(name.clone()),
+            Some(other) => bail!("`actions.{name}.mcp` must be true or false, got {other}"),
+        }
+    }
+    Ok(no_tools)
 }
 
 /// The tables under a name, each with its own.
@@ -123,7 +147,8 @@ mod tests {
     fn ways_in_are_taken_out_of_a_definition() {
         let mut flows = [json!({
             "name": "f", "app": "shop",
-            "actions": { "append": { "url": "http://a" }, "respond": { "url": "http://b" } },
+            "actions": { "append": { "url": "http://a", "mcp": false },
+                "respond": { "url": "http://b", "mcp": true } },
             "chat": { "append": "append", "respond": "respond" },
             "webhooks": { "w": { "action": "append", "scheme": "github", "secretEnv": "S" } },
             "schedules": { "s": { "action": "respond", "cron": "0 3 * * *" } },
@@ -132,6 +157,9 @@ mod tests {
         let flow = ways.flow("f").unwrap();
         assert_eq!((flow.app.as_str(), flow.webhooks["w"].action.as_str()), ("shop", "append"));
         assert_eq!(flow.chat.as_ref().unwrap().respond, "respond");
+        let tools = [("shop", "append"), ("shop", "respond"), ("default", "append")]
+            .map(|(app, action)| ways.is_tool(app, "f", action));
+        assert_eq!(tools, [false, true, true]);
         let plain = json!({
             "name": "f", "app": "shop",
             "actions": {
@@ -148,6 +176,11 @@ mod tests {
             ("chat", json!({ "append": "x", "respond": "a" }), "no action `x`: known are `a`"),
             ("chat", json!({ "append": "a" }), "`chat`: missing field `respond`"),
             ("webhooks", json!(1), "`webhooks` must be tables by name, got 1"),
+            (
+                "actions",
+                json!({ "a": { "mcp": 1 } }),
+                "`actions.a.mcp` must be true or false, got 1",
+            ),
             ("schedules", json!({ "s": { "cron": "x" } }), "`schedules.s`: `action` must be"),
         ] {
             let mut flow = json!({ "name": "f", "actions": { "a": {} } });

@@ -492,6 +492,7 @@ pub fn request(
         user: user.map(str::to_owned),
         metadata: payload(&json!({})),
         function_key: None,
+        max_wait_ms: None,
     }
 }
 

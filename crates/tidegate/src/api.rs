@@ -394,6 +394,7 @@ pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Re
         user: None,
         metadata: Payload::null(),
         function_key: None,
+        max_wait_ms: None,
     })
 }
 

@@ -80,6 +80,16 @@ macro_rules! on_both {
             self.with("timeoutMs", $crate::controls::millis(timeout))
         }
 
+        /// What it does, for people and for models that choose among tools.
+        pub fn description(self, text: &str) -> Self {
+            self.with("description", serde_json::json!(text))
+        }
+
+        /// What its input is: a part of JSON Schema. Requests that do not fit are refused.
+        pub fn schema(self, schema: serde_json::Value) -> Self {
+            self.with("schema", schema)
+        }
+
         /// Its version. The highest number that was ever registered is released by itself.
         pub fn version(self, version: u32) -> Self {
             self.with("version", serde_json::json!(version))

@@ -48,6 +48,7 @@ impl Engine {
             user: serde_json::from_str(part("user").as_str()).ok(),
             metadata: part("metadata"),
             function_key: None,
+            max_wait_ms: None,
         };
         Ok(Some(function(&request)))
     }

@@ -218,7 +218,7 @@ fn begins_at_request(path: &Path) -> bool {
 }
 
 /// Enough of a value to find it again.
-pub(super) fn shorten(value: &Value) -> String {
+pub(crate) fn shorten(value: &Value) -> String {
     let text = value.to_string();
     let cut = text.floor_char_boundary(60);
     if cut < text.len() { format!("{}…", &text[..cut]) } else { text }

@@ -1,7 +1,7 @@
 //! The nearest known name, for messages about unknown ones.
 
 /// What to write instead of `unknown`: the nearest known name, or all of them.
-pub(super) fn suggest(unknown: &str, known: &[&str]) -> String {
+pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     match nearest(unknown, known) {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!("known are {}", list(known)),

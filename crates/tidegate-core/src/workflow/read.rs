@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::{DEFAULT_APP, MAX_LIMITS, MAX_TRIGGERS, Retry, Trigger, Workflow, rules};
 use crate::{
-    definition::{Code, Fields, Kind, Problems, Reported},
+    definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
     flow::{
         CONTROLS, batch::Batch, concurrency::Concurrency, debounce::Debounce, handoff::Handoff,
         idempotency::Idempotency, policy::Policy, priority::Priority, rate_limit::RateLimit,
         singleton::Singleton, throttle::Throttle,
     },
+    schema,
 };
 
 /// Where a definition stands.
@@ -25,7 +26,7 @@ pub(crate) enum Context<'a> {
 }
 
 /// The fields beside the controls.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 11] = [
     "app",
     "name",
     "version",
@@ -35,6 +36,8 @@ const FIELDS: [&str; 9] = [
     "url",
     "onFailure",
     "compensateTimeoutMs",
+    "description",
+    "schema",
 ];
 
 /// Reads one workflow or action. What comes back holds only if no error was reported.
@@ -57,6 +60,11 @@ pub(crate) fn read(
         workflow.compensate_timeout_ms = ms;
     }
     workflow.url = read_url(&mut fields).unwrap_or_default();
+    workflow.description = read_description(&mut fields).unwrap_or_default();
+    workflow.schema = fields.get("schema").cloned();
+    if let Some(schema) = &workflow.schema {
+        schema::read(schema, "schema", fields.problems());
+    }
     workflow.triggers = read_triggers(&mut fields);
     if let Some(value) = fields.get("retry")
         && let Ok(mut retry) = Fields::open(value, "retry", Retry::FIELDS, fields.problems())
@@ -130,6 +138,16 @@ fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {
         return Err(fields.error(Code::BadName, "url", message));
     }
     Ok(Some(url.to_owned()))
+}
+
+fn read_description(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {
+    let Some(text) = fields.text("description")? else { return Ok(None) };
+    let chars = text.chars().count();
+    if chars > MAX_DESCRIPTION_CHARS {
+        let message = format!("must have at most {MAX_DESCRIPTION_CHARS} characters, got {chars}");
+        return Err(fields.error(Code::OutOfRange, "description", message));
+    }
+    Ok(Some(text.to_owned()))
 }
 
 /// One trigger or a list of them.

@@ -149,6 +149,8 @@ fn everything_else_survives_the_way_through_json() {
         "retry": {"maxAttempts": 1, "backoffMs": 0, "factor": 1, "maxBackoffMs": 9, "jitter": false},
         "timeoutMs": 60_000.0,
         "url": "https://example.com/w",
+        "description": "takes orders",
+        "schema": {"type": "object", "properties": {"id": {"type": "string"}}},
         "concurrency": [{"limit": 9}, {"limit": 1, "key": "a", "span": "run"}],
     }));
     assert_eq!(parse(&workflow.to_value()), workflow);
@@ -231,7 +233,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
-            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `onFailure`, `compensateTimeoutMs`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
+            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
             error unknown_field: workflow `w`: concurency is not known: did you mean `concurrency`?
             error unknown_field: workflow `w`: rate_limit is not known: did you mean `rateLimit`?
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
@@ -479,7 +481,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         "#]],
     );
     let error = Workflow::parse(&json!("w")).unwrap_err();
-    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `onFailure`, `compensateTimeoutMs`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, got "w""#]].assert_eq(&error.to_string());
+    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, got "w""#]].assert_eq(&error.to_string());
 }
 
 #[test]

@@ -61,6 +61,8 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) engine: Engine,
+    /// The key that was shown; none where none is needed.
+    pub(super) key: Option<ApiKey>,
     _room: [OwnedSemaphorePermit; 2],
 }
 
@@ -95,9 +97,8 @@ impl Access {
         let named = text(headers, &WORKSPACE);
         let ws = match &key {
             Some(key) => {
-                if needs == Needs::Full && key.read_only {
-                    let detail = format!("the key `{}` only lets look", key.name);
-                    return Err(Problem::new(StatusCode::FORBIDDEN, "read_only_key", detail));
+                if needs == Needs::Full {
+                    may_change(Some(key))?;
                 }
                 self.note(engine, key);
                 (*key.ws).to_owned()
@@ -118,7 +119,7 @@ impl Access {
             return Err(Problem::not_found("no_workspace", detail));
         }
         let room = self.room(key.as_ref())?;
-        Ok(Admitted { engine: engine.in_workspace(ws.as_str()), _room: room })
+        Ok(Admitted { engine: engine.in_workspace(ws.as_str()), key, _room: room })
     }
 
     /// The key that a request shows; none where none is needed.
@@ -202,6 +203,13 @@ impl Known {
         (self.now, self.at) = (now, Some(Instant::now()));
         Ok(())
     }
+}
+
+/// Refuses a key that only lets look.
+pub(super) fn may_change(key: Option<&ApiKey>) -> Result<(), Problem> {
+    let Some(key) = key.filter(|key| key.read_only) else { return Ok(()) };
+    let detail = format!("the key `{}` only lets look", key.name);
+    Err(Problem::new(StatusCode::FORBIDDEN, "read_only_key", detail))
 }
 
 /// The key in a request's headers.

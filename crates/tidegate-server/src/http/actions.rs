@@ -95,6 +95,7 @@ pub(super) async fn call(
         user: read.user,
         metadata: raw(read.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
+        max_wait_ms: None,
     };
     if options.dry_run {
         return Ok(Json(engine.would_dispatch(request).await?.to_value()).into_response());
@@ -140,7 +141,7 @@ struct AnswerView {
     reason: Option<String>,
 }
 
-fn answered(ended: Ended) -> Result<Response, Problem> {
+pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
     let (request_id, state) = (ended.id, ended.ending.state());
     let mut view = AnswerView { request_id, state, output: None, error: None, reason: None };
     match ended.ending {

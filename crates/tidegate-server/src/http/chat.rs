@@ -70,6 +70,7 @@ async fn send(
         user: message.user,
         metadata: raw(message.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
+        max_wait_ms: None,
     };
     let appended = append(engine, request.clone()).await?;
     request.action.clone_from(&chat.respond);

@@ -1,7 +1,7 @@
 //! The way that every request takes to its operation: who asks, what is sent, and whether it was
 //! asked before.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -10,7 +10,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use tidegate::Engine;
+use tidegate::{Engine, core::row::ApiKey};
 
 use super::{App, body::MAX_BODY_BYTES, operation::Needs, problem::Problem, repeat};
 
@@ -24,7 +24,9 @@ const DEADLINE: Duration = Duration::from_secs(90);
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(super) engine: Engine,
-    pub(super) once: Option<std::sync::Arc<tidegate::Once>>,
+    pub(super) once: Option<Arc<tidegate::Once>>,
+    /// The key that was shown; none where none is needed.
+    pub(super) key: Option<Arc<ApiKey>>,
 }
 
 impl Caller {
@@ -73,7 +75,8 @@ async fn passed(
         return Ok(next.run(Request::from_parts(parts, body)).await);
     }
     let admitted = app.access.admit(&app.engine, needs, &parts.method, &parts.headers).await?;
-    let mut caller = Caller { engine: admitted.engine.clone(), once: None };
+    let key = admitted.key.clone().map(Arc::new);
+    let mut caller = Caller { engine: admitted.engine.clone(), once: None, key };
     if parts.method == Method::GET {
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body)).await);
@@ -87,7 +90,7 @@ async fn passed(
         return Ok(told);
     }
     let (engine, once) = caller.engine.once(asked);
-    caller = Caller { engine, once: Some(once.clone()) };
+    caller = Caller { engine, once: Some(once.clone()), ..caller };
     parts.extensions.insert(caller.clone());
     let response = next.run(Request::from_parts(parts, body.into())).await;
     repeat::keep(&caller.engine, &once, response).await

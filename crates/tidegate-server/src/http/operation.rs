@@ -93,6 +93,12 @@ impl Operation {
         self
     }
 
+    /// A key that only lets look is let in; what needs more is refused by the operation itself.
+    pub(super) fn read(mut self) -> Self {
+        self.needs = Needs::Read;
+        self
+    }
+
     /// What it does, in one sentence.
     pub(super) fn says(mut self, says: &'static str) -> Self {
         self.says = says;

@@ -58,6 +58,17 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// Its code and what else it says, for clients that read no statuses.
+    pub(crate) fn told(self) -> Map<String, Value> {
+        let mut told = Map::new();
+        told.insert("error".to_owned(), self.error.into());
+        told.insert("detail".to_owned(), self.detail.into());
+        told.extend(self.more);
+        told
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or_default();

@@ -67,6 +67,7 @@ async fn take(
         user,
         metadata: Payload::from_value(&Webhook::metadata(&name, &delivery)),
         function_key: None,
+        max_wait_ms: None,
     };
     answer(&app, &app.engine.dispatch(request).await?.verdict)
 }

@@ -57,6 +57,8 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("version?", count()),
         ("triggers?", many(any())),
         ("url?", string()),
+        ("description?", string()),
+        ("schema?", json!({ "type": "object" })),
         ("flowControl?", json!({ "type": "object" })),
         ("definition?", json!({ "type": "object" })),
     ];
@@ -75,7 +77,7 @@ impl Of {
     }
 }
 
-async fn catalog(caller: &Caller) -> Result<std::sync::Arc<Catalog>, Problem> {
+pub(super) async fn catalog(caller: &Caller) -> Result<std::sync::Arc<Catalog>, Problem> {
     let engine = &caller.engine;
     let ws = engine.workspace().into();
     let snapshot = engine.store().read(ReadSet::default().catalog(&ws)).await;
@@ -92,6 +94,12 @@ fn view(app: &str, name: &str, entry: &Entry) -> Value {
         told["triggers"] = author.get("triggers").cloned().unwrap_or_else(|| json!([]));
         if let Some(url) = &current.workflow.url {
             told["url"] = url.as_str().into();
+        }
+        if let Some(text) = &current.workflow.description {
+            told["description"] = text.as_str().into();
+        }
+        if let Some(schema) = &current.workflow.schema {
+            told["schema"] = schema.clone();
         }
         if let Some(controls) = current.workflow.flow_control() {
             told["flowControl"] = controls;

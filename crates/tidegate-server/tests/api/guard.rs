@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{server::Server, target::Target};
 
 /// Runs `tidegate keys` on a file.
-fn keys(store: &str, arguments: &[&str]) -> String {
+pub(crate) fn keys(store: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.env_clear().arg("keys").args(["--store", store]).args(arguments);
     let output = command.output().unwrap();

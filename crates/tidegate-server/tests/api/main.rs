@@ -16,6 +16,7 @@ mod fifo;
 mod fleet;
 mod flows;
 mod guard;
+mod mcp;
 mod metrics;
 mod observe;
 mod operate;

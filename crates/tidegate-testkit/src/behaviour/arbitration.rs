@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate_core::{
+    command::Command,
     flow::Verdict,
     id::RunId,
     key::{Key, Scalar},
@@ -226,6 +227,54 @@ pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) 
     world.complete(&holder).await;
     assert!(world.drain().await.is_empty());
     world.check_holds().await;
+}
+
+/// Section 6: where `queue` does not say how long, the caller's patience counts; where it does, the
+/// policy rules.
+pub async fn a_caller_gives_up_where_the_policy_does_not_say(world: &World) {
+    let short = json!({ "policy": "queue", "maxWaitMs": 100 });
+    let actions = json!({ "act": { "concurrency": "queue" }, "short": { "concurrency": short } });
+    world.define_flow(json!({ "name": "flow", "actions": actions })).await;
+    let patient = |action: &str, ms| Request {
+        action: action.to_owned(),
+        max_wait_ms: ms,
+        ..by("flow", "s", "")
+    };
+    let mut runs = Vec::new();
+    for (action, ms) in
+        [("act", Some(300)), ("act", Some(300)), ("act", None), ("short", Some(900))]
+    {
+        let outcome = world.dispatch(patient(action, ms)).await;
+        runs.push(outcome.verdict.run().expect("each makes a run"));
+    }
+    for (ms, states) in [
+        (99, ["queued", "queued", "queued", "queued"]),
+        (1, ["queued", "queued", "queued", "cancelled"]),
+        (199, ["queued", "queued", "queued", "cancelled"]),
+        (1, ["queued", "cancelled", "queued", "cancelled"]),
+        (600_000, ["queued", "cancelled", "queued", "cancelled"]),
+    ] {
+        world.tick(ms).await;
+        for (run, state) in runs.iter().zip(states) {
+            assert_eq!(world.state(*run).await, state);
+        }
+    }
+    assert_eq!(world.drain().await, [runs[0], runs[2]], "who has its place does not give up");
+}
+
+/// Section 6: the input has to fit the action's schema, and one that does not leaves no trace.
+pub async fn an_input_that_does_not_fit_is_refused(world: &World) {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    let actions = json!({ "act": { "concurrency": "reject", "schema": schema } });
+    world.define_flow(json!({ "name": "flow", "actions": actions })).await;
+    let ask = |input: Value| Request { input: payload(&input), ..by("flow", "s", "") };
+    let (ws, request) = (world.ws.clone(), ask(json!({ "n": "1" })));
+    let refused = world.run(Command::Dispatch { ws, request }).await.unwrap_err();
+    assert_eq!(refused.code(), "bad_input");
+    let said =
+        r#"the input of `flow/act` cannot be used: `input.n` must have type "integer", got "1""#;
+    assert_eq!(refused.to_string(), said);
+    assert_eq!(world.dispatch(ask(json!({ "n": 1 }))).await.verdict.outcome(), "started");
 }
 
 /// N32: a queued request exists at once; cancelled while it waits, it never runs.

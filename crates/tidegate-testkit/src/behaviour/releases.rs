@@ -76,6 +76,28 @@ pub async fn assigned_versions_count_up(world: &World) {
     assert_eq!(current(world, "order").await, Some(2));
 }
 
+/// SPEC 8: descriptions and schemas shape no run: new ones are known at once, under the old number.
+pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
+    let order = |text: &str| json!({ "name": "order", "description": text, "schema": {} });
+    for given in [false, true] {
+        for text in ["takes an order", "takes an order in"] {
+            let mut definition = order(text);
+            if given {
+                definition["version"] = json!(1);
+            }
+            let registered = world.define(definition).await;
+            assert_eq!(registered.version, 1, "{text}");
+            let reads = tidegate_core::reads::ReadSet::default().catalog(&world.ws);
+            let catalog = world.read(reads).await.catalogs[&world.ws].clone();
+            let entry = catalog.entry("default", "order").expect("it is there");
+            let current = entry.current.as_ref().expect("it is released");
+            assert_eq!(current.workflow.description.as_deref(), Some(text));
+        }
+    }
+    assert!(world.define(order("takes an order in")).await.unchanged);
+    assert_eq!(world.drive("order", json!({})).await.version, 1);
+}
+
 /// N47: rolling back is a release: the older number is the newer version now, by its own word.
 pub async fn rolling_back_is_a_release(world: &World) {
     for policy in ["supersede", "drain"] {

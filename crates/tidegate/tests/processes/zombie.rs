@@ -135,6 +135,7 @@ pub(crate) async fn live(me: &'static Me) {
             user: None,
             metadata: Payload::null(),
             function_key: None,
+            max_wait_ms: None,
         };
         engine.dispatch(request).await.unwrap();
     }

@@ -1,0 +1,142 @@
+//! `POST /mcp`: the actions of all flows as tools, by the Model Context Protocol.
+//!
+//! Streamable HTTP without sessions: every message stands for itself, so that any server of the
+//! store can answer it, and one that dies takes nothing along.
+
+mod call;
+mod frame;
+mod tools;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::{json, value::RawValue};
+
+use self::frame::{Answer, Fault, REVISIONS, Request, Told, told};
+use super::{
+    App, Caller,
+    body::Body,
+    operation::Operation,
+    problem::Problem,
+    shape::{any, object, string, word},
+    workflows,
+};
+use crate::ways::Ways;
+
+/// The most messages of a batch.
+const MAX_BATCH: usize = 100;
+
+/// What this file adds to the API. A key that only lets look may see the tools; calling one is
+/// refused where calls are made.
+pub(super) fn operations() -> Vec<Operation> {
+    let message = object([
+        ("jsonrpc", word(&["2.0"])),
+        ("id?", any()),
+        ("method?", any()),
+        ("params?", any()),
+    ]);
+    let answer = || object([("jsonrpc", word(&["2.0"])), ("result?", any()), ("error?", any())]);
+    vec![
+        Operation::post("/mcp", "mcp", take)
+            .says("A message of the Model Context Protocol: tools are the actions of all flows.")
+            .read()
+            .body(message)
+            .answers(200, "The answer, or server-sent events that end with it.", answer())
+            .answers_as(202, "It wants no answer.", "text/plain", string())
+            .answers(400, "It is no message.", answer()),
+    ]
+}
+
+async fn take(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let revision = match revision(&headers) {
+        Ok(revision) => revision,
+        Err(fault) => return Ok(fault.refuse()),
+    };
+    let text: &RawValue = match serde_json::from_slice(body.bytes()) {
+        Ok(text) => text,
+        Err(error) => return Ok(Fault::parse(&error).refuse()),
+    };
+    if text.get().starts_with('[') {
+        return batch(&app, &caller, revision, text).await;
+    }
+    match frame::read(text) {
+        Ok(Some(request)) if request.method == "tools/call" => {
+            call::call(&app, &caller, &request).await
+        }
+        Ok(Some(request)) => {
+            let told = answer(&app, &caller, &request).await?;
+            Ok(Json(Answer::new(request.id, told)).into_response())
+        }
+        Ok(None) => Ok(StatusCode::ACCEPTED.into_response()),
+        Err(fault) => Ok(fault.refuse()),
+    }
+}
+
+/// The revision that a client says it speaks. Before there was a header for it, it was the first.
+fn revision(headers: &HeaderMap) -> Result<&'static str, Fault> {
+    let Some(given) = headers.get("mcp-protocol-version") else { return Ok(REVISIONS[0]) };
+    let given = given.to_str().unwrap_or_default();
+    REVISIONS.into_iter().find(|it| *it == given).ok_or_else(|| Fault::revision(given))
+}
+
+/// Several messages at once, one after another. Only the first revision has them.
+async fn batch(
+    app: &App,
+    caller: &Caller,
+    revision: &str,
+    text: &RawValue,
+) -> Result<Response, Problem> {
+    if revision != REVISIONS[0] {
+        let said = format!("revision {revision} has no batches: send one message at a time");
+        return Ok(Fault::invalid(said).refuse());
+    }
+    let messages: Vec<&RawValue> = serde_json::from_str(text.get()).unwrap_or_default();
+    if messages.is_empty() || messages.len() > MAX_BATCH {
+        let said = format!("a batch has 1 to {MAX_BATCH} messages, got {}", messages.len());
+        return Ok(Fault::invalid(said).refuse());
+    }
+    // All of them are read before anything is done.
+    let read: Result<Vec<_>, Fault> = messages.into_iter().map(frame::read).collect();
+    let requests = match read {
+        Ok(requests) => requests.into_iter().flatten(),
+        Err(fault) => return Ok(fault.refuse()),
+    };
+    let mut answers = Vec::new();
+    for request in requests {
+        let told = match request.method.as_str() {
+            "initialize" => Err(Fault::invalid("`initialize` comes alone")),
+            _ => answer(app, caller, &request).await?,
+        };
+        answers.push(Answer::new(request.id, told));
+    }
+    if answers.is_empty() {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    Ok(Json(answers).into_response())
+}
+
+async fn answer(app: &App, caller: &Caller, request: &Request<'_>) -> Result<Told, Problem> {
+    Ok(match request.method.as_str() {
+        "initialize" => frame::initialize(request),
+        "ping" => Ok(told(&json!({}))),
+        "tools/list" => {
+            let catalog = workflows::catalog(caller).await?;
+            tools::list(&tools::all(&catalog, ways(app, caller)), request)
+        }
+        "tools/call" => call::result_of(app, caller, request).await?,
+        method => Err(Fault::method(method)),
+    })
+}
+
+/// What the file says of flows, which are those of the server's own workspace.
+fn ways<'a>(app: &'a App, caller: &Caller) -> Option<&'a Ways> {
+    (caller.engine.workspace() == app.engine.workspace()).then_some(&*app.ways)
+}

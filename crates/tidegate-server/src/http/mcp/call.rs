@@ -1,0 +1,342 @@
+//! `tools/call`: an action is called, and its end is the result of the tool.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    Json,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json, value::RawValue};
+use tidegate::{
+    Engine, RunId,
+    core::{
+        flow::Verdict,
+        json::{MAX_EVENT_BYTES, Payload},
+        request,
+        row::{Ended, Ending},
+    },
+};
+use tokio::sync::mpsc;
+
+use super::{
+    frame::{Answer, Fault, Request, Told, is_id, told},
+    tools::{self, Tool},
+};
+use crate::http::{
+    App, Caller, access, actions, body::as_is, follow::Receiver, problem::Problem, workflows,
+};
+
+/// How long a call stands in line where its policy does not say so (SPEC 6): models and people
+/// give up sooner or later, and what nobody waits for should not keep a place.
+const MAX_WAIT_MS: u64 = 30_000;
+
+/// How long the answer is held back so that it can be a single document. Then it is a stream,
+/// which nothing between here and the client gives up on.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+/// How often a run is looked at that somebody wants to see the progress of.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How many chunks are read at once.
+const CHUNKS: u32 = 100;
+
+/// How many messages wait for a slow reader before the run is looked at no more.
+const WAITING: usize = 16;
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+    #[serde(rename = "tidegate/user")]
+    user: Option<String>,
+}
+
+/// What a call came to.
+enum Called {
+    /// It goes on as this run.
+    Run(RunId),
+    /// It was not let in.
+    Over(Box<RawValue>),
+}
+
+/// Answers a call, as a stream if its client wants to see the progress or it takes long.
+pub(super) async fn call(
+    app: &App,
+    caller: &Caller,
+    request: &Request<'_>,
+) -> Result<Response, Problem> {
+    let told = |told| Ok(Json(Answer::new(request.id, told)).into_response());
+    let params: Params<'_> = match request.params() {
+        Ok(params) => params,
+        Err(fault) => return told(Err(fault)),
+    };
+    let run = match dispatch(app, caller, request, &params).await? {
+        Ok(Called::Run(run)) => run,
+        Ok(Called::Over(result)) => return told(Ok(result)),
+        Err(fault) => return told(Err(fault)),
+    };
+    let engine = caller.engine.clone();
+    if params.meta.progress_token.is_none()
+        && let Ok(ended) = tokio::time::timeout(AT_ONCE, engine.ended(run)).await
+    {
+        return told(result(ended));
+    }
+    let token = params.meta.progress_token.map(RawValue::to_owned);
+    Ok(stream(Progress { engine, run, token, after: 0, steps: 0, said: None }, request.id))
+}
+
+/// The result of a call, however long it takes.
+pub(super) async fn result_of(
+    app: &App,
+    caller: &Caller,
+    request: &Request<'_>,
+) -> Result<Told, Problem> {
+    let params: Params<'_> = match request.params() {
+        Ok(params) => params,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    Ok(match dispatch(app, caller, request, &params).await? {
+        Ok(Called::Run(run)) => result(caller.engine.ended(run).await),
+        Ok(Called::Over(result)) => Ok(result),
+        Err(fault) => Err(fault),
+    })
+}
+
+/// Calls the action through the one way in of every transport.
+async fn dispatch(
+    app: &App,
+    caller: &Caller,
+    asked: &Request<'_>,
+    params: &Params<'_>,
+) -> Result<Result<Called, Fault>, Problem> {
+    access::may_change(caller.key.as_deref())?;
+    if params.meta.progress_token.is_some_and(|token| !is_id(token)) {
+        return Ok(Err(Fault::params("`progressToken` is a text or a whole number")));
+    }
+    let catalog = workflows::catalog(caller).await?;
+    let ways = super::ways(app, caller);
+    let tools = tools::all(&catalog, ways);
+    let Some(tool) = tools.iter().find(|tool| tool.name == params.name) else {
+        let name = &params.name;
+        return Ok(Err(Fault::params(format!("there is no tool `{name}`: see tools/list"))));
+    };
+    let input = match tool.input(params.arguments) {
+        Ok(input) => input,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let called = match request(tool, input, caller, asked, params) {
+        Ok(request) => match caller.engine.dispatch(request).await {
+            Ok(outcome) => admitted(&caller.engine, outcome.verdict),
+            Err(error) => Err(error.into()),
+        },
+        Err(error) => Err(error.into()),
+    };
+    Ok(Ok(called.unwrap_or_else(|problem| Called::Over(refused(problem)))))
+}
+
+/// A call carries no session. Its user is whom the client names, else the name of its key: a key
+/// that may call actions may name any user over HTTP too.
+fn request(
+    tool: &Tool<'_>,
+    input: &str,
+    caller: &Caller,
+    asked: &Request<'_>,
+    params: &Params<'_>,
+) -> Result<request::Request, tidegate::Error> {
+    let metadata = json!({ "mcp": { "tool": tool.name, "requestId": asked.id } });
+    let key = caller.key.as_ref().map(|key| key.name.clone());
+    Ok(request::Request {
+        app: tool.action.app.clone(),
+        flow: tool.flow.to_owned(),
+        action: tool.action.short_name().to_owned(),
+        input: Payload::parse(input.as_bytes(), MAX_EVENT_BYTES)?,
+        session: None,
+        user: params.meta.user.clone().or(key),
+        metadata: Payload::from_value(&metadata),
+        function_key: None,
+        max_wait_ms: Some(MAX_WAIT_MS),
+    })
+}
+
+/// The run that carries a request, or why there is none.
+fn admitted(engine: &Engine, verdict: Verdict) -> Result<Called, Problem> {
+    if let Verdict::Deduped { run, .. } = verdict {
+        let detail = "it was called before with the same idempotency key";
+        let told = json!({ "error": "deduped", "detail": detail, "requestId": run });
+        return Ok(Called::Over(error(told)));
+    }
+    let run = verdict.run().ok_or_else(|| actions::refused(engine, &verdict))?;
+    Ok(Called::Run(run))
+}
+
+/// How a tool's run ended.
+fn result(ended: Result<Ended, tidegate::Error>) -> Told {
+    let ended = ended.map_err(|error| Fault::internal(error.to_string()))?;
+    let request_id = ended.id;
+    Ok(match &ended.ending {
+        Ending::Completed { output } => completed(output, request_id),
+        Ending::Failed { error: fault } => error(json!({
+            "error": fault.code, "detail": fault.message, "requestId": request_id,
+            "state": "failed",
+        })),
+        Ending::Cancelled { reason, .. } => {
+            let told = json!({
+                "error": "cancelled", "detail": reason, "requestId": request_id,
+                "state": "cancelled",
+            });
+            // As over HTTP, where some ends have a code of their own.
+            actions::answered(ended).map_or_else(refused, |_| error(told))
+        }
+    })
+}
+
+/// What a tool has given back.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolResult {
+    content: [Content; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_content: Option<Box<RawValue>>,
+    is_error: bool,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Content {
+    r#type: &'static str,
+    text: String,
+}
+
+impl Content {
+    fn text(text: impl Into<String>) -> [Self; 1] {
+        [Self { r#type: "text", text: text.into() }]
+    }
+}
+
+fn completed(output: &Payload, request_id: RunId) -> Box<RawValue> {
+    let text = serde_json::from_str(output.as_str()).unwrap_or_else(|_| output.as_str().to_owned());
+    told(&ToolResult {
+        content: Content::text(text),
+        structured_content: output.as_str().starts_with('{').then(|| as_is(output)),
+        is_error: false,
+        meta: Some(json!({ "tidegate/requestId": request_id })),
+    })
+}
+
+fn refused(problem: Problem) -> Box<RawValue> {
+    error(Value::Object(problem.told()))
+}
+
+/// An error that the model gets to see: a code, and what is to be done.
+fn error(what: Value) -> Box<RawValue> {
+    let part = |name: &str| what.get(name).and_then(Value::as_str).unwrap_or_default();
+    told(&ToolResult {
+        content: Content::text(format!("{}: {}", part("error"), part("detail"))),
+        structured_content: Some(told(&what)),
+        is_error: true,
+        meta: None,
+    })
+}
+
+/// Tells of a run as it goes on, and at last of its end. Whoever goes away changes nothing.
+fn stream(mut progress: Progress, id: &RawValue) -> Response {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let id = id.to_owned();
+    tokio::spawn(async move {
+        loop {
+            let (messages, over) = match progress.look().await {
+                Ok((messages, None)) => (messages, None),
+                Ok((messages, Some(ended))) => (messages, Some(result(Ok(ended)))),
+                Err(error) => (Vec::new(), Some(result(Err(error)))),
+            };
+            let last = over.map(|it| told(&Answer::new(&id, it)).get().to_owned());
+            let ends = last.is_some();
+            for message in messages.into_iter().chain(last) {
+                let event = Ok::<_, Infallible>(Event::default().event("message").data(message));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+            if ends {
+                return;
+            }
+            tokio::select! {
+                () = sender.closed() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    });
+    Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// A run that is followed.
+struct Progress {
+    engine: Engine,
+    run: RunId,
+    /// What its client knows it by; none where it does not want to see the progress.
+    token: Option<Box<RawValue>>,
+    after: u32,
+    steps: u64,
+    said: Option<String>,
+}
+
+impl Progress {
+    /// What there is to say since the last look, and how it ended.
+    async fn look(&mut self) -> Result<(Vec<String>, Option<Ended>), tidegate::Error> {
+        // The state first: a run that has ended emits nothing more.
+        let (_, ended) = self.engine.look_up(self.run).await?;
+        let mut messages = Vec::new();
+        if self.token.is_none() {
+            return Ok((messages, ended));
+        }
+        if ended.is_none() {
+            let why = self.engine.why(self.run).await?;
+            let said = format!("{}: {}", why.state, why.sentence);
+            if self.said.as_ref() != Some(&said) {
+                messages.extend(self.notification(&said));
+                self.said = Some(said);
+            }
+        }
+        loop {
+            let chunks = match self.engine.chunks(self.run, self.after, CHUNKS).await {
+                Ok(chunks) => chunks,
+                // A window that has not become a run yet.
+                Err(tidegate::Error::Refused(_)) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            for chunk in &chunks {
+                self.after = chunk.seq;
+                messages.extend(self.notification(chunk.data.as_str()));
+            }
+            if chunks.len() < CHUNKS as usize {
+                return Ok((messages, ended));
+            }
+        }
+    }
+
+    /// `notifications/progress`: nobody knows how far it is, only that it goes on.
+    fn notification(&mut self, said: &str) -> Option<String> {
+        let token = self.token.as_ref()?;
+        self.steps += 1;
+        let params = json!({ "progressToken": token, "progress": self.steps, "message": said });
+        let mut message = Map::new();
+        message.insert("jsonrpc".to_owned(), "2.0".into());
+        message.insert("method".to_owned(), "notifications/progress".into());
+        message.insert("params".to_owned(), params);
+        Some(Value::Object(message).to_string())
+    }
+}

@@ -1,0 +1,182 @@
+//! Tools: the actions of a workspace's flows, as clients of the protocol see them.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use tidegate::core::{
+    catalog::Catalog,
+    workflow::{DEFAULT_APP, Workflow},
+};
+
+use super::frame::{Fault, Request, Told, told};
+use crate::{keys::hash, ways::Ways};
+
+/// How many tools a page has.
+const PAGE: usize = 100;
+
+/// The longest name of a tool that all clients take.
+const MAX_NAME: usize = 64;
+
+/// An action that may be called as a tool.
+#[derive(Debug)]
+pub(super) struct Tool<'a> {
+    pub(super) name: String,
+    pub(super) flow: &'a str,
+    pub(super) action: &'a Workflow,
+}
+
+/// All tools, by name. `ways` are those of the file, where it speaks of this workspace.
+pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ways>) -> Vec<Tool<'a>> {
+    let open = catalog.entries().filter_map(|(_, entry)| Some(&*entry.open()?.workflow));
+    let mut tools: Vec<_> = open
+        .filter_map(|action| {
+            let (flow, short) = (action.flow.as_deref()?, action.short_name());
+            let is_tool = ways.is_none_or(|ways| ways.is_tool(&action.app, flow, short));
+            is_tool.then(|| Tool { name: name(&action.app, flow, short), flow, action })
+        })
+        .collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
+}
+
+/// `tools/list`: a page of them.
+pub(super) fn list(tools: &[Tool<'_>], request: &Request<'_>) -> Told {
+    #[derive(Deserialize)]
+    struct Wanted {
+        cursor: Option<String>,
+    }
+    let Wanted { cursor } = request.params()?;
+    // A place between names, which stays one when tools come and go.
+    let from = cursor.map_or(0, |last| tools.partition_point(|tool| tool.name <= last));
+    let page = &tools[from..tools.len().min(from + PAGE)];
+    let mut listed = json!({ "tools": page.iter().map(Tool::view).collect::<Vec<_>>() });
+    if let Some(last) = page.last().filter(|_| from + PAGE < tools.len()) {
+        listed["nextCursor"] = last.name.as_str().into();
+    }
+    Ok(told(&listed))
+}
+
+impl Tool<'_> {
+    fn view(&self) -> Value {
+        let (flow, action) = (self.flow, self.action.short_name());
+        let told = || format!("Calls the action `{action}` of the flow `{flow}`.");
+        let mut view = json!({
+            "name": self.name,
+            "title": self.action.name,
+            "description": self.action.description.clone().unwrap_or_else(told),
+            "inputSchema": self.takes(),
+        });
+        let key = self.action.idempotency.as_ref().map(|it| it.key.as_ref());
+        // By any other key the same input may well be something else.
+        if key.is_some_and(|key| key.is_none_or(|path| path.names()[0] == "input")) {
+            view["annotations"] = json!({ "idempotentHint": true });
+        }
+        view
+    }
+
+    /// What it is called with. Arguments are an object: any other input is a member of it.
+    fn takes(&self) -> Value {
+        match &self.action.schema {
+            None => json!({ "type": "object" }),
+            Some(schema) if is_object(schema) => schema.clone(),
+            Some(schema) => json!({
+                "type": "object", "properties": { "input": schema }, "required": ["input"],
+                "additionalProperties": false,
+            }),
+        }
+    }
+
+    /// The action's input in the arguments of a call, byte for byte.
+    pub(super) fn input<'b>(&self, arguments: Option<&'b RawValue>) -> Result<&'b str, Fault> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Wrapped<'b> {
+            #[serde(borrow)]
+            input: &'b RawValue,
+        }
+        let text = arguments.map_or("{}", RawValue::get);
+        if !text.starts_with('{') {
+            return Err(Fault::params("`arguments` is an object"));
+        }
+        if self.action.schema.as_ref().is_none_or(is_object) {
+            return Ok(text);
+        }
+        let wrapped: Wrapped<'_> = serde_json::from_str(text)
+            .map_err(|error| Fault::params(format!("`arguments` is `{{input: …}}`: {error}")))?;
+        Ok(wrapped.input.get())
+    }
+}
+
+fn is_object(schema: &Value) -> bool {
+    schema.as_object().and_then(|it: &Map<_, _>| it.get("type")) == Some(&json!("object"))
+}
+
+/// The name of an action's tool; no two actions have the same.
+///
+/// `flow_action`, or `app--flow_action` where the app is another than the default one; a `_` in
+/// the name of the app or the flow is doubled, so that the first `_` without a second one ends
+/// it. What cannot be told like that in 64 letters, digits, `_` and `-` is called by its hash,
+/// after a `_` that no other name begins with alone.
+fn name(app: &str, flow: &str, action: &str) -> String {
+    let letters =
+        |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-'));
+    let own_app = app != DEFAULT_APP;
+    let told = [app, flow, action].into_iter().all(letters)
+        && !action.starts_with('_')
+        && !flow.contains("--")
+        && !(own_app && (app.contains("--") || app.ends_with('-') || flow.starts_with('-')));
+    let head = if own_app { format!("{app}--{flow}") } else { flow.to_owned() };
+    let name = format!("{}_{action}", head.replace('_', "__"));
+    if told && name.len() <= MAX_NAME {
+        return name;
+    }
+    let whole = hash(json!([app, flow, action]).to_string());
+    let readable = format!("{flow}-{action}");
+    let readable = readable.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' });
+    let readable: String = readable.take(MAX_NAME - 18).collect();
+    format!("_{readable}_{}", &whole[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::name;
+
+    #[test]
+    fn names_of_tools_are_readable_where_they_can_be() {
+        for (action, expected) in [
+            (["default", "support-chat", "appendMessage"], "support-chat_appendMessage"),
+            (["default", "support", "sync_invoice"], "support_sync_invoice"),
+            (["default", "my_flow", "sync"], "my__flow_sync"),
+            (["shop", "support", "sync"], "shop--support_sync"),
+            (["default", "größe", "a b"], "_gr--e-a-b_0ec75ea0a5793386"),
+        ] {
+            let [app, flow, action] = action;
+            assert_eq!(name(app, flow, action), expected);
+        }
+    }
+
+    /// All short names of the characters that mean something in the name of a tool.
+    #[test]
+    fn no_two_actions_have_one_name() {
+        let mut names = vec![String::new()];
+        let mut short = vec!["default".to_owned(), "é".to_owned(), "a".repeat(70)];
+        for _ in 0..3 {
+            names =
+                names.iter().flat_map(|it| ["a", "_", "-"].map(|c| format!("{it}{c}"))).collect();
+            short.extend(names.iter().cloned());
+        }
+        let mut seen = BTreeMap::new();
+        for app in ["default", "a", "_", "-", "a-", "a_", "é"] {
+            for flow in &short {
+                for action in &short {
+                    let told = name(app, flow, action);
+                    let plain = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
+                    assert!(told.len() <= 64 && told.chars().all(plain), "{told}");
+                    let other = seen.insert(told.clone(), (app, flow, action));
+                    assert_eq!(other, None, "{told} is also {app}, {flow}, {action}");
+                }
+            }
+        }
+    }
+}

@@ -10,7 +10,6 @@ mod calls;
 mod chat;
 mod commands;
 mod contention;
-
 mod events;
 mod fifo;
 mod fleet;

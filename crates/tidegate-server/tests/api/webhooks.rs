@@ -119,7 +119,7 @@ async fn an_old_delivery_is_refused_and_a_limit_is_told() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let send = async |at: u64| {
         let body = r#"{"id": "evt_1", "type": "paid"}"#.to_owned();
-        let signature = format!("t={at},v1={}", hex(b"stripe", &format!("{at}.{body}")));
+        let signature = format!("t={at},v1={}", hex(b"whsec_c3RyaXBl", &format!("{at}.{body}")));
         let headers = [("stripe-signature", signature.as_str())];
         server.post_with("/webhooks/repo/paid", &headers, body).await
     };

@@ -21,8 +21,9 @@ async fn strict() -> Target {
     Target::start(answer).await
 }
 
-/// B14 to B19, B39: of many at once one is let in; the others are told which, can follow it to its
-/// result, leave no run, and are not started later; however it ends, the next one is let in.
+/// B14, B15, B16, B17, B18, B19, B39: of many at once one is let in; the others are told which,
+/// can follow it to its result, leave no run, and are not started later; however it ends, the next
+/// one is let in.
 async fn one_of_many_is_let_in(on: On) {
     let target = strict().await;
     let config = flow("one", "concurrency = 'reject'", "", &target.url);
@@ -69,7 +70,7 @@ async fn one_of_many_is_let_in_on_two_servers() {
     one_of_many_is_let_in(On::Postgres).await;
 }
 
-/// B37, B38, B40 to B42: the flow's `reject` governs deliveries as well, and forgets them when
+/// B37, B38, B40, B41, B42: the flow's `reject` governs deliveries as well, and forgets them when
 /// they end; with an idempotency key a delivery runs once, during and after; that key alone
 /// arbitrates nothing. B43: a burst under `debounce` is one run, and cancels nobody.
 async fn deliveries_are_arbitrated(on: On) {

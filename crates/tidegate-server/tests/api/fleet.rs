@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
 use crate::{postgres::database, server::Server};
 
@@ -71,6 +71,8 @@ pub(crate) struct Front {
 
 /// How long until a server is asked again that was not there.
 const AGAIN: Duration = Duration::from_millis(20);
+/// How often before it is clear that nobody will be there.
+const TRIES: usize = 3000;
 
 impl Front {
     /// The same client, at one of the servers: others are asked only while it is not there.
@@ -85,17 +87,17 @@ impl Front {
     /// The beginning of an answer to what is to be sent to an address. What is sent may be sent
     /// twice: whoever needs it to take place once gives it a key.
     pub(crate) async fn ask(&self, make: impl Fn(&Client, &str) -> RequestBuilder) -> Response {
-        for tries in 0.. {
+        for tries in 0..TRIES {
             let url = {
                 let urls = self.urls.read().unwrap();
                 let turn = self.home.map_or_else(|| self.turn(), |home| home + tries);
                 urls[turn % urls.len()].clone()
             };
             match make(&self.http, &url).send().await {
-                Ok(answer) if !answer.status().is_server_error() => return answer,
+                Ok(answer) if answer.status() != StatusCode::SERVICE_UNAVAILABLE => return answer,
                 Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
             }
         }
-        unreachable!("nobody counts that far")
+        panic!("nobody has answered for a long time")
     }
 }

@@ -107,8 +107,15 @@ pub fn occur(
     overlap: Overlap,
     planned_at: Timestamp,
 ) -> Decided<Outcome> {
-    let data = json!({ "schedule": schedule, "plannedAt": planned_at });
-    let data = Payload::from_value(&data);
+    let input = json!({ "schedule": schedule, "plannedAt": planned_at });
+    let catalog = draft.catalog(ws)?;
+    let current = catalog.entry(app, workflow).and_then(Entry::open);
+    // An action is called by its schedule as by everybody else: with a request.
+    let data = if current.is_some_and(|it| it.workflow.flow.is_some()) {
+        document("null", "null", &input.to_string(), "null")
+    } else {
+        Payload::from_value(&input)
+    };
     let origin = Origin::Cron { schedule: schedule.to_owned(), overlap };
     start(draft, ws, app, workflow, (Kind::Cron, data), (origin, None))
 }

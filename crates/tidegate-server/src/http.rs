@@ -27,6 +27,7 @@ mod sessions;
 mod shape;
 mod streams;
 mod tail;
+mod timeline;
 mod webhooks;
 mod workflows;
 
@@ -84,6 +85,7 @@ fn operations() -> Vec<Operation> {
         gates::operations(),
         tail::operations(),
         live::operations(),
+        timeline::operations(),
         doctor::operations(),
         metrics::operations(),
         schedules::operations(),
@@ -99,6 +101,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
     let shapes = [
         events::shapes(),
         runs::shapes(),
+        timeline::shapes(),
         bulk::shapes(),
         workflows::shapes(),
         streams::shapes(),

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
@@ -20,15 +23,21 @@ impl Secret {
     /// Reads secrets, separated by commas so that one can take the place of another:
     /// `whsec_` and base64 as Standard Webhooks writes them, or any other text as it is.
     pub(crate) fn read_all(text: &str) -> anyhow::Result<Vec<Self>> {
-        let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
-        texts.map(Self::read).collect()
+        parts(text).map(Self::read).collect()
+    }
+
+    /// Reads secrets, separated by commas, each as it is: others than Standard Webhooks decode
+    /// nothing, Stripe also where it says `whsec_`.
+    pub(crate) fn read_plain(text: &str) -> Vec<Self> {
+        parts(text).map(|text| Self(text.as_bytes().to_vec())).collect()
     }
 
     fn read(text: &str) -> anyhow::Result<Self> {
         let Some(coded) = text.strip_prefix("whsec_") else {
             return Ok(Self(text.as_bytes().to_vec()));
         };
-        let bytes = STANDARD.decode(coded);
+        // Some write the padding of base64, and some do not.
+        let bytes = STANDARD_NO_PAD.decode(coded.trim_end_matches('='));
         Ok(Self(bytes.map_err(|_| anyhow::anyhow!("a secret after `whsec_` must be base64"))?))
     }
 
@@ -45,6 +54,10 @@ impl Secret {
     pub(crate) fn has_signed(&self, parts: &[&[u8]], signature: &[u8]) -> bool {
         self.mac(parts).verify_slice(signature).is_ok()
     }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|text| !text.is_empty())
 }
 
 /// The header `webhook-signature` of Standard Webhooks: one signature for each secret.

@@ -22,7 +22,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 pub use session::Session;
-pub(crate) use state::{Next, Ops, Outcome, State};
+pub(crate) use state::{Next, OUTSIDE, Ops, Outcome, State};
 use step::Executing;
 pub use step::Step;
 use tidegate_core::{

@@ -22,6 +22,7 @@ use tidegate_store::{Store, StoreError, dry_run, list_runs};
 
 use crate::{
     api::{Engine, check_events, payload, unexpected},
+    context::OUTSIDE,
     error::Error,
     fault::Fault,
     handler::check_name,
@@ -148,12 +149,14 @@ impl Engine {
 
     /// Works on a session's document as a step of a run that is driven right now, wherever: for
     /// those whom its handler has called. Done once with the step's record, and staged under
-    /// `restart`; refused once the run is over or is not driven.
+    /// `restart`; refused once the run is over or is not driven. Its steps are apart from the
+    /// handler's own: `a` is recorded as `session:a`.
     pub async fn change_session_in(
         &self,
         run: RunId,
-        asked: NewSessionOp,
+        mut asked: NewSessionOp,
     ) -> Result<Result<Outcome, Fault>, Error> {
+        asked.step.insert_str(0, OUTSIDE);
         check_name(&asked.step).map_err(|rule| Error::Value(format!("the step's id {rule}")))?;
         let (live, ended) = self.look_up(run).await?;
         let Some(known) = live.map(Box::new) else {

@@ -18,6 +18,9 @@ use crate::{
 /// So many leases lost in a row without a sign of life fail a run: it kills its workers.
 pub const MAX_LOSSES: u32 = 10;
 
+/// Why a run was cancelled that has given up its place in line.
+pub const WAITED_TOO_LONG: &str = "it waited longer than maxWaitMs";
+
 /// Looks at a gate that is due.
 pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(row) = draft.gate(key)?.cloned() else { return Ok(()) };
@@ -87,10 +90,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
             }
             Ok(())
         }
-        Phase::Line { .. } => {
-            let reason = "it waited longer than maxWaitMs".to_owned();
-            end::cancel(draft, run, reason, None)
-        }
+        Phase::Line { .. } => end::cancel(draft, run, WAITED_TOO_LONG.to_owned(), None),
         Phase::Ready | Phase::Driven | Phase::Paused | Phase::Stopping => Ok(()),
     }
 }

@@ -17,6 +17,7 @@ use tidegate::{
         json::MAX_EVENT_BYTES,
         request::Request,
         row::{Ended, Ending, Fault},
+        run::sweep::WAITED_TOO_LONG,
         time::Timestamp,
         workflow::DEFAULT_APP,
     },
@@ -149,6 +150,11 @@ pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
         Ending::Cancelled { reason, by: Some(by) } => {
             let problem = Problem::new(StatusCode::CONFLICT, "replaced", reason);
             return Err(problem.with("requestId", json!(by)));
+        }
+        Ending::Cancelled { reason, by: None } if reason == WAITED_TOO_LONG => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let problem = Problem::new(status, "waited_too_long", reason);
+            return Err(problem.with("requestId", json!(request_id)).retry_after(1));
         }
         Ending::Cancelled { reason, by: None } => view.reason = Some(reason),
     }

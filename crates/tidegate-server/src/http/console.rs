@@ -115,8 +115,7 @@ mod tests {
         for Original { name, sha256 } in list.file {
             let path = format!("vendor/{name}");
             let hash = Sha256::digest(Files::get(&path).unwrap().data);
-            let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(hash, sha256, "{path} is not what vendor.toml says");
+            assert_eq!(format!("{hash:x}"), sha256, "{path} is not what vendor.toml says");
             names.retain(|it| *it != path);
         }
         assert!(names.is_empty(), "not in vendor.toml: {names:?}");

@@ -7,7 +7,7 @@ use axum::{
     response::sse::{Event, KeepAlive, Sse},
 };
 use serde_json::json;
-use tidegate::{Engine, RunId};
+use tidegate::{Engine, RunId, core::row::Ending};
 use tokio::sync::mpsc;
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs/{id}/stream", "followRun", run)
-            .says("A run as it goes on: `chunk`, `state`, and `end` with how it ended.")
+            .says("A run as it goes on: `chunk`, `state`, and at last `end` or `replaced`.")
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
     ]
 }
@@ -32,8 +32,8 @@ const CHUNKS: u32 = 100;
 /// How many messages wait for a slow reader before the run is looked at no more.
 const WAITING: usize = 16;
 
-/// Sends `chunk` for what a run emits, `state` when its state changes, and `end` with how it
-/// ended. A reader that comes back with `Last-Event-ID` gets the chunks after that one.
+/// Sends `chunk` for what a run emits, `state` when its state changes, and at last `end` with how
+/// it ended, or `replaced` with who runs in its place. A reader that comes back with `Last-Event-ID` gets the chunks after that one.
 pub(super) async fn run(
     caller: Caller,
     RunOf(run): RunOf,
@@ -62,7 +62,7 @@ pub(super) fn stream(
         let mut follower = Follower { engine, run, after, state: None };
         while let Ok(messages) = follower.look().await {
             for message in messages {
-                let ends = message.0 == "end";
+                let ends = ["end", "replaced"].contains(&message.0);
                 if sender.send(Ok(message.into_event())).await.is_err() || ends {
                     return;
                 }
@@ -128,8 +128,15 @@ impl Follower {
             }
         }
         if let Some(ended) = ended {
-            let view = serde_json::to_string(&RunView::from(&ended)).unwrap_or_default();
-            messages.push(Message("end", None, view));
+            messages.push(match ended.ending {
+                Ending::Cancelled { by: Some(by), .. } => {
+                    Message("replaced", None, json!({ "by": by }).to_string())
+                }
+                _ => {
+                    let view = serde_json::to_string(&RunView::from(&ended));
+                    Message("end", None, view.unwrap_or_default())
+                }
+            });
             return Ok(messages);
         }
         let state = self.engine.why(self.run).await?.state;

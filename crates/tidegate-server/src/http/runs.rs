@@ -11,7 +11,7 @@ use tidegate::{
     core::{
         id::EventId,
         list::{State, Which},
-        observe::{origin::Origin, timeline::Timeline},
+        observe::origin::Origin,
         row::{Ended, Ending, Fault, Kind, Progress, Purpose, Row, Run, Step, StepKind},
         time::Timestamp,
     },
@@ -55,9 +55,6 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/runs/{id}/steps", "listSteps", steps)
             .says("What a run remembers, step by step.")
             .answers(200, "All of its steps.", object([("steps", many(of("Step")))])),
-        Operation::get("/runs/{id}/timeline", "timeline", timeline)
-            .says("Where a run has been: in which lines, driven, or waiting for what.")
-            .answers(200, "Its life without gaps.", of("Timeline")),
         Operation::get("/runs/{id}/why", "why", why)
             .says("Why a run waits, or what became of it.")
             .answers(200, "The gates that bind it, and a sentence.", of("Why")),
@@ -107,23 +104,6 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("compensates?", string()),
         ("failureOf?", string()),
     ];
-    let span = [
-        ("kind", string()),
-        ("control?", string()),
-        ("key?", string()),
-        ("on?", string()),
-        ("child?", string()),
-        ("step?", string()),
-        ("from", time()),
-        ("to", nullable(time())),
-    ];
-    let waited = object([("control", string()), ("key", string()), ("ms", count())]);
-    let timeline = [
-        ("spans", many(object(span))),
-        ("waited", many(waited)),
-        ("waitedMs", count()),
-        ("startedAt?", time()),
-    ];
     let why = [
         ("run", string()),
         ("state", string()),
@@ -152,7 +132,6 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     ];
     vec![
         ("Run", object(run)),
-        ("Timeline", object(timeline)),
         ("Why", object(why)),
         ("Binding", object(binding)),
         ("Step", object(step)),
@@ -403,15 +382,6 @@ pub(super) async fn steps(caller: Caller, RunOf(run): RunOf) -> Result<Response,
     }
     let steps = caller.engine.steps(run).await?.into_iter().map(StepView::from).collect();
     Ok(Json(Steps { steps }).into_response())
-}
-
-async fn timeline(caller: Caller, RunOf(run): RunOf) -> Result<Json<Timeline>, Problem> {
-    if let Some(timeline) = caller.engine.timeline(run).await? {
-        return Ok(Json(timeline));
-    }
-    // It may be a window or a buffer, which has no life yet.
-    caller.engine.why(run).await?;
-    Ok(Json(Timeline::default()))
 }
 
 pub(super) async fn why(caller: Caller, RunOf(run): RunOf) -> Result<Json<Value>, Problem> {

@@ -176,9 +176,7 @@ async fn change_one(
         (Some(run), Some(step)) if (1..=200).contains(&step.chars().count()) => {
             let unknown = || Problem::not_found("no_run", format!("there is no run `{run}`"));
             let run = run.parse().map_err(|_| unknown())?;
-            // Apart from the step that the call itself is.
-            let (step, session) = (format!("session:{step}"), session.clone());
-            let asked = NewSessionOp { step, session, op, expected_version };
+            let asked = NewSessionOp { step, session: session.clone(), op, expected_version };
             engine.change_session_in(run, asked).await?.map_err(|fault| failed(&fault))?
         }
         (Some(_), _) => {

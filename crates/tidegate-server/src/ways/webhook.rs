@@ -72,7 +72,12 @@ impl Webhook {
         let variable = &written.secret_env;
         let text = environment(variable);
         let text = text.with_context(|| format!("`secretEnv`: there is no variable {variable}"))?;
-        let secrets = Secret::read_all(&text)?;
+        let secrets = match written.scheme {
+            Scheme::Standard => Secret::read_all(&text)?,
+            Scheme::Github | Scheme::Stripe | Scheme::Slack | Scheme::Hmac => {
+                Secret::read_plain(&text)
+            }
+        };
         if secrets.is_empty() {
             bail!("`secretEnv`: {variable} is empty");
         }
@@ -279,7 +284,17 @@ mod tests {
             r#"{"test": 2432232314}"#,
             1_614_265_330,
         );
-        for (webhook, headers, body, time) in [github, slack, standard] {
+        // As `stripe.WebhookSignature.generate_signature_header` makes it.
+        let stripe = (
+            webhook("stripe", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+            headers(&[(
+                "stripe-signature",
+                "t=1614265330,v1=d69dcf983c97f0de9d92a4bfb76b01cf3c1ee9982fa2d6bff92d5ea77794aea3",
+            )]),
+            r#"{"id": "evt_1"}"#,
+            1_614_265_330,
+        );
+        for (webhook, headers, body, time) in [github, slack, standard, stripe] {
             let check = |body: &str, time| webhook.check(&headers, body.as_bytes(), at(time));
             check(body, time).unwrap();
             let changed = format!("{}?", &body[..body.len() - 1]);

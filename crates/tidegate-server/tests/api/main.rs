@@ -3,12 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]
 
+mod arbitration;
 mod bulk;
+mod burst;
 mod calls;
 mod chat;
 mod commands;
+mod contention;
 mod demo;
 mod events;
+mod fifo;
+mod fleet;
 mod flows;
 mod guard;
 mod mcp;
@@ -18,8 +23,10 @@ mod operate;
 mod outage;
 mod postgres;
 mod reactions;
+mod refusals;
 mod reload;
 mod repeats;
+mod restarts;
 mod runs;
 mod schedules;
 mod server;
@@ -27,5 +34,6 @@ mod sessions;
 mod streams;
 mod target;
 mod two;
+mod ways;
 mod webhooks;
 mod workflows;

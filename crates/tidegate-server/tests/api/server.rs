@@ -17,6 +17,8 @@ pub(crate) struct Server {
     url: String,
     client: Client,
     folder: TempDir,
+    /// What it was started with, and is again.
+    variables: Vec<(String, String)>,
 }
 
 impl Drop for Server {
@@ -61,8 +63,11 @@ impl Server {
     fn launch(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let (process, url) = spawn(command(&folder).envs(variables.iter().copied()));
-        Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let variables: Vec<_> = variables.iter().map(owned).collect();
+        let (process, url) = spawn(command(&folder).envs(variables.clone()));
+        let client = Client::builder().no_proxy().build().unwrap();
+        Self { process, url, client, folder, variables }
     }
 
     /// Kills it without a word, and starts another on the same data.
@@ -79,7 +84,8 @@ impl Server {
 
     /// Starts another on the same data.
     pub(crate) fn restart(&mut self) {
-        (self.process, self.url) = spawn(&mut command(&self.folder));
+        let variables = self.variables.clone();
+        (self.process, self.url) = spawn(command(&self.folder).envs(variables));
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -307,7 +313,8 @@ impl Server {
         let log = std::fs::File::create(log).unwrap();
         let mut command = command_on(&folder, store);
         let (process, url) = spawn(command.env("TIDEGATE_LOG", "debug").stderr(log));
-        Self { process, url, client: Client::builder().no_proxy().build().unwrap(), folder }
+        let client = Client::builder().no_proxy().build().unwrap();
+        Self { process, url, client, folder, variables: Vec::new() }
     }
 
     /// Kills it without a word, while others still speak to it.

@@ -152,7 +152,8 @@ impl State {
         let recorded: BTreeMap<String, Known> = steps.into_iter().map(known).collect();
         let failed = run.failures.keys().filter(|step| !step.is_empty());
         let waits = run.waits.iter().map(|wait| &wait.step).filter(|step| !step.is_empty());
-        let unasked = recorded.keys().chain(failed).chain(waits).cloned().collect();
+        let own = recorded.iter().filter(|(id, known)| !is_outside(id, known.kind));
+        let unasked = own.map(|(id, _)| id).chain(failed).chain(waits).cloned().collect();
         let answers = recorded.values().filter(|known| !EFFECTS.contains(&known.kind));
         let unheard = answers.map(|known| known.seq).collect();
         Self { recorded, unasked, unheard, ..Self::default() }
@@ -402,6 +403,14 @@ impl State {
 /// What the code does, as opposed to what it waits for.
 const EFFECTS: [StepKind; 5] =
     [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate, StepKind::Commit];
+
+/// What the ids of steps begin with that those have asked for whom the handler has called
+/// ([`Engine::change_session_in`](crate::Engine::change_session_in)): no code comes to them.
+pub(crate) const OUTSIDE: &str = "session:";
+
+fn is_outside(id: &str, kind: StepKind) -> bool {
+    kind == StepKind::State && id.starts_with(OUTSIDE)
+}
 
 /// A step's kind as people read it.
 fn word(kind: StepKind) -> &'static str {

@@ -238,6 +238,7 @@ stories! {
         a_replaced_run_leaves_nothing_in_its_session,
         a_newcomer_starts_when_the_old_one_has_stopped,
         a_sessions_state_is_that_of_one_whole_run,
+        who_is_called_changes_the_session_once,
     }
     engines {
         an_activation_may_outlast_the_lease,
@@ -257,6 +258,7 @@ stories! {
         a_paused_schedule_stands_still_everywhere,
         a_release_changes_the_schedule,
         a_schedule_says_what_it_is,
+        a_schedule_calls_an_action,
     }
     shape {
         a_workflow_without_controls_is_not_shaped,

@@ -2,16 +2,20 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, EngineBuilder, Flow, Policy, Result, RunId, Singleton, Workflow,
+    Action, Ctx, Engine, EngineBuilder, Fault, Flow, Policy, Result, Retry, RunId, Singleton,
+    Workflow,
     core::{
         flow::Verdict,
+        json::Payload,
+        key::Path,
         reads::ReadSet,
-        row::{Ending, Row, RowKey},
+        row::{Ending, Row, RowKey, SessionOp, SessionRef},
+        session::NewSessionOp,
     },
     store::{Database, Store, SystemClock},
     testing::Lab,
@@ -21,7 +25,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     requests::{call, dispatch},
     stores,
-    words::{Door, Marks, failed, start, state},
+    words::{Door, Marks, failed, secs, start, state},
 };
 
 /// The state of a session of `chat`.
@@ -77,6 +81,39 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(lab: &Lab) {
     let seen = json!([first.to_string(), "1", false]);
     assert_eq!(lab.completed(&engine, second).await, seen);
     assert_eq!(document(store, "s").await, json!({ "title": 2, "done": [2] }));
+}
+
+/// SPEC 6: who is called for a run changes its session as steps of that run. The handler's code
+/// knows nothing of them, and is not to blame when it begins again without.
+pub(crate) async fn who_is_called_changes_the_session_once(lab: &Lab) {
+    let called: Arc<OnceLock<Engine>> = Arc::default();
+    let outside = called.clone();
+    let edit = Action::new("edit", move |ctx: Ctx, n: u64| {
+        let outside = outside.clone();
+        async move {
+            let call = ctx.step("call", || async {
+                let [app, flow, id] = ["default", "chat", "s"].map(str::to_owned);
+                let (path, value) = (Path::parse("done").ok(), Payload::from_value(&json!(n)));
+                let asked = NewSessionOp {
+                    step: "call".to_owned(),
+                    session: SessionRef { app, flow, id },
+                    op: SessionOp::Append { path, value },
+                    expected_version: None,
+                };
+                let engine = outside.get().expect("it is there");
+                engine.change_session_in(ctx.run_id(), asked).await.unwrap()?;
+                if ctx.attempt("call") == 1 { Err(Fault::new("once more")) } else { Ok(n) }
+            });
+            call.await
+        }
+    });
+    let flow = Flow::new("chat").action(edit.policy(Policy::queue()).retry(Retry::attempts(2)));
+    let engine = lab.engine().flow(flow).start().await.unwrap();
+    assert!(called.set(engine.clone()).is_ok());
+    let run = dispatch(&engine, call("edit", "s", json!(1))).await.run().unwrap();
+    lab.advance(secs(60)).await;
+    assert_eq!(lab.completed(&engine, run).await, json!(1));
+    assert_eq!(document(&**lab.store(), "s").await, json!({ "done": [1] }));
 }
 
 /// B115, G7: no step of a replaced run starts after the first of the newcomer, which waits until

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate::{
-    Ctx, Error, Policy, Schedule, ScheduleId, Workflow,
+    Action, Ctx, Error, Flow, Policy, Schedule, ScheduleId, Workflow,
     core::{command::Refusal, observe::schedules::Which, row::Row},
     testing::Lab,
 };
@@ -213,4 +213,16 @@ pub(crate) async fn a_schedule_says_what_it_is(lab: &Lab) {
     assert_eq!(input["schedule"], json!("0 9 * * * Europe/Paris"));
     let planned = input["plannedAt"].as_i64().unwrap() / 60_000_000 % (24 * 60);
     assert!([7 * 60, 8 * 60].contains(&planned), "nine in Paris: {planned}");
+}
+
+/// SPEC 6: an action is called by its schedule with the occurrence as its input.
+pub(crate) async fn a_schedule_calls_an_action(lab: &Lab) {
+    on_the_hour(lab).await;
+    let tick = json!({ "triggers": [{ "cron": "* * * * *" }] });
+    let flow = Flow::from_definition(json!({ "name": "clock", "actions": { "tick": tick } }));
+    let flow = flow.action(Action::new("tick", async |_: Ctx, input: Value| Ok(input)));
+    let engine = lab.engine().flow(flow).start().await.unwrap();
+    lab.advance(secs(60)).await;
+    let run = lab.runs("clock/tick").await.pop().expect("it ran within a minute").id;
+    assert_eq!(lab.completed(&engine, run).await["schedule"], json!("* * * * *"));
 }

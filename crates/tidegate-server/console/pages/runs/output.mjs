@@ -31,7 +31,7 @@ export function useOutput(id, changed) {
         news.push(data);
         frame ||= requestAnimationFrame(show);
       },
-      until: (event) => event === 'end',
+      until: (event) => event === 'end' || event === 'replaced',
     });
     return () => {
       cancelAnimationFrame(frame);

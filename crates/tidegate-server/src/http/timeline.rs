@@ -1,0 +1,52 @@
+//! `GET /runs/{id}/timeline`: where a run has been.
+
+use axum::Json;
+use serde_json::Value;
+use tidegate::core::observe::timeline::Timeline;
+
+use super::{
+    Caller,
+    body::RunOf,
+    operation::Operation,
+    problem::Problem,
+    shape::{count, list as many, nullable, object, of, string, time},
+};
+
+/// What this file adds to the API.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/runs/{id}/timeline", "timeline", timeline)
+            .says("Where a run has been: in which lines, driven, or waiting for what.")
+            .answers(200, "Its life without gaps.", of("Timeline")),
+    ]
+}
+
+pub(super) fn shapes() -> Vec<(&'static str, Value)> {
+    let span = [
+        ("kind", string()),
+        ("control?", string()),
+        ("key?", string()),
+        ("on?", string()),
+        ("child?", string()),
+        ("step?", string()),
+        ("from", time()),
+        ("to", nullable(time())),
+    ];
+    let waited = object([("control", string()), ("key", string()), ("ms", count())]);
+    let timeline = [
+        ("spans", many(object(span))),
+        ("waited", many(waited)),
+        ("waitedMs", count()),
+        ("startedAt?", time()),
+    ];
+    vec![("Timeline", object(timeline))]
+}
+
+async fn timeline(caller: Caller, RunOf(run): RunOf) -> Result<Json<Timeline>, Problem> {
+    if let Some(timeline) = caller.engine.timeline(run).await? {
+        return Ok(Json(timeline));
+    }
+    // It may be a window or a buffer, which has no life yet.
+    caller.engine.why(run).await?;
+    Ok(Json(Timeline::default()))
+}

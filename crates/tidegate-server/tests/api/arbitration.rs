@@ -1,0 +1,238 @@
+//! SPEC 6, cell by cell: what each way into a flow is told, whatever becomes of the request.
+
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{Fleet, On},
+    server::Server,
+    target::Target,
+    ways::{SECRETS, Way, events, flow},
+};
+
+/// One line of the table: what is defined, whether somebody was first, what each way is told, and
+/// the state of the request that the answer names.
+struct Line {
+    name: &'static str,
+    policy: &'static str,
+    controls: &'static str,
+    first: bool,
+    http: (u16, Value),
+    chat: (u16, Value),
+    webhook: (u16, Value),
+    then: &'static str,
+}
+
+/// `*` stands for anything that is there, `FIRST` for the request that was first.
+#[rustfmt::skip]
+fn table() -> [Line; 8] {
+    let line = |name, policy, controls, first, http, chat, webhook, then|
+        Line { name, policy, controls, first, http, chat, webhook, then };
+    [
+        line("started", "concurrency = 'queue'", "", false,
+            (202, json!({ "requestId": "*", "state": "*" })),
+            (200, json!({ "requestId": "*", "appended": "*" })),
+            (202, json!({ "requestId": "*" })), "running"),
+        line("queued", "concurrency = 'queue'", "", true,
+            (202, json!({ "requestId": "*", "state": "queued" })),
+            (200, json!({ "requestId": "*", "appended": "*" })),
+            (202, json!({ "requestId": "*" })), "queued"),
+        line("refused", "concurrency = 'reject'", "", true,
+            (409, json!({ "error": "busy", "requestId": "FIRST" })),
+            (409, json!({ "error": "busy", "requestId": "FIRST", "appended": true })),
+            (200, json!({ "status": "skipped", "requestId": "FIRST" })), "running"),
+        line("coalesced", "concurrency = { policy = 'debounce', periodMs = 3600000 }", "", true,
+            (202, json!({ "coalesced": true, "requestId": "FIRST" })),
+            (200, json!({ "requestId": "FIRST", "appended": "*" })),
+            (200, json!({ "status": "coalesced", "requestId": "FIRST" })), "queued"),
+        line("replaced", "concurrency = 'restart'", "", true,
+            (202, json!({ "requestId": "*", "state": "*" })),
+            (200, json!({ "requestId": "*", "appended": "*" })),
+            (202, json!({ "requestId": "*" })), "running"),
+        line("limited", "", ", rateLimit = { limit = 1, perMs = 3600000, key = 'session' }", true,
+            (429, json!({ "error": "rate_limited", "retryAt": "*" })),
+            (429, json!({ "error": "rate_limited", "retryAt": "*", "appended": true })),
+            (429, json!({ "error": "rate_limited", "retryAt": "*" })), ""),
+        line("deduped", "", ", idempotency = { key = 'session' }", true,
+            (200, json!({ "deduped": true, "requestId": "FIRST" })),
+            (200, json!({ "requestId": "FIRST", "appended": "*" })),
+            (200, json!({ "status": "deduped", "requestId": "FIRST" })), "running"),
+        line("keyless", "",
+            ", handoff = { type = 'keyed', keyField = 'input.order', onNewVersion = 'drain' }", false,
+            (422, json!({ "error": "rejected", "detail": "*" })),
+            (422, json!({ "error": "rejected", "detail": "*", "appended": true })),
+            (200, json!({ "status": "rejected" })), ""),
+    ]
+}
+
+/// Every cell, with a session of its own: what the flow declares once holds whichever way a
+/// request comes (B9), and who is told of another request is told of the right one.
+async fn each_way_is_told_what_became_of_it(on: On) {
+    let target = Target::kind().await;
+    target.shut("/act", true);
+    let flows = table().map(|line| flow(line.name, line.policy, line.controls, &target.url));
+    let Some(fleet) = Fleet::start(on, &flows.concat(), &SECRETS).await else { return };
+    for line in table() {
+        for way in Way::ALL {
+            let (cell, session) = (format!("{} by {way:?}", line.name), format!("{way:?}"));
+            let mut first = Value::Null;
+            if line.first {
+                let (status, told) = Way::Http.ask(fleet.next(), line.name, &session).await;
+                assert_eq!(status, 202, "{cell}: {told}");
+                first = told["requestId"].clone();
+                if line.name != "coalesced" {
+                    fleet.next().until(first.as_str().unwrap(), "running").await;
+                }
+            }
+            let (status, expected) = match way {
+                Way::Http => &line.http,
+                Way::Chat => &line.chat,
+                Way::Webhook => &line.webhook,
+            };
+            let (got, told) = way.ask(fleet.next(), line.name, &session).await;
+            assert_eq!(got, *status, "{cell}: {told}");
+            for (member, value) in expected.as_object().unwrap() {
+                let value = if value == "FIRST" { &first } else { value };
+                let fits =
+                    if value == "*" { !told[member].is_null() } else { told[member] == *value };
+                assert!(fits, "{cell}: `{member}` is not {value} in {told}");
+            }
+            if !line.then.is_empty() {
+                fleet.next().until(told["requestId"].as_str().unwrap(), line.then).await;
+            }
+            if line.name == "replaced" {
+                let path = format!("/runs/{}/stream", first.as_str().unwrap());
+                let last = events(&fleet.next().text(&path).await).pop();
+                let by = json!({ "by": told["requestId"] });
+                assert_eq!(last, Some(("replaced".to_owned(), by)), "{cell}");
+            }
+        }
+    }
+    let (path, again) = ("/flows/limited/actions/act", json!({ "session": "Http" }).to_string());
+    let (status, says_when, _) = fleet.next().try_ask(path, Some(again)).await.unwrap();
+    assert_eq!((status.as_u16(), says_when), (429, true), "it has `Retry-After`");
+}
+
+#[tokio::test]
+async fn each_way_is_told_what_became_of_it_on_a_file() {
+    each_way_is_told_what_became_of_it(On::File).await;
+}
+
+#[tokio::test]
+async fn each_way_is_told_what_became_of_it_on_two_servers() {
+    each_way_is_told_what_became_of_it(On::Postgres).await;
+}
+
+/// What becomes of a request later, as its caller is told who waits, and one who reads along.
+async fn whoever_waits_is_told_the_end(on: On) {
+    let json = ("content-type", "application/json");
+    let target = Target::start(move |call, _| {
+        let status = if call.body.contains("bad") { 400 } else { 200 };
+        (status, vec![json], r#"{"ok": true}"#.to_owned())
+    });
+    let target = target.await;
+    let url = &target.url;
+    let config = [
+        flow("plain", "", "", url),
+        flow("short", "concurrency = { policy = 'queue', maxWaitMs = 100 }", "", url),
+        flow("restart", "concurrency = 'restart'", "", url),
+        flow("late", "concurrency = { policy = 'debounce', periodMs = 100 }", "", url),
+    ];
+    let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
+    it_ends(&fleet).await;
+    it_goes_on_or_gives_up(&fleet, &target).await;
+    let (_, told) = fleet.next().get("/doctor").await;
+    assert_eq!(told["findings"], json!([]));
+}
+
+/// The path of the action, for a caller who waits so many milliseconds.
+fn act(flow: &str, wait: u32) -> String {
+    format!("/flows/{flow}/actions/act?wait={wait}")
+}
+
+fn on(session: &str) -> Value {
+    json!({ "session": session })
+}
+
+/// What a conversation says last to a message.
+async fn last_of(server: &Server, path: &str) -> (String, Value) {
+    events(&server.open(path, String::new()).await.text().await.unwrap()).pop().unwrap()
+}
+
+async fn it_ends(fleet: &Fleet) {
+    let (status, told) = fleet.next().post(&act("plain", 60_000), on("s")).await;
+    assert_eq!((status.as_u16(), &told["state"]), (200, &json!("completed")), "{told}");
+    assert_eq!(told["output"], json!({ "ok": true }));
+    let bad = json!({ "session": "s", "input": "bad" });
+    let (status, told) = fleet.next().post(&act("plain", 60_000), bad).await;
+    assert_eq!((status.as_u16(), &told["state"]), (200, &json!("failed")), "{told}");
+    assert_eq!(told["error"]["code"], "CallRefused");
+    let path = "/flows/plain/sessions/s/messages";
+    let (kind, told) = last_of(fleet.next(), path).await;
+    assert_eq!((kind.as_str(), &told["state"]), ("end", &json!("completed")), "{told}");
+
+    // Whoever joins a window waits for its run.
+    let (first, second) = (fleet.next(), fleet.next());
+    let path = act("late", 60_000);
+    let both = tokio::join!(first.post(&path, on("s")), second.post(&path, on("s")));
+    assert_eq!((both.0.0.as_u16(), both.1.0.as_u16()), (200, 200), "{both:?}");
+    assert_eq!(both.0.1["requestId"], both.1.1["requestId"]);
+    assert_eq!(both.0.1["output"], json!({ "ok": true }));
+}
+
+async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
+    // Time that is up changes nothing, and neither does a caller who is gone.
+    target.shut("/act", true);
+    let (status, told) = fleet.next().post(&act("plain", 1), on("s")).await;
+    assert_eq!((status.as_u16(), told["state"].is_string()), (202, true), "{told}");
+    let kept = told["requestId"].as_str().unwrap().to_owned();
+    let calls = target.calls().len();
+    let (path, gone) = (act("plain", 60_000), on("gone"));
+    tokio::select! {
+        (_, told) = fleet.next().post(&path, gone) => panic!("{told}"),
+        () = target.called(calls + 1) => {}
+    }
+    let abandoned = target.calls().pop().unwrap().header("tidegate-run").to_owned();
+
+    // The place is given up, once for each way.
+    let (_, told) = fleet.next().post("/flows/short/actions/act", on("s")).await;
+    let holder = told["requestId"].as_str().unwrap().to_owned();
+    fleet.next().until(&holder, "running").await;
+    let path = act("short", 60_000);
+    let waiting = fleet.next().try_ask(&path, Some(on("s").to_string()));
+    let (status, says_when, told) = waiting.await.unwrap();
+    assert_eq!((status.as_u16(), says_when), (503, true), "{told}");
+    assert_eq!(told["error"], "waited_too_long");
+    let given_up = fleet.next().until(told["requestId"].as_str().unwrap(), "cancelled").await;
+    assert_eq!(given_up["reason"], "it waited longer than maxWaitMs");
+    let path = "/flows/short/sessions/s/messages";
+    let (kind, told) = last_of(fleet.next(), path).await;
+    assert_eq!((kind.as_str(), &told["reason"]), ("end", &given_up["reason"]), "{told}");
+
+    // Whoever is replaced while they wait is told by whom.
+    let (first, second) = (fleet.next(), fleet.next());
+    let path = act("restart", 60_000);
+    let calls = target.calls().len();
+    let replacing = async {
+        target.called(calls + 1).await;
+        let (_, told) = second.post("/flows/restart/actions/act", on("s")).await;
+        told
+    };
+    let ((status, told), by) = tokio::join!(first.post(&path, on("s")), replacing);
+    assert_eq!((status.as_u16(), &told["error"]), (409, &json!("replaced")), "{told}");
+    assert_eq!(told["requestId"], by["requestId"]);
+
+    target.open(true);
+    for run in [&kept, &abandoned, &holder] {
+        fleet.next().until(run, "completed").await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_the_end_on_a_file() {
+    whoever_waits_is_told_the_end(On::File).await;
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_the_end_on_two_servers() {
+    whoever_waits_is_told_the_end(On::Postgres).await;
+}

@@ -1,0 +1,312 @@
+//! A conversation in a burst: two people write faster than they are answered, and a server is
+//! killed in the middle.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, Uri},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::fleet::{Fleet, Front, On};
+
+/// How many messages each of the two writes.
+const MESSAGES: u64 = 25;
+/// After so many replies a server is killed.
+const KILLED_AFTER: usize = 10;
+/// The longest reply, in chunks.
+const LONGEST: u64 = 8;
+
+/// What the service has seen, in order.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    /// The message is in.
+    Appended(u64),
+    /// A reply to a message begins, and these are the messages that it was given.
+    Begins(u64, Vec<u64>),
+    /// It has been told to the end.
+    Ends(u64),
+}
+
+/// The service that keeps the conversation: it appends to the session, and answers.
+#[derive(Clone, Default)]
+struct Service {
+    seed: u64,
+    /// How it reaches the servers, once there are any.
+    front: Arc<std::sync::OnceLock<Front>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// What was refused to it: code by code.
+    refused: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+impl Service {
+    fn note(&self, seen: Seen) {
+        self.seen.lock().unwrap().push(seen);
+    }
+
+    fn replies(&self) -> usize {
+        self.seen.lock().unwrap().iter().filter(|it| matches!(it, Seen::Ends(_))).count()
+    }
+
+    /// The chunks of the reply to a message, the same whenever it is asked for.
+    fn reply(&self, n: u64) -> Vec<String> {
+        let drawn = (self.seed ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        (0..=drawn % LONGEST).map(|part| format!("re {n}.{part}")).collect()
+    }
+
+    /// Appends to a list of the session, as a step of the run that it is called for.
+    async fn append(&self, run: &str, list: &str, n: u64) -> bool {
+        let change = json!({ "op": "append", "path": list, "value": n, "step": list }).to_string();
+        let make = |http: &reqwest::Client, url: &str| {
+            let request = http.patch(format!("{url}/sessions/chat/s"));
+            request.header("tidegate-run", run).body(change.clone())
+        };
+        let answer = self.front.get().expect("the servers are there").ask(make).await;
+        if answer.status().is_success() {
+            return true;
+        }
+        let told: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        let code = told["error"].as_str().unwrap().to_owned();
+        *self.refused.lock().unwrap().entry(code).or_default() += 1;
+        false
+    }
+}
+
+async fn serve(
+    State(service): State<Service>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let run = headers["tidegate-run"].to_str().unwrap().to_owned();
+    let n = body["input"].as_u64().unwrap();
+    let unavailable = axum::http::StatusCode::SERVICE_UNAVAILABLE.into_response();
+    if uri.path() == "/append" {
+        if !service.append(&run, "messages", n).await {
+            return unavailable;
+        }
+        service.note(Seen::Appended(n));
+        return ().into_response();
+    }
+    let given = body["session"]["state"]["messages"].as_array().cloned().unwrap_or_default();
+    service.note(Seen::Begins(n, given.iter().filter_map(Value::as_u64).collect()));
+    if !service.append(&run, "replies", n).await {
+        return unavailable;
+    }
+    let (sender, chunks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        for chunk in service.reply(n) {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            if sender.send(format!("data: {chunk}\n\n")).await.is_err() {
+                return;
+            }
+        }
+        service.note(Seen::Ends(n));
+    });
+    let kind = [("content-type", "text/event-stream")];
+    (kind, Body::from_stream(Chunks(chunks))).into_response()
+}
+
+/// A body that comes piece by piece.
+struct Chunks(mpsc::Receiver<String>);
+
+impl futures_core::Stream for Chunks {
+    type Item = Result<String, std::convert::Infallible>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|chunk| chunk.map(Ok))
+    }
+}
+
+/// What a reader of a reply has so far.
+#[derive(Debug, Default)]
+struct Reply {
+    run: Option<String>,
+    last: u32,
+    chunks: Vec<String>,
+    end: Option<Value>,
+}
+
+impl Reply {
+    /// Takes the whole events out of a text.
+    fn read(&mut self, text: &mut String) {
+        while let Some((event, rest)) = text.split_once("\n\n") {
+            let part = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+            let data = || serde_json::from_str::<Value>(part("data: ").unwrap()).unwrap();
+            match part("event: ") {
+                Some("accepted") => {
+                    self.run = Some(data()["requestId"].as_str().unwrap().to_owned());
+                }
+                Some("chunk") => {
+                    self.last = part("id: ").unwrap().parse().unwrap();
+                    self.chunks.push(data().as_str().unwrap().to_owned());
+                }
+                Some("end" | "replaced") => self.end = Some(data()),
+                _ => {}
+            }
+            *text = rest.to_owned();
+        }
+    }
+
+    /// Reads an answer until something is there, or the connection is gone.
+    async fn read_until(
+        &mut self,
+        answer: &mut reqwest::Response,
+        text: &mut String,
+        there: impl Fn(&Self) -> bool,
+    ) {
+        while !there(self) {
+            let Ok(Some(bytes)) = answer.chunk().await else { return };
+            *text += std::str::from_utf8(&bytes).unwrap();
+            self.read(text);
+        }
+    }
+}
+
+/// One message: sent until it is accepted, the reply followed to its end in the background.
+async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
+    let (mut reply, body, key) = (Reply::default(), json!({ "input": n }), n.to_string());
+    loop {
+        let make = |http: &reqwest::Client, url: &str| {
+            let request = http.post(format!("{url}/flows/chat/sessions/s/messages"));
+            request.header("idempotency-key", &key).body(body.to_string())
+        };
+        let mut answer = front.ask(make).await;
+        let status = answer.status();
+        assert_eq!(status, 200, "what is said to message {n}");
+        let mut text = String::new();
+        reply.read_until(&mut answer, &mut text, |it| it.run.is_some()).await;
+        let Some(run) = reply.run.clone() else { continue };
+        let front = front.clone();
+        replies.spawn(async move {
+            reply.read_until(&mut answer, &mut text, |it| it.end.is_some()).await;
+            while reply.end.is_none() {
+                let last = reply.last;
+                let make = |http: &reqwest::Client, url: &str| {
+                    let request = http.get(format!("{url}/runs/{run}/stream"));
+                    request.header("last-event-id", last)
+                };
+                let mut answer = front.ask(make).await;
+                assert_eq!(answer.status(), 200);
+                text.clear();
+                reply.read_until(&mut answer, &mut text, |it| it.end.is_some()).await;
+            }
+            (n, reply)
+        });
+        return;
+    }
+}
+
+/// B34, B35, B36: every message is in at once, replies are made one after another in the order in
+/// which the messages were taken, each sees all messages that were in before it began, everybody
+/// gets the whole of their replies, and nobody hears of a collision.
+async fn a_burst_of_messages_stays_in_order(on: On) {
+    let drawn = RandomState::new().hash_one(0) >> 1;
+    let seed = std::env::var("TIDEGATE_SEED").map_or(drawn, |seed| seed.parse().unwrap());
+    let repeat = format!("TIDEGATE_SEED={seed} cargo test -p tidegate-server --test api burst");
+    let service = Service { seed, ..Service::default() };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(serve).with_state(service.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let config = format!(
+        r#"
+        [[flow]]
+        name = "chat"
+        concurrency = "queue"
+        chat = {{ append = "append", respond = "respond" }}
+        actions.append = {{ url = "{url}/append", concurrency = "allow" }}
+        actions.respond = {{ url = "{url}/respond" }}
+        "#
+    );
+    let Some(mut fleet) = Fleet::start(on, &config, &[]).await else { return };
+    service.front.set(fleet.front.clone()).ok().expect("it is set once");
+    let mut people = JoinSet::new();
+    for person in 0..2 {
+        let front = fleet.front.at(person);
+        people.spawn(async move {
+            let mut replies = JoinSet::new();
+            for n in 0..MESSAGES {
+                write(&front, 2 * n + person as u64, &mut replies).await;
+            }
+            replies.join_all().await
+        });
+    }
+    while service.replies() < KILLED_AFTER {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    fleet.crash_and_restart(0);
+    let replies: Vec<(u64, Reply)> = people.join_all().await.into_iter().flatten().collect();
+    judge(&fleet, &service, replies, &repeat).await;
+}
+
+async fn judge(fleet: &Fleet, service: &Service, replies: Vec<(u64, Reply)>, repeat: &str) {
+    assert_eq!(replies.len() as u64, 2 * MESSAGES, "{repeat}");
+    let mut runs = BTreeMap::new();
+    for (n, reply) in replies {
+        assert_eq!(reply.end.as_ref().unwrap()["state"], "completed", "{n}: {reply:?}; {repeat}");
+        assert_eq!(reply.chunks, service.reply(n), "{n}; {repeat}");
+        runs.insert(reply.run.unwrap(), n);
+    }
+    // As they were taken, oldest first.
+    let (_, told) = fleet.next().get("/runs?workflow=chat%2Frespond&limit=500").await;
+    let listed = told["runs"].as_array().unwrap().iter().rev();
+    let taken: Vec<u64> = listed.map(|run| runs[run["id"].as_str().unwrap()]).collect();
+    let seen = service.seen.lock().unwrap().clone();
+    let mut begun: Vec<u64> = Vec::new();
+    let (mut in_before, mut appended) = (Vec::new(), Vec::new());
+    for one in &seen {
+        match one {
+            Seen::Appended(n) => appended.push(*n),
+            Seen::Ends(_) => in_before.clone_from(&appended),
+            Seen::Begins(n, given) => {
+                let missing: Vec<_> = in_before.iter().filter(|it| !given.contains(it)).collect();
+                assert!(missing.is_empty(), "the reply to {n} has not seen {missing:?}; {repeat}");
+                assert!(given.contains(n), "nor its own message; {repeat}");
+                // Whoever was killed begins again.
+                if begun.last() != Some(n) {
+                    begun.push(*n);
+                }
+            }
+        }
+    }
+    assert_eq!(begun, taken, "one after another, as they were taken; {repeat}");
+    let (_, told) = fleet.next().get("/sessions/chat/s").await;
+    assert_eq!(told["state"]["replies"], json!(taken), "{repeat}");
+    let mut messages: Vec<u64> = serde_json::from_value(told["state"]["messages"].clone()).unwrap();
+    for person in 0..2 {
+        let own: Vec<_> = messages.iter().copied().filter(|n| n % 2 == person).collect();
+        assert!(own.is_sorted(), "each person's messages are in their order: {own:?}; {repeat}");
+    }
+    messages.sort_unstable();
+    assert!(messages.into_iter().eq(0..2 * MESSAGES), "every message once; {repeat}");
+    let refused = service.refused.lock().unwrap();
+    let collided = refused.keys().any(|code| code.starts_with("session"));
+    assert!(!collided, "{refused:?}; {repeat}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_messages_stays_in_order_on_a_file() {
+    a_burst_of_messages_stays_in_order(On::File).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_messages_stays_in_order_on_two_servers() {
+    a_burst_of_messages_stays_in_order(On::Postgres).await;
+}

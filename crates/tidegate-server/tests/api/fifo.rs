@@ -1,0 +1,150 @@
+//! One session, one line: whoever is in it starts in order, one at a time, and whatever becomes of
+//! the one inside, the next one starts.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::fleet::{Fleet, On};
+
+/// How many stand in line.
+const LINE: u64 = 200;
+
+/// A service that journals who comes and goes.
+#[derive(Clone)]
+struct Desk {
+    journal: Arc<Mutex<Journal>>,
+    /// The calls with a number below this are served, the others wait.
+    served: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Journal {
+    /// The number and the run of each call, as they came.
+    came: Vec<(u64, String)>,
+    inside: usize,
+    /// The most that were inside at once.
+    most: usize,
+}
+
+/// One call: it is over when it is answered, or when its caller is gone.
+struct Call(Desk);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.journal.lock().unwrap().inside -= 1;
+    }
+}
+
+impl Desk {
+    async fn start() -> (Self, String) {
+        let desk = Self { journal: Arc::default(), served: watch::Sender::new(0) };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(serve).with_state(desk.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (desk, url)
+    }
+
+    fn came(&self) -> Vec<u64> {
+        self.journal.lock().unwrap().came.iter().map(|it| it.0).collect()
+    }
+
+    /// Waits until so many calls have come.
+    async fn called(&self, times: u64) {
+        while (self.came().len() as u64) < times {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+}
+
+async fn serve(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let run = headers["tidegate-run"].to_str().unwrap().to_owned();
+    let n = body["input"]["n"].as_u64().unwrap();
+    let _call = {
+        let mut journal = desk.journal.lock().unwrap();
+        journal.came.push((n, run));
+        journal.inside += 1;
+        journal.most = journal.most.max(journal.inside);
+        Call(desk.clone())
+    };
+    let _ = desk.served.subscribe().wait_for(|served| n < *served).await;
+    let bad = body["input"]["bad"] == true;
+    if bad { StatusCode::BAD_REQUEST } else { StatusCode::OK }
+}
+
+/// Takes its place in the line of the session.
+async fn stand(fleet: &Fleet, input: Value) -> String {
+    let body = json!({ "session": "s", "input": input });
+    let (status, told) = fleet.next().post("/flows/line/actions/act", body).await;
+    assert_eq!(status, 202, "{told}");
+    told["requestId"].as_str().unwrap().to_owned()
+}
+
+/// B10, B11, B12, B13: many who came through all servers one after another start in that order, one at a
+/// time, each once. One that fails, one that is cancelled and one whose server is killed lets the
+/// next one start.
+async fn a_line_is_served_in_order(on: On) {
+    let (desk, url) = Desk::start().await;
+    let flow = "[[flow]]\nname = 'line'\nconcurrency = 'queue'\nactions.act = ";
+    let config = format!("{flow}{{ url = '{url}' }}");
+    let patient = [("TIDEGATE_LEASE_TTL_MS", "1000")];
+    let Some(mut fleet) = Fleet::start(on, &config, &patient).await else { return };
+    let mut runs = Vec::new();
+    for n in 0..LINE {
+        runs.push(stand(&fleet, json!({ "n": n })).await);
+    }
+    desk.called(1).await;
+    let (_, told) = fleet.next().get(&format!("/runs/{}", runs[1])).await;
+    assert_eq!(told["state"], "queued");
+    desk.served.send_replace(LINE);
+    fleet.next().until(runs.last().unwrap(), "completed").await;
+    {
+        let journal = desk.journal.lock().unwrap();
+        let expected: Vec<_> = (0..LINE).zip(runs).collect();
+        assert_eq!((&journal.came, journal.most), (&expected, 1), "in order, each once");
+    }
+
+    let failing = stand(&fleet, json!({ "n": LINE, "bad": true })).await;
+    let cancelled = stand(&fleet, json!({ "n": LINE + 1 })).await;
+    let killed = stand(&fleet, json!({ "n": LINE + 2 })).await;
+    let last = stand(&fleet, json!({ "n": LINE + 3 })).await;
+    desk.served.send_replace(LINE + 1);
+    fleet.next().until(&failing, "failed").await;
+    desk.called(LINE + 2).await;
+    fleet.next().post(&format!("/runs/{cancelled}/cancel"), json!({})).await;
+    desk.called(LINE + 3).await;
+    // One of them drives it, and nobody says which.
+    for victim in 0..fleet.len() {
+        fleet.crash_and_restart(victim);
+    }
+    desk.served.send_replace(LINE + 4);
+    fleet.next().until(&last, "completed").await;
+    let mut again = desk.came().split_off(usize::try_from(LINE).unwrap());
+    assert!(again.len() > 4, "what was killed is called again: {again:?}");
+    again.dedup();
+    assert_eq!(again, [0, 1, 2, 3].map(|n| LINE + n));
+    for (run, state) in [(&cancelled, "cancelled"), (&killed, "completed")] {
+        fleet.next().until(run, state).await;
+    }
+    let (_, told) = fleet.next().get("/doctor").await;
+    assert_eq!(told["findings"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_is_served_in_order_on_a_file() {
+    a_line_is_served_in_order(On::File).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_is_served_in_order_on_two_servers() {
+    a_line_is_served_in_order(On::Postgres).await;
+}

@@ -1,0 +1,198 @@
+//! Policies that let one in at a time, and what is left of those who were not.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    fleet::{Fleet, On},
+    target::Target,
+    ways::{SECRETS, deliver, flow},
+};
+
+/// A service that refuses what is bad.
+async fn strict() -> Target {
+    let json = ("content-type", "application/json");
+    let answer = move |call: &crate::target::Call, _| {
+        let status = if call.body.contains("bad") { 400 } else { 200 };
+        (status, vec![json], r#"{"ok": true}"#.to_owned())
+    };
+    Target::start(answer).await
+}
+
+/// B14, B15, B16, B17, B18, B19, B39: of many at once one is let in; the others are told which,
+/// can follow it to its result, leave no run, and are not started later; however it ends, the next
+/// one is let in.
+async fn one_of_many_is_let_in(on: On) {
+    let target = strict().await;
+    let config = flow("one", "concurrency = 'reject'", "", &target.url);
+    let Some(fleet) = Fleet::start(on, &config, &SECRETS).await.map(Arc::new) else { return };
+    for (n, ending) in ["completed", "failed", "cancelled"].into_iter().enumerate() {
+        target.shut("/act", true);
+        let input = if ending == "failed" { "bad" } else { "good" };
+        let ask = json!({ "session": "s", "input": input });
+        let mut asked = JoinSet::new();
+        for _ in 0..20 {
+            let (fleet, ask) = (fleet.clone(), ask.clone());
+            asked.spawn(async move { fleet.next().post("/flows/one/actions/act", ask).await });
+        }
+        let told = asked.join_all().await;
+        let (taken, refused): (Vec<_>, Vec<_>) = told.into_iter().partition(|it| it.0 == 202);
+        assert_eq!((taken.len(), refused.len()), (1, 19), "{taken:?} {refused:?}");
+        let holder = taken[0].1["requestId"].as_str().unwrap();
+        for (status, told) in &refused {
+            assert_eq!((status.as_u16(), &told["error"]), (409, &json!("busy")), "{told}");
+            assert_eq!(told["requestId"], holder);
+        }
+        target.called(n + 1).await;
+        let cancel = format!("/runs/{holder}/cancel");
+        if ending == "cancelled" {
+            fleet.next().post(&cancel, json!({ "reason": "enough" })).await;
+        }
+        let path = format!("/runs/{holder}/stream");
+        let followed = fleet.next().follow(&path, "event: ", || target.open(true)).await;
+        assert!(followed.contains(&format!("\"state\":\"{ending}\"")), "{followed}");
+        assert_eq!(ending == "completed", followed.contains(r#""output":{"ok": true}"#));
+        assert_eq!(target.calls().len(), n + 1, "nobody who was refused is started later");
+        let (_, runs) = fleet.next().get("/runs?limit=500").await;
+        assert_eq!(runs["runs"].as_array().unwrap().len(), n + 1, "nor leaves a run");
+    }
+}
+
+#[tokio::test]
+async fn one_of_many_is_let_in_on_a_file() {
+    one_of_many_is_let_in(On::File).await;
+}
+
+#[tokio::test]
+async fn one_of_many_is_let_in_on_two_servers() {
+    one_of_many_is_let_in(On::Postgres).await;
+}
+
+/// B37, B38, B40, B41, B42: the flow's `reject` governs deliveries as well, and forgets them when
+/// they end; with an idempotency key a delivery runs once, during and after; that key alone
+/// arbitrates nothing. B43: a burst under `debounce` is one run, and cancels nobody.
+async fn deliveries_are_arbitrated(on: On) {
+    let target = strict().await;
+    let id = "key = 'metadata.webhook.deliveryId'";
+    let once = format!(", idempotency = {{ {id} }}");
+    let reject = format!("concurrency = {{ policy = 'reject', {id} }}");
+    let config = [
+        flow("busy", "concurrency = 'reject'", "", &target.url),
+        flow("both", &reject, &once, &target.url),
+        flow("once", "", &once, &target.url),
+        flow("calm", "concurrency = { policy = 'debounce', periodMs = 100 }", "", &target.url),
+    ];
+    let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
+    let send = async |flow: &str, id: &str| {
+        let body = json!({ "id": id, "session": "s" });
+        let (status, told) = deliver(fleet.next(), flow, body).await;
+        let status = (status != 202).then(|| told["status"].as_str().unwrap().to_owned());
+        (status.unwrap_or_default(), told["requestId"].as_str().unwrap().to_owned())
+    };
+    target.open(false);
+    let (told, first) = send("busy", "d1").await;
+    assert_eq!(told, "");
+    for again in ["d1", "d2"] {
+        assert_eq!(send("busy", again).await, ("skipped".to_owned(), first.clone()));
+    }
+    let (_, once) = send("both", "d1").await;
+    assert_eq!(send("both", "d1").await, ("deduped".to_owned(), once.clone()));
+    let (told, other) = send("both", "d2").await;
+    assert_eq!(told, "", "another delivery");
+    let (_, left) = send("once", "d1").await;
+    let (told, right) = send("once", "d2").await;
+    assert_eq!(told, "", "on the same session, and nobody arbitrates");
+    for run in [&left, &right] {
+        fleet.next().until(run, "running").await;
+    }
+    let (told, calm) = send("calm", "d0").await;
+    assert_eq!(told, "coalesced");
+    fleet.next().until(&calm, "running").await;
+    let mut burst = Vec::new();
+    for n in 1..=10 {
+        burst.push(send("calm", &format!("d{n}")).await.1);
+    }
+    burst.dedup();
+    let [late] = &burst[..] else { panic!("one run for all of the burst: {burst:?}") };
+    target.open(true);
+    for run in [&first, &once, &other, &left, &right, &calm, late] {
+        fleet.next().until(run, "completed").await;
+    }
+    let calls = target.calls();
+    let last = calls.iter().find(|call| call.header("tidegate-run") == late).unwrap();
+    assert!(last.body.contains(r#""id":"d10""#), "the last one counts: {}", last.body);
+    let (told, again) = send("busy", "d1").await;
+    assert_eq!(told, "", "reject does not dedupe over time");
+    fleet.next().until(&again, "completed").await;
+    assert_eq!(send("both", "d1").await, ("deduped".to_owned(), once));
+    assert_eq!(target.calls().len(), 8);
+}
+
+#[tokio::test]
+async fn deliveries_are_arbitrated_on_a_file() {
+    deliveries_are_arbitrated(On::File).await;
+}
+
+#[tokio::test]
+async fn deliveries_are_arbitrated_on_two_servers() {
+    deliveries_are_arbitrated(On::Postgres).await;
+}
+
+/// B45, B46: an occurrence is one run over all servers; it is skipped, and that is recorded, while
+/// the last of its schedule runs, unless occurrences may overlap. It has no session, so the flow's
+/// policy has nothing to hold it by (B25).
+async fn occurrences_are_runs_or_are_skipped(on: On) {
+    let target = Target::kind().await;
+    target.open(false);
+    let url = &target.url;
+    let config = format!(
+        r#"
+        [[flow]]
+        name = "clock"
+        concurrency = "reject"
+        actions.alone = {{ url = "{url}/alone" }}
+        actions.beside = {{ url = "{url}/beside" }}
+        schedules.alone = {{ action = "alone", cron = "* * * * * *" }}
+        schedules.beside = {{ action = "beside", cron = "* * * * * *", onOverlap = "allow" }}
+        "#
+    );
+    let Some(fleet) = Fleet::start(on, &config, &[]).await else { return };
+    let until = async |path: &str, list: &str, count: usize| loop {
+        let (_, told) = fleet.next().get(path).await;
+        let found = told[list].as_array().unwrap().clone();
+        if found.len() >= count {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let beside = until("/runs?workflow=clock%2Fbeside&state=running", "runs", 2).await;
+    let path = "/receipts?workflow=clock%2Falone&outcome=skipped";
+    let skipped = until(path, "receipts", 1).await;
+    let alone = until("/runs?workflow=clock%2Falone", "runs", 1).await;
+    assert_eq!(alone.len(), 1, "the others are skipped: {alone:?}");
+    assert_eq!(skipped[0]["holder"], alone[0]["id"], "{}", skipped[0]);
+    let moment = |call: &crate::target::Call| {
+        let body: Value = serde_json::from_str(&call.body).unwrap();
+        body["input"]["plannedAt"].as_i64().unwrap_or_else(|| panic!("{body}"))
+    };
+    let calls = target.calls();
+    let mut planned: Vec<_> =
+        calls.iter().filter(|call| call.path == "/beside").map(moment).collect();
+    let all = planned.len();
+    planned.sort_unstable();
+    planned.dedup();
+    assert_eq!((planned.len(), all >= beside.len()), (all, true), "each occurrence once");
+    target.open(true);
+}
+
+#[tokio::test]
+async fn occurrences_are_runs_or_are_skipped_on_a_file() {
+    occurrences_are_runs_or_are_skipped(On::File).await;
+}
+
+#[tokio::test]
+async fn occurrences_are_runs_or_are_skipped_on_two_servers() {
+    occurrences_are_runs_or_are_skipped(On::Postgres).await;
+}

@@ -1,0 +1,185 @@
+//! `restart` without tearing: runs that write their session in parts replace each other, servers
+//! are killed, and whoever looks sees whole runs only.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::fleet::{Fleet, Front, On};
+
+const SESSIONS: usize = 10;
+/// How often a server is killed on the way.
+const KILLS: usize = 2;
+/// The parts that a run writes, each in a step of its own.
+const PARTS: [&str; 3] = ["a", "b", "c"];
+
+/// A service that writes the parts of a session, one after another.
+#[derive(Clone, Default)]
+struct Writer {
+    front: Arc<OnceLock<Front>>,
+}
+
+/// Whoever was replaced is refused, and stops.
+async fn serve(State(writer): State<Writer>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let run = headers["tidegate-run"].to_str().unwrap();
+    let session = body["session"]["id"].as_str().unwrap();
+    for part in PARTS {
+        let value = json!({ "run": run, "n": body["input"] });
+        let change = json!({ "op": "set", "path": part, "value": value, "step": part });
+        let make = |http: &reqwest::Client, url: &str| {
+            let request = http.patch(format!("{url}/sessions/draft/{session}"));
+            request.header("tidegate-run", run).body(change.to_string())
+        };
+        let answer = writer.front.get().expect("the servers are there").ask(make).await;
+        match answer.status().as_u16() {
+            200 => {}
+            409 => return StatusCode::SERVICE_UNAVAILABLE,
+            status => panic!("{run} was answered {status}: {}", answer.text().await.unwrap()),
+        }
+    }
+    StatusCode::OK
+}
+
+/// The one run whose parts a document has; none before the first.
+fn writer_of(document: &Value) -> Option<&str> {
+    let state = &document["state"];
+    if state.is_null() {
+        return None;
+    }
+    let [first, ..] = PARTS;
+    for part in PARTS {
+        assert_eq!(state[part], state[first], "the document of one whole run: {state}");
+    }
+    state[first]["run"].as_str()
+}
+
+/// Looks at all sessions until it is told to stop; each version has one state, of a whole run.
+async fn observe(front: Front, over: Arc<AtomicBool>) -> usize {
+    let mut looks = 0;
+    while !over.load(Ordering::Relaxed) {
+        for n in 0..SESSIONS {
+            let make =
+                |http: &reqwest::Client, url: &str| http.get(format!("{url}/sessions/draft/s{n}"));
+            let Ok(text) = front.ask(make).await.text().await else { continue };
+            writer_of(&serde_json::from_str(&text).unwrap());
+            looks += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    looks
+}
+
+/// One after another on a session, most of them too fast to be completed: the last request.
+async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUsize>) -> String {
+    let mut last = String::new();
+    for n in 0..requests {
+        let body = json!({ "session": format!("s{session}"), "input": n }).to_string();
+        let wait = if n % 10 == 9 { "?wait=60000" } else { "" };
+        let make = |http: &reqwest::Client, url: &str| {
+            let request = http.post(format!("{url}/flows/draft/actions/write{wait}"));
+            request.header("idempotency-key", format!("{session}.{n}")).body(body.clone())
+        };
+        last = loop {
+            let answer = front.ask(make).await;
+            let status = answer.status().as_u16();
+            // The server may be killed before the end of its answer.
+            let Ok(text) = answer.text().await else { continue };
+            let told: Value = serde_json::from_str(&text).unwrap();
+            // Whoever has lost a server may be back before it is over.
+            if told["error"] == "in_progress" {
+                continue;
+            }
+            assert_eq!(status, if wait.is_empty() { 202 } else { 200 }, "{told}");
+            break told["requestId"].as_str().unwrap().to_owned();
+        };
+        sent.fetch_add(1, Ordering::Relaxed);
+    }
+    last
+}
+
+/// B44: however often runs replace each other, and whoever is killed, a session's document is that
+/// of one whole run, at last of the last one that was completed.
+async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
+    let writer = Writer::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(serve).with_state(writer.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let flow = "[[flow]]\nname = 'draft'\nconcurrency = 'restart'\nactions.write = ";
+    let config =
+        format!("{flow}{{ url = '{url}', retry = {{ maxAttempts = 9, backoffMs = 10 }} }}");
+    let Some(mut fleet) = Fleet::start(on, &config, &[]).await else { return };
+    writer.front.set(fleet.front.clone()).ok().expect("it is set once");
+    let over = Arc::new(AtomicBool::new(false));
+    let observer = tokio::spawn(observe(fleet.front.clone(), over.clone()));
+    let (sent, mut people) = (Arc::<AtomicUsize>::default(), JoinSet::new());
+    for session in 0..SESSIONS {
+        let (front, sent) = (fleet.front.clone(), sent.clone());
+        people.spawn(async move { (session, write(front, session, requests, sent).await) });
+    }
+    for kill in 1..=KILLS {
+        while sent.load(Ordering::Relaxed) < SESSIONS * requests * kill / (KILLS + 1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        fleet.crash_and_restart(kill % fleet.len());
+    }
+    for (session, last) in people.join_all().await {
+        fleet.next().until(&last, "completed").await;
+        let (_, document) = fleet.next().get(&format!("/sessions/draft/s{session}")).await;
+        assert_eq!(writer_of(&document), Some(last.as_str()));
+    }
+    over.store(true, Ordering::Relaxed);
+    assert!(observer.await.unwrap() > 0, "somebody has looked");
+    judge(&fleet, requests).await;
+}
+
+/// Every request was completed or replaced, and each document has a version for each that was
+/// completed.
+async fn judge(fleet: &Fleet, requests: usize) {
+    let (mut versions, mut completed, mut known) = (0, 0, 0);
+    for session in 0..SESSIONS {
+        let (_, document) = fleet.next().get(&format!("/sessions/draft/s{session}")).await;
+        versions += document["version"].as_u64().unwrap();
+    }
+    let mut cursor = String::new();
+    loop {
+        let (_, told) = fleet.next().get(&format!("/runs?limit=500{cursor}")).await;
+        for run in told["runs"].as_array().unwrap() {
+            known += 1;
+            completed += u64::from(run["state"] == "completed");
+            let replaced = run["replacedBy"].is_string();
+            assert!(run["state"] == "completed" || replaced, "{run}");
+        }
+        let Some(next) = told["next"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(known, SESSIONS * requests, "each request once");
+    assert_eq!(versions, completed, "a version for each whole run");
+    assert!(completed > SESSIONS as u64, "and there were some on the way");
+    let (_, told) = fleet.next().get("/doctor").await;
+    assert_eq!(told["findings"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_is_that_of_whole_runs_on_a_file() {
+    a_document_is_that_of_whole_runs(On::File, 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_is_that_of_whole_runs_on_two_servers() {
+    a_document_is_that_of_whole_runs(On::Postgres, 30).await;
+}

@@ -1,0 +1,91 @@
+//! The ways into a flow, as its callers use them.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::server::Server;
+
+/// What deliveries are signed with, for the servers' environment.
+pub(crate) const SECRETS: [(&str, &str); 1] = [("HOOK_SECRET", "secret")];
+
+/// A flow whose action `act` can be reached every way. The policy is the flow's, so that each way
+/// has it without being told; the controls are the action's.
+pub(crate) fn flow(name: &str, policy: &str, controls: &str, url: &str) -> String {
+    format!(
+        r#"
+        [[flow]]
+        name = "{name}"
+        {policy}
+        chat = {{ append = "append", respond = "act" }}
+        actions.append = {{ url = "{url}/append", concurrency = "allow" }}
+        actions.act = {{ url = "{url}/act" {controls} }}
+        webhooks.hook = {{ action = "act", scheme = "hmac", secretEnv = "HOOK_SECRET", session = "session", user = "user" }}
+        "#
+    )
+}
+
+/// A way in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Http,
+    Chat,
+    Webhook,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Chat, Self::Webhook];
+
+    /// Asks for the action on a session: the status, and the answer or what a stream says first.
+    pub(crate) async fn ask(self, server: &Server, flow: &str, session: &str) -> (u16, Value) {
+        match self {
+            Self::Http => {
+                let path = format!("/flows/{flow}/actions/act");
+                let (status, told) = server.post(&path, json!({ "session": session })).await;
+                (status.as_u16(), told)
+            }
+            Self::Chat => {
+                let path = format!("/flows/{flow}/sessions/{session}/messages");
+                let mut answer = server.open(&path, String::new()).await;
+                let status = answer.status().as_u16();
+                if status != 200 {
+                    return (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap());
+                }
+                let mut text = String::new();
+                while !text.contains("\n\n") {
+                    let chunk = answer.chunk().await.unwrap().expect("it goes on");
+                    text += std::str::from_utf8(&chunk).unwrap();
+                }
+                let (kind, data) = events(&text).remove(0);
+                assert_eq!(kind, "accepted");
+                (status, data)
+            }
+            Self::Webhook => deliver(server, flow, json!({ "session": session })).await,
+        }
+    }
+}
+
+/// A delivery to the webhook of a flow, signed by its sender.
+pub(crate) async fn deliver(server: &Server, flow: &str, body: Value) -> (u16, Value) {
+    let body = body.to_string();
+    let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
+    mac.update(body.as_bytes());
+    let signature = mac.finalize().into_bytes();
+    let signature = signature.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    let headers = [("x-signature", signature.as_str())];
+    let (status, told) = server.post_with(&format!("/webhooks/{flow}/hook"), &headers, body).await;
+    (status.as_u16(), told)
+}
+
+/// Server-sent events: the kind and the data of each that has any.
+pub(crate) fn events(text: &str) -> Vec<(String, Value)> {
+    let part = |event: &str, name: &str| {
+        let line = event.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim_start().to_owned())
+    };
+    let read = |event: &str| {
+        let data = serde_json::from_str(&part(event, "data:")?).unwrap();
+        Some((part(event, "event:").unwrap_or_default(), data))
+    };
+    text.split("\n\n").filter_map(read).collect()
+}

@@ -72,6 +72,25 @@ test('the tour runs to its end', async () => {
   await seen.close();
 });
 
+test('the pictures of the README show a noisy tenant held back, and why', async () => {
+  const { get } = api(world.url);
+  const acme = async () => (await get('/gates?workflow=render-report&key=acme')).gates[0]?.line?.first ?? [];
+  const seen = await look(world.url, { viewport: { width: 1180, height: 640 } });
+  await seen.go('/overview');
+  await seen.page.getByRole('row', { name: /acme/ }).first().waitFor();
+  await seen.page.screenshot({ path: path.join(PICTURES, 'overview.png') });
+  await seen.go('/gates');
+  await until(async () => (await acme()).length > 3, 'acme has a line');
+  await seen.page.getByText(/[3-9] in line/).first().waitFor();
+  await seen.page.screenshot({ path: path.join(PICTURES, 'gates.png') });
+  await until(async () => (await acme()).length > 3, 'acme has a line again');
+  await seen.go(`/runs/${(await acme()).at(-1)}`);
+  await seen.page.getByRole('region', { name: 'Why' }).waitFor();
+  await seen.page.waitForTimeout(700);
+  await seen.page.screenshot({ path: path.join(PICTURES, 'run.png') });
+  await seen.close();
+});
+
 test('a blocked stream is unblocked from the page', async () => {
   const { get } = api(world.url);
   const blocked = async () => (await get('/reactions?blocked=true')).streams;

@@ -505,7 +505,7 @@ fn runs() -> Vec<Row> {
 }
 
 fn trail() -> Trail {
-    let waiting = |on| At::Waiting(FREE_TEXT.to_owned(), on);
+    let waiting = |on| At::Waiting(vec![(FREE_TEXT.to_owned(), on), (String::new(), on)]);
     let places = [
         At::Line(gate_key("every", "line")),
         At::Ready,

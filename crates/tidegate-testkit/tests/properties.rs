@@ -16,7 +16,7 @@ use worlds::{Case, Field, Op, case, check};
 fn config() -> ProptestConfig {
     let more = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: more.unwrap_or(1300),
+        cases: more.unwrap_or(800),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
             "proptest-regressions",

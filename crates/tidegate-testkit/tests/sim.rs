@@ -6,10 +6,10 @@ use std::{env, panic, thread};
 use tidegate_testkit::sim::{Backend, simulate};
 
 /// Seeds on the memory store, and how many a full run plays.
-const MEMORY: [u64; 2] = [2000, 100_000];
+const MEMORY: [u64; 2] = [1000, 100_000];
 
 /// Seeds on SQLite, and how many a full run plays.
-const SQLITE: [u64; 2] = [200, 10_000];
+const SQLITE: [u64; 2] = [100, 10_000];
 
 /// Every seed that ever failed, whatever the reason was: each is one more world worth keeping.
 const FAILED: &[u64] = &[

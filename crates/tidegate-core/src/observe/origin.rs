@@ -79,10 +79,13 @@ pub fn origin<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Ori
 fn called(trail: &Trail) -> Vec<RunId> {
     let mut children = Vec::new();
     for mark in trail.marks() {
-        if let At::Waiting(_, Awaited::Child(run)) = &mark.1
-            && !children.contains(run)
-        {
-            children.push(*run);
+        let At::Waiting(waits) = &mark.1 else { continue };
+        for (_, awaited) in waits {
+            if let Awaited::Child(run) = awaited
+                && !children.contains(run)
+            {
+                children.push(*run);
+            }
         }
     }
     children

@@ -39,7 +39,7 @@ pub struct Span {
     /// The key of the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it waits for.
+    /// What it waits for, of several the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<&'static str>,
     /// The child that it waits for.
@@ -120,7 +120,8 @@ fn span(place: &At) -> Span {
         At::Line(gate) => Span { key: key_of(gate), control: control_of(gate), ..of("queued") },
         At::Ready => of("ready"),
         At::Driven => of("running"),
-        At::Waiting(step, awaited) => {
+        At::Waiting(waits) => {
+            let Some((step, awaited)) = waits.first() else { return of("waiting") };
             let (on, child) = awaited.told();
             Span { step: Some(step.clone()), on: Some(on), child, ..of("waiting") }
         }

@@ -8,6 +8,9 @@ use crate::{id::RunId, time::Timestamp};
 /// How many places a run remembers; of more, the first and the last ones.
 const MOST: usize = 64;
 
+/// How many of the things that a run waits for at once are remembered.
+const AWAITED: usize = 8;
+
 /// How many of the first ones are kept when there are more.
 const FIRST: usize = 16;
 
@@ -30,8 +33,8 @@ pub enum At {
     Ready,
     /// Being driven.
     Driven,
-    /// Waits for something, and the step that will get it.
-    Waiting(String, Awaited),
+    /// Waits for the first of these, each for a step.
+    Waiting(Vec<(String, Awaited)>),
     /// Stopped by hand.
     Paused,
     /// Several places that are not remembered one by one.
@@ -103,10 +106,10 @@ impl Run {
             },
             Phase::Ready => At::Ready,
             Phase::Driven => At::Driven,
-            Phase::Waiting => match self.waits.first() {
-                Some(wait) => At::Waiting(wait.step.clone(), Awaited::of(&wait.on)),
-                None => return,
-            },
+            Phase::Waiting => {
+                let waits = self.waits.iter().take(AWAITED);
+                At::Waiting(waits.map(|it| (it.step.clone(), Awaited::of(&it.on))).collect())
+            }
             Phase::Paused => At::Paused,
             // It has ended, and its worker does not know yet.
             Phase::Stopping => return,

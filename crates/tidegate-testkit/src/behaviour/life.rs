@@ -7,7 +7,7 @@ use tidegate_core::{
 };
 use tidegate_store::look;
 
-use crate::world::World;
+use crate::{worker::for_child, world::World};
 
 /// Each span as what it is, where, and from when to when in milliseconds.
 async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
@@ -101,6 +101,26 @@ pub async fn a_run_knows_where_it_came_from(world: &World) {
         world.complete(run).await;
     }
     assert_eq!(of(many.id).await, Some(("many".to_owned(), true, json!([1, 2]))));
+    let parent = world.drive("one", json!(1)).await;
+    let parts = ["a", "b"].map(|step| for_child(step, "one", &json!({})));
+    world.suspend(&parent, parts.to_vec()).await;
+    let family = async |run: RunId| {
+        let told =
+            look(&*world.store, &world.ws, |draft| origin::origin::<()>(draft, &world.ws, run));
+        let told = told.await.unwrap().expect("there is such a run");
+        (told.parent, told.children)
+    };
+    let children = family(parent.id).await.1;
+    assert_eq!(children.len(), 2);
+    world.pass(1000);
+    for child in world.lease_all().await {
+        assert!(children.contains(&child.id));
+        assert_eq!(family(child.id).await.0, Some(parent.id));
+        world.complete(&child).await;
+    }
+    let parent = world.lease_one().await;
+    world.complete(&parent).await;
+    assert_eq!(family(parent.id).await.1, children, "also when all have ended");
     let other = world.in_workspace("other");
     let elsewhere =
         look(&*other.store, &other.ws, |draft| origin::origin::<()>(draft, &other.ws, one));

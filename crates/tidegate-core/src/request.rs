@@ -117,7 +117,8 @@ pub fn occur(
         Payload::from_value(&input)
     };
     let origin = Origin::Cron { schedule: schedule.to_owned(), overlap };
-    start(draft, ws, app, workflow, (Kind::Cron, data), (origin, None))
+    // Nobody is asked for a key: as without a session, none means no arbitration.
+    start(draft, ws, app, workflow, (Kind::Cron, data), (origin, Some(Key::Missing)))
 }
 
 fn start(

@@ -15,7 +15,10 @@ use crate::{
     json::Payload,
     reads::Scan,
     request,
-    row::{Class, Ended, Event, Kind, Occurred, Receipt, Row, RowKey, Run, Schedule, Workspace},
+    row::{
+        Class, Ended, Event, Kind, Occurred, Purpose, Receipt, Row, RowKey, Run, Schedule,
+        Workspace,
+    },
     time::Timestamp,
     workflow::{MAX_TRIGGERS, Overlap, Workflow},
 };
@@ -165,6 +168,8 @@ pub fn hold(
     let row = if let Some(Row::Schedule(known)) = known { known } else { row };
     let row = match (hold, row.paused_at) {
         (Hold::Pause, None) => Schedule { next: None, paused_at: Some(draft.now()), ..row },
+        // Whoever asks has looked before that one took place: they look again.
+        (Hold::Resume(next), Some(_)) if next.is_some() && next <= row.last => return Ok(false),
         (Hold::Resume(next), Some(_)) => Schedule { next, paused_at: None, ..row },
         (Hold::Pause, Some(_)) | (Hold::Resume(_), None) => return Ok(false),
     };
@@ -179,17 +184,23 @@ pub(crate) fn is_restarted(run: &Run) -> bool {
     needs.any(|need| need.gate.class() == Some(Class::Schedule) && need.tier == IN_PLACE)
 }
 
-/// As [`is_restarted`], of a run that has ended.
+/// As [`is_restarted`], of a run that has ended. What is done again, or follows another run, has
+/// the same input and does not stand for an occurrence.
 pub(crate) fn was_restarted<E>(draft: &Draft, run: &Ended) -> Decided<bool, E> {
+    if run.replay_of.is_some() || run.purpose != Purpose::Ordinary {
+        return Ok(false);
+    }
     let Some(Row::Event(input)) = draft.row(&RowKey::Event(run.source.first().seq))? else {
         return Ok(false);
     };
     let data: Value = serde_json::from_str(input.data.as_str()).unwrap_or_default();
-    let Some(schedule) = data["schedule"].as_str().filter(|_| input.kind == Kind::Cron) else {
+    let catalog = draft.catalog(&run.ws)?;
+    let Some(workflow) = catalog.definition(run.lane).filter(|_| input.kind == Kind::Cron) else {
         return Ok(false);
     };
-    let catalog = draft.catalog(&run.ws)?;
-    let overlap = catalog.definition(run.lane).and_then(|workflow| workflow.overlap(schedule));
+    // An action is called by its schedule as by everybody else.
+    let data = if workflow.flow.is_some() { &data["input"] } else { &data };
+    let overlap = data["schedule"].as_str().and_then(|schedule| workflow.overlap(schedule));
     Ok(overlap == Some(Overlap::Restart))
 }
 

@@ -3,7 +3,7 @@
 //! The accept loop is our own, because a client that sends its headers slowly, or never, must not
 //! hold a connection for ever, and `axum::serve` has no timer for that.
 
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::LazyLock, time::Duration};
 
 use axum::{Router, body::Body, extract::Request};
 use hyper::body::Incoming;
@@ -12,7 +12,10 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+};
 
 /// How long a client may take for its headers.
 const HEADERS: Duration = Duration::from_secs(10);
@@ -58,10 +61,21 @@ pub(crate) async fn serve(
         });
     }
     drop(listener);
+    STOPPING.send_replace(true);
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections were cut off");
     }
     Ok(())
+}
+
+/// Whether this process stops to serve.
+static STOPPING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+/// Ends when the server stops. What never ends by itself waits for it too, so that nobody who only
+/// watches holds up the others.
+pub(crate) async fn stopping() {
+    // The sender is never gone.
+    let _ = STOPPING.subscribe().wait_for(|stopping| *stopping).await;
 }
 
 /// Says who is at the other end.

@@ -215,7 +215,8 @@ impl Action {
         action
     }
 
-    /// The clock calls it as well. Such a call has no input, session or user.
+    /// The clock calls it as well. Its input is `{schedule, plannedAt}`, which is not
+    /// checked against a schema; it has no session and no user.
     pub fn schedule(mut self, schedule: crate::Schedule) -> Self {
         match &mut self.0.definition["triggers"] {
             Value::Array(triggers) => triggers.push(schedule.into_value()),

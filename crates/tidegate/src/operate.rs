@@ -17,6 +17,7 @@ use tidegate_core::{
     run::record::{Record, Then},
     schedule::Hold,
     session::{NewSessionOp, Outcome},
+    time::Timestamp,
 };
 use tidegate_store::{Store, StoreError, dry_run, list_runs};
 
@@ -29,6 +30,9 @@ use crate::{
     load::MAX_STEPS,
     schedule,
 };
+
+/// How often a resume looks again where an occurrence has taken place meanwhile.
+const RESUMES: usize = 3;
 
 /// How far a bulk operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,8 +160,8 @@ impl Engine {
         run: RunId,
         mut asked: NewSessionOp,
     ) -> Result<Result<Outcome, Fault>, Error> {
-        asked.step.insert_str(0, OUTSIDE);
         check_name(&asked.step).map_err(|rule| Error::Value(format!("the step's id {rule}")))?;
+        asked.step.insert_str(0, OUTSIDE);
         let (live, ended) = self.look_up(run).await?;
         let Some(known) = live.map(Box::new) else {
             let state = ended.map(|ended| ended.ending.state());
@@ -189,8 +193,19 @@ impl Engine {
 
     /// Lets a paused schedule go on with its next occurrence from now. How it is then.
     pub async fn resume_schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
-        let now = self.store().read(ReadSet::default()).await?.now;
-        self.hold(id, |shown| Hold::Resume(schedule::next_of(shown, now))).await
+        // What was planned last has taken place, also where the clock has stepped back.
+        let after = |shown: &Shown, now: Timestamp| {
+            shown.last.as_ref().map_or(now, |last| now.max(last.planned_at))
+        };
+        for _ in 0..RESUMES {
+            let now = self.store().read(ReadSet::default()).await?.now;
+            let next = |shown: &Shown| schedule::next_of(shown, after(shown, now));
+            let shown = self.hold(id, |shown| Hold::Resume(next(shown))).await?;
+            if shown.paused_at.is_none() {
+                return Ok(shown);
+            }
+        }
+        self.schedule(id).await
     }
 
     async fn hold(&self, id: ScheduleId, how: impl Fn(&Shown) -> Hold) -> Result<Shown, Error> {

@@ -84,11 +84,14 @@ fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timest
     let mut told = Timeline::default();
     let mut lines: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
     let mut marks = trail.marks().iter().peekable();
-    if marks.peek().is_none() {
-        let span = Span { kind: "unknown", from: Some(queued_at), to: end, ..Span::default() };
-        told.spans.push(span);
-    }
     let mut from = queued_at;
+    // It was admitted before there was any record of it.
+    if marks.peek().is_none_or(|first| first.0 > queued_at) {
+        let to = marks.peek().map(|first| first.0).or(end);
+        let span = Span { kind: "unknown", from: Some(queued_at), to, ..Span::default() };
+        told.spans.push(span);
+        from = to.unwrap_or(now);
+    }
     while let Some(Mark(at, place)) = marks.next() {
         let to = marks.peek().map(|next| next.0).or(end);
         let span = Span { from: Some(from), to, ..span(place) };
@@ -131,7 +134,7 @@ fn span(place: &At) -> Span {
 }
 
 fn key_of(gate: &GateKey) -> Option<String> {
-    gate.scope().map(|scope| scope.key.to_string())
+    gate.scope().map(|scope| scope.shown_key())
 }
 
 fn control_of(gate: &GateKey) -> Option<&'static str> {

@@ -80,8 +80,10 @@ impl Trail {
         if last.is_some_and(|last| last.1 == at) {
             return;
         }
+        let took_no_time = last.is_some_and(|last| last.0 == now);
+        // The clock may step back: what was before it stays.
         let now = last.map_or(now, |last| last.0.max(now));
-        if last.is_some_and(|last| last.0 == now) {
+        if took_no_time {
             self.0.pop();
             // Nor does it come back to where it had been before.
             if self.0.last().is_some_and(|last| last.1 == at) {
@@ -166,7 +168,7 @@ mod tests {
         ] {
             trail.note(at(ms), place);
         }
-        let left = [(5, At::Driven), (12, At::Ready), (20, At::Driven)];
+        let left = [(5, At::Driven), (12, At::Paused), (12, At::Ready), (20, At::Driven)];
         assert_eq!(trail.marks(), left.map(|(ms, place)| Mark(at(ms), place)));
     }
 

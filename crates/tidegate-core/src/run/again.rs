@@ -164,8 +164,11 @@ fn input(draft: &mut Draft, old: &Ended, go: Go<'_>) -> Decided<(Event, Source)>
         return Err(Stop::Refused(Refusal::InputGone(old.id)));
     };
     let Some(input) = go.input else { return Ok((event, old.source)) };
+    let catalog = draft.catalog(&old.ws)?;
+    let is_action = catalog.definition(old.lane).is_some_and(|workflow| workflow.flow.is_some());
     let data = match event.kind {
         Kind::Request => with_input(&event.data, input),
+        Kind::Cron if is_action => with_input(&event.data, input),
         Kind::Event | Kind::Cron | Kind::Invoke => input.clone(),
     };
     let (id, at) = (draft.new_event_id()?, draft.now());

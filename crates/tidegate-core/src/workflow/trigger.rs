@@ -85,6 +85,15 @@ impl Trigger {
         }
     }
 
+    /// Without what it is called, which changes nothing of what it does.
+    pub(crate) fn unnamed(&self) -> Trigger {
+        let mut unnamed = self.clone();
+        if let Trigger::Cron { name, .. } = &mut unnamed {
+            *name = None;
+        }
+        unnamed
+    }
+
     /// The id of a schedule: its expression, and its time zone where that is not UTC. Another
     /// expression is another schedule.
     pub fn schedule(&self) -> Option<String> {

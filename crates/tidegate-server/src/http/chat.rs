@@ -82,7 +82,7 @@ async fn send(
     let reply = reply.ok_or_else(|| actions::refused(engine, &verdict).with("appended", true))?;
     let first = json!({ "appended": appended, "requestId": reply }).to_string();
     let first = Event::default().event("accepted").data(first);
-    Ok(follow::stream(engine.clone(), reply, 0, Some(first)).into_response())
+    Ok(follow::stream(engine.clone(), reply, 0, Some(first))?.into_response())
 }
 
 /// Takes the message in, and waits until it is.

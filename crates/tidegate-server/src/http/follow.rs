@@ -1,14 +1,18 @@
 //! `GET /runs/{id}/stream`: a run as it goes on, by server-sent events.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use axum::{
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::sse::{Event, KeepAlive, Sse},
 };
 use serde_json::json;
 use tidegate::{Engine, RunId, core::row::Ending};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
     Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView, shape::string,
@@ -29,6 +33,9 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How many chunks are read at once.
 const CHUNKS: u32 = 100;
 
+/// How many follow runs in one server at the most.
+const FOLLOWERS: usize = 2000;
+
 /// How many messages wait for a slow reader before the run is looked at no more.
 const WAITING: usize = 16;
 
@@ -42,7 +49,7 @@ pub(super) async fn run(
     let engine = caller.engine.clone();
     engine.why(run).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    Ok(stream(engine, run, last.unwrap_or(0), None))
+    stream(engine, run, last.unwrap_or(0), None)
 }
 
 /// Follows a run from a chunk on, after something else that is said first.
@@ -51,9 +58,11 @@ pub(super) fn stream(
     run: RunId,
     after: u32,
     first: Option<Event>,
-) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
+) -> Result<Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let room = room()?;
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::spawn(async move {
+        let _room = room;
         if let Some(first) = first
             && sender.send(Ok(first)).await.is_err()
         {
@@ -73,7 +82,17 @@ pub(super) fn stream(
             }
         }
     });
-    Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default())
+    Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()))
+}
+
+/// Room for one more who follows a run: each looks at the store several times a second.
+pub(super) fn room() -> Result<OwnedSemaphorePermit, Problem> {
+    static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(FOLLOWERS)));
+    ROOM.clone().try_acquire_owned().map_err(|_| {
+        let detail = format!("{FOLLOWERS} follow runs already; ask for the run meanwhile");
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
+        problem.retry_after(10)
+    })
 }
 
 pub(super) struct Receiver<T>(pub(super) mpsc::Receiver<T>);

@@ -27,7 +27,10 @@ use tokio::{
 };
 
 use super::{Caller, follow::Receiver, operation::Operation, problem::Problem, shape::string};
-use crate::metrics::{self, Done};
+use crate::{
+    listen,
+    metrics::{self, Done},
+};
 
 /// How often the store is looked at for all who watch one workspace. A look that takes long is
 /// followed by a pause that is many times as long.
@@ -44,6 +47,10 @@ const BLOCKED: usize = 1000;
 
 /// How many watch in one server at the most: each is a connection and a queue.
 const WATCHERS: usize = 1000;
+
+/// How long a stream without an end of its own lasts. Whoever watches comes back, and shows that
+/// they still may.
+pub(super) const LIFE: Duration = Duration::from_secs(300);
 
 /// What this file adds to the API.
 pub(super) fn operations() -> Vec<Operation> {
@@ -286,6 +293,7 @@ async fn live(
     let mut watcher = Watcher { engine: caller.engine, points: live.points, told: None, next: 0 };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
+        let mut life = std::pin::pin!(tokio::time::sleep(LIFE));
         loop {
             let now = seen.borrow_and_update().clone();
             if let Some(news) = watcher.news(&now) {
@@ -296,6 +304,8 @@ async fn live(
             }
             tokio::select! {
                 () = sender.closed() => return,
+                () = listen::stopping() => return,
+                () = &mut life => return,
                 changed = seen.changed() => if changed.is_err() { return },
             }
         }

@@ -26,9 +26,10 @@ use tidegate::{
 use tokio::sync::{Mutex, broadcast, mpsc};
 
 use super::{
-    Caller, follow::Receiver, operation::Operation, problem::Problem, recorded::EventView,
-    runs::view, shape::string,
+    Caller, follow::Receiver, live::LIFE, operation::Operation, problem::Problem,
+    recorded::EventView, runs::view, shape::string,
 };
+use crate::listen;
 
 /// How often the store is looked at for all who read along in one workspace.
 const LOOK: Duration = Duration::from_millis(500);
@@ -223,9 +224,12 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
         {
             return;
         }
+        let mut life = std::pin::pin!(tokio::time::sleep(LIFE));
         loop {
             let next = tokio::select! {
                 () = sender.closed() => return,
+                () = listen::stopping() => return,
+                () = &mut life => return,
                 next = news.recv() => next,
             };
             let said = match next {

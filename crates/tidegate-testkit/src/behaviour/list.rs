@@ -162,6 +162,8 @@ macro_rules! behaviours {
                 the_current_release_says_what_overlaps,
                 a_paused_schedule_plans_nothing,
                 schedules_are_listed_with_their_last_occurrence,
+                another_name_of_a_schedule_is_no_new_version,
+                a_retry_of_an_occurrence_does_what_was_staged_once,
             }
             serving {
                 a_run_that_nobody_serves_is_stranded,

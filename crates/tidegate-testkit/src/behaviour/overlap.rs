@@ -211,6 +211,51 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(world.drain().await, [newest.run().unwrap(), queued]);
 }
 
+/// SPEC 8: what a schedule is called says nothing about runs, so another name is no new version.
+pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
+    let named = |name: Option<&str>| {
+        let mut trigger = json!({ "cron": DAILY });
+        if let Some(name) = name {
+            trigger["name"] = name.into();
+        }
+        json!({ "name": "w", "triggers": [trigger] })
+    };
+    let first = world.define(named(None)).await;
+    for name in ["nightly", "daily"] {
+        let again = world.define(named(Some(name))).await;
+        assert_eq!((again.version, again.unchanged), (first.version, true), "{name}");
+        assert_eq!(shown(world, DAILY).await.name.as_deref(), Some(name));
+    }
+}
+
+/// SPEC 7, 9: what an occurrence under `restart` had staged went with it, so that its retry does it
+/// again; what the retry has done is done.
+pub async fn a_retry_of_an_occurrence_does_what_was_staged_once(world: &World) {
+    let triggers = json!([{ "cron": DAILY, "onOverlap": "restart" }]);
+    world.define(json!({ "name": "w", "triggers": triggers })).await;
+    let actions = json!([{ "name": "a", "triggers": triggers }]);
+    world.define_flow(json!({ "name": "f", "actions": actions })).await;
+    for name in ["w", "f/a"] {
+        let session = name.replace('/', "-");
+        let count = async |run: &Run| {
+            world.told(run, "count", &session, increment("n", 1)).await;
+            world.report(run, vec![step("last", &json!(1))], Then::Continue).await.unwrap();
+            world.fail(run).await;
+        };
+        world.occur(name, DAILY).await;
+        let run = world.lease_one().await;
+        count(&run).await;
+        assert_eq!(world.document(&session).await, Value::Null, "{name}");
+        let first = world.retry(run.id, "last").await;
+        assert!(world.steps_in_order(first).await.is_empty(), "{name}: it is taken again");
+        count(&world.lease_one().await).await;
+        assert_eq!(world.document(&session).await, json!({ "n": 1 }), "{name}");
+        let second = world.retry(first, "last").await;
+        assert_eq!(world.steps_in_order(second).await, ["count"], "{name}: it is done");
+        world.cancel(second).await.unwrap();
+    }
+}
+
 async fn shown(world: &World, id: &str) -> Shown {
     let view = |draft: &_| schedules::list(draft, &world.ws, &schedules::Which::default(), None, 9);
     let all = look(&*world.store, &world.ws, view).await.unwrap().schedules;

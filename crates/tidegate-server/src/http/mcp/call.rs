@@ -27,7 +27,11 @@ use super::{
     tools::{self, Tool},
 };
 use crate::http::{
-    App, Caller, access, actions, body::as_is, follow::Receiver, problem::Problem, workflows,
+    App, Caller, access, actions,
+    body::as_is,
+    follow::{self, Receiver},
+    problem::Problem,
+    workflows,
 };
 
 /// How long a call stands in line where its policy does not say so (SPEC 6): models and people
@@ -94,7 +98,7 @@ pub(super) async fn call(
         return told(result(ended));
     }
     let token = params.meta.progress_token.map(RawValue::to_owned);
-    Ok(stream(Progress { engine, run, token, after: 0, steps: 0, said: None }, request.id))
+    stream(Progress { engine, run, token, after: 0, steps: 0, said: None }, request.id)
 }
 
 /// The result of a call, however long it takes.
@@ -250,10 +254,12 @@ fn error(what: &Value) -> Box<RawValue> {
 }
 
 /// Tells of a run as it goes on, and at last of its end. Whoever goes away changes nothing.
-fn stream(mut progress: Progress, id: &RawValue) -> Response {
+fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
+    let room = follow::room()?;
     let (sender, receiver) = mpsc::channel(WAITING);
     let id = id.to_owned();
     tokio::spawn(async move {
+        let _room = room;
         loop {
             let (messages, over) = match progress.look().await {
                 Ok((messages, None)) => (messages, None),
@@ -277,7 +283,7 @@ fn stream(mut progress: Progress, id: &RawValue) -> Response {
             }
         }
     });
-    Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response()
+    Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response())
 }
 
 /// A run that is followed.

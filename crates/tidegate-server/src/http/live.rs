@@ -293,7 +293,7 @@ async fn live(
     let mut watcher = Watcher { engine: caller.engine, points: live.points, told: None, next: 0 };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let mut life = std::pin::pin!(tokio::time::sleep(LIFE));
+        let mut closing = std::pin::pin!(tokio::time::sleep(LIFE));
         loop {
             let now = seen.borrow_and_update().clone();
             if let Some(news) = watcher.news(&now) {
@@ -305,7 +305,7 @@ async fn live(
             tokio::select! {
                 () = sender.closed() => return,
                 () = listen::stopping() => return,
-                () = &mut life => return,
+                () = &mut closing => return,
                 changed = seen.changed() => if changed.is_err() { return },
             }
         }

@@ -224,12 +224,12 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
         {
             return;
         }
-        let mut life = std::pin::pin!(tokio::time::sleep(LIFE));
+        let mut closing = std::pin::pin!(tokio::time::sleep(LIFE));
         loop {
             let next = tokio::select! {
                 () = sender.closed() => return,
                 () = listen::stopping() => return,
-                () = &mut life => return,
+                () = &mut closing => return,
                 next = news.recv() => next,
             };
             let said = match next {

@@ -3,7 +3,7 @@
 import { batch, effect, signal } from '@preact/signals';
 import { correct } from './clock.mjs';
 import { follow } from './sse.mjs';
-import { key, workspace } from './api.mjs';
+import { epoch, workspace } from './api.mjs';
 
 /**
  * @typedef {{ inFlight: number, queued: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
@@ -85,8 +85,9 @@ function heard(_event, news) {
 let stop = () => {};
 // Again after another key or workspace.
 effect(() => {
-  void key.value;
+  void epoch.value;
   void workspace.value;
   stop();
+  waiting = [];
   stop = follow('/live', { on: heard, connected: (yes) => (connected.value = yes) });
 });

@@ -1,5 +1,5 @@
 // Server-sent events by fetch: `EventSource` can show no key.
-import { address, locked, who } from './api.mjs';
+import { address, epoch, lock, who } from './api.mjs';
 
 const SOONEST = 500;
 const LATEST = 10_000;
@@ -45,9 +45,10 @@ export function follow(path, { query, on, connected = () => {}, until }) {
     try {
       /** @type {Record<string, string>} */
       const headers = { ...who(), accept: 'text/event-stream' };
+      const sent = epoch.peek();
       if (last) headers['last-event-id'] = last;
       const response = await fetch(address(path, query), { headers, signal });
-      if (!response.ok || !response.body) return refused(response.status);
+      if (!response.ok || !response.body) return refused(response.status, sent);
       connected(true);
       pause = SOONEST;
       for await (const { event, data, id } of messages(response.body, heard)) {
@@ -65,12 +66,9 @@ export function follow(path, { query, on, connected = () => {}, until }) {
     }
   }
 
-  /** @param {number} status */
-  function refused(status) {
-    if (status === 401) {
-      locked.value = 'show a key';
-      over = true;
-    }
+  /** @param {number} status @param {number} sent in which epoch */
+  function refused(status, sent) {
+    if (status === 401) over = lock(sent, 'show a key');
     // A run that is gone does not come back; anything else may be put right, but not soon.
     if (until && (status === 404 || status === 410)) over = true;
     if (status >= 400 && status < 500 && status !== 429) pause = LATEST;

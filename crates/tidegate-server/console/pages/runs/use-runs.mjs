@@ -1,5 +1,5 @@
 // The list of runs: pages that were read, kept up with what the server says of the newest.
-import { get } from '../../lib/api.mjs';
+import { epoch, get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { follow } from '../../lib/sse.mjs';
 import { fits, tellable } from './which.mjs';
@@ -69,7 +69,8 @@ export function useRuns(asked, chosen) {
       if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
     };
     const still = () => held.current || inHand();
-    const of = JSON.stringify(asked);
+    // Another key may see other runs.
+    const of = JSON.stringify([epoch.peek(), asked]);
     const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
     set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], next: null, cursors: [''], loading: true, error: null });
     // Once its rows are there again.

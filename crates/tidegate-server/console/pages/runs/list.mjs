@@ -67,7 +67,7 @@ export function RunList() {
       <${Bulk} asked=${asked} chosen=${chosen} clear=${() => choose(new Set())} again=${runs.again} /></div>
     <${Stranded} /><${Filters} />
     ${runs.rows.length > 0 && html`<${Stale} error=${runs.error} />`}
-    <p class="newer" role="status">${runs.newer.length > 0 && html`<button type="button" class="primary" onClick=${runs.show}>↑ ${plural(runs.newer.length, 'newer run')}</button>`}</p>
+    <p class="newer" role="status">${runs.newer.length > 0 && html`<button type="button" class="primary" onClick=${runs.show}>↑ ${runs.many ? 'More than ' : ''}${plural(runs.newer.length, 'newer run')}</button>`}</p>
     ${runs.rows.length === 0
       ? html`<${Nothing} runs=${runs} />`
       : html`<div class="runs"><${Table} label="Runs" columns=${shown} rows=${runs.rows} idOf=${(/** @type {any} */ run) => run.id}

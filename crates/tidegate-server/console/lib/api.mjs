@@ -1,5 +1,6 @@
 // The API, as every page asks it.
 import { batch, signal } from '@preact/signals';
+import { parse } from './json.mjs';
 
 /** What the server has refused, in its own words. */
 export class Problem extends Error {
@@ -87,7 +88,7 @@ async function ask(method, where, { query, body, signal: stop, headers, heard } 
   }
   heard?.(response.status);
   const text = await response.text();
-  const told = text ? JSON.parse(text) : null;
+  const told = text ? parse(text) : null;
   if (response.ok) return told;
   const problem = new Problem(response.status, told ?? {});
   if (response.status === 401) lock(sent, problem.message);

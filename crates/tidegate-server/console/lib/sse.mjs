@@ -1,5 +1,6 @@
 // Server-sent events by fetch: `EventSource` can show no key.
 import { address, epoch, lock, who } from './api.mjs';
+import { parse } from './json.mjs';
 
 const SOONEST = 500;
 const LATEST = 10_000;
@@ -55,7 +56,7 @@ export function follow(path, { query, on, connected = () => {}, until }) {
         // What was read before it was stopped is not told any more.
         if (signal.aborted) return;
         if (id) last = id;
-        on(event, data ? JSON.parse(data) : null, id);
+        on(event, data ? parse(data) : null, id);
         if (until?.(event)) {
           over = true;
           return;

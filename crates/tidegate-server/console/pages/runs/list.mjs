@@ -50,6 +50,8 @@ function Nothing({ runs }) {
 export function RunList() {
   const asked = useMemo(() => which(route.value.query), [route.value.query.toString()]);
   const [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
+  // What is chosen can be seen: with other filters it may not be in the list any more.
+  useEffect(() => choose((before) => (before.size > 0 ? new Set() : before)), [JSON.stringify(asked)]);
   const runs = useRuns(asked, chosen.size > 0);
   const gates = useGates(runs.rows, asked.workflow);
   const shown = useMemo(() => columns(runs.rows, gates, chosen, choose), [runs.rows, gates, chosen]);

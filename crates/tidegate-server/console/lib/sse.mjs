@@ -49,6 +49,8 @@ export function follow(path, { query, on, connected = () => {}, until }) {
       const sent = epoch.peek();
       if (last) headers['last-event-id'] = last;
       const response = await fetch(address(path, query), { headers, signal });
+      // Stopped between the answer and now: it is nobody's any more.
+      if (signal.aborted) return;
       if (!response.ok || !response.body) return refused(response.status, sent);
       connected(true);
       pause = SOONEST;
@@ -69,7 +71,7 @@ export function follow(path, { query, on, connected = () => {}, until }) {
 
   /** @param {number} status @param {number} sent in which epoch */
   function refused(status, sent) {
-    if (status === 401) over = lock(sent, 'show a key');
+    if (status === 401 && lock(sent, 'show a key')) over = true;
     // A run that is gone does not come back; anything else may be put right, but not soon.
     if (until && (status === 404 || status === 410)) over = true;
     if (status >= 400 && status < 500 && status !== 429) pause = LATEST;

@@ -1,7 +1,7 @@
 // The frame: pages at the left, the page at the right. A page is fetched when it is first opened.
 import { render } from 'preact';
 import { html, signal, useEffect } from './lib/html.mjs';
-import { get, key, locked, unlock } from './lib/api.mjs';
+import { epoch, get, key, locked, unlock } from './lib/api.mjs';
 import { blocked, connected, counts } from './lib/live.mjs';
 import { count } from './lib/format.mjs';
 import { route, to } from './lib/route.mjs';
@@ -105,7 +105,7 @@ function App() {
         <${Link} /><${Theme} />
       </div>
     </div>
-    <main tabindex="-1"><${Lock} /><${Page} name=${page} /></main>
+    <main tabindex="-1"><${Lock} /><${Page} key=${epoch.value} name=${page} /></main>
     ${Tour && html`<${Tour} close=${() => (tour.value = null)} />`}
     <${Toasts} /><${Confirm} />
   </div>`;

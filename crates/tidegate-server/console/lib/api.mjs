@@ -1,5 +1,6 @@
 // The API, as every page asks it.
-import { signal } from '@preact/signals';
+import { batch, signal } from '@preact/signals';
+import { parse } from './json.mjs';
 
 /** What the server has refused, in its own words. */
 export class Problem extends Error {
@@ -23,11 +24,24 @@ export const workspace = signal(localStorage.getItem('tidegate-workspace') ?? ''
 /** The server wants a key, and why. @type {import('@preact/signals').Signal<string | null>} */
 export const locked = signal(null);
 
+/** Grows with every key that is entered, also with the same one: all that was refused is asked again. */
+export const epoch = signal(0);
+
 /** @param {string} value */
 export function unlock(value) {
   sessionStorage.setItem('tidegate-key', value);
-  key.value = value;
-  locked.value = null;
+  batch(() => {
+    key.value = value;
+    locked.value = null;
+    epoch.value += 1;
+  });
+}
+
+/** Whatever was sent before another key was entered locks nothing. @param {number} sent its epoch @param {string} why @returns {boolean} */
+export function lock(sent, why) {
+  if (sent !== epoch.peek()) return false;
+  locked.value = why;
+  return true;
 }
 
 /** @returns {Record<string, string>} */
@@ -64,6 +78,7 @@ async function ask(method, where, { query, body, signal: stop, headers, heard } 
     init.body = JSON.stringify(body);
     init.headers = { ...init.headers, 'content-type': 'application/json' };
   }
+  const sent = epoch.peek();
   let response;
   try {
     response = await fetch(address(where, query), init);
@@ -73,10 +88,10 @@ async function ask(method, where, { query, body, signal: stop, headers, heard } 
   }
   heard?.(response.status);
   const text = await response.text();
-  const told = text ? JSON.parse(text) : null;
+  const told = text ? parse(text) : null;
   if (response.ok) return told;
   const problem = new Problem(response.status, told ?? {});
-  if (response.status === 401) locked.value = problem.message;
+  if (response.status === 401) lock(sent, problem.message);
   throw problem;
 }
 

@@ -52,7 +52,8 @@ export function useFetched(path, query = {}, { live = true } = {}) {
       busy = false;
       last = Date.now();
       if (stop.signal.aborted) return;
-      if (live) timer = setTimeout(look, wanted ? OFTEN : SELDOM);
+      // Also where it is asked once only: what was done meanwhile is not in the answer.
+      if (live || wanted) timer = setTimeout(look, wanted ? OFTEN : SELDOM);
       wanted = false;
     }
     again.current = look;

@@ -3,7 +3,7 @@
 import { batch, effect, signal } from '@preact/signals';
 import { correct } from './clock.mjs';
 import { follow } from './sse.mjs';
-import { key, workspace } from './api.mjs';
+import { epoch, workspace } from './api.mjs';
 
 /**
  * @typedef {{ inFlight: number, queued: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
@@ -14,6 +14,8 @@ import { key, workspace } from './api.mjs';
 
 /** How many points the charts keep: ten minutes of two seconds each. */
 const POINTS = 300;
+/** When news are taken without a frame, in ms. */
+const LATE = 300;
 
 /** Whether the server is heard. @type {import('@preact/signals').Signal<boolean | null>} `null` before the first time */
 export const connected = signal(null);
@@ -32,7 +34,15 @@ export const points = signal(/** @type {Point[]} */ ([]));
 /** Several messages between two frames are one change of the page. */
 let waiting = /** @type {any[]} */ ([]);
 
+let frame = 0;
+/** @type {number | undefined} */
+let timer;
+
 function apply() {
+  cancelAnimationFrame(frame);
+  clearTimeout(timer);
+  frame = 0;
+  timer = undefined;
   const told = waiting;
   waiting = [];
   batch(() => {
@@ -44,13 +54,18 @@ function apply() {
 /** @param {any} news what has changed */
 function take(news) {
   if (news.at) correct(news.at);
+  if (news.whole) {
+    // What is empty now is not named.
+    versions.value = new Map();
+    points.value = [];
+  }
   if (news.stats) counts.value = news.stats;
   if (news.folds) folds.value = news.folds;
   if (news.blocked !== undefined) blocked.value = news.blocked;
   if (news.gates) busiest.value = news.gates;
-  if (news.points) points.value = (news.whole ? [] : points.value).concat(news.points).slice(-POINTS);
+  if (news.points) points.value = points.value.concat(news.points).slice(-POINTS);
   if (news.workflows || news.gone) {
-    const all = new Map(news.whole ? [] : versions.value);
+    const all = new Map(versions.value);
     const name = (/** @type {OfVersion} */ it) => `${it.app}/${it.workflow}/${it.version}`;
     for (const of of news.gone ?? []) all.delete(name(of));
     for (const of of news.workflows ?? []) all.set(name(of), of);
@@ -60,16 +75,19 @@ function take(news) {
 
 /** @param {string} _event @param {any} news */
 function heard(_event, news) {
+  if (news.whole) waiting = [];
   waiting.push(news);
-  // A hidden page draws no frames, and its numbers must be right when it is looked at again.
-  if (waiting.length === 1) (document.hidden ? setTimeout : requestAnimationFrame)(apply);
+  frame ||= requestAnimationFrame(apply);
+  // A page that is or becomes hidden draws no frame, and its numbers must be right when it is looked at again.
+  timer ??= setTimeout(apply, LATE);
 }
 
 let stop = () => {};
 // Again after another key or workspace.
 effect(() => {
-  void key.value;
+  void epoch.value;
   void workspace.value;
   stop();
+  waiting = [];
   stop = follow('/live', { on: heard, connected: (yes) => (connected.value = yes) });
 });

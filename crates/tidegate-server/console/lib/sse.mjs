@@ -1,8 +1,13 @@
 // Server-sent events by fetch: `EventSource` can show no key.
-import { address, locked, who } from './api.mjs';
+import { address, epoch, lock, who } from './api.mjs';
+import { parse } from './json.mjs';
 
 const SOONEST = 500;
 const LATEST = 10_000;
+/** A tab gives its connections back when it was hidden for so long: a browser has six for all tabs together. */
+const HIDDEN = 4000;
+/** Nothing heard for so long means that nobody is there: the server says something every 15 s. */
+const SILENT = 40_000;
 
 /**
  * Reads along until it is stopped; a lost connection is taken up again behind the last id.
@@ -13,51 +18,112 @@ const LATEST = 10_000;
  *   `until` says after which event nothing more comes
  * @returns {() => void} stops it
  */
-export function follow(path, { query, on, connected = () => {}, until = () => false }) {
-  const stop = new AbortController();
+export function follow(path, { query, on, connected = () => {}, until }) {
+  let attempt = new AbortController();
   let last = '';
   let pause = SOONEST;
   let over = false;
+  let away = false;
+  let wake = () => {};
+  /** @param {number} [ms] without it only by `wake` */
+  const woken = (ms) =>
+    new Promise((done) => {
+      wake = () => done(null);
+      if (ms !== undefined) setTimeout(wake, ms);
+    });
+  /** @type {number | undefined} */
+  let hiding;
 
   async function once() {
-    /** @type {Record<string, string>} */
-    const headers = { ...who(), accept: 'text/event-stream' };
-    if (last) headers['last-event-id'] = last;
-    const response = await fetch(address(path, query), { headers, signal: stop.signal });
-    if (response.status === 401) locked.value = 'show a key';
-    // Asking again does not help where the server has understood and refused.
-    if (response.status >= 400 && response.status < 500) over = response.status !== 429;
-    if (!response.ok || !response.body) throw new Error(`answered ${response.status}`);
-    connected(true);
-    pause = SOONEST;
-    for await (const { event, data, id } of messages(response.body)) {
-      if (id) last = id;
-      on(event, data ? JSON.parse(data) : null, id);
-      if (until(event)) {
-        over = true;
-        return;
+    const { signal } = (attempt = new AbortController());
+    /** @type {number | undefined} */
+    let silence;
+    const heard = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => attempt.abort(), SILENT);
+    };
+    heard();
+    try {
+      /** @type {Record<string, string>} */
+      const headers = { ...who(), accept: 'text/event-stream' };
+      const sent = epoch.peek();
+      if (last) headers['last-event-id'] = last;
+      const response = await fetch(address(path, query), { headers, signal });
+      // Stopped between the answer and now: it is nobody's any more.
+      if (signal.aborted) return;
+      if (!response.ok || !response.body) return refused(response.status, sent);
+      connected(true);
+      pause = SOONEST;
+      for await (const { event, data, id } of messages(response.body, heard)) {
+        // What was read before it was stopped is not told any more.
+        if (signal.aborted) return;
+        if (id) last = id;
+        on(event, data ? parse(data) : null, id);
+        if (until?.(event)) {
+          over = true;
+          return;
+        }
       }
+    } finally {
+      clearTimeout(silence);
     }
   }
 
+  /** @param {number} status @param {number} sent in which epoch */
+  function refused(status, sent) {
+    if (status === 401 && lock(sent, 'show a key')) over = true;
+    // A run that is gone does not come back; anything else may be put right, but not soon.
+    if (until && (status === 404 || status === 410)) over = true;
+    if (status >= 400 && status < 500 && status !== 429) pause = LATEST;
+    if (over) connected(false);
+  }
+
+  function turned() {
+    clearTimeout(hiding);
+    if (document.hidden) {
+      hiding = setTimeout(() => {
+        away = true;
+        attempt.abort();
+      }, HIDDEN);
+      return;
+    }
+    away = false;
+    wake();
+  }
+
+  function end() {
+    over = true;
+    document.removeEventListener('visibilitychange', turned);
+    clearTimeout(hiding);
+    attempt.abort();
+    wake();
+  }
+
+  document.addEventListener('visibilitychange', turned);
+  turned();
   (async () => {
-    while (!over && !stop.signal.aborted) {
+    while (!over) {
       try {
         await once();
       } catch {
         // Told by `connected`.
       }
-      if (over || stop.signal.aborted) break;
-      connected(false);
-      await new Promise((done) => setTimeout(done, pause));
+      if (over) break;
+      // Whoever is away is not told: it is taken up again before they can read it.
+      if (!away) {
+        connected(false);
+        await woken(pause);
+      }
+      while (away && !over) await woken();
       pause = Math.min(pause * 2, LATEST);
     }
+    end();
   })();
-  return () => stop.abort();
+  return end;
 }
 
-/** @param {ReadableStream<Uint8Array>} body */
-async function* messages(body) {
+/** @param {ReadableStream<Uint8Array>} body @param {() => void} heard */
+async function* messages(body, heard) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = '';
@@ -66,6 +132,7 @@ async function* messages(body) {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
+      heard();
       const lines = (rest + decoder.decode(value, { stream: true })).split('\n');
       rest = lines.pop() ?? '';
       for (const line of lines) {

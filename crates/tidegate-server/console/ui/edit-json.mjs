@@ -1,10 +1,11 @@
 import { html } from '../lib/html.mjs';
+import { parse as read } from '../lib/json.mjs';
 
 /** @param {string} text @returns {{ value?: unknown, wrong?: string }} */
 export function parse(text) {
   if (text.trim() === '') return { value: undefined };
   try {
-    return { value: JSON.parse(text) };
+    return { value: read(text) };
   } catch (error) {
     return { wrong: /** @type {Error} */ (error).message };
   }

@@ -52,6 +52,15 @@ debounce = { periodMs = 600000, key = "doc" }
     await seen.close();
   });
 
+  test(`an integer beyond 2^53 is shown as it was sent, on ${name}`, async () => {
+    const body = '{"name":"big","data":{"n":12345678901234567890,"all":[9007199254740993,1]}}';
+    await fetch(`${server.url}/events`, { method: 'POST', body, headers: { 'content-type': 'application/json' } });
+    const seen = await look(server.url);
+    await seen.go('/events?name=big');
+    await seen.page.getByText('{"n":12345678901234567890,"all":[9007199254740993,1]}').first().waitFor();
+    await seen.close();
+  });
+
   test(`why names the gate and its holders, on ${name}`, async () => {
     const { runs } = await ask.get('/runs?workflow=report&state=queued&limit=100');
     const { gates } = await ask.get('/gates?workflow=report');

@@ -94,14 +94,29 @@ test('the pictures of the README show a noisy tenant held back, and why', async 
 test('a blocked stream is unblocked from the page', async () => {
   const { get } = api(world.url);
   const blocked = async () => (await get('/reactions?blocked=true')).streams;
-  await until(async () => (await blocked()).length > 0, 'a stream of the demo is blocked');
-  const [place] = await blocked();
-  const seen = await look(world.url);
-  await seen.go(`/streams?reaction=${place.reaction}&blocked=true`);
-  await seen.page.getByRole('row', { name: new RegExp(place.stream) }).first().click();
-  await seen.page.getByRole('dialog').getByRole('button', { name: /^Unblock/ }).click();
-  await seen.page.getByRole('dialog').getByRole('button', { name: /^Unblock/ }).last().click();
-  const goes = async () => !(await blocked()).some((/** @type {any} */ it) => it.stream === place.stream && it.position === place.position);
-  await until(goes, `${place.stream} goes on`);
-  await seen.close();
+  const same = (/** @type {any} */ a) => (/** @type {any} */ b) => a.reaction === b.reaction && a.stream === b.stream && a.position === b.position;
+  for (let tries = 1; ; tries++) {
+    await until(async () => (await blocked()).length > 0, 'a stream of the demo is blocked');
+    const place = (await blocked())[0];
+    if (!place) continue;
+    const seen = await look(world.url);
+    seen.page.setDefaultTimeout(10_000);
+    await seen.go(`/streams?reaction=${place.reaction}&blocked=true`);
+    const details = seen.page.getByRole('dialog', { name: 'Details' });
+    try {
+      await seen.page.getByRole('row', { name: new RegExp(place.stream) }).first().click();
+      await details.getByRole('button', { name: 'Unblock …', exact: true }).click();
+      await details.getByRole('button', { name: 'Unblock 1 stream …', exact: true }).click();
+      await seen.page.getByRole('dialog', { name: 'Unblock 1 stream?' }).getByRole('button', { name: 'Unblock', exact: true }).click();
+      // The demo unblocks streams by itself, but only the page says so, and of none if it came late.
+      await seen.page.getByText('1 stream can go on', { exact: true }).waitFor();
+    } catch (error) {
+      // The demo was faster: another one is picked.
+      if (tries >= 4 || (await blocked()).some(same(place))) throw error;
+      await seen.close();
+      continue;
+    }
+    await until(async () => !(await blocked()).some(same(place)), `${place.stream} goes on`);
+    return seen.close();
+  }
 });

@@ -11,7 +11,7 @@ const PAGE = 100;
 const TRIES = 5;
 const OFTEN = 900;
 const SELDOM = 5000;
-/** Beyond this, what flows in at the top makes the list begin anew. */
+/** Beyond this the list begins anew, also with older ones that were read, as soon as the reader is at the top. */
 const MANY = 400;
 /** So many are kept for a reader who looks elsewhere. */
 const WAITING = 1000;
@@ -38,7 +38,6 @@ export function useTail(path, name, query, { idOf, stopped, stream, fits = () =>
       if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
     };
     const still = () => held.current || (scroller()?.scrollTop ?? 0) > 60 || document.activeElement?.matches('[data-row]') === true;
-    let paged = false;
     let last = 0;
     let busy = false;
     let anew = true;
@@ -67,8 +66,8 @@ export function useTail(path, name, query, { idOf, stopped, stream, fits = () =>
         const known = new Set([...newer, ...rows].map(idOf));
         const fresh = items.filter((it) => !known.has(idOf(it)));
         const torn = rows.length > 0 && fresh.length === items.length && items.length > 0;
-        if (anew || rows.length === 0 || (!still() && (torn || (!paged && rows.length > MANY)))) {
-          anew = paged = false;
+        if (anew || rows.length === 0 || (!still() && (torn || rows.length > MANY))) {
+          anew = false;
           set({ rows: items, newer: [], many: false, next });
         } else if (torn) set({ newer: items, many: true });
         else put(fresh);
@@ -89,14 +88,13 @@ export function useTail(path, name, query, { idOf, stopped, stream, fits = () =>
         return first();
       }
       set({ rows: [...all, ...rows], newer: [] });
-      if (!paged && rows.length > MANY) first();
+      if (rows.length > MANY) first();
     }
 
     async function more() {
       const { next, busy: reading } = state.peek();
       if (!next || reading) return;
       set({ busy: true });
-      paged = true;
       try {
         const page = await read(next);
         const known = new Set(state.peek().rows.map(idOf));

@@ -3,6 +3,8 @@ import { get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 
 const OFTEN = 1200;
+/** When it is tried again after a failure. */
+const LATER = 5000;
 /** Above this many events what is known is thrown away and read anew. */
 const KEPT = 5000;
 
@@ -15,6 +17,7 @@ const KEPT = 5000;
 export function useVerdicts(rows) {
   const known = useSignal(/** @type {Known} */ ({ of: new Map(), low: '', high: '', next: null }));
   const asked = useSignal(0);
+  const failed = useSignal(0);
   const top = rows[0]?.id ?? '';
   const newest = useRef(top);
   newest.current = top;
@@ -31,16 +34,18 @@ export function useVerdicts(rows) {
       try {
         const page = await get('/receipts', { limit: 100, cursor: newer ? undefined : (known.peek().next ?? undefined) }, stop.signal);
         known.value = joined(known.peek(), page, newer ? upTo : '');
+        failed.value = 0;
       } catch {
-        // The column stays empty; an event's own page says it.
+        // The column stays empty until then; an event's own page says it.
+        if (!stop.signal.aborted) failed.value += 1;
       }
-    }, Math.max(0, asked.peek() + OFTEN - Date.now()));
+    }, Math.max(0, asked.peek() + (failed.peek() > 0 ? LATER : OFTEN) - Date.now()));
     return () => {
       clearTimeout(timer);
       stop.abort();
     };
     // Not by `top`: events that keep coming must not put it off.
-  }, [newer, older, high, next]);
+  }, [newer, older, high, next, failed.value]);
   return (id) => (id <= high && id >= low ? (known.value.of.get(id) ?? []) : null);
 }
 

@@ -61,9 +61,20 @@ export function definitionOf(gate, workflows) {
   return found ?? (gate.letsIn?.startsWith('open') ? undefined : same[0]);
 }
 
+/** What becomes of an occurrence that comes too early. @type {Record<string, string>} */
+const OVERLAP = { skip: 'is skipped', reject: 'is skipped', queue: 'waits until it is over', restart: 'replaces it' };
+
+/** @param {Gate} gate that of a schedule @param {any[]} workflows */
+function overlapOf(gate, workflows) {
+  const triggers = /** @type {any[]} */ (workflows.find((it) => it.app === gate.app && it.name === gate.workflow)?.triggers ?? []);
+  const schedule = triggers.find((it) => it.cron && (it.cron === gate.key || `${it.cron} ${it.timeZone}` === gate.key));
+  // One that is defined no more, or not seen yet, may have been any of them.
+  return (schedule && OVERLAP[schedule.onOverlap?.policy ?? schedule.onOverlap ?? 'skip']) ?? 'is skipped, waits or replaces it, as its onOverlap says';
+}
+
 /** What a gate does, one sentence or one for each action that meets there. @param {Gate} gate @param {any[]} workflows @returns {string[]} */
 export function sentencesOf(gate, workflows) {
-  if (gate.control === 'onOverlap') return ['One run of this schedule at a time; an occurrence that comes while it lives is skipped'];
+  if (gate.control === 'onOverlap') return [`One run of this schedule at a time; an occurrence that comes while it lives ${overlapOf(gate, workflows)}`];
   if (gate.control === 'dedupeId') return ['An event with this dedupeId counts once in 24 h; repeats are dropped'];
   if (gate.control === 'policy') {
     const actions = workflows.filter((it) => it.app === gate.app && it.name.startsWith(`${gate.workflow}/`));

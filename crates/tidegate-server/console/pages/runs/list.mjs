@@ -50,6 +50,8 @@ function Nothing({ runs }) {
 export function RunList() {
   const asked = useMemo(() => which(route.value.query), [route.value.query.toString()]);
   const [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
+  // What is chosen can be seen: with other filters it may not be in the list any more.
+  useEffect(() => choose((before) => (before.size > 0 ? new Set() : before)), [JSON.stringify(asked)]);
   const runs = useRuns(asked, chosen.size > 0);
   const gates = useGates(runs.rows, asked.workflow);
   const shown = useMemo(() => columns(runs.rows, gates, chosen, choose), [runs.rows, gates, chosen]);
@@ -67,7 +69,7 @@ export function RunList() {
       <${Bulk} asked=${asked} chosen=${chosen} clear=${() => choose(new Set())} again=${runs.again} /></div>
     <${Stranded} /><${Filters} />
     ${runs.rows.length > 0 && html`<${Stale} error=${runs.error} />`}
-    <p class="newer" role="status">${runs.newer.length > 0 && html`<button type="button" class="primary" onClick=${runs.show}>↑ ${plural(runs.newer.length, 'newer run')}</button>`}</p>
+    <p class="newer" role="status">${runs.newer.length > 0 && html`<button type="button" class="primary" onClick=${runs.show}>↑ ${runs.many ? 'More than ' : ''}${plural(runs.newer.length, 'newer run')}</button>`}</p>
     ${runs.rows.length === 0
       ? html`<${Nothing} runs=${runs} />`
       : html`<div class="runs"><${Table} label="Runs" columns=${shown} rows=${runs.rows} idOf=${(/** @type {any} */ run) => run.id}

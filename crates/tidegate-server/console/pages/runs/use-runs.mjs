@@ -1,5 +1,5 @@
 // The list of runs: pages that were read, kept up with what the server says of the newest.
-import { get } from '../../lib/api.mjs';
+import { epoch, get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { follow } from '../../lib/sse.mjs';
 import { fits, tellable } from './which.mjs';
@@ -11,6 +11,8 @@ const TRIES = 5;
 const AGAIN = 5000;
 /** Above this many rows a reader who is back at the top begins anew. */
 const MANY = 1000;
+/** So many are kept for a reader who looks elsewhere. */
+const WAITING = 1000;
 const ROW = 34;
 
 /** The list as it was left, for whoever comes back to it. @type {{ of: string, at: number, top: number, runs: Runs } | null} */
@@ -18,7 +20,8 @@ let left = null;
 const FRESH = 120_000;
 
 /**
- * @typedef {{ rows: any[], newer: any[], next: string | null, cursors: string[], loading: boolean, busy: boolean, error: Error | null }} Runs
+ * @typedef {{ rows: any[], newer: any[], many: boolean, next: string | null, cursors: string[], loading: boolean, busy: boolean, error: Error | null }} Runs
+ *   `many`: more are newer than are kept
  */
 
 /** Newest first, as the server lists them. @param {any} a @param {any} b */
@@ -59,7 +62,7 @@ function merged(rows, news) {
 
 /** @param {import('./which.mjs').Which} asked @param {boolean} chosen something is chosen, so that nothing may go away */
 export function useRuns(asked, chosen) {
-  const state = useSignal(/** @type {Runs} */ ({ rows: [], newer: [], next: null, cursors: [''], loading: true, busy: false, error: null }));
+  const state = useSignal(/** @type {Runs} */ ({ rows: [], newer: [], many: false, next: null, cursors: [''], loading: true, busy: false, error: null }));
   const doing = useRef({ more: () => {}, show: () => {}, again: () => {} });
   const held = useRef(chosen);
   held.current = chosen;
@@ -69,34 +72,56 @@ export function useRuns(asked, chosen) {
       if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
     };
     const still = () => held.current || inHand();
-    const of = JSON.stringify(asked);
+    // Another key may see other runs.
+    const of = JSON.stringify([epoch.peek(), asked]);
     const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
-    set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], next: null, cursors: [''], loading: true, error: null });
+    set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], many: false, next: null, cursors: [''], loading: true, error: null });
     // Once its rows are there again.
     if (back) scrollBack(back.top, 60);
 
+    let reading = false;
+    let wanted = false;
     async function first() {
+      if (reading) {
+        wanted = true;
+        return;
+      }
+      reading = true;
       try {
         const { rows, next } = await read(asked, '', stop.signal);
-        const { rows: before, cursors } = state.peek();
-        const anew = before.length === 0 || (!still() && (cursors.length === 1 || before.length > MANY));
-        if (anew) set({ rows, next, newer: [], cursors: [''], loading: false, error: null });
-        else take(rows);
+        const { rows: before, newer, many, cursors } = state.peek();
+        // There may be others between this page and what is known.
+        const torn = before.length > 0 && next !== null && rows.length > 0 && rows.at(-1).id > (newer[0] ?? before[0]).id;
+        const anew = before.length === 0 || (!still() && (many || torn || cursors.length === 1 || before.length > MANY));
+        if (anew) set({ rows, next, newer: [], many: false, cursors: [''], loading: false, error: null });
+        else {
+          take(rows);
+          if (torn) set({ many: true });
+        }
         set({ loading: false, error: null });
       } catch (error) {
         set({ loading: false, error: /** @type {Error} */ (error) });
       }
+      reading = false;
+      if (!wanted || stop.signal.aborted) return;
+      wanted = false;
+      first();
     }
 
     /** News, of runs that are shown or that should be. @param {any[]} news */
     function take(news) {
-      const { rows, newer, next } = state.peek();
+      const { rows, newer, many, next } = state.peek();
       const known = new Set(rows.map((it) => it.id));
       const last = next === null ? '' : (rows.at(-1)?.id ?? '');
       const here = news.filter((it) => known.has(it.id));
       const fresh = news.filter((it) => !known.has(it.id) && it.id > last && fits(it, asked));
-      if (still()) return set({ rows: here.length ? merged(rows, here) : rows, newer: merged(newer, fresh).filter((it) => fits(it, asked)) });
+      if (still()) {
+        const wait = merged(newer, fresh).filter((it) => fits(it, asked));
+        return set({ rows: here.length ? merged(rows, here) : rows, newer: wait.slice(0, WAITING), many: many || wait.length > WAITING });
+      }
+      if (many) return first();
       set({ rows: merged(rows, [...newer, ...fresh, ...here]).filter((it) => fits(it, asked)), newer: [] });
+      if (state.peek().rows.length > MANY) first();
     }
 
     async function more() {
@@ -130,6 +155,8 @@ export function useRuns(asked, chosen) {
     let last = Date.now();
     const end = follow('/runs/stream', {
       on(event, data) {
+        // A hidden list would only grow: it is read again when it is seen.
+        if (document.hidden) return;
         if (event === 'runs' && tellable(asked)) return take(data.runs);
         // The server looks at thousands of runs for a key: not with every news.
         if (Date.now() - last < (tellable(asked) ? 900 : 3000)) return;
@@ -138,6 +165,8 @@ export function useRuns(asked, chosen) {
       },
     });
     const timer = setInterval(again, AGAIN);
+    const turned = () => { if (!document.hidden) first(); };
+    document.addEventListener('visibilitychange', turned);
     let top = scroller()?.scrollTop ?? 0;
     const scrolled = () => {
       // Without the list the page is short, and that is not where the reader was.
@@ -151,6 +180,7 @@ export function useRuns(asked, chosen) {
       stop.abort();
       end();
       clearInterval(timer);
+      document.removeEventListener('visibilitychange', turned);
       scroller()?.removeEventListener('scroll', scrolled);
     };
   }, [JSON.stringify(asked)]);

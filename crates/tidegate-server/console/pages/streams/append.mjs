@@ -1,6 +1,7 @@
 // Appends one event to a stream by hand.
 import { html, useState } from '../../lib/html.mjs';
 import { path, post } from '../../lib/api.mjs';
+import { parse } from '../../lib/json.mjs';
 import { act } from '../../ui/toast.mjs';
 
 /** @param {{ stream: string, version?: number, done: () => void }} props `version`: where the stream ends, -1 before its first event */
@@ -14,7 +15,7 @@ export function Append({ stream, version, done }) {
     event.preventDefault();
     let value;
     try {
-      value = JSON.parse(data || 'null');
+      value = parse(data || 'null');
     } catch (error) {
       setWrong(`The data is no JSON: ${/** @type {Error} */ (error).message}`);
       return;

@@ -1,12 +1,13 @@
 // The data: a form where there is a schema, and always the JSON.
 import { html, useState } from '../../lib/html.mjs';
+import { parse as read } from '../../lib/json.mjs';
 import { Fields } from './fields.mjs';
 import { fits } from './schema.mjs';
 
 /** @param {string} text @returns {{ data?: any, wrong?: string }} */
 export function parse(text) {
   try {
-    return { data: JSON.parse(text.trim() || '{}') };
+    return { data: read(text.trim() || '{}') };
   } catch (error) {
     return { wrong: /** @type {Error} */ (error).message };
   }

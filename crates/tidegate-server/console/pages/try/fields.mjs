@@ -1,5 +1,6 @@
 // A form made from a schema. What it changes is the JSON, so that form and text are one.
 import { html } from '../../lib/html.mjs';
+import { number, parse } from '../../lib/json.mjs';
 import { plain } from './schema.mjs';
 
 /** @typedef {{ name: string, schema: any, root: any, value: any, set: (value: any) => void, wanted: boolean, depth?: number }} Props */
@@ -10,13 +11,13 @@ const text = (value) => (value === undefined || value === null ? '' : typeof val
 /** @param {Props} props */
 function Input({ schema, value, set, wanted }) {
   if (schema.enum) {
-    return html`<select value=${JSON.stringify(value)} onChange=${(/** @type {any} */ e) => set(e.target.value === '' ? undefined : JSON.parse(e.target.value))}>
+    return html`<select value=${JSON.stringify(value)} onChange=${(/** @type {any} */ e) => set(e.target.value === '' ? undefined : parse(e.target.value))}>
       ${!wanted && html`<option value="">–</option>`}
       ${schema.enum.map((/** @type {any} */ it) => html`<option value=${JSON.stringify(it)} selected=${it === value}>${text(it)}</option>`)}</select>`;
   }
   if (schema.type === 'integer' || schema.type === 'number') {
     return html`<input type="number" step=${schema.type === 'integer' ? 1 : 'any'} min=${schema.minimum} max=${schema.maximum} value=${value ?? ''} required=${wanted}
-      onInput=${(/** @type {any} */ e) => set(e.target.value === '' ? undefined : Number(e.target.value))} />`;
+      onInput=${(/** @type {any} */ e) => set(e.target.value === '' ? undefined : number(e.target.value))} />`;
   }
   if (schema.type === 'string') {
     const long = (schema.maxLength ?? 0) > 200 || text(value).length > 80;
@@ -29,7 +30,7 @@ function Input({ schema, value, set, wanted }) {
   /** @param {any} e */
   function changed(e) {
     try {
-      set(e.target.value.trim() ? JSON.parse(e.target.value) : undefined);
+      set(e.target.value.trim() ? parse(e.target.value) : undefined);
       e.target.setCustomValidity('');
     } catch {
       e.target.setCustomValidity('This is no JSON');

@@ -1,4 +1,5 @@
 // What a burst consists of.
+import { Exact, number } from '../../lib/json.mjs';
 
 /** The most at once. */
 export const MOST = 1000;
@@ -19,7 +20,7 @@ export function valuesOf(text) {
 
 /** Names of scalars in the data, as keys spell them. @param {any} data @returns {string[]} */
 export function pathsOf(data, before = '', depth = 0) {
-  if (data === null || typeof data !== 'object' || depth > 4) return before ? [before] : [];
+  if (data === null || typeof data !== 'object' || data instanceof Exact || depth > 4) return before ? [before] : [];
   return Object.entries(data).flatMap(([name, value]) => pathsOf(value, before ? `${before}.${name}` : name, depth + 1));
 }
 
@@ -38,12 +39,12 @@ function put(data, [name, ...rest], value) {
 function numbered(data, i) {
   if (typeof data === 'string') return data.includes('{i}') ? data.replaceAll('{i}', String(i)) : data;
   if (Array.isArray(data)) return data.map((it) => numbered(it, i));
-  if (data && typeof data === 'object') return Object.fromEntries(Object.entries(data).map(([name, it]) => [name, numbered(it, i)]));
+  if (data && typeof data === 'object' && !(data instanceof Exact)) return Object.fromEntries(Object.entries(data).map(([name, it]) => [name, numbered(it, i)]));
   return data;
 }
 
 /** Numbers stay numbers where the field had one. @param {any} before @param {string} value */
-const typed = (before, value) => (typeof before === 'number' && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value);
+const typed = (before, value) => ((typeof before === 'number' || before instanceof Exact) && value.trim() !== '' && Number.isFinite(Number(value)) ? number(value) : value);
 
 /** @param {number} i @param {string[]} values @param {string} how */
 function pick(i, values, how) {

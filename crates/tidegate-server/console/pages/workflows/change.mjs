@@ -1,6 +1,7 @@
 import { html, useState } from '../../lib/html.mjs';
 import { path, put } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';
+import { number, parse } from '../../lib/json.mjs';
 import { controlsOf, lasting } from '../../ui/controls.mjs';
 import { say } from '../../ui/toast.mjs';
 
@@ -15,12 +16,13 @@ const NEEDED = ['limit', 'perMs', 'maxSize', 'timeoutMs', 'shiftMs'];
 
 /** A definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
 function changed(definition, { at, numbers }, given) {
-  const next = structuredClone(definition);
+  // Not by `structuredClone`, which rounds.
+  const next = parse(JSON.stringify(definition));
   delete next.version;
   const it = at.reduce((part, name) => part[name], next);
   for (const name of numbers) {
     if (given[name] === '') delete it[name];
-    else it[name] = Number(given[name]);
+    else it[name] = number(given[name]);
   }
   return next;
 }

@@ -1,0 +1,41 @@
+// JSON whose integers stay what they are: the engine keeps data byte for byte, and a number of
+// JavaScript rounds what is beyond 2^53.
+
+/** Not in every browser; without it numbers are rounded. @type {((text: string) => unknown) | undefined} */
+const raw = /** @type {any} */ (JSON).rawJSON;
+
+/** Whether there may be one at all: a look at every value makes reading many times slower. */
+const LONG = /(^|[[:,\s])-?\d{16}/;
+
+/** An integer that a number cannot be: it counts as the nearest, and is written as it was. */
+export class Exact extends Number {
+  #text;
+
+  /** @param {string} text */
+  constructor(text) {
+    super(text);
+    this.#text = text;
+  }
+
+  toString() {
+    return this.#text;
+  }
+
+  toJSON() {
+    return raw?.(this.#text);
+  }
+}
+
+/** @param {string} text @returns {any} a number, or an `Exact` where that would round it */
+export function number(text) {
+  const value = Number(text);
+  return raw && !Number.isSafeInteger(value) && /^-?[1-9]\d*$/.test(text) ? new Exact(text) : value;
+}
+
+/** @param {string} text @returns {any} */
+export function parse(text) {
+  if (!raw || !LONG.test(text)) return JSON.parse(text);
+  /** @param {string} _name @param {unknown} value @param {{ source: string }} context */
+  const whole = (_name, value, context) => (typeof value === 'number' ? number(context.source) : value);
+  return JSON.parse(text, /** @type {any} */ (whole));
+}

@@ -25,7 +25,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("app", name())
             .query("workflow", name())
             .query("limit", number(1, MAX_PAGE.into()))
-            .query("cursor", string())
+            .query("cursor", text(1, 8192))
             .answers(200, "A page of them.", page("schedules", of("Schedule"))),
         Operation::post("/schedules/{id}/pause", "pauseSchedule", pause)
             .says("Plans nothing of a schedule any more; what has begun goes on.")

@@ -11,7 +11,10 @@ use axum::{
     response::sse::{Event, KeepAlive, Sse},
 };
 use serde_json::json;
-use tidegate::{Engine, RunId, core::row::Ending};
+use tidegate::{
+    Engine, RunId,
+    core::row::{Chunk, Ending},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
@@ -108,6 +111,29 @@ impl<T> futures_core::Stream for Receiver<T> {
     }
 }
 
+/// All that a run has emitted behind a place, which moves on to the last of it.
+pub(super) async fn emitted(
+    engine: &Engine,
+    run: RunId,
+    after: &mut u32,
+) -> Result<Vec<Chunk>, tidegate::Error> {
+    let mut all = Vec::new();
+    loop {
+        let chunks = match engine.chunks(run, *after, CHUNKS).await {
+            Ok(chunks) => chunks,
+            // A window or a buffer that has not become a run yet.
+            Err(tidegate::Error::Refused(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let more = chunks.len() >= CHUNKS as usize;
+        *after = chunks.last().map_or(*after, |chunk| chunk.seq);
+        all.extend(chunks);
+        if !more {
+            return Ok(all);
+        }
+    }
+}
+
 /// A kind, the place of a chunk, and what is said.
 struct Message(&'static str, Option<u32>, String);
 
@@ -131,20 +157,8 @@ impl Follower {
         // The state first: a run that has ended emits nothing more.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
-        loop {
-            let chunks = match self.engine.chunks(self.run, self.after, CHUNKS).await {
-                Ok(chunks) => chunks,
-                // A window or a buffer that has not become a run yet.
-                Err(tidegate::Error::Refused(_)) => Vec::new(),
-                Err(error) => return Err(error),
-            };
-            for chunk in &chunks {
-                self.after = chunk.seq;
-                messages.push(Message("chunk", Some(chunk.seq), chunk.data.as_str().to_owned()));
-            }
-            if chunks.len() < CHUNKS as usize {
-                break;
-            }
+        for chunk in emitted(&self.engine, self.run, &mut self.after).await? {
+            messages.push(Message("chunk", Some(chunk.seq), chunk.data.as_str().to_owned()));
         }
         if let Some(ended) = ended {
             messages.push(match ended.ending {

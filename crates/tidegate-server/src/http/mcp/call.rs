@@ -45,9 +45,6 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 /// How often a run is looked at that somebody wants to see the progress of.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How many chunks are read at once.
-const CHUNKS: u32 = 100;
-
 /// How many messages wait for a slow reader before the run is looked at no more.
 const WAITING: usize = 16;
 
@@ -314,21 +311,10 @@ impl Progress {
                 self.said = Some(said);
             }
         }
-        loop {
-            let chunks = match self.engine.chunks(self.run, self.after, CHUNKS).await {
-                Ok(chunks) => chunks,
-                // A window that has not become a run yet.
-                Err(tidegate::Error::Refused(_)) => Vec::new(),
-                Err(error) => return Err(error),
-            };
-            for chunk in &chunks {
-                self.after = chunk.seq;
-                messages.extend(self.notification(chunk.data.as_str()));
-            }
-            if chunks.len() < CHUNKS as usize {
-                return Ok((messages, ended));
-            }
+        for chunk in follow::emitted(&self.engine, self.run, &mut self.after).await? {
+            messages.extend(self.notification(chunk.data.as_str()));
         }
+        Ok((messages, ended))
     }
 
     /// `notifications/progress`: nobody knows how far it is, only that it goes on.

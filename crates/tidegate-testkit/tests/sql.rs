@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -13,7 +14,7 @@ use std::{
 
 use expect_test::expect_file;
 use rusqlite::Connection;
-use tidegate_store::{PostgresOptions, PostgresStore};
+use tidegate_store::{PostgresOptions, PostgresStore, codec::Table};
 use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
@@ -150,22 +151,105 @@ fn sqlite_plan(db: &Connection, sql: &str) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
+/// What PostgreSQL knows of a table's size when it plans. Plans must not depend on it: a plan is
+/// made once and used for as long as the connection lives.
+#[derive(Clone, Copy, Debug)]
+enum Statistics {
+    /// The tables are empty.
+    Empty,
+    /// The tables hold rows, and have never been analysed.
+    Never,
+    /// The tables hold rows, and were empty when they were last analysed.
+    Stale,
+}
+
+/// How many rows a table gets: enough for indexes of more than one page. Indexes are higher with
+/// `TIDEGATE_TEST_FULL`, that of the runs with a million.
+fn many(table: Table) -> usize {
+    match (std::env::var("TIDEGATE_TEST_FULL").is_ok(), table) {
+        (false, _) => 3_000,
+        (true, Table::Run) => 1_000_000,
+        (true, _) => 100_000,
+    }
+}
+
+/// Gives every table rows whose columns are all different and none null, so that every partial
+/// index holds all of them.
+async fn fill(client: &Client, rows: impl Fn(Table) -> usize) {
+    let value = |kind: &str| match kind {
+        "bigint" => "n".to_owned(),
+        "text" => "'x' || n".to_owned(),
+        "bytea" => "decode(lpad(to_hex(n), 8, '0'), 'hex')".to_owned(),
+        other => panic!("how to fill a column of type {other}?"),
+    };
+    for table in Table::ALL {
+        let columns = "select column_name::text, data_type::text from information_schema.columns \
+                       where table_schema = current_schema() and table_name = $1 \
+                       order by ordinal_position";
+        let columns = client.query(columns, &[&table.name()]).await.unwrap();
+        let names: Vec<String> = columns.iter().map(|row| row.get(0)).collect();
+        let values: Vec<String> = columns.iter().map(|row| value(row.get(1))).collect();
+        let insert = format!(
+            "insert into {} ({}) select {} from generate_series(1, {}) as n",
+            table.name(),
+            names.join(", "),
+            values.join(", "),
+            rows(table),
+        );
+        client.batch_execute(&insert).await.unwrap();
+    }
+}
+
+/// Brings the tables into the state that `statistics` describes.
+async fn prepare_statistics(client: &Client, statistics: Statistics) {
+    for table in Table::ALL {
+        let name = table.name();
+        let alone = format!("alter table {name} set (autovacuum_enabled = off)");
+        client.batch_execute(&alone).await.unwrap();
+    }
+    match statistics {
+        Statistics::Empty => {}
+        Statistics::Never => fill(client, many).await,
+        Statistics::Stale => {
+            fill(client, |_| 1_000).await;
+            for table in Table::ALL {
+                let name = table.name();
+                client.batch_execute(&format!("delete from {name}")).await.unwrap();
+                // The pages stay, so that the planner believes in "none on so many pages".
+                let vacuum = format!("vacuum (truncate off, analyze) {name}");
+                client.batch_execute(&vacuum).await.unwrap();
+            }
+            fill(client, many).await;
+        }
+    }
+}
+
 /// How PostgreSQL goes about a statement whatever its parameters are: which tables it reads by
 /// what, and what it sorts. Other lines differ between versions.
 async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
     let parameters = client.prepare(sql).await.unwrap().params().len();
     let nothing = vec!["null"; parameters].join(", ");
+    let arguments = if parameters == 0 { String::new() } else { format!("({nothing})") };
     client.batch_execute(&format!("prepare hot as {sql}")).await.unwrap();
-    let explain = format!("explain (costs off) execute hot({nothing})");
+    let explain = format!("explain (costs off) execute hot{arguments}");
     let lines = client.query(&explain, &[]).await.unwrap();
     client.batch_execute("deallocate hot").await.unwrap();
     lines.iter().map(|row| row.get::<_, String>(0)).filter_map(|line| told(&line)).collect()
 }
 
-/// A line of a plan, if it tells something; parameters look alike.
+/// A line of a plan, if it says how a table is read; parameters look alike.
 fn told(line: &str) -> Option<String> {
     let line = line.trim_start_matches([' ', '-', '>']);
-    let words = ["Index Scan", "Index Only Scan", "Seq Scan", "Bitmap Index", "Index Cond", "Sort"];
+    let words = [
+        "Index Scan",
+        "Index Only Scan",
+        "Seq Scan",
+        "Bitmap Index",
+        "Index Cond",
+        "Sort",
+        "Tid Scan",
+        "TID Cond",
+    ];
     if !words.iter().any(|word| line.contains(word)) {
         return None;
     }
@@ -173,10 +257,33 @@ fn told(line: &str) -> Option<String> {
     Some(parameters.fold(line.to_owned(), |line, parameter| line.replace(&parameter, "?")))
 }
 
+/// The plans of statements under all statistics: they must be the same.
+async fn postgres_plans(names: &[String]) -> Option<BTreeMap<String, Vec<String>>> {
+    let mut plans: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut turned = String::new();
+    for statistics in [Statistics::Empty, Statistics::Never, Statistics::Stale] {
+        let client = postgres().await?;
+        client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
+        prepare_statistics(&client, statistics).await;
+        for name in names {
+            let Some(sql) = text("postgres", name) else { continue };
+            let plan = postgres_plan(&client, &sql).await;
+            let first = plans.entry(name.clone()).or_insert_with(|| plan.clone());
+            // Which of several conditions is asked first is a matter of estimates.
+            let sorted = |plan: &[String]| plan.iter().cloned().collect::<BTreeSet<_>>();
+            if sorted(first) != sorted(&plan) {
+                writeln!(turned, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
+            }
+        }
+    }
+    assert!(turned.is_empty(), "plans depend on statistics:\n{turned}");
+    Some(plans)
+}
+
 #[tokio::test]
-async fn what_is_asked_all_the_time_uses_its_index() {
-    let Some(client) = postgres().await else { return };
-    client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
+async fn scans_use_their_index_whatever_the_statistics_say() {
+    let names: Vec<String> = HOT.into_iter().map(str::to_owned).collect();
+    let Some(mut of_postgres) = postgres_plans(&names).await else { return };
     let db = sqlite();
     let mut plans = String::new();
     for name in HOT {
@@ -186,14 +293,50 @@ async fn what_is_asked_all_the_time_uses_its_index() {
                 writeln!(plans, "    {line}").unwrap();
             }
         };
-        if let Some(sql) = text("postgres", name) {
-            plan("postgres", postgres_plan(&client, &sql).await);
+        if let Some(lines) = of_postgres.remove(name) {
+            plan("postgres", lines);
         }
         if let Some(sql) = text("sqlite", name) {
             plan("sqlite", sqlite_plan(&db, &sql));
         }
     }
     expect_file!["plans.txt"].assert_eq(&plans);
+}
+
+/// Rows are read, locked, changed and deleted by key in batches: each key is looked up by itself
+/// in the primary key, however many rows the planner believes the table to have.
+#[tokio::test]
+async fn batches_look_up_each_key_whatever_the_statistics_say() {
+    let statements: Vec<(String, Table)> = Table::ALL
+        .into_iter()
+        .flat_map(|table| {
+            let name = table.name();
+            ["read", "update", "delete"]
+                .map(|verb| format!("{name}_{verb}"))
+                .into_iter()
+                .chain([format!("only/{name}_lock")])
+                .filter(|name| name != "only/run_lock" && text("postgres", name).is_some())
+                .map(move |name| (name, table))
+        })
+        .collect();
+    assert!(statements.len() > 80, "found {} statements", statements.len());
+    let names: Vec<String> = statements.iter().map(|(name, _)| name.clone()).collect();
+    let Some(plans) = postgres_plans(&names).await else { return };
+    for (name, table) in statements {
+        let plan = &plans[&name];
+        let (key, _) = table.columns().split_at(table.key_len());
+        let by_key = format!("Index Scan using {0}_pkey on {0}", table.name());
+        let (scans, rest): (Vec<_>, Vec<_>) =
+            plan.iter().partition(|line| line.replace("Index Only", "Index").starts_with(&by_key));
+        let (bounds, rest): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|line| line.starts_with("Index Cond"));
+        let whole_key = |line: &&String| key.iter().all(|(column, _)| line.contains(column));
+        assert!(scans.len() == 1 && bounds.len() == 1, "{name}: {plan:#?}");
+        assert!(bounds.iter().all(whole_key), "{name}: {plan:#?}");
+        let by_place =
+            rest.iter().all(|line| line.starts_with("Tid Scan") || line.starts_with("TID"));
+        assert!(by_place, "{name}: {plan:#?}");
+    }
 }
 
 #[tokio::test]

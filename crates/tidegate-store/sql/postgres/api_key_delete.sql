@@ -2,12 +2,19 @@
 --
 -- $1 id (arrays of one length)
 -- The rows are locked by api_key_lock.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with gone as (
     delete from api_key
      using unnest($1::text[])
            as old(id)
-     where api_key.id = old.id
+     where api_key.ctid = (
+            select found.ctid
+              from api_key as found
+             where found.id between old.id and old.id
+             order by found.id
+             limit 1
+           )
     returning 1
 )
 select expect_rows('api_key', count(*), cardinality($1))

@@ -9,9 +9,10 @@ select wanted.n, found.seq, found.salt, found.ws, found.topic, found.due, found.
  cross join lateral (
         select chore.seq, chore.salt, chore.ws, chore.topic, chore.due, chore.work
           from chore
-         where chore.ws = wanted.ws
-           and chore.topic = wanted.topic
-         order by chore.seq
+         where (chore.ws, chore.topic) between (wanted.ws, wanted.topic)
+                                           and (wanted.ws, wanted.topic)
+           and chore.topic is not null
+         order by chore.ws, chore.topic, chore.seq
          limit wanted.most
        ) as found
  order by wanted.n, found.seq

@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are locked by chore_lock.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update chore
@@ -12,7 +13,13 @@ with changed as (
            work = new.work
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[])
            as new(seq, salt, ws, topic, due, work)
-     where chore.seq = new.seq
+     where chore.ctid = (
+            select found.ctid
+              from chore as found
+             where found.seq between new.seq and new.seq
+             order by found.seq
+             limit 1
+           )
     returning 1
 )
 select expect_rows('chore', count(*), cardinality($1))

@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are written under the lock of the row that owns them.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update chunk
@@ -10,10 +11,15 @@ with changed as (
       from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[],
                   $6::text[])
            as new(run, step, attempt, n, seq, data)
-     where chunk.run = new.run
-       and chunk.step = new.step
-       and chunk.attempt = new.attempt
-       and chunk.n = new.n
+     where chunk.ctid = (
+            select found.ctid
+              from chunk as found
+             where (found.run, found.step, found.attempt, found.n)
+                   between (new.run, new.step, new.attempt, new.n)
+                       and (new.run, new.step, new.attempt, new.n)
+             order by found.run, found.step, found.attempt, found.n
+             limit 1
+           )
     returning 1
 )
 select expect_rows('chunk', count(*), cardinality($1))

@@ -1,7 +1,14 @@
 -- Reads definitions by key.
 --
 -- $1 lane (arrays of one length)
--- Locks nothing. Index: the primary key. Row order is not promised.
-select lane, ws, app, name, version, body, released
-  from def
- where lane = any($1::bigint[])
+-- Locks nothing. Index: the primary key, once for each key (README).
+select found.lane, found.ws, found.app, found.name, found.version, found.body, found.released
+  from unnest($1::bigint[])
+       as wanted(lane)
+ cross join lateral (
+        select def.lane, def.ws, def.app, def.name, def.version, def.body, def.released
+          from def
+         where def.lane between wanted.lane and wanted.lane
+         order by def.lane
+         limit 1
+       ) as found

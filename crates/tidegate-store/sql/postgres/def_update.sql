@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are held still by the latch of the workspace.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update def
@@ -14,7 +15,13 @@ with changed as (
       from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[],
                   $6::text[], $7::bigint[])
            as new(lane, ws, app, name, version, body, released)
-     where def.lane = new.lane
+     where def.ctid = (
+            select found.ctid
+              from def as found
+             where found.lane between new.lane and new.lane
+             order by found.lane
+             limit 1
+           )
     returning 1
 )
 select expect_rows('def', count(*), cardinality($1))

@@ -8,7 +8,11 @@ select seq, salt, ws, app, workflow, version, state, queued_at, ended_at, event_
   from ended
  where seq > $1::bigint
    and seq <= $2::bigint
-   and not exists (select 1 from run where run.past = ended.seq)
-   and not exists (select 1 from run where run.seq = ended.seq)
+   and (select run.seq from run where run.past = ended.seq limit 1) is null
+   and (select run.seq
+          from run
+         where run.seq between ended.seq and ended.seq
+         order by run.seq
+         limit 1) is null
  order by seq
  limit $3::bigint

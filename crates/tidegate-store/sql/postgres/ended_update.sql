@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are written under the lock of the row that owns them.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update ended
@@ -21,7 +22,13 @@ with changed as (
                   $11::text[], $12::bigint[])
            as new(seq, salt, ws, app, workflow, version, state, queued_at, ended_at,
                   event_seq, body, lane)
-     where ended.seq = new.seq
+     where ended.ctid = (
+            select found.ctid
+              from ended as found
+             where found.seq between new.seq and new.seq
+             order by found.seq
+             limit 1
+           )
     returning 1
 )
 select expect_rows('ended', count(*), cardinality($1))

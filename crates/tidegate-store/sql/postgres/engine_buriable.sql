@@ -6,6 +6,6 @@
 select id, beat, dead, serves
   from engine
  where dead = 1
-   and not exists (select 1 from run where run.owner = engine.id)
+   and (select run.seq from run where run.owner = engine.id limit 1) is null
  order by id
  limit $1::bigint

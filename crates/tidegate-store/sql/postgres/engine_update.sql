@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are locked by engine_lock.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update engine
@@ -10,7 +11,13 @@ with changed as (
            serves = new.serves
       from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
            as new(id, beat, dead, serves)
-     where engine.id = new.id
+     where engine.ctid = (
+            select found.ctid
+              from engine as found
+             where found.id between new.id and new.id
+             order by found.id
+             limit 1
+           )
     returning 1
 )
 select expect_rows('engine', count(*), cardinality($1))

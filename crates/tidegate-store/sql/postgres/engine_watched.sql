@@ -6,6 +6,6 @@
 select id, beat, dead, serves
   from engine
  where dead = 0
-    or exists (select 1 from run where run.owner = engine.id)
+    or (select run.seq from run where run.owner = engine.id limit 1) is not null
  order by id
  limit $1::bigint

@@ -11,10 +11,10 @@ select wanted.n, found.seq, found.salt, found.ws, found.kind, found.name, found.
         select event.seq, event.salt, event.ws, event.kind, event.name, event.at, event.ts,
                event.data
           from event
-         where event.ws = wanted.ws
+         where (event.ws, event.seq) < (wanted.ws, wanted.below)
+           and event.ws >= wanted.ws
            and event.kind = 'event'
-           and event.seq < wanted.below
-         order by event.seq desc
+         order by event.ws desc, event.seq desc
          limit wanted.most
        ) as found
  order by wanted.n, found.seq desc

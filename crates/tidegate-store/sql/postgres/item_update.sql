@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are written under the lock of the row that owns them.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update item
@@ -9,8 +10,13 @@ with changed as (
            event_salt = new.event_salt
       from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
            as new(run, n, event_seq, event_salt)
-     where item.run = new.run
-       and item.n = new.n
+     where item.ctid = (
+            select found.ctid
+              from item as found
+             where (found.run, found.n) between (new.run, new.n) and (new.run, new.n)
+             order by found.run, found.n
+             limit 1
+           )
     returning 1
 )
 select expect_rows('item', count(*), cardinality($1))

@@ -11,9 +11,9 @@ select wanted.n, found.seq, found.ws, found.app, found.workflow, found.key,
         select receipt.seq, receipt.ws, receipt.app, receipt.workflow, receipt.key,
                receipt.event, receipt.at, receipt.verdict
           from receipt
-         where receipt.ws = wanted.ws
-           and receipt.seq < wanted.below
-         order by receipt.seq desc
+         where (receipt.ws, receipt.seq) < (wanted.ws, wanted.below)
+           and receipt.ws >= wanted.ws
+         order by receipt.ws desc, receipt.seq desc
          limit wanted.most
        ) as found
  order by wanted.n, found.seq desc

@@ -11,8 +11,8 @@ select wanted.n, found.seq, found.ws, found.app, found.workflow, found.key,
         select receipt.seq, receipt.ws, receipt.app, receipt.workflow, receipt.key,
                receipt.event, receipt.at, receipt.verdict
           from receipt
-         where receipt.event = wanted.event
-         order by receipt.seq
+         where receipt.event between wanted.event and wanted.event
+         order by receipt.event, receipt.seq
          limit wanted.most
        ) as found
  order by wanted.n, found.seq

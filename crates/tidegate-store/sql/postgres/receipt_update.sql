@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are written under the lock of the row that owns them.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update receipt
@@ -15,7 +16,13 @@ with changed as (
       from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[],
                   $6::bigint[], $7::bigint[], $8::text[])
            as new(seq, ws, app, workflow, key, event, at, verdict)
-     where receipt.seq = new.seq
+     where receipt.ctid = (
+            select found.ctid
+              from receipt as found
+             where found.seq between new.seq and new.seq
+             order by found.seq
+             limit 1
+           )
     returning 1
 )
 select expect_rows('receipt', count(*), cardinality($1))

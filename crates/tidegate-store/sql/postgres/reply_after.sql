@@ -3,8 +3,11 @@
 -- $1 after   $2 how many
 -- Locks nothing: a hint.
 -- Index: reply_seq.
-select ws, id, seq, at, hash, answer, response
-  from reply
- where seq > $1::bigint
- order by seq, ws, id
+select found.ws, found.id, found.seq, found.at, found.hash, found.answer, found.response
+  from (select ws, id, seq, at, hash, answer, response
+          from reply
+         where seq > $1::bigint
+         order by seq
+         fetch first ($2::bigint) rows with ties) as found
+ order by found.seq, found.ws, found.id
  limit $2::bigint

@@ -10,7 +10,8 @@ select wanted.n, found.count
         select count(*) as count
           from (select 1
                   from run
-                 where run.lane = wanted.lane
+                 where run.lane between wanted.lane and wanted.lane
+                 order by run.lane, run.seq
                  limit wanted.most) as first
        ) as found
  order by wanted.n

@@ -5,10 +5,12 @@
 -- would read all that wait as well.
 -- Returns the count's place first, from 1.
 with driven as materialized (
-    select run.lane, count(*) as count
-      from run
-     where run.owner is not null
-     group by run.lane
+    select owned.lane, count(*) as count
+      from (select run.lane
+              from run
+             where run.owner is not null
+             order by run.owner, run.seq) as owned
+     group by owned.lane
 )
 select wanted.n, least(coalesce(driven.count, 0), wanted.most)
   from unnest($1::bigint[], $2::bigint[])

@@ -13,9 +13,9 @@ select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
                run.order_at, run.order_seq, run.due, run.owner, run.fence,
                run.body, run.event_seq, run.past, run.parked
           from run
-         where run.lane = wanted.lane
-           and run.seq > wanted.after
-         order by run.seq
+         where (run.lane, run.seq) > (wanted.lane, wanted.after)
+           and run.lane <= wanted.lane
+         order by run.lane, run.seq
          limit wanted.most
        ) as found
  order by wanted.n, found.seq

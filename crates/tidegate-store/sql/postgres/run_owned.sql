@@ -13,8 +13,8 @@ select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
                run.order_at, run.order_seq, run.due, run.owner, run.fence,
                run.body, run.event_seq, run.past, run.parked
           from run
-         where run.owner = wanted.owner
-         order by run.seq
+         where run.owner between wanted.owner and wanted.owner
+         order by run.owner, run.seq
          limit wanted.most
        ) as found
  order by wanted.n, found.seq

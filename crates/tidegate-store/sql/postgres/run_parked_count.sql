@@ -10,8 +10,10 @@ select wanted.n, found.count
         select count(*) as count
           from (select 1
                   from run
-                 where run.lane = wanted.lane
-                   and run.parked = wanted.parked
+                 where (run.lane, run.parked) between (wanted.lane, wanted.parked)
+                                                  and (wanted.lane, wanted.parked)
+                   and run.parked is not null
+                 order by run.lane, run.parked
                  limit wanted.most) as first
        ) as found
  order by wanted.n

@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are locked by run_lock or run_ready_lock.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update run
@@ -26,7 +27,13 @@ with changed as (
                   $16::text[])
            as new(seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner,
                   fence, body, event_seq, past, parked)
-     where run.seq = new.seq
+     where run.ctid = (
+            select found.ctid
+              from run as found
+             where found.seq between new.seq and new.seq
+             order by found.seq
+             limit 1
+           )
     returning 1
 )
 select expect_rows('run', count(*), cardinality($1))

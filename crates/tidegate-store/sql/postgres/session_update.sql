@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are locked by session_lock.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update session
@@ -9,10 +10,15 @@ with changed as (
            body    = new.body
       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
            as new(ws, app, flow, id, version, body)
-     where session.ws = new.ws
-       and session.app = new.app
-       and session.flow = new.flow
-       and session.id = new.id
+     where session.ctid = (
+            select found.ctid
+              from session as found
+             where (found.ws, found.app, found.flow, found.id)
+                   between (new.ws, new.app, new.flow, new.id)
+                       and (new.ws, new.app, new.flow, new.id)
+             order by found.ws, found.app, found.flow, found.id
+             limit 1
+           )
     returning 1
 )
 select expect_rows('session', count(*), cardinality($1))

@@ -1,10 +1,16 @@
 -- Reads streams' snapshots by key.
 --
 -- $1 stream   $2 kind (arrays of one length)
--- Locks nothing. Index: the primary key. Row order is not promised.
-select snapshot.stream, snapshot.kind, snapshot.version, snapshot.body
-  from snapshot
-  join unnest($1::bigint[], $2::text[])
+-- Locks nothing. Index: the primary key, once for each key (README).
+select found.stream, found.kind, found.version, found.body
+  from unnest($1::bigint[], $2::text[])
        as wanted(stream, kind)
-    on snapshot.stream = wanted.stream
-   and snapshot.kind = wanted.kind
+ cross join lateral (
+        select snapshot.stream, snapshot.kind, snapshot.version, snapshot.body
+          from snapshot
+         where (snapshot.stream, snapshot.kind)
+               between (wanted.stream, wanted.kind)
+                   and (wanted.stream, wanted.kind)
+         order by snapshot.stream, snapshot.kind
+         limit 1
+       ) as found

@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are written under the lock of the row that owns them.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update step
@@ -14,8 +15,13 @@ with changed as (
       from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
                   $6::bigint[], $7::text[], $8::bigint[])
            as new(run, id, kind, fence, at, ok, out, seq)
-     where step.run = new.run
-       and step.id = new.id
+     where step.ctid = (
+            select found.ctid
+              from step as found
+             where (found.run, found.id) between (new.run, new.id) and (new.run, new.id)
+             order by found.run, found.id
+             limit 1
+           )
     returning 1
 )
 select expect_rows('step', count(*), cardinality($1))

@@ -2,6 +2,7 @@
 --
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are locked by sub_lock or sub_work_lock.
+-- Index: the primary key, once for each row (README).
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update sub
@@ -24,9 +25,15 @@ with changed as (
                   $15::bigint[], $16::text[])
            as new(ws, reaction, stream, work, at, want, owner, fence, until, due, since,
                   failures, claims, blocked, log, error)
-     where sub.ws = new.ws
-       and sub.reaction = new.reaction
-       and sub.stream = new.stream
+     where sub.ctid = (
+            select found.ctid
+              from sub as found
+             where (found.ws, found.reaction, found.stream)
+                   between (new.ws, new.reaction, new.stream)
+                       and (new.ws, new.reaction, new.stream)
+             order by found.ws, found.reaction, found.stream
+             limit 1
+           )
     returning 1
 )
 select expect_rows('sub', count(*), cardinality($1))

@@ -1,10 +1,17 @@
 -- Locks gates by key and reads them as they are once the locks are there.
 --
 -- $1 key (arrays of one length)
--- Locks in key order, waiting. Returns columns of the locked rows only (R15): what lives in
--- other rows is read by a later statement. An absent row locks nothing (R3).
-select key, id, at, due, state, event
-  from gate
- where key = any($1::bytea[])
- order by key
-   for no key update
+-- Locks in the order of the arrays, which is that of the keys, waiting. Returns columns of the
+-- locked rows only (R15): what lives in other rows is read by a later statement. An absent row
+-- locks nothing (R3). Index: the primary key, once for each key (README).
+select found.key, found.id, found.at, found.due, found.state, found.event
+  from unnest($1::bytea[])
+       as wanted(key)
+ cross join lateral (
+        select gate.key, gate.id, gate.at, gate.due, gate.state, gate.event
+          from gate
+         where gate.key between wanted.key and wanted.key
+         order by gate.key
+         limit 1
+           for no key update
+       ) as found

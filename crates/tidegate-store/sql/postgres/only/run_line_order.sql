@@ -6,12 +6,10 @@
 select wanted.n, found.seq
   from unnest($1::bytea[], $2::bigint[])
        with ordinality as wanted(key, most, n)
-  join gate
-    on gate.key = wanted.key
  cross join lateral (
         select run.seq, run.tier, run.order_at, run.order_seq
           from run
-         where run.line = gate.id
+         where run.line = (select gate.id from gate where gate.key = wanted.key)
          order by run.line, run.tier, run.order_at, run.order_seq, run.seq
          limit wanted.most
        ) as found

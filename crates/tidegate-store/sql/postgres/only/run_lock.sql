@@ -1,27 +1,32 @@
 -- Locks runs by number and the first runs of gates' lines, and reads them.
 --
 -- $1 numbers   $2 gate keys   $3 how many of each line ($2 and $3: arrays of one length)
--- Locks in the order of numbers, waiting. Runs after gate_lock, never in it: its subquery is not
+-- Locks in the order of numbers, waiting. Runs after gate_lock, never in it: the numbers are not
 -- read again after a wait, so the gates must be held still before it begins (R15).
 -- Who stands where is said by run_line_order, which runs after this.
--- Indexes: the primary key; run_line.
-select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier, run.order_at,
-       run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past, run.parked
-  from run
- where run.seq = any(array(
-            select unnest($1::bigint[])
-             union
-            select found.seq
-              from unnest($2::bytea[], $3::bigint[]) as wanted(key, most)
-              join gate
-                on gate.key = wanted.key
-             cross join lateral (
-                    select run.seq
-                      from run
-                     where run.line = gate.id
-                     order by run.line, run.tier, run.order_at, run.order_seq, run.seq
-                     limit wanted.most
-                   ) as found
-       ))
- order by run.seq
-   for no key update
+-- Indexes: the primary key, once for each number (README); run_line.
+select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,
+       found.order_at, found.order_seq, found.due, found.owner, found.fence, found.body,
+       found.event_seq, found.past, found.parked
+  from (select unnest($1::bigint[])
+         union
+        select place.seq
+          from unnest($2::bytea[], $3::bigint[]) as line(key, most)
+         cross join lateral (
+                select run.seq
+                  from run
+                 where run.line = (select gate.id from gate where gate.key = line.key)
+                 order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+                 limit line.most
+               ) as place
+         order by 1) as wanted(seq)
+ cross join lateral (
+        select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier, run.order_at,
+               run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past,
+               run.parked
+          from run
+         where run.seq between wanted.seq and wanted.seq
+         order by run.seq
+         limit 1
+           for no key update
+       ) as found

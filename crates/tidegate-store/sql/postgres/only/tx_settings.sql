@@ -4,13 +4,18 @@
 -- $5 the moment to go by, empty for the server's own
 -- Local to the transaction: through a pooler a session's settings are another client's.
 -- A stopped process must not hold a gate (R16): the server ends its transaction.
--- The planner is kept to the indexes that the statements name: a plan made while a table was
--- empty is used again when it is not.
+-- The planner is kept to the indexes that the statements name by their bounds and `order by`,
+-- whatever the statistics say (README). A sort that has no alternative looks expensive to it for
+-- that reason, and must not be compiled.
 select set_config('search_path', $1::text, true),
        set_config('lock_timeout', $2::text, true),
        set_config('statement_timeout', $3::text, true),
        set_config('idle_in_transaction_session_timeout', $4::text, true),
        set_config('tidegate.clock', $5::text, true),
        set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_sort', 'off', true),
+       set_config('enable_incremental_sort', 'off', true),
        set_config('enable_hashjoin', 'off', true),
-       set_config('enable_mergejoin', 'off', true)
+       set_config('enable_mergejoin', 'off', true),
+       set_config('jit', 'off', true)

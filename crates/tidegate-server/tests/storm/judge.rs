@@ -1,0 +1,222 @@
+//! The judge: finds what must not have happened, in a journal alone.
+//!
+//! It asks no server and knows no rule of the engine but those that users are promised. What
+//! faults excuse is said where it is used: a call of a server counts until that server was killed
+//! or frozen, and a call may be repeated only where a fault came between.
+
+mod flow;
+mod loss;
+mod repeat;
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::Serialize;
+
+use crate::{
+    journal::{Call, CallEnd, Fault, Journal, Request, Run},
+    lanes::{self, Lane},
+};
+
+/// What must not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum Kind {
+    Lost,
+    Doubled,
+    OverLimit,
+    OutOfOrder,
+    Stuck,
+    Leaked,
+    Unresolved,
+    /// An answer that no request of the load may get.
+    Unexpected,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Lost,
+        Self::Doubled,
+        Self::OverLimit,
+        Self::OutOfOrder,
+        Self::Stuck,
+        Self::Leaked,
+        Self::Unresolved,
+        Self::Unexpected,
+    ];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Lost => "lost",
+            Self::Doubled => "doubled",
+            Self::OverLimit => "over a limit",
+            Self::OutOfOrder => "out of order",
+            Self::Stuck => "stuck",
+            Self::Leaked => "leaked",
+            Self::Unresolved => "unresolved",
+            Self::Unexpected => "unexpected",
+        })
+    }
+}
+
+/// One violation, with the records that show it.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+    pub(crate) lines: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.text)?;
+        self.lines.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+/// How late the service may notice that a connection was closed. The machine may be busy.
+const LATE_NOTICE: i64 = 500_000;
+
+/// How long a server that was frozen may take to notice that its lease is gone.
+const WAKING: i64 = 1_500_000;
+
+/// How long a server may take to notice that the database is back, and that its leases are gone.
+const RECONNECTING: i64 = 8_000_000;
+
+/// A journal with its indexes.
+pub(crate) struct Evidence<'a> {
+    journal: &'a Journal,
+    /// The calls of each run, in the order of their beginning.
+    calls: BTreeMap<&'a str, Vec<&'a Call>>,
+    runs: BTreeMap<&'a str, &'a Run>,
+}
+
+/// Everything that is wrong.
+pub(crate) fn judge(journal: &Journal) -> Vec<Violation> {
+    let evidence = Evidence::new(journal);
+    let mut found = Vec::new();
+    for rule in [
+        loss::requests,
+        loss::folds,
+        loss::completions,
+        loss::events,
+        loss::occurrences,
+        loss::logs,
+        repeat::numbers,
+        repeat::keys,
+        repeat::effects,
+        repeat::calls,
+        repeat::answers,
+        flow::concurrency,
+        flow::throttle,
+        flow::rate,
+        flow::order,
+        flow::held_back,
+        flow::versions,
+    ] {
+        rule(&evidence, &mut found);
+    }
+    let world = &journal.world;
+    for (kind, what) in [
+        (Kind::Stuck, &world.live),
+        (Kind::Leaked, &world.leaks),
+        (Kind::Unresolved, &world.unresolved),
+        (Kind::Unexpected, &journal.unexpected),
+    ] {
+        found.extend(what.iter().map(|text| {
+            let lines = evidence.about(text);
+            Violation { kind, text: text.clone(), lines }
+        }));
+    }
+    found
+}
+
+impl<'a> Evidence<'a> {
+    fn new(journal: &'a Journal) -> Self {
+        let mut calls: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
+        for call in &journal.calls {
+            calls.entry(&call.run).or_default().push(call);
+        }
+        for calls in calls.values_mut() {
+            calls.sort_by_key(|call| call.begin);
+        }
+        let runs = journal.world.runs.iter().map(|run| (run.id.as_str(), run)).collect();
+        Self { journal, calls, runs }
+    }
+
+    fn calls_of(&self, run: &str) -> &[&'a Call] {
+        self.calls.get(run).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first call of a run.
+    fn first_call(&self, run: &str) -> Option<&'a Call> {
+        self.calls_of(run).first().copied()
+    }
+
+    /// The requests that were answered, with their lanes.
+    fn answered(&self) -> impl Iterator<Item = (&'a Request, &'static Lane)> {
+        let all = self.journal.requests.iter().filter(|request| request.answer.is_some());
+        all.filter_map(|request| Some((request, lanes::find(&request.lane)?)))
+    }
+
+    fn faults_of(&self, server: &str) -> impl Iterator<Item = &'a Fault> {
+        self.journal.faults.iter().filter(move |it| it.server.is_empty() || it.server == server)
+    }
+
+    /// Whether a fault that concerns a server came between two moments.
+    fn disturbed(&self, server: &str, from: i64, to: i64) -> bool {
+        self.faults_of(server).any(|fault| {
+            let after = match fault.kind.as_str() {
+                "freeze" => WAKING,
+                "cut" | "crash" | "promotion" => RECONNECTING,
+                _ => 0,
+            };
+            fault.from <= to && from <= fault.to + after
+        })
+    }
+
+    /// Until when a call counts as in progress; none if it does not count at all.
+    ///
+    /// A killed server calls no more, and a frozen one may lose its lease without knowing: what it
+    /// has under way, or sends before it notices, is outside of the promise (exactly-once.md).
+    fn counts_until(&self, call: &Call) -> Option<i64> {
+        let mut end = match call.how {
+            CallEnd::Answered(_) => call.end,
+            CallEnd::Dropped => (call.end - LATE_NOTICE).max(call.begin),
+            CallEnd::Open => i64::MAX,
+        };
+        for fault in self.journal.faults.iter().filter(|fault| fault.server == call.server) {
+            match fault.kind.as_str() {
+                "freeze" if (fault.from..=fault.to + WAKING).contains(&call.begin) => return None,
+                "freeze" | "kill" if fault.from >= call.begin => end = end.min(fault.from),
+                _ => {}
+            }
+        }
+        Some(end)
+    }
+
+    /// Whether an operator has acted on a run.
+    fn acted(&self, run: &str, what: &[&str]) -> bool {
+        self.journal.acts.iter().any(|act| act.run == run && what.contains(&act.what.as_str()))
+    }
+
+    /// The records that name a text, such as the id of a run.
+    fn about(&self, text: &str) -> Vec<String> {
+        let ids = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let Some(id) = ids.into_iter().find(|id| id.starts_with("run_") || id.starts_with("evt_"))
+        else {
+            return Vec::new();
+        };
+        let lines = self.journal.lines();
+        lines
+            .lines()
+            .filter(|line| line.contains(id) && !line.starts_with("{\"end\""))
+            .take(12)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn report(&self, found: &mut Vec<Violation>, kind: Kind, id: &str, text: String) {
+        found.push(Violation { kind, text, lines: self.about(id) });
+    }
+}

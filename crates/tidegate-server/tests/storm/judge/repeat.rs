@@ -1,0 +1,80 @@
+//! Nothing takes place twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Evidence, Kind, Violation};
+use crate::{journal::CallEnd, lanes};
+
+/// One request is carried by one run.
+pub(super) fn numbers(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
+    let mut runs: BTreeMap<(&str, u64), BTreeSet<&str>> = BTreeMap::new();
+    for call in &evidence.journal.calls {
+        for n in &call.numbers {
+            runs.entry((&call.lane, *n)).or_default().insert(&call.run);
+        }
+    }
+    for ((lane, n), runs) in runs.into_iter().filter(|it| it.1.len() > 1) {
+        let first = runs.first().copied().unwrap_or_default();
+        let text = format!("{lane} {n} is carried by {runs:?}");
+        evidence.report(found, Kind::Doubled, first, text);
+    }
+}
+
+/// One key of an idempotent lane has one run.
+pub(super) fn keys(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
+    let mut runs: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for call in &evidence.journal.calls {
+        if lanes::find(&call.lane).is_some_and(|lane| lane.once) {
+            runs.entry((&call.lane, &call.key)).or_default().insert(&call.run);
+        }
+    }
+    for ((lane, key), runs) in runs.into_iter().filter(|it| it.1.len() > 1) {
+        let first = runs.first().copied().unwrap_or_default();
+        let text = format!("{lane}: key {key} has the runs {runs:?}");
+        evidence.report(found, Kind::Doubled, first, text);
+    }
+}
+
+/// All calls of a run carry one idempotency key, which no other run has.
+pub(super) fn effects(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
+    for call in &evidence.journal.calls {
+        if call.effect != format!("{}:call", call.run) {
+            let text = format!("{} is called under `{}`", call.run, call.effect);
+            evidence.report(found, Kind::Doubled, &call.run, text);
+        }
+        if call.server.is_empty() {
+            let text = format!("{} is called with a signature of nobody", call.run);
+            evidence.report(found, Kind::Doubled, &call.run, text);
+        }
+    }
+}
+
+/// A call is repeated only after it was refused, or where a fault came between.
+pub(super) fn calls(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
+    for (run, calls) in &evidence.calls {
+        for pair in calls.windows(2) {
+            let (first, second) = (pair[0], pair[1]);
+            let refused = matches!(first.how, CallEnd::Answered(status) if status >= 500);
+            if !refused && !evidence.disturbed(&first.server, first.begin, second.begin) {
+                let text = format!("{run} is called again by {} without a fault", second.server);
+                evidence.report(found, Kind::Doubled, run, text);
+            }
+        }
+    }
+}
+
+/// The same request, sent once more, is answered as it was.
+pub(super) fn answers(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
+    for (request, lane) in evidence.answered() {
+        let (Some(answer), Some(again)) = (&request.answer, &request.again) else { continue };
+        // Refusals leave the key free, and a delivery that was taken is then told as deduped.
+        if answer.status >= 400 || again.status >= 400 {
+            continue;
+        }
+        if (&answer.run, &answer.event) != (&again.run, &again.event) {
+            let text = format!("{} {}: {answer:?}, then {again:?}", lane.name, request.n);
+            let run = answer.run.as_deref().unwrap_or_default();
+            evidence.report(found, Kind::Doubled, run, text);
+        }
+    }
+}

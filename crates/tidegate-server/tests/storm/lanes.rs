@@ -1,0 +1,253 @@
+//! The lanes of the load: one control each, with the rules that its effects must keep.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::Value;
+
+/// The way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `POST /events`, with a `dedupeId`.
+    Event,
+    /// `POST /flows/{lane}/actions/act`, with an `Idempotency-Key`; the key is the session.
+    Action,
+    /// `POST /webhooks/{lane}/hook`, signed; the delivery's id is the key of `idempotency`.
+    Webhook,
+    /// Nobody sends: the clock starts it.
+    Schedule,
+    /// `POST /streams/{key}/events` with `expectedVersion`, and an `Idempotency-Key`.
+    Stream,
+    /// `PATCH /sessions/{lane}/{key}`, an append under an `Idempotency-Key`.
+    Session,
+}
+
+/// What becomes of several requests of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    /// Each is a run of its own.
+    None,
+    /// One run carries the last of them.
+    Last,
+    /// One run carries all of them.
+    All,
+}
+
+/// A lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub(crate) name: &'static str,
+    pub(crate) way: Way,
+    /// The controls, as TOML.
+    pub(crate) controls: &'static str,
+    /// How many keys there are, and how many clients send for each.
+    pub(crate) keys: u64,
+    pub(crate) clients: u64,
+    /// The mean time between two requests of a client, in milliseconds.
+    pub(crate) pace: u64,
+    /// The most calls of different runs in progress for one key.
+    pub(crate) per_key: usize,
+    /// The same for the whole lane.
+    pub(crate) overall: usize,
+    /// Whether runs of one key start in the order in which their requests were answered.
+    pub(crate) ordered: bool,
+    /// The least time between the first starts of one key, in microseconds.
+    pub(crate) gap: i64,
+    /// Admissions of one key: how many in how many microseconds.
+    pub(crate) rate: Option<(i64, i64)>,
+    pub(crate) fold: Fold,
+    /// Whether the control itself may cancel a run.
+    pub(crate) cancels: bool,
+    /// Whether at most one run ever carries a key.
+    pub(crate) once: bool,
+}
+
+const ANY: usize = usize::MAX;
+
+const fn lane(name: &'static str, way: Way, controls: &'static str) -> Lane {
+    Lane {
+        name,
+        way,
+        controls,
+        keys: 2,
+        clients: 1,
+        pace: 700,
+        per_key: ANY,
+        overall: ANY,
+        ordered: false,
+        gap: 0,
+        rate: None,
+        fold: Fold::None,
+        cancels: false,
+        once: false,
+    }
+}
+
+/// Retries of refused calls: long enough for no run to fail because of them.
+const RETRY: &str = "retry = { maxAttempts = 20, backoffMs = 50 }";
+
+/// Every lane.
+pub(crate) const LANES: [Lane; 19] = [
+    Lane {
+        clients: 3,
+        per_key: 2,
+        overall: 3,
+        ..lane("sync", Way::Event, "concurrency = [{ limit = 2, key = 'key' }, { limit = 3 }]")
+    },
+    Lane {
+        clients: 2,
+        per_key: 1,
+        ordered: true,
+        keys: 3,
+        ..lane("line", Way::Event, "concurrency = { limit = 1, key = 'key', span = 'run' }")
+    },
+    Lane {
+        clients: 2,
+        gap: 100_000,
+        ..lane("mail", Way::Event, "throttle = { limit = 10, perMs = 1000, key = 'key' }")
+    },
+    Lane {
+        clients: 2,
+        pace: 400,
+        rate: Some((3, 2_000_000)),
+        ..lane("audit", Way::Event, "rateLimit = { limit = 3, perMs = 2000, key = 'key' }")
+    },
+    Lane {
+        pace: 250,
+        fold: Fold::Last,
+        ..lane("index", Way::Event, "debounce = { periodMs = 300, key = 'key', maxWaitMs = 1200 }")
+    },
+    Lane {
+        pace: 200,
+        clients: 2,
+        fold: Fold::All,
+        ..lane("digest", Way::Event, "batch = { maxSize = 4, timeoutMs = 600, key = 'key' }")
+    },
+    Lane {
+        clients: 2,
+        overall: 2,
+        ..lane("urgent", Way::Event, "priority = { shiftMs = 2000 }\nconcurrency = { limit = 2 }")
+    },
+    Lane {
+        cancels: true,
+        per_key: 1,
+        ..lane("build", Way::Event, "singleton = { mode = 'cancel', key = 'key' }")
+    },
+    Lane {
+        pace: 300,
+        per_key: 1,
+        ..lane("refresh", Way::Event, "singleton = { mode = 'skip', key = 'key' }")
+    },
+    Lane {
+        keys: 1,
+        clients: 2,
+        once: true,
+        ..lane("pay", Way::Event, "idempotency = { key = 'payment', periodMs = 3600000 }")
+    },
+    Lane {
+        per_key: 1,
+        ..lane(
+            "agent",
+            Way::Event,
+            "handoff = { type = 'keyed', keyField = 'key', onNewVersion = 'drain' }",
+        )
+    },
+    Lane {
+        per_key: 1,
+        cancels: true,
+        ..lane(
+            "poller",
+            Way::Event,
+            "handoff = { type = 'keyed', keyField = 'key', onNewVersion = 'supersede' }",
+        )
+    },
+    Lane {
+        keys: 3,
+        pace: 400,
+        per_key: 1,
+        ordered: true,
+        ..lane("queue", Way::Action, "concurrency = 'queue'")
+    },
+    Lane { clients: 2, per_key: 1, ..lane("reject", Way::Action, "concurrency = 'reject'") },
+    Lane { per_key: 1, cancels: true, ..lane("restart", Way::Action, "concurrency = 'restart'") },
+    Lane {
+        pace: 250,
+        per_key: 1,
+        fold: Fold::Last,
+        ..lane(
+            "suggest",
+            Way::Action,
+            "concurrency = { policy = 'debounce', periodMs = 300, maxWaitMs = 1200 }",
+        )
+    },
+    Lane {
+        once: true,
+        ..lane("hook", Way::Webhook, "idempotency = { key = 'metadata.webhook.deliveryId' }")
+    },
+    Lane { clients: 2, ..lane("ledger", Way::Stream, "") },
+    lane("notes", Way::Session, ""),
+];
+
+/// The lane that the clock drives, with its period in seconds.
+pub(crate) const CLOCK: Lane =
+    Lane { keys: 0, per_key: 1, ordered: true, ..lane("clock", Way::Schedule, "") };
+pub(crate) const CLOCK_SECONDS: u64 = 2;
+
+/// The secret of the webhook.
+pub(crate) const HOOK_SECRET: &str = "storm";
+
+/// The lane of a name.
+pub(crate) fn find(name: &str) -> Option<&'static Lane> {
+    static CLOCKED: Lane = CLOCK;
+    LANES.iter().find(|lane| lane.name == name).or((name == CLOCK.name).then_some(&CLOCKED))
+}
+
+/// The lanes whose runs call the service.
+pub(crate) fn called() -> impl Iterator<Item = &'static Lane> {
+    LANES.iter().filter(|lane| !matches!(lane.way, Way::Stream | Way::Session))
+}
+
+/// The revision of each lane's definition: a deploy raises it.
+pub(crate) type Revisions = BTreeMap<&'static str, u64>;
+
+/// A definition as TOML: a `[[workflow]]` or a `[[flow]]`.
+fn definition(lane: &Lane, service: &str, revision: u64) -> String {
+    let Lane { name, controls, .. } = lane;
+    let url = format!("url = '{service}/{name}?revision={revision}'");
+    match lane.way {
+        Way::Event => format!(
+            "[[workflow]]\nname = '{name}'\ntriggers = ['{name}']\n{url}\n{RETRY}\n{controls}\n"
+        ),
+        Way::Action | Way::Webhook => {
+            let mut flow = format!("[[flow]]\nname = '{name}'\n[flow.actions.act]\n{url}\n");
+            let _ = writeln!(flow, "{RETRY}\n{controls}");
+            if lane.way == Way::Webhook {
+                flow.push_str(
+                    "[flow.webhooks.hook]\naction = 'act'\nscheme = 'hmac'\n\
+                     secretEnv = 'HOOK_SECRET'\n",
+                );
+            }
+            flow
+        }
+        Way::Schedule => format!(
+            "[[flow]]\nname = '{name}'\n[flow.actions.act]\n{url}\n{RETRY}\n\
+             [flow.schedules.tick]\naction = 'act'\ncron = '*/{CLOCK_SECONDS} * * * * *'\n\
+             onOverlap = 'queue'\n"
+        ),
+        Way::Stream | Way::Session => String::new(),
+    }
+}
+
+/// The whole file.
+pub(crate) fn config(service: &str, revisions: &Revisions) -> String {
+    let revision = |lane: &Lane| revisions.get(lane.name).copied().unwrap_or(1);
+    let all = LANES.iter().chain([&CLOCK]);
+    all.map(|lane| definition(lane, service, revision(lane))).collect()
+}
+
+/// The definition of one workflow, as `PUT /workflows/{name}` takes it.
+pub(crate) fn body(lane: &Lane, service: &str, revision: u64) -> Value {
+    let mut file: Value = toml::from_str(&definition(lane, service, revision)).unwrap();
+    let mut workflow = file["workflow"][0].take();
+    workflow.as_object_mut().unwrap().remove("name");
+    workflow
+}

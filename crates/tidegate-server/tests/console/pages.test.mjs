@@ -24,9 +24,10 @@ for (const theme of /** @type {const} */ (['light', 'dark'])) {
     const seen = await look(world.url, { colorScheme: theme, bypassCSP: true });
     for (const page of PAGES) {
       await seen.go(`/${page}`);
-      await seen.page.waitForTimeout(600);
+      await seen.rest();
       await seen.page.screenshot({ path: path.join(PICTURES, `${page}-${theme}.png`) });
       await seen.page.evaluate(AXE);
+      await seen.rest();
       const found = await seen.page.evaluate(() => /** @type {any} */ (globalThis).axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }));
       const serious = found.violations.filter((/** @type {any} */ it) => ['serious', 'critical'].includes(it.impact));
       const told = serious.map((/** @type {any} */ it) => `${it.id}: ${it.nodes[0].html} ${it.nodes[0].failureSummary}`);
@@ -86,7 +87,7 @@ test('the pictures of the README show a noisy tenant held back, and why', async 
   await until(async () => (await acme()).length > 3, 'acme has a line again');
   await seen.go(`/runs/${(await acme()).at(-1)}`);
   await seen.page.getByRole('region', { name: 'Why' }).waitFor();
-  await seen.page.waitForTimeout(700);
+  await seen.rest();
   await seen.page.screenshot({ path: path.join(PICTURES, 'run.png') });
   await seen.close();
 });

@@ -112,11 +112,12 @@ export async function until(so, what) {
 
 let browser = /** @type {import('playwright-core').Browser | null} */ (null);
 
-/** A page that fails the test by anything it complains about or fetches elsewhere.
+/** A page that fails the test by anything it complains about or fetches elsewhere. Its animations
+ *  end at once: a colour or a width that is sampled on its way is nobody's.
  *  @param {string} url @param {import('playwright-core').BrowserContextOptions} [options] */
 export async function look(url, options = {}) {
   browser ??= await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: 'reduce', ...options });
   await context.addInitScript(() => localStorage.setItem('tidegate-toured', 'yes'));
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
@@ -142,6 +143,17 @@ export async function look(url, options = {}) {
       await page.goto(`${url}/#${where}`);
       await page.getByRole('heading', { level: 1 }).waitFor();
       await page.getByText('live', { exact: true }).waitFor({ state: 'attached' });
+    },
+    /** Waits until nothing on the page moves, and fails if something would move for ever. */
+    async rest() {
+      const endless = await page.evaluate(async () => {
+        await document.fonts.ready;
+        const animations = document.getAnimations();
+        const endless = animations.filter((it) => it.effect?.getComputedTiming().endTime === Infinity);
+        if (endless.length === 0) await Promise.allSettled(animations.map((it) => it.finished));
+        return endless.map((it) => /** @type {any} */ (it).animationName ?? it.id);
+      });
+      assert.deepEqual(endless, [], 'animations without an end');
     },
     async close() {
       await context.close();

@@ -3,6 +3,7 @@
 mod bulk;
 mod inside;
 mod keys;
+mod lenient;
 mod observe;
 mod runs;
 mod schedules;
@@ -33,7 +34,7 @@ pub(crate) struct Remote {
     /// Looks into this SQLite file instead, which no server may hold.
     #[arg(long, global = true, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Prints the server's answer as it is.
+    /// Prints the server's answer as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -201,8 +202,8 @@ impl<'a> Server<'a> {
 
 /// What an answer says.
 fn read(status: StatusCode, text: &str, who: &str) -> anyhow::Result<Value> {
-    let told: Value = serde_json::from_str(text)
-        .with_context(|| format!("{who} is not a Tidegate server: {status}"))?;
+    let told =
+        lenient::read(text).with_context(|| format!("{who} is not a Tidegate server: {status}"))?;
     if status.is_success() {
         return Ok(told);
     }

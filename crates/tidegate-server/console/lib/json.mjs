@@ -1,13 +1,13 @@
-// JSON whose integers stay what they are: the engine keeps data byte for byte, and a number of
-// JavaScript rounds what is beyond 2^53.
+// JSON whose numbers stay what they are: the engine keeps data byte for byte, and a number of
+// JavaScript has about 16 digits and ends at 1.8e308.
 
 /** Not in every browser; without it numbers are rounded. @type {((text: string) => unknown) | undefined} */
 const raw = /** @type {any} */ (JSON).rawJSON;
 
 /** Whether there may be one at all: a look at every value makes reading many times slower. */
-const LONG = /(^|[[:,\s])-?\d{16}/;
+const LONG = /(^|[[:,\s])-?\d[\d.]{15}|\d[eE]\+?\d{3}/;
 
-/** An integer that a number cannot be: it counts as the nearest, and is written as it was. */
+/** A number that JavaScript cannot hold: it counts as the nearest, and is written as it was. */
 export class Exact extends Number {
   #text;
 
@@ -29,7 +29,9 @@ export class Exact extends Number {
 /** @param {string} text @returns {any} a number, or an `Exact` where that would round it */
 export function number(text) {
   const value = Number(text);
-  return raw && !Number.isSafeInteger(value) && /^-?[1-9]\d*$/.test(text) ? new Exact(text) : value;
+  const digits = text.replace(/[eE].*/, '').replace(/\D/g, '').replace(/^0+/, '').length;
+  const rounded = digits > 15 && !Number.isSafeInteger(value);
+  return raw && (rounded || !Number.isFinite(value)) ? new Exact(text) : value;
 }
 
 /** @param {string} text @returns {any} */

@@ -10,17 +10,16 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{
         IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
+        sse::{self, KeepAlive, Sse},
     },
 };
-use serde_json::json;
 use tidegate::{
     Engine, Error,
     core::{
         id::Seq,
         list::Which,
         observe::{Part, events::Name},
-        row::{Row, RowKey},
+        row::{Event, Row, RowKey},
     },
 };
 use tokio::sync::{Mutex, broadcast, mpsc};
@@ -71,18 +70,22 @@ impl Kind {
         }
     }
 
-    /// The newest there are, oldest first: number, and text as clients read it.
+    /// The newest there are, oldest first: number, and text as clients read it. The text is
+    /// written at once and never goes through a `Value`, which cannot hold every payload.
     async fn newest(self, engine: &Engine, limit: u32) -> Result<Vec<(Seq, String)>, Error> {
         let mut seen: Vec<_> = match self {
             Self::Events => {
                 let page = engine.events(&Name::Any, Part { below: None, limit }).await?;
-                let told = |event| json!(EventView::listed(event)).to_string();
-                page.items.iter().map(|event| (event.id.seq, told(event))).collect()
+                let item = |event: &Event| {
+                    Some((event.id.seq, serde_json::to_string(&EventView::listed(event)).ok()?))
+                };
+                page.items.iter().filter_map(item).collect()
             }
             Self::Runs => {
                 let page = engine.runs(&Which::default(), None, limit).await?;
-                let told = |row: &Row| Some((number(row)?, json!(view(row)?).to_string()));
-                page.runs.iter().filter_map(told).collect()
+                let item =
+                    |row: &Row| Some((number(row)?, serde_json::to_string(&view(row)?).ok()?));
+                page.runs.iter().filter_map(item).collect()
             }
         };
         seen.reverse();
@@ -260,17 +263,17 @@ async fn missed(engine: &Engine, kind: Kind, after: Seq) -> Result<News, Error> 
 /// Sends one message for all that is new, under the greatest number in it, and one before it where
 /// some were missed.
 async fn say(
-    sender: &mpsc::Sender<Result<Event, Infallible>>,
+    sender: &mpsc::Sender<Result<sse::Event, Infallible>>,
     kind: Kind,
     gap: bool,
     items: &[(Seq, String)],
-) -> Result<(), mpsc::error::SendError<Result<Event, Infallible>>> {
+) -> Result<(), mpsc::error::SendError<Result<sse::Event, Infallible>>> {
     if gap {
-        sender.send(Ok(Event::default().event("gap").data("{}"))).await?;
+        sender.send(Ok(sse::Event::default().event("gap").data("{}"))).await?;
     }
     let Some(last) = items.iter().map(|(seq, _)| *seq).max() else { return Ok(()) };
     let texts: Vec<_> = items.iter().map(|(_, text)| text.as_str()).collect();
     let name = kind.as_str();
     let data = format!("{{\"{name}\":[{}]}}", texts.join(","));
-    sender.send(Ok(Event::default().event(name).id(last.to_string()).data(data))).await
+    sender.send(Ok(sse::Event::default().event(name).id(last.to_string()).data(data))).await
 }

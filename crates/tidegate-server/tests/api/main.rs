@@ -19,6 +19,7 @@ mod guard;
 mod mcp;
 mod metrics;
 mod observe;
+mod odd;
 mod operate;
 mod outage;
 mod postgres;

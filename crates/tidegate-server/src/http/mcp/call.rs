@@ -155,7 +155,14 @@ fn request(
     asked: &Request<'_>,
     params: &Params<'_>,
 ) -> Result<request::Request, tidegate::Error> {
-    let metadata = json!({ "mcp": { "tool": tool.name, "requestId": asked.id } });
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Called<'a> {
+        tool: &'a str,
+        request_id: &'a RawValue,
+    }
+    let mcp = told(&Called { tool: &tool.name, request_id: asked.id });
+    let metadata = format!(r#"{{"mcp":{mcp}}}"#);
     let key = caller.key.as_ref().map(|key| key.name.clone());
     Ok(request::Request {
         app: tool.action.app.clone(),
@@ -164,7 +171,7 @@ fn request(
         input: Payload::parse(input.as_bytes(), MAX_EVENT_BYTES)?,
         session: None,
         user: params.meta.user.clone().or(key),
-        metadata: Payload::from_value(&metadata),
+        metadata: Payload::parse(metadata.as_bytes(), MAX_EVENT_BYTES)?,
         function_key: None,
         max_wait_ms: Some(MAX_WAIT_MS),
     })
@@ -321,9 +328,11 @@ impl Progress {
     fn notification(&mut self, said: &str) -> Option<String> {
         let token = self.token.as_ref()?;
         self.steps += 1;
-        let params = json!({ "progressToken": token, "progress": self.steps, "message": said });
-        let message =
-            json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
-        Some(message.to_string())
+        let said = told(&said);
+        let steps = self.steps;
+        // Written as text: a token may be what no `Value` can hold.
+        Some(format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{steps},"message":{said}}}}}"#
+        ))
     }
 }

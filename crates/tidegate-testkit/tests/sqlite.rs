@@ -4,7 +4,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -14,11 +14,13 @@ use std::{
 
 use tidegate_core::{
     id::Seq,
-    reads::ReadSet,
+    reads::{Change, ReadSet},
     row::{Engine, Row, RowKey},
     time::Timestamp,
 };
-use tidegate_store::{ManualClock, SqliteStore, Store, StoreError, SystemClock};
+use tidegate_store::{
+    Decide, Decision, ManualClock, SqliteLook, SqliteStore, Store, StoreError, SystemClock,
+};
 use tidegate_testkit::{
     contract::{Open, insert, row, scans, seen},
     sample,
@@ -114,6 +116,73 @@ async fn a_link_to_the_file_is_the_same_file() {
     let error = place.open().await.unwrap_err();
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     drop(through_link);
+}
+
+/// A file that was removed or replaced stays open, and what is written into it is lost.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_store_whose_files_are_gone_acknowledges_nothing() {
+    type Harm = fn(&Path);
+    let beside = |file: &Path, ending: &str| PathBuf::from(format!("{}{ending}", file.display()));
+    let cases: [(&str, Harm); 6] = [
+        ("tidegate.db was removed", |file| std::fs::remove_file(file).unwrap()),
+        ("tidegate.db was removed", |file| {
+            std::fs::rename(file, file.with_extension("old")).unwrap();
+        }),
+        ("tidegate.db was replaced", |file| {
+            std::fs::copy(file, file.with_extension("new")).unwrap();
+            std::fs::rename(file.with_extension("new"), file).unwrap();
+        }),
+        ("tidegate.db-wal was removed", |file| {
+            std::fs::remove_file(format!("{}-wal", file.display())).unwrap();
+        }),
+        ("tidegate.db.lock was removed", |file| {
+            std::fs::remove_file(format!("{}.lock", file.display())).unwrap();
+        }),
+        ("tidegate.db was removed", |file| {
+            std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+        }),
+    ];
+    for (said, harm) in cases {
+        let place = Place::new();
+        let store = place.open().await.unwrap();
+        insert(&store, [sample::event(1, "1")]).await;
+        assert!(store.beat(7).await.unwrap());
+        assert!(beside(&place.file(), "-wal").exists());
+        harm(&place.file());
+        let write: Decide =
+            Box::new(|_| Decision::Apply(vec![Change::Insert(Row::from(sample::event(2, "2")))]));
+        let error = store.transact(ReadSet::default(), write).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{said}: {error}");
+        assert!(error.to_string().contains(said), "{said}: {error}");
+        assert!(error.to_string().contains("restore the file"), "{said}: {error}");
+        let error = store.beat(7).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{said}: {error}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_files_of_a_store_and_its_copies_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    insert(&store, [sample::event(1, "1")]).await;
+    let copy = place.0.join("copy.db");
+    SqliteLook::open(place.file()).await.unwrap().copy(&copy).await.unwrap();
+    drop(store);
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let restored = place.0.join("restored.db");
+    SqliteLook::restore(&copy, &restored).await.unwrap();
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let store = place.open().await.unwrap();
+    insert(&store, [sample::event(2, "2")]).await;
+    for file in std::fs::read_dir(&place.0).unwrap() {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:o}: {}", mode, file.path().display());
+    }
+    drop(store);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::{look::beside, place::Place};
 use crate::StoreError;
 
 /// Keeps the file to this process until it is dropped or the process ends, however it ends.
@@ -15,6 +16,8 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(super) struct FileLock {
     _file: File,
+    /// The database, with every link in its path followed.
+    database: PathBuf,
 }
 
 impl FileLock {
@@ -22,9 +25,8 @@ impl FileLock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let unavailable =
             |error: io::Error| StoreError::Unavailable(format!("{}: {error}", database.display()));
-        let path = lock_path(database).map_err(unavailable)?;
-        let open =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let real = real_path(database).map_err(unavailable)?;
+        let open = private().read(true).create(true).open(beside(&real, LOCK));
         let mut file = open.map_err(unavailable)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -36,8 +38,27 @@ impl FileLock {
         }
         file.set_len(0).map_err(unavailable)?;
         write!(file, "{}", std::process::id()).map_err(unavailable)?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: file, database: real })
     }
+
+    /// The files of the open store, all of which are there by now.
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
+        let (log, lock) = (beside(&self.database, "-wal"), beside(&self.database, LOCK));
+        Place::of([self.database.clone(), log, lock])
+    }
+}
+
+/// What a lock's name ends with.
+const LOCK: &str = ".lock";
+
+/// Opens files to write; one that is made is its owner's alone, as it holds other people's data.
+/// SQLite gives its write-ahead log the mode of the database.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// Who holds the lock, where it has written its name already.
@@ -49,19 +70,16 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// Beside the file itself: two links to one database must meet in one lock.
+/// The file itself: two links to one database must meet in one lock.
 ///
 /// The database is opened here only while it does not exist. Later that would do harm: closing
 /// any handle of a file drops the locks that SQLite has on it in this process.
-fn lock_path(database: &Path) -> io::Result<PathBuf> {
-    let real = match database.canonicalize() {
+fn real_path(database: &Path) -> io::Result<PathBuf> {
+    match database.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            OpenOptions::new().write(true).create(true).truncate(false).open(database)?;
-            database.canonicalize()?
+            private().create(true).open(database)?;
+            database.canonicalize()
         }
-        other => other?,
-    };
-    let mut path = real.into_os_string();
-    path.push(".lock");
-    Ok(path.into())
+        other => other,
+    }
 }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use super::{
     Access, connect,
     error::{refused, refused_for},
-    lock::FileLock,
+    lock::{FileLock, private},
     statements as sql, view,
     worker::Worker,
     writer,
@@ -82,6 +82,8 @@ impl SqliteLook {
         let to = to.as_ref().to_owned();
         let copy = move |db: &mut Connection| {
             let name = to.display().to_string();
+            // SQLite copies into an empty file, and would make one that everybody may read.
+            private().create_new(true).open(&to).map_err(|error| failed(&to, &error))?;
             db.execute(sql::FILE_COPY, [&name]).map_err(|error| refused_for(&name, &error))?;
             keep(&to).map_err(|error| failed(&to, &error))
         };
@@ -99,7 +101,9 @@ impl SqliteLook {
 
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
     let part = beside(to, ".restoring");
-    fs::copy(from, &part)?;
+    // Made before the copy, which would give it the mode of the backup.
+    let mut copy = private().create(true).truncate(true).open(&part)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
     keep(&part)?;
     // What the old file had logged is not the new one's; without its log it is an older state of
     // itself, so that it goes last.
@@ -120,7 +124,7 @@ fn keep(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()

@@ -8,6 +8,7 @@ mod error;
 mod lease;
 mod lock;
 mod look;
+mod place;
 mod statements;
 mod step;
 #[cfg(test)]

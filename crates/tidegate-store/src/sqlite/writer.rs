@@ -13,6 +13,7 @@ use tidegate_core::{
 use super::{
     error::{not_committed, refused, refused_for},
     lock::FileLock,
+    place::Place,
     statements as sql,
     step::{SqliteTransaction, Watch},
     view::View,
@@ -42,6 +43,8 @@ pub(super) struct Writer {
     watch: Watch,
     /// Engines that have beaten: one that was cleared away does not come back.
     known: BTreeSet<EngineId>,
+    /// None for a store in memory.
+    place: Option<Place>,
     // Below the connection, so that the lock is let go of after the database is closed.
     _lock: Option<FileLock>,
 }
@@ -69,7 +72,18 @@ impl Writer {
         let watch = Watch::over(&mut db).map_err(|error| refused(&error))?;
         let rules = Rules { clock, catalogs, next, set_aside: next };
         let known = BTreeSet::new();
-        Ok(Self { db, rules, watch, known, _lock: lock })
+        let place = lock.as_ref().map(FileLock::place).transpose()?;
+        Ok(Self { db, rules, watch, known, place, _lock: lock })
+    }
+
+    /// Refuses to write into files that nobody would find again.
+    fn in_place(&self) -> Result<(), StoreError> {
+        self.place.as_ref().map_or(Ok(()), Place::check).map_err(StoreError::Unavailable)
+    }
+
+    /// Refuses to acknowledge what was written into such files since.
+    fn still_in_place(&self) -> Result<(), StoreError> {
+        self.place.as_ref().map_or(Ok(()), Place::check).map_err(StoreError::Unknown)
     }
 
     /// One transaction: read, ask, write, commit.
@@ -78,12 +92,13 @@ impl Writer {
         reads: ReadSet,
         decide: &mut Decide,
     ) -> Result<(), StoreError> {
+        self.in_place()?;
         let tx = begin(&mut self.db)?;
         let set_aside = self.rules.carry_out(&tx, reads, decide)?;
         // A commit that fails leaves the transaction open: dropping it rolls it back.
         tx.commit().map_err(|error| not_committed(&error))?;
         self.rules.set_aside = set_aside;
-        Ok(())
+        self.still_in_place()
     }
 
     /// One transaction in which a step writes first and is recorded then.
@@ -93,6 +108,7 @@ impl Writer {
         step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E>,
         record: impl FnOnce(&T) -> Vec<Salted>,
     ) -> Result<Kept<T>, TransactionError<E>> {
+        self.in_place()?;
         // Every way out but the last drops the transaction, which rolls it back.
         let tx = begin(&mut self.db)?;
         let value = self.watch.run(&tx, limit, step)?;
@@ -101,11 +117,13 @@ impl Writer {
         let answers = verdict.take()?;
         tx.commit().map_err(|error| not_committed(&error))?;
         self.rules.set_aside = set_aside;
+        self.still_in_place()?;
         Ok(Kept { value, answers })
     }
 
     /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
     pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
+        self.in_place()?;
         let there =
             View { db: &self.db, catalogs: &self.rules.catalogs }.row(&RowKey::Engine(engine))?;
         if there.is_none() && self.known.contains(&engine) {

@@ -1,0 +1,60 @@
+//! The files of an open store, and whether they are still at their paths.
+//!
+//! A file that was removed or replaced stays open: SQLite would go on to write into a file that
+//! nobody finds again, and another process could open a new one at the same path.
+
+use std::{fs::Metadata, io, path::PathBuf};
+
+use crate::StoreError;
+
+/// Device and inode of a file.
+type Identity = (u64, u64);
+
+/// The paths of an open store's files, each with the file that was opened there.
+#[derive(Debug)]
+pub(super) struct Place {
+    files: Vec<(PathBuf, Identity)>,
+}
+
+impl Place {
+    /// Remembers which files are open: they have just been opened, under the lock.
+    pub(super) fn of(paths: [PathBuf; 3]) -> Result<Self, StoreError> {
+        let file = |path: PathBuf| match std::fs::metadata(&path) {
+            Ok(found) => Ok((path, identity(&found))),
+            Err(error) => Err(StoreError::Unavailable(format!("{}: {error}", path.display()))),
+        };
+        Ok(Self { files: paths.into_iter().map(file).collect::<Result<_, _>>()? })
+    }
+
+    /// Says which file is no longer at its path, and what to do.
+    ///
+    /// Three calls of `stat`, a few microseconds beside a commit that waits for the disk.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (path, opened) in &self.files {
+            let what = match std::fs::metadata(path) {
+                Ok(found) if identity(&found) == *opened => continue,
+                Ok(_) => "was replaced by another file".to_owned(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
+                Err(error) => format!("cannot be looked at: {error}"),
+            };
+            return Err(format!(
+                "{} {what} while the store is open; stop this process, restore the file and \
+                 start again",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn identity(of: &Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    (of.dev(), of.ino())
+}
+
+/// Elsewhere an open file cannot be removed or replaced.
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Identity {
+    (0, 0)
+}

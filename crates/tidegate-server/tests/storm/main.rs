@@ -34,7 +34,7 @@ use crate::{
     journal::{Journal, now},
     judge::{Violation, judge},
     results::Results,
-    round::Store,
+    round::{Setup, Store},
 };
 
 /// How many faults a round has.
@@ -55,6 +55,8 @@ fn number(name: &str) -> Option<u64> {
 struct Plan {
     stores: Vec<Store>,
     faults: usize,
+    /// The lengths of the servers' leases, where they are not those of the store.
+    leases: Option<Vec<u64>>,
     seed: u64,
     until: Option<Instant>,
     keep: bool,
@@ -75,6 +77,9 @@ impl Plan {
         Self {
             stores,
             faults: usize::try_from(number("FAULTS").unwrap_or(20)).unwrap(),
+            leases: setting("LEASES").map(|text| {
+                text.split(',').map(|ms| ms.parse().expect("LEASES: numbers")).collect()
+            }),
             seed: number("SEED").unwrap_or_else(|| now().unsigned_abs()),
             until: number("SECONDS").map(|secs| Instant::now() + Duration::from_secs(secs)),
             keep: setting("KEEP").is_some(),
@@ -128,7 +133,9 @@ async fn play(plan: &Plan, store: Store, faults: usize, results: &mut Results) -
     while left > 0 && plan.until.is_none_or(|until| Instant::now() < until) {
         let (count, began) = (left.min(ROUND), Instant::now());
         let folder = round::folder(&plan.folder, store, seed);
-        let journal = round::play(store, cluster.as_mut(), &folder, seed, count).await;
+        let leases = plan.leases.as_deref().unwrap_or(store.leases());
+        let setup = Setup { store, leases, seed, faults: count };
+        let journal = round::play(setup, cluster.as_mut(), &folder).await;
         let found = judge(&journal);
         let secs = began.elapsed().as_secs();
         results.add(store.name(), &journal, &found, secs);

@@ -34,6 +34,14 @@ impl Store {
         }
     }
 
+    /// The lengths of the servers' leases in milliseconds, unless others are given.
+    pub(crate) fn leases(self) -> &'static [u64] {
+        match self {
+            Self::Sqlite => &[1500],
+            Self::Postgres => &[1500, 3000, 6000],
+        }
+    }
+
     /// The faults of a round. Each kind has its part in every ten.
     fn faults(self) -> [&'static str; 10] {
         match self {
@@ -57,10 +65,6 @@ impl Store {
     }
 }
 
-/// The lengths of the servers' leases in milliseconds: one server on SQLite, three on PostgreSQL.
-const SQLITE_LEASE: u64 = 1500;
-const POSTGRES_LEASES: [u64; 3] = [1500, 3000, 6000];
-
 /// How late the rig itself may wake up before the machine counts as stalled, for all servers.
 const STALL: Duration = Duration::from_millis(300);
 
@@ -81,24 +85,31 @@ pub(crate) struct Round {
     wrong: Vec<String>,
 }
 
-/// Plays `count` faults on a store; the journal of what happened.
+/// What a round is played with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) store: Store,
+    pub(crate) leases: &'a [u64],
+    pub(crate) seed: u64,
+    pub(crate) faults: usize,
+}
+
+/// Plays a round; the journal of what happened.
 pub(crate) async fn play(
-    store: Store,
+    setup: Setup<'_>,
     cluster: Option<&mut Cluster>,
     folder: &Path,
-    seed: u64,
-    count: usize,
 ) -> Journal {
-    let mut dice = Dice::new(seed);
+    let mut dice = Dice::new(setup.seed);
     let journal: Arc<Shared> = Arc::default();
     let watch = watch_stalls(journal.clone());
     let service = Service::start(journal.clone()).await;
-    let stores = stores(store, cluster.as_deref(), folder, seed).await;
+    let stores = stores(setup, cluster.as_deref(), folder).await;
     let fleet = Fleet::start(folder.to_path_buf(), service, stores).await;
     let load = Load::start(fleet.front.clone(), journal.clone(), &mut dice);
     let front = fleet.front.clone();
     let mut round = Round { fleet, journal, dice, frozen: Vec::new(), wrong: Vec::new() };
-    round.storm(store, cluster, count).await;
+    round.storm(setup, cluster).await;
     load.stop().await;
     let world = look::settle(&front, &round.journal).await;
     watch.abort();
@@ -110,20 +121,19 @@ pub(crate) async fn play(
 
 /// Where each server finds its store, its lease, and its way to the database.
 async fn stores(
-    store: Store,
+    setup: Setup<'_>,
     cluster: Option<&Cluster>,
     folder: &Path,
-    seed: u64,
 ) -> Vec<(String, u64, Option<Arc<Proxy>>)> {
-    let Some(cluster) = cluster.filter(|_| store == Store::Postgres) else {
+    let Some(cluster) = cluster else {
         let file = folder.join("tidegate.db");
-        return vec![(format!("sqlite:{}", file.display()), SQLITE_LEASE, None)];
+        return vec![(format!("sqlite:{}", file.display()), setup.leases[0], None)];
     };
-    let database = cluster.create_database(seed).await;
+    let database = cluster.create_database(setup.seed).await;
     let mut stores = Vec::new();
-    for ttl in POSTGRES_LEASES {
+    for ttl in setup.leases {
         let proxy = Arc::new(Proxy::start(cluster.port()).await);
-        stores.push((cluster.url(proxy.port, &database), ttl, Some(proxy)));
+        stores.push((cluster.url(proxy.port, &database), *ttl, Some(proxy)));
     }
     stores
 }
@@ -144,12 +154,12 @@ fn watch_stalls(journal: Arc<Shared>) -> JoinHandle<()> {
 }
 
 impl Round {
-    async fn storm(&mut self, store: Store, mut cluster: Option<&mut Cluster>, count: usize) {
+    async fn storm(&mut self, setup: Setup<'_>, mut cluster: Option<&mut Cluster>) {
         let mut bag: Vec<&str> = Vec::new();
         self.pause(1500).await;
-        for _ in 0..count {
+        for _ in 0..setup.faults {
             if bag.is_empty() {
-                bag = store.faults().to_vec();
+                bag = setup.store.faults().to_vec();
             }
             let pick = usize::try_from(self.dice.below(bag.len() as u64)).unwrap();
             let kind = bag.swap_remove(pick);
@@ -284,7 +294,14 @@ impl Round {
             proxy.lead_to(port);
         }
         self.note("promotion", "", from);
-        cluster.rebuild_standby().await;
+        // Frozen servers go on meanwhile when their time has come.
+        let mut rebuilt = std::pin::pin!(cluster.rebuild_standby());
+        loop {
+            tokio::select! {
+                () = &mut rebuilt => break,
+                () = self.pause(0) => {}
+            }
+        }
     }
 }
 

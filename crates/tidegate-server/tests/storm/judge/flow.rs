@@ -170,8 +170,10 @@ pub(super) fn held_back(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
             }
             _ => continue,
         };
+        // A server that could not hear of it may go on for as long as its lease lasts.
         let wrong = evidence.calls_of(&act.run).iter().find(|call| {
-            (from..until).contains(&call.begin) && evidence.counts_until(call).is_some()
+            (from..until).contains(&call.begin)
+                && !evidence.disturbed(&call.server, act.sent, call.begin)
         });
         if wrong.is_some() {
             let text = format!("{} is called after `{}` was answered", act.run, act.what);

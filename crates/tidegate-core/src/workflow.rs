@@ -5,6 +5,7 @@
 //! is the stored form, with every number in it, so that a stored definition keeps its meaning
 //! when a default changes.
 
+mod on_failure;
 mod overlap;
 mod read;
 mod retry;
@@ -14,6 +15,7 @@ mod trigger;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use on_failure::OnFailure;
 pub use overlap::Overlap;
 pub(crate) use read::{Context, read};
 pub use retry::Retry;
@@ -105,9 +107,9 @@ pub struct Workflow {
     /// How long a run may take in all, from its first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Whether a run that failed is followed by one of the failure handler.
+    /// Who handles the failure of a run, in a run of its own.
     #[serde(default)]
-    pub on_failure: bool,
+    pub on_failure: OnFailure,
     /// How long others wait for a run that undoes what an earlier one did.
     #[serde(default = "compensate_timeout_ms")]
     pub compensate_timeout_ms: u64,
@@ -143,7 +145,7 @@ impl Workflow {
             policy: None,
             retry: Retry::default(),
             timeout_ms: None,
-            on_failure: false,
+            on_failure: OnFailure::Nobody,
             compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
             url: None,
             description: None,
@@ -192,6 +194,18 @@ impl Workflow {
         }
     }
 
+    /// Whether a run that failed is followed by one of the failure handler.
+    ///
+    /// Definitions from before failure handlers could be called may name a URL and ask for a
+    /// handler in code, which there is none of: nothing follows their failures.
+    pub fn handles_failure(&self) -> bool {
+        match &self.on_failure {
+            OnFailure::Nobody => false,
+            OnFailure::Code => self.url.is_none(),
+            OnFailure::Call { .. } => true,
+        }
+    }
+
     /// Whether an event of this name starts it. Actions are started by requests only.
     pub fn is_triggered_by(&self, event: &str) -> bool {
         if self.triggers.is_empty() {
@@ -229,7 +243,7 @@ impl Workflow {
             ("triggers", (!triggers.is_empty()).then_some(Value::Array(triggers))),
             ("retry", self.retry.to_value()),
             ("timeoutMs", self.timeout_ms.map(Value::from)),
-            ("onFailure", self.on_failure.then_some(Value::Bool(true))),
+            ("onFailure", self.on_failure.to_value()),
             ("compensateTimeoutMs", given_up.map(Value::from)),
             ("url", self.url.as_ref().map(|url| json!(url))),
             ("description", self.description.as_ref().map(|text| json!(text))),

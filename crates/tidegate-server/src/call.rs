@@ -17,7 +17,10 @@ use reqwest::{
 use serde_json::value::RawValue;
 use tidegate::{
     Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
-    core::{json::Payload, workflow::Workflow as Definition},
+    core::{
+        json::Payload,
+        workflow::{OnFailure, Workflow as Definition},
+    },
     store::{Clock as _, SystemClock},
 };
 
@@ -154,20 +157,27 @@ impl Calls {
     /// The code of a definition that names a URL.
     pub(crate) fn code_for(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
         let (calls, url) = (self.clone(), definition.url.clone()?);
-        Some(Arc::new(Call { calls, url }))
+        let on_failure = match &definition.on_failure {
+            OnFailure::Call { url } => Some(url.clone()),
+            OnFailure::Nobody | OnFailure::Code => None,
+        };
+        Some(Arc::new(Call { calls, url, on_failure }))
     }
 }
 
+/// The service of one definition, and the one that handles its failures.
+#[derive(Clone)]
 struct Call {
     calls: Calls,
     url: String,
+    on_failure: Option<String>,
 }
 
 impl Handler for Call {
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>> {
-        let (calls, url) = (self.calls.clone(), self.url.clone());
+        let call = self.clone();
         Box::pin(async move {
-            let (calls, url, of) = (&calls, &url, &ctx);
+            let (calls, url, of) = (&call.calls, call.url_for(&ctx)?, &ctx);
             let call = || async move { calls.post(of, url, body_of(of).await?).await };
             let answer: Box<RawValue> = ctx.step(STEP, call).await?;
             Ok(Payload::parse(answer.get().as_bytes(), MAX_VALUE_BYTES)?)
@@ -175,8 +185,35 @@ impl Handler for Call {
     }
 }
 
-/// What is posted: the event's data, a list of them, or a request with its session as it is now.
+impl Call {
+    /// The address for a run. Failure handlers that were created for definitions with
+    /// `onFailure: true` have none: the workflow's own would do the failed work again.
+    fn url_for(&self, ctx: &Ctx) -> Result<&str> {
+        if ctx.failure_of().is_none() {
+            return Ok(&self.url);
+        }
+        self.on_failure.as_deref().ok_or_else(|| {
+            let message = format!(
+                "workflow `{}`: onFailure is true beside `url`, which calls nobody: write \
+                 `{{\"url\": \"https://…\"}}`",
+                ctx.workflow()
+            );
+            Fault::coded("NoFailureHandler", message).fatal()
+        })
+    }
+}
+
+/// The body of a call: the event's data, a list of them, a request with its session as it is now,
+/// or the failure that is to be handled.
 async fn body_of(ctx: &Ctx) -> Result<String> {
+    if let Some(run) = ctx.failure_of() {
+        // The failed run may be past its retention when its handler is retried by hand.
+        let error = ctx.failure().await?.map(
+            |(_, error)| serde_json::json!({ "code": error.code(), "message": error.message() }),
+        );
+        let (error, input) = (serde_json::to_string(&error)?, ctx.input());
+        return Ok(format!(r#"{{"error":{error},"input":{input},"run":"{run}"}}"#));
+    }
     if !ctx.is_action() {
         return Ok(ctx.input());
     }
@@ -213,6 +250,9 @@ impl Calls {
                 .header("webhook-id", &id)
                 .header("webhook-timestamp", at)
                 .header("webhook-signature", sign::standard(&self.secrets, &id, at, &body));
+        }
+        if let Some(run) = ctx.failure_of() {
+            request = request.header("tidegate-failure-of", run.to_string());
         }
         let request = request
             .body(body)

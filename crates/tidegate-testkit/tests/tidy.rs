@@ -48,6 +48,8 @@ const STORE_METHODS: usize = 25;
 const CONTROLS: &str = "crates/tidegate-core/src/flow/mod.rs";
 const AT_A_GLANCE: &str = "docs/controls/at-a-glance.md";
 const ERRORS: &str = "docs/reference/errors.md";
+/// The files whose errors of runs are listed there too.
+const CALLS: &str = "crates/tidegate-server/src/call";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// How many files lead from an event to a finished run.
 const WALK: usize = 8;
@@ -226,7 +228,9 @@ fn errors_are_documented(tree: &Tree) -> Vec<String> {
     let page = tree.file(ERRORS).map_or("", |page| page.text.as_str());
     let mut complaints = Vec::new();
     for file in tree.with_extension("rs").filter(|file| file.path.starts_with("crates/")) {
-        for code in codes_of(&file.text).filter(|code| !page.contains(&format!("| `{code}` |"))) {
+        let called = file.path.starts_with(CALLS);
+        let codes = codes_of(&file.text).chain(faults_of(&file.text).filter(|_| called));
+        for code in codes.filter(|code| !page.contains(&format!("| `{code}` |"))) {
             complaints.push(format!("{}: `{code}`: add a row to {ERRORS}", file.path));
         }
     }
@@ -239,6 +243,11 @@ fn codes_of(text: &str) -> impl Iterator<Item = &str> {
     let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
     let words = bodies.flat_map(|body| body.split('"').skip(1).step_by(2));
     words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+}
+
+/// The codes of the errors that calls of a URL end with.
+fn faults_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split("Fault::coded(\"").skip(1).filter_map(|rest| rest.split('"').next())
 }
 
 fn controls_are_documented(tree: &Tree) -> Vec<String> {
@@ -575,6 +584,9 @@ mod tests {
         );
         passes(errors_are_documented, &[code, (ERRORS, "| `no_run` | there is none |")]);
         fails(errors_are_documented, &[code, (ERRORS, "`no_run`")], "add a row");
+        let fault = ("crates/tidegate-server/src/call/a.rs", "Fault::coded(\"Lost\", x)");
+        passes(errors_are_documented, &[fault, (ERRORS, "| `Lost` | it is |")]);
+        fails(errors_are_documented, &[fault, (ERRORS, "")], "`Lost`: add a row");
     }
 
     #[test]

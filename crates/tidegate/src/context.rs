@@ -185,9 +185,17 @@ impl Ctx {
         Ok(Some(Replaced { run, steps }))
     }
 
+    /// The run whose failure this one handles; `None` in any other run.
+    pub fn failure_of(&self) -> Option<RunId> {
+        match self.activation().run.purpose {
+            Purpose::OnFailure(run) => Some(run),
+            Purpose::Ordinary | Purpose::Compensates(_) => None,
+        }
+    }
+
     /// The run that failed, in a failure handler, with its error.
     pub async fn failure(&self) -> Result<Option<(RunId, Fault)>> {
-        let Purpose::OnFailure(run) = self.activation().run.purpose else { return Ok(None) };
+        let Some(run) = self.failure_of() else { return Ok(None) };
         let key = RowKey::Ended(run.seq);
         let _reading = Executing::begin(self);
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;

@@ -54,7 +54,7 @@ pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 /// Whether the failure of this run is handled by another.
 fn has_handler<E>(draft: &Draft, run: &Run) -> Decided<bool, E> {
     let catalog = draft.catalog(&run.ws)?;
-    let handled = catalog.definition(run.lane).is_some_and(|workflow| workflow.on_failure);
+    let handled = catalog.definition(run.lane).is_some_and(|workflow| workflow.handles_failure());
     Ok(handled && run.purpose == Purpose::Ordinary)
 }
 

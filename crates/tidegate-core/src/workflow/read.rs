@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{DEFAULT_APP, MAX_LIMITS, MAX_TRIGGERS, Retry, Trigger, Workflow, rules};
+use super::{DEFAULT_APP, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry, Trigger, Workflow, rules};
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
     flow::{
@@ -55,7 +55,7 @@ pub(crate) fn read(
     let mut workflow = read_names(&mut fields, context);
     workflow.version = fields.optional_count("version").unwrap_or_default();
     workflow.timeout_ms = fields.optional_duration("timeoutMs").unwrap_or_default();
-    workflow.on_failure = fields.flag("onFailure").ok().flatten().unwrap_or_default();
+    workflow.on_failure = OnFailure::read(&mut fields).unwrap_or_default();
     if let Ok(Some(ms)) = fields.optional_duration("compensateTimeoutMs") {
         workflow.compensate_timeout_ms = ms;
     }
@@ -130,7 +130,7 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Workflow {
     workflow
 }
 
-fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {
+pub(super) fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {
     let Some(url) = fields.text("url")? else { return Ok(None) };
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {

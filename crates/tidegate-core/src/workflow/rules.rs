@@ -24,6 +24,7 @@ pub(super) fn check(workflow: &Workflow, limits_at: &[String], problems: &mut Pr
     check_policy(workflow, problems);
     check_triggers(workflow, problems);
     check_bursts(workflow, problems);
+    workflow.on_failure.check(workflow.url.as_deref(), problems);
 }
 
 /// The longest that a burst may take to come back: 100 years, far inside of what a moment holds.

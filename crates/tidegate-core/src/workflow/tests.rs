@@ -538,6 +538,59 @@ fn a_definition_built_in_rust_is_held_to_the_same_rules() {
     assert_eq!(Workflow::parse(&action.to_value()).unwrap().value, action);
 }
 
+#[test]
+fn a_failure_is_handled_by_code_or_by_a_url_of_its_own() {
+    let handler = json!({"url": "https://b/failed"});
+    check(
+        [
+            json!({"onFailure": true}),
+            json!({"onFailure": false, "url": "https://a"}),
+            json!({"onFailure": handler, "url": "https://a"}),
+            json!({"onFailure": true, "url": "https://a"}),
+            json!({"onFailure": true, "url": "https://a", "flow": "f"}),
+            json!({"onFailure": handler}),
+            json!({"onFailure": {}, "url": "https://a"}),
+            json!({"onFailure": {"url": "ftp://b", "uri": 1}, "url": "https://a"}),
+            json!({"onFailure": "https://b", "url": "https://a"}),
+        ],
+        expect![[r#"
+            ok
+            ok
+            ok
+            error conflict: workflow `w`: onFailure cannot be true beside `url`, which would be called again with the work that has failed: name the service that handles failures, `{"url": "https://…"}`
+            error conflict: action `f/w`: onFailure cannot be true beside `url`, which would be called again with the work that has failed: name the service that handles failures, `{"url": "https://…"}`
+            error conflict: workflow `w`: onFailure cannot be called for a workflow without `url`: give the program that serves it a handler, `on_failure(…)`
+            error missing_field: workflow `w`: onFailure.url is required: where the failure handler is called
+            error unknown_field: workflow `w`: onFailure.uri is not known: did you mean `url`?
+            error bad_name: workflow `w`: onFailure.url must begin with `http://` or `https://` and a host, got `ftp://b`
+            error wrong_type: workflow `w`: onFailure must be `{"url": …}`, true or false, got "https://b"
+        "#]],
+    );
+    let workflow = parse(&json!({"onFailure": handler, "url": "https://a"}));
+    assert!(workflow.handles_failure());
+    assert_eq!(Workflow::parse(&workflow.to_value()).unwrap().value, workflow);
+    let stored = serde_json::to_value(&workflow).unwrap();
+    assert_eq!(stored["onFailure"], handler);
+    assert_eq!(serde_json::from_value::<Workflow>(stored).unwrap(), workflow);
+}
+
+/// Definitions that were stored with a flag are read, and written the same.
+#[test]
+fn a_stored_flag_for_a_failure_handler_is_read() {
+    let url = Some("http://a");
+    let flags = [(false, None, false), (true, None, true), (false, url, false), (true, url, false)];
+    for (flag, url, handled) in flags {
+        let mut stored = serde_json::to_value(Workflow::new("default", "w")).unwrap();
+        stored["onFailure"] = json!(flag);
+        if let Some(url) = url {
+            stored["url"] = json!(url);
+        }
+        let workflow: Workflow = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(workflow.handles_failure(), handled, "{stored}");
+        assert_eq!(serde_json::to_value(workflow).unwrap(), stored);
+    }
+}
+
 // A4
 #[test]
 fn a_burst_must_come_back_in_a_lifetime() {

@@ -12,6 +12,7 @@ mod commands;
 mod contention;
 mod demo;
 mod events;
+mod failures;
 mod fifo;
 mod fleet;
 mod flows;

@@ -9,6 +9,7 @@ use tidegate_core::{
     row::{Class, Ending, Fault, Phase, Purpose, Run, StepKind},
     run::record::{NewSend, NewStep, Record, Recorded, Then},
     run::sweep::MAX_LOSSES,
+    workflow::{OnFailure, Workflow},
 };
 use tidegate_store::why;
 
@@ -335,6 +336,31 @@ pub async fn a_failure_is_handled_once(world: &World) {
             if run.id == next { world.complete(&run).await } else { world.fail(&run).await }
         }
         assert_eq!(world.alive("order").await, 0, "{end}");
+    }
+}
+
+/// A failure is followed where somebody handles it: code, or a service of its own. A stored
+/// definition that names a URL and no service for failures calls nobody again.
+pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
+    let url = Some("http://127.0.0.1:9/work".to_owned());
+    let called = || OnFailure::Call { url: "http://127.0.0.1:9/failed".to_owned() };
+    let definitions = [
+        ("plain", None, OnFailure::Nobody, 0),
+        ("code", None, OnFailure::Code, 1),
+        ("service", url.clone(), called(), 1),
+        ("stored", url, OnFailure::Code, 0),
+    ];
+    for (name, url, on_failure, handlers) in definitions {
+        let workflow = Workflow { url, on_failure, ..Workflow::new("default", name) };
+        world.try_register(workflow).await.unwrap();
+        let id = world.send_for_run(name, json!({})).await;
+        let run = world.engine(1).lease_one().await;
+        world.fail(&run).await;
+        assert_eq!(world.live_for(Purpose::OnFailure(id)).await.len(), handlers, "{name}");
+        for run in world.lease_all().await {
+            world.complete(&run).await;
+        }
+        assert_eq!(world.alive(name).await, 0, "{name}");
     }
 }
 

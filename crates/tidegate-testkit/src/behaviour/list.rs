@@ -424,6 +424,7 @@ macro_rules! behaviours {
                 a_superseding_version_waits_for_the_undoing,
                 a_run_that_replaces_itself_is_undone,
                 a_failure_is_handled_once,
+                a_failure_is_followed_where_somebody_handles_it,
                 a_parent_does_not_wait_for_the_undoing,
                 an_ended_run_says_why_there_was_one,
             }

@@ -1,0 +1,99 @@
+//! The failure handler of a workflow: code beside the workflow's own, or a URL of its own.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::read::read_url;
+use crate::definition::{Code, Fields, Problems, Reported, shorten};
+
+/// Who handles the failure of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
+pub enum OnFailure {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// A handler in the program that serves the workflow.
+    Code,
+    /// A service.
+    Call {
+        /// Where it is called.
+        url: String,
+    },
+}
+
+/// The form in a stored definition; definitions from before failure handlers could be called hold
+/// a flag.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    Flag(bool),
+    Call { url: String },
+}
+
+impl From<Stored> for OnFailure {
+    fn from(stored: Stored) -> Self {
+        match stored {
+            Stored::Flag(false) => Self::Nobody,
+            Stored::Flag(true) => Self::Code,
+            Stored::Call { url } => Self::Call { url },
+        }
+    }
+}
+
+impl From<OnFailure> for Stored {
+    fn from(on_failure: OnFailure) -> Self {
+        match on_failure {
+            OnFailure::Nobody => Self::Flag(false),
+            OnFailure::Code => Self::Flag(true),
+            OnFailure::Call { url } => Self::Call { url },
+        }
+    }
+}
+
+impl OnFailure {
+    /// Reads `true`, `false` or an object with a `url`.
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<OnFailure, Reported> {
+        match fields.get("onFailure") {
+            None | Some(Value::Bool(false)) => Ok(OnFailure::Nobody),
+            Some(Value::Bool(true)) => Ok(OnFailure::Code),
+            Some(value @ Value::Object(_)) => {
+                let mut fields = Fields::open(value, "onFailure", &["url"], fields.problems())?;
+                match read_url(&mut fields)? {
+                    Some(url) => Ok(OnFailure::Call { url }),
+                    None => Err(fields.missing("url", "where the failure handler is called")),
+                }
+            }
+            Some(value) => {
+                let rule = r#"must be `{"url": …}`, true or false"#;
+                let message = format!("{rule}, got {}", shorten(value));
+                Err(fields.error(Code::WrongType, "onFailure", message))
+            }
+        }
+    }
+
+    /// Reports a handler that does not go with the way in which the workflow is served.
+    pub(super) fn check(&self, url: Option<&str>, problems: &mut Problems) {
+        let message = match (self, url) {
+            (OnFailure::Code, Some(_)) => {
+                "cannot be true beside `url`, which would be called again with the work that has \
+                 failed: name the service that handles failures, `{\"url\": \"https://…\"}`"
+            }
+            (OnFailure::Call { .. }, None) => {
+                "cannot be called for a workflow without `url`: give the program that serves it a \
+                 handler, `on_failure(…)`"
+            }
+            _ => return,
+        };
+        problems.error(Code::Conflict, "onFailure", message);
+    }
+
+    /// The author's form, if a failure is handled at all.
+    pub(super) fn to_value(&self) -> Option<Value> {
+        match self {
+            OnFailure::Nobody => None,
+            OnFailure::Code => Some(json!(true)),
+            OnFailure::Call { url } => Some(json!({ "url": url })),
+        }
+    }
+}

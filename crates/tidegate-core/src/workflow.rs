@@ -50,6 +50,10 @@ pub const MAX_LIMITS: usize = 16;
 /// otherwise.
 pub const COMPENSATE_TIMEOUT_MS: u64 = 60_000;
 
+/// The longest silence of a called service that a definition or a server may allow: an hour.
+/// Networks forget connections that are silent for longer.
+pub const MAX_CALL_TIMEOUT_MS: u64 = 60 * 60 * 1000;
+
 fn compensate_timeout_ms() -> u64 {
     COMPENSATE_TIMEOUT_MS
 }
@@ -116,6 +120,10 @@ pub struct Workflow {
     /// Where its code is called, for workflows served over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// How long the called service may be silent: before its answer, and between the parts of it.
+    /// `None` leaves it to the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_timeout_ms: Option<u64>,
     /// What it does, for people and for models that choose among tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -148,6 +156,7 @@ impl Workflow {
             on_failure: OnFailure::Nobody,
             compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
             url: None,
+            call_timeout_ms: None,
             description: None,
             schema: None,
         }
@@ -246,6 +255,7 @@ impl Workflow {
             ("onFailure", self.on_failure.to_value()),
             ("compensateTimeoutMs", given_up.map(Value::from)),
             ("url", self.url.as_ref().map(|url| json!(url))),
+            ("callTimeoutMs", self.call_timeout_ms.map(Value::from)),
             ("description", self.description.as_ref().map(|text| json!(text))),
             ("schema", self.schema.clone()),
         ];

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use axum::body::Bytes;
 use reqwest::{
     Client, Response, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -134,29 +135,36 @@ fn refused(host: &str) -> String {
 pub(crate) struct Calls {
     client: Client,
     private: Private,
+    /// How long a service may be silent, unless its definition says otherwise.
+    silence: Duration,
     secrets: Arc<[Secret]>,
 }
+
+/// The longest attempt to connect, within the bound on silence.
+const CONNECT: Duration = Duration::from_secs(10);
 
 impl Calls {
     pub(crate) fn new(
         private: Private,
-        timeout: Duration,
+        silence: Duration,
         secrets: Vec<Secret>,
     ) -> anyhow::Result<Self> {
         let client = Client::builder()
             .dns_resolver(Arc::new(Vetted(private)))
             .redirect(redirect::Policy::none())
             .no_proxy()
-            .connect_timeout(timeout.min(Duration::from_secs(10)))
-            .timeout(timeout)
+            .connect_timeout(CONNECT)
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { client, private, secrets: secrets.into() })
+        Ok(Self { client, private, silence, secrets: secrets.into() })
     }
 
     /// The code of a definition that names a URL.
     pub(crate) fn code_for(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
-        let (calls, url) = (self.clone(), definition.url.clone()?);
+        let (mut calls, url) = (self.clone(), definition.url.clone()?);
+        if let Some(ms) = definition.call_timeout_ms {
+            calls.silence = Duration::from_millis(ms);
+        }
         let on_failure = match &definition.on_failure {
             OnFailure::Call { url } => Some(url.clone()),
             OnFailure::Nobody | OnFailure::Code => None,
@@ -262,21 +270,48 @@ impl Calls {
             .header("tidegate-workflow", ctx.workflow())
             .header("tidegate-version", ctx.version())
             .header("tidegate-attempt", ctx.attempt(STEP));
-        // Without the URL, which may hold a secret.
-        let sent = request.send().await.map_err(|error| {
+        let response = heard(self.silence, request.send()).await?;
+        let answer = Answer { response, silence: self.silence };
+        if answer.response.status().is_success() && relay::is_stream(&answer.response) {
+            return relay::relay(ctx, answer).await;
+        }
+        read(answer).await
+    }
+}
+
+/// An answer whose parts are still to come.
+struct Answer {
+    response: Response,
+    silence: Duration,
+}
+
+impl Answer {
+    /// The next part; none at the end.
+    async fn chunk(&mut self) -> Result<Option<Bytes>> {
+        heard(self.silence, self.response.chunk()).await
+    }
+}
+
+/// Waits for the service, whose silence is bounded. The bound is not on the whole answer: one that
+/// is streamed may take any time, and cutting it off would start it over.
+async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<T>>) -> Result<T> {
+    match tokio::time::timeout(silence, part).await {
+        Ok(part) => part.map_err(|error| {
+            // Without the URL, which may hold a secret.
             let error = error.without_url();
             Fault::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
-        });
-        let response = sent?;
-        if response.status().is_success() && relay::is_stream(&response) {
-            return relay::relay(ctx, response).await;
+        }),
+        Err(_) => {
+            let ms = silence.as_millis();
+            let message = format!("the service was silent for {ms} ms; see `callTimeoutMs`");
+            Err(Fault::coded("CallTimedOut", message))
         }
-        read(response).await
     }
 }
 
 /// What an answer means.
-async fn read(response: Response) -> Result<Box<RawValue>> {
+async fn read(answer: Answer) -> Result<Box<RawValue>> {
+    let response = &answer.response;
     let status = response.status();
     let json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default();
@@ -284,9 +319,9 @@ async fn read(response: Response) -> Result<Box<RawValue>> {
     });
     let again = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
     if status.is_success() {
-        return value(&body(response).await?, json);
+        return value(&body(answer).await?, json);
     }
-    let start = body(response).await.unwrap_or_default();
+    let start = body(answer).await.unwrap_or_default();
     let start: String = String::from_utf8_lossy(&start).chars().take(200).collect();
     let fault = Fault::coded("CallRefused", format!("the call was answered {status}: {start}"));
     let temporary =
@@ -299,9 +334,9 @@ async fn read(response: Response) -> Result<Box<RawValue>> {
 }
 
 /// The whole body, if it is not too large.
-async fn body(mut response: Response) -> Result<Vec<u8>> {
+async fn body(mut answer: Answer) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
+    while let Some(chunk) = answer.chunk().await? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_VALUE_BYTES {
             let message = format!("the answer has more than {MAX_VALUE_BYTES} bytes");

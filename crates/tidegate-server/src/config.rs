@@ -28,7 +28,7 @@ const SETTINGS: [Setting; 9] = [
     Setting {
         name: "callTimeoutMs",
         default: "30000",
-        what: "how long one call of a URL may take",
+        what: "how long a called service may be silent: before its answer, and between its parts",
     },
     Setting {
         name: "allowPrivate",
@@ -146,6 +146,16 @@ impl Config {
         let (text, source) = &self.values[name];
         text.parse().with_context(|| {
             format!("`{name}` must be a whole number, got `{text}` (from: {source})")
+        })
+    }
+
+    /// A setting's number between two bounds.
+    pub(crate) fn within(&self, name: &str, least: u64, most: u64) -> anyhow::Result<u64> {
+        let (text, source) = &self.values[name];
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.with_context(|| {
+            let rule = format!("must be a whole number from {least} to {most}");
+            format!("`{name}` {rule}, got `{text}` (from: {source})")
         })
     }
 

@@ -5,7 +5,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use tidegate::{
     Engine,
-    core::version::Registered,
+    core::{version::Registered, workflow::MAX_CALL_TIMEOUT_MS},
     store::{MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock},
 };
 use tokio::{net::TcpListener, signal::unix};
@@ -32,7 +32,7 @@ pub(crate) async fn serve(
     let workspaces = config.workspaces()?;
     let calls = Calls::new(
         config.text("allowPrivate").parse()?,
-        Duration::from_millis(config.number("callTimeoutMs")?),
+        Duration::from_millis(config.within("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS)?),
         signing_secrets(config.text("signingSecretEnv"))?,
     )?;
     let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;

@@ -5,7 +5,10 @@
 
 use serde_json::Value;
 
-use super::{DEFAULT_APP, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry, Trigger, Workflow, rules};
+use super::{
+    DEFAULT_APP, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry, Trigger,
+    Workflow, rules,
+};
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
     flow::{
@@ -26,7 +29,7 @@ pub(crate) enum Context<'a> {
 }
 
 /// The fields beside the controls.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "app",
     "name",
     "version",
@@ -34,6 +37,7 @@ const FIELDS: [&str; 11] = [
     "retry",
     "timeoutMs",
     "url",
+    "callTimeoutMs",
     "onFailure",
     "compensateTimeoutMs",
     "description",
@@ -60,6 +64,8 @@ pub(crate) fn read(
         workflow.compensate_timeout_ms = ms;
     }
     workflow.url = read_url(&mut fields).unwrap_or_default();
+    workflow.call_timeout_ms =
+        fields.number("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS).unwrap_or_default();
     workflow.description = read_description(&mut fields).unwrap_or_default();
     workflow.schema = fields.get("schema").cloned();
     if let Some(schema) = &workflow.schema {

@@ -25,6 +25,13 @@ pub(super) fn check(workflow: &Workflow, limits_at: &[String], problems: &mut Pr
     check_triggers(workflow, problems);
     check_bursts(workflow, problems);
     workflow.on_failure.check(workflow.url.as_deref(), problems);
+    if workflow.call_timeout_ms.is_some() && workflow.url.is_none() {
+        problems.warn(
+            Code::NoEffect,
+            "callTimeoutMs",
+            "bounds the calls of a `url`, and there is none",
+        );
+    }
 }
 
 /// The longest that a burst may take to come back: 100 years, far inside of what a moment holds.

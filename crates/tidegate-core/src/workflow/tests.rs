@@ -248,7 +248,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
-            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
+            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
             error unknown_field: workflow `w`: concurency is not known: did you mean `concurrency`?
             error unknown_field: workflow `w`: rate_limit is not known: did you mean `rateLimit`?
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
@@ -505,7 +505,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         "#]],
     );
     let error = Workflow::parse(&json!("w")).unwrap_err();
-    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, got "w""#]].assert_eq(&error.to_string());
+    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, got "w""#]].assert_eq(&error.to_string());
 }
 
 #[test]
@@ -572,6 +572,31 @@ fn a_failure_is_handled_by_code_or_by_a_url_of_its_own() {
     let stored = serde_json::to_value(&workflow).unwrap();
     assert_eq!(stored["onFailure"], handler);
     assert_eq!(serde_json::from_value::<Workflow>(stored).unwrap(), workflow);
+}
+
+#[test]
+fn the_silence_of_a_service_is_bounded() {
+    let url = "https://a";
+    check(
+        [
+            json!({"url": url, "callTimeoutMs": 1}),
+            json!({"url": url, "callTimeoutMs": MAX_CALL_TIMEOUT_MS}),
+            json!({"url": url, "callTimeoutMs": MAX_CALL_TIMEOUT_MS + 1}),
+            json!({"url": url, "callTimeoutMs": 0}),
+            json!({"callTimeoutMs": 1}),
+        ],
+        expect![[r#"
+            ok
+            ok
+            error out_of_range: workflow `w`: callTimeoutMs must be at most 3600000, got 3600001
+            error out_of_range: workflow `w`: callTimeoutMs must be at least 1, got 0
+            warning no_effect: workflow `w`: callTimeoutMs bounds the calls of a `url`, and there is none
+        "#]],
+    );
+    let bounded = parse(&json!({"url": url, "callTimeoutMs": 7}));
+    assert_eq!(parse(&bounded.to_value()), bounded);
+    let plain = Workflow { call_timeout_ms: None, ..bounded.clone() };
+    assert!(!plain.works_like(&bounded), "a new version, as with every other time-out");
 }
 
 /// Definitions that were stored with a flag are read, and written the same.

@@ -4,6 +4,8 @@ use reqwest::{Response, header::CONTENT_TYPE};
 use serde_json::value::RawValue;
 use tidegate::{Ctx, Fault, MAX_VALUE_BYTES, Result};
 
+use super::Answer;
+
 /// Whether an answer comes piece by piece.
 pub(super) fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -12,10 +14,10 @@ pub(super) fn is_stream(response: &Response) -> bool {
 
 /// Emits each event's data as a chunk of the run; the data of one that is named `output` is the
 /// run's output, which is `null` if there is none. The end of the stream is the end of the call.
-pub(super) async fn relay(ctx: &Ctx, mut response: Response) -> Result<Box<RawValue>> {
+pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>> {
     let mut events = Events::default();
     let mut output = RawValue::NULL.to_owned();
-    while let Some(bytes) = response.chunk().await? {
+    while let Some(bytes) = answer.chunk().await? {
         events.feed(&bytes)?;
         while let Some((name, data)) = events.next()? {
             let value = value(&data)?;

@@ -33,6 +33,7 @@ mod runs;
 mod schedules;
 mod server;
 mod sessions;
+mod silence;
 mod streams;
 mod target;
 mod two;

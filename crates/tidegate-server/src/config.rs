@@ -16,7 +16,7 @@ struct Setting {
     what: &'static str,
 }
 
-const SETTINGS: [Setting; 9] = [
+const SETTINGS: [Setting; 10] = [
     Setting {
         name: "store",
         default: "sqlite:tidegate.db",
@@ -29,6 +29,11 @@ const SETTINGS: [Setting; 9] = [
         name: "callTimeoutMs",
         default: "30000",
         what: "how long a called service may be silent: before its answer, and between its parts",
+    },
+    Setting {
+        name: "drainMs",
+        default: "25000",
+        what: "how long runs under way may go on after SIGTERM before they are handed over",
     },
     Setting {
         name: "allowPrivate",

@@ -99,9 +99,10 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     let (close, closing) = watch::channel(false);
     let http = reqwest::Client::builder().no_proxy().build()?;
     let town = Town { engine: engine.clone(), ledger, server, http, seed: demo.seed, closing };
+    let mut signals = serve::Signals::listen();
     let lived = tokio::select! {
         lived = live(&demo, &town, &close, out) => lived,
-        () = serve::stopped() => stopped(&demo),
+        () = signals.next() => stopped(&demo),
     };
     answering.abort();
     tokio::join!(engine.shut_down(), printer.shut_down());

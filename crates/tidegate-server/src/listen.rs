@@ -20,13 +20,14 @@ use tokio::{
 /// How long a client may take for its headers.
 const HEADERS: Duration = Duration::from_secs(10);
 
-/// How long requests may go on after the server was told to stop.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long requests may go on after the drain. With the default of `drainMs` a server ends within
+/// the 30 seconds that supervisors give by default.
+const GRACE: Duration = Duration::from_secs(4);
 
 /// How many connections there are at once; others wait to be accepted.
 const CONNECTIONS: usize = 10_000;
 
-/// Serves until it is told to stop, then lets what has begun go on for a while.
+/// Serves until `stop` ends, then lets requests that have begun go on for a while.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -36,9 +37,12 @@ pub(crate) async fn serve(
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     loop {
-        let permit = connections.clone().acquire_owned().await;
-        let (stream, peer) = tokio::select! {
-            accepted = listener.accept() => match accepted {
+        let accepted = async {
+            let permit = connections.clone().acquire_owned().await;
+            listener.accept().await.map(|(stream, peer)| (permit, stream, peer))
+        };
+        let (permit, stream, peer) = tokio::select! {
+            accepted = accepted => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, or a client that was gone already.

@@ -26,6 +26,7 @@ pub(crate) async fn serve(
 ) -> anyhow::Result<()> {
     metrics::install();
     let hangups = unix::signal(unix::SignalKind::hangup())?;
+    let drain = Duration::from_millis(config.within("drainMs", 0, MAX_DRAIN_MS)?);
     let store = open(config.text("store")).await?;
     let keys = keys::all(&*store).await?.0.len();
     let listener = bind(config.text("listen"), keys > 0).await?;
@@ -44,6 +45,7 @@ pub(crate) async fn serve(
         .start()
         .await?;
     define(&engine, &config).await?;
+    let mut signals = Signals::listen();
     let (version, at) = (env!("CARGO_PKG_VERSION"), listener.local_addr()?);
     let who = match keys {
         0 => "there are no API keys: only this machine is let in".to_owned(),
@@ -58,7 +60,7 @@ pub(crate) async fn serve(
     let app = App { engine: engine.clone(), access, ways: config.ways.clone(), demo: false };
     let router = http::router(app);
     let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
-    let served = listen::serve(listener, router, stopped()).await;
+    let served = listen::serve(listener, router, signals.drain(&engine, drain)).await;
     reloads.abort();
     engine.shut_down().await;
     Ok(served?)
@@ -129,14 +131,44 @@ pub(crate) async fn open(address: &str) -> anyhow::Result<Arc<dyn Store>> {
     bail!("`store` must be sqlite:PATH, a postgres:// URL or memory, got `{address}`")
 }
 
-/// Ends when the process is told to.
-pub(crate) async fn stopped() {
-    let signal = |kind| unix::signal(kind).expect("signals can be listened to");
-    let mut terminate = signal(unix::SignalKind::terminate());
-    let mut interrupt = signal(unix::SignalKind::interrupt());
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The longest drain: an hour. Supervisors give less, and a drain that seems endless is a mistake.
+const MAX_DRAIN_MS: u64 = 60 * 60 * 1000;
+
+/// The signals that ask the process to stop.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Self {
+        let signal = |kind| unix::signal(kind).expect("signals can be listened to");
+        Self {
+            terminate: signal(unix::SignalKind::terminate()),
+            interrupt: signal(unix::SignalKind::interrupt()),
+        }
     }
-    tracing::info!("stopping: runs are handed over");
+
+    /// Waits for SIGTERM or SIGINT.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for a signal, then until the runs under way have ended or are handed over: after
+    /// this time, or at the second signal.
+    async fn drain(&mut self, engine: &Engine, time: Duration) {
+        self.next().await;
+        tracing::info!(runs = engine.driven(), drain = ?time, "draining: no new runs are taken");
+        tokio::select! {
+            () = engine.hand_over(time) => {}
+            () = self.next() => {
+                tracing::info!(runs = engine.driven(), "handing over runs at once");
+                engine.hand_over(Duration::ZERO).await;
+            }
+        }
+    }
 }

@@ -304,20 +304,41 @@ impl Engine {
         self.shared.driven()
     }
 
-    /// Takes no more runs, lets those that are driven go on until the deadline, and hands the
-    /// others over.
+    /// Takes no more runs, lets those that are driven go on until the deadline, hands the others
+    /// over, and shuts down.
     pub async fn drain(&self, deadline: Duration) {
-        self.shared.committer.close();
-        self.shared.reactions.close();
-        self.idle(deadline).await;
-        self.shut_down().await;
+        self.hand_over(deadline).await;
+        self.leave().await;
     }
 
     /// Takes no more runs and hands over those that are driven: another engine goes on with them.
     pub async fn shut_down(&self) {
+        self.hand_over(Duration::ZERO).await;
+        self.leave().await;
+    }
+
+    /// Takes no more runs, lets those that are driven go on until the deadline, and hands the
+    /// others over. Unlike after [`Engine::drain`], the engine still answers: a server ends the
+    /// requests that it has taken, and calls [`Engine::shut_down`] then.
+    ///
+    /// Dropped before its end, it leaves the runs as they are, and no new ones are taken.
+    pub async fn hand_over(&self, deadline: Duration) {
         self.shared.committer.close();
+        self.shared.reactions.close();
+        if !deadline.is_zero() {
+            self.idle(deadline).await;
+        }
         self.shared.hand_back();
         self.idle(HAND_OVER).await;
+    }
+
+    /// Whether it takes no more runs, because it drains or is shut down.
+    pub fn is_draining(&self) -> bool {
+        self.shared.committer.is_closed()
+    }
+
+    /// Stops all tasks, and says that this engine is gone.
+    async fn leave(&self) {
         self.kill();
         if self.shared.driven() == 0 {
             beat::leave(&self.shared).await;

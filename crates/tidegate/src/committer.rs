@@ -138,6 +138,11 @@ impl Committer {
         self.queue().closed = true;
     }
 
+    /// Whether no more runs are leased.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queue().closed
+    }
+
     /// Whether runs are being leased.
     pub(crate) fn is_leasing(&self) -> bool {
         self.queue().leasing

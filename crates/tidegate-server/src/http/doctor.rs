@@ -1,5 +1,5 @@
-//! `GET /doctor`: what always holds, checked on the workspace's rows; `GET /ready`: whether the
-//! store answers.
+//! `GET /doctor`: what always holds, checked on the workspace's rows; `GET /ready`: whether new
+//! requests should be sent here.
 
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Checks what always holds on all rows of the workspace, as of one moment.")
             .answers(200, "What was checked, and what does not hold.", report),
         Operation::get("/ready", "ready", ready)
-            .says("Says whether the store answers; `/health` says that the server does.")
+            .says("Whether to send requests here: the store answers, and no drain is under way.")
             .open()
-            .answers(200, "It does.", object([("status", string())])),
+            .answers(200, "Send them.", object([("status", string())])),
     ]
 }
 
@@ -75,12 +75,18 @@ pub(crate) fn view(report: &Report) -> Value {
 const READY: Duration = Duration::from_secs(1);
 
 async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Problem> {
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    if engine.is_draining() {
+        let runs = engine.driven();
+        let detail = format!("the server stops: it takes no new runs, and {runs} are under way");
+        return Err(Problem::new(unavailable, "draining", detail));
+    }
     match tokio::time::timeout(READY, engine.store().read(ReadSet::default())).await {
         Ok(Ok(_)) => Ok(Json(json!({ "status": "ready" }))),
         Ok(Err(error)) => Err(Error::from(error).into()),
         Err(_) => {
-            let (status, code) = (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable");
-            Err(Problem::new(status, code, "the store does not answer").retry_after(1))
+            let detail = "the store does not answer";
+            Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1))
         }
     }
 }

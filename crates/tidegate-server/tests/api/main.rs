@@ -11,6 +11,7 @@ mod chat;
 mod commands;
 mod contention;
 mod demo;
+mod drain;
 mod events;
 mod failures;
 mod fifo;

@@ -3,7 +3,7 @@
 use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -112,9 +112,26 @@ impl Server {
     /// Writes its file anew, and tells it so.
     pub(crate) fn reload(&self, config: &str) {
         std::fs::write(self.folder.path().join("tidegate.toml"), config).unwrap();
+        self.signal("HUP");
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
-        kill.args(["-HUP", &self.process.id().to_string()]);
+        kill.args([&format!("-{name}"), &self.process.id().to_string()]);
         assert!(kill.status().unwrap().success());
+    }
+
+    /// Waits until its process has ended by itself.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it never ends");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// What it has logged so far.

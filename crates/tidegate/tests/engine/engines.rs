@@ -228,6 +228,36 @@ pub(crate) async fn a_drain_has_a_deadline(lab: &Lab) {
     assert_eq!(times[3..].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [10_000; 2]);
 }
 
+/// An engine that has handed its runs over takes no more, and still answers until it is shut down.
+/// Handing over at once cuts short a drain that is under way.
+pub(crate) async fn an_engine_answers_after_it_has_handed_over(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let builder = |lab: &Lab| sharing(lab).workflow(work(&journal, "job", secs(60)));
+    let first = builder(lab).start().await.unwrap();
+    let run = start(&first, "job", json!({ "n": 1 })).await;
+    lab.settle().await;
+    assert!(!first.is_draining());
+    tokio::select! {
+        biased;
+        () = first.hand_over(secs(600)) => panic!("the run is not over"),
+        () = lab.advance(secs(1)) => {}
+    }
+    assert_eq!((first.is_draining(), first.driven()), (true, 1), "it goes on");
+    first.hand_over(Duration::ZERO).await;
+    assert_eq!(first.driven(), 0);
+    let late = start(&first, "job", json!({ "n": 2 })).await;
+    lab.settle().await;
+    assert_eq!(first.driven(), 0, "it takes no more");
+    let second = builder(lab).start().await.unwrap();
+    lab.settle().await;
+    assert_eq!(second.driven(), 2);
+    lab.advance(secs(60)).await;
+    for run in [run, late] {
+        lab.completed(&first, run).await;
+    }
+    first.shut_down().await;
+}
+
 /// P2: an engine whose workers are all busy leaves runs to others; 0 workers drive none.
 pub(crate) async fn a_busy_engine_leaves_runs_to_others(lab: &Lab) {
     let journal = Journal::new(lab);

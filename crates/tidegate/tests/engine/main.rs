@@ -245,6 +245,7 @@ stories! {
         a_run_is_driven_by_one_at_a_time,
         a_shutdown_hands_runs_over,
         a_drain_has_a_deadline,
+        an_engine_answers_after_it_has_handed_over,
         a_busy_engine_leaves_runs_to_others,
         a_fresh_engine_goes_on_with_every_run,
     }

@@ -1,0 +1,124 @@
+//! Stopping a server: calls under way may end, and what is left is handed over.
+
+use reqwest::StatusCode;
+use serde_json::json;
+
+use crate::{postgres::database, server::Server, target::Target};
+
+/// Never reached: where a server ends in these stories, it was not because of this.
+const LONG: (&str, &str) = ("TIDEGATE_DRAIN_MS", "600000");
+
+fn config(target: &Target) -> String {
+    format!("[[workflow]]\nname = \"sync\"\nurl = \"{}\"", target.url)
+}
+
+/// The keys of all calls so far.
+fn keys(target: &Target) -> Vec<String> {
+    let calls = target.calls();
+    calls.iter().map(|call| call.header("idempotency-key").to_owned()).collect()
+}
+
+/// Waits until a server says that it drains.
+async fn drains(server: &Server) {
+    loop {
+        let (status, _, told) = server.try_ask("/ready", None).await.expect("it still answers");
+        if told["error"] == "draining" {
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// A call that is under way at SIGTERM ends and is recorded; it is made once. Meanwhile the server
+/// answers and takes no new runs.
+#[tokio::test]
+async fn a_call_under_way_ends_before_the_server() {
+    let target = Target::kind().await;
+    let mut server = Server::start_with(&config(&target), &[LONG]);
+    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
+    target.open(false);
+    let run = server.start_run("sync", json!(1)).await;
+    target.called(1).await;
+    server.signal("TERM");
+    drains(&server).await;
+    let (status, told) = server.get("/ready").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let detail = "the server stops: it takes no new runs, and 1 are under way";
+    assert_eq!(told["detail"], detail);
+    assert_eq!(server.get(&format!("/runs/{run}")).await.1["state"], "running");
+    let late = server.start_run("sync", json!(2)).await;
+    target.open(true);
+    assert!(server.ended().await.success());
+    assert_eq!(keys(&target), [format!("{run}:call")], "made once, and no new run is taken");
+    server.restart();
+    server.until(&run, "completed").await;
+    server.until(&late, "completed").await;
+    assert_eq!(keys(&target), [format!("{run}:call"), format!("{late}:call")]);
+}
+
+/// A second signal hands over at once: the next server makes the call again, under the same key.
+#[tokio::test]
+async fn a_second_signal_hands_over_at_once() {
+    for second in ["TERM", "INT"] {
+        let target = Target::kind().await;
+        let mut server = Server::start_with(&config(&target), &[LONG]);
+        target.open(false);
+        let run = server.start_run("sync", json!(1)).await;
+        target.called(1).await;
+        server.signal("TERM");
+        drains(&server).await;
+        server.signal(second);
+        assert!(server.ended().await.success(), "{second}");
+        target.open(true);
+        server.restart();
+        server.until(&run, "completed").await;
+        assert_eq!(keys(&target), [format!("{run}:call"), format!("{run}:call")], "{second}");
+    }
+}
+
+/// What has not ended when the time is over is handed over.
+#[tokio::test]
+async fn a_drain_has_an_end() {
+    let target = Target::kind().await;
+    let mut server = Server::start_with(&config(&target), &[("TIDEGATE_DRAIN_MS", "100")]);
+    target.open(false);
+    let run = server.start_run("sync", json!(1)).await;
+    target.called(1).await;
+    server.signal("TERM");
+    assert!(server.ended().await.success());
+    target.open(true);
+    server.restart();
+    server.until(&run, "completed").await;
+    assert_eq!(target.calls().len(), 2);
+    let said = Server::refused("drainMs = \"soon\"");
+    assert!(said.contains("`drainMs` must be a whole number from 0 to 3600000"), "{said}");
+}
+
+/// While one of two servers drains, the other takes all new runs, whichever was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_takes_new_runs() {
+    let Some(store) = database().await else { return };
+    let target = Target::kind().await;
+    let config = format!("store = \"{store}\"\n{}", config(&target));
+    let mut first = Server::start_with(&config, &[LONG]);
+    target.open(false);
+    let held = first.start_run("sync", json!(0)).await;
+    target.called(1).await;
+    first.signal("TERM");
+    drains(&first).await;
+    let second = Server::start_with(&config, &[]);
+    let asked = [first.start_run("sync", json!(1)).await, second.start_run("sync", json!(2)).await];
+    target.called(3).await;
+    target.open(true);
+    for run in &asked {
+        second.until(run, "completed").await;
+    }
+    assert!(first.ended().await.success());
+    second.until(&held, "completed").await;
+    let mut made = keys(&target);
+    made.sort_unstable();
+    let mut expected: Vec<_> = asked.iter().chain([&held]).map(|it| format!("{it}:call")).collect();
+    expected.sort_unstable();
+    assert_eq!(made, expected, "each was called once");
+}

@@ -1,12 +1,15 @@
 //! Settings: defaults, then the file, then the environment, then flags; each knows where it came
 //! from.
 
+mod postgres;
+
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 use tidegate::core::row::Workspace;
 
+pub(crate) use self::postgres::Location;
 use crate::ways::Ways;
 
 /// One setting: its name in the file, its default, and what it is.
@@ -53,6 +56,14 @@ const SETTINGS: [Setting; 10] = [
     },
 ];
 
+/// The tables of the file that hold settings; a setting in one is called `table.name`.
+const SECTIONS: [&str; 1] = ["postgres"];
+
+/// All settings, those of sections last.
+fn settings() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(&postgres::SETTINGS)
+}
+
 /// Where a value came from; later ones win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -93,7 +104,7 @@ fn variable(name: &str) -> String {
         if c.is_ascii_uppercase() {
             variable.push('_');
         }
-        variable.push(c.to_ascii_uppercase());
+        variable.push(if c == '.' { '_' } else { c.to_ascii_uppercase() });
     }
     variable
 }
@@ -106,7 +117,7 @@ impl Config {
         flags: &[(&'static str, Option<String>)],
     ) -> anyhow::Result<Self> {
         let mut values: BTreeMap<_, _> =
-            SETTINGS.iter().map(|it| (it.name, (it.default.to_owned(), Source::Default))).collect();
+            settings().map(|it| (it.name, (it.default.to_owned(), Source::Default))).collect();
         let mut read = file.map(read_file).transpose()?.unwrap_or_default();
         let app = read.remove("app");
         let workflows = take_tables(&mut read, "workflow", app.as_ref())?;
@@ -117,18 +128,14 @@ impl Config {
             Some(Value::String(name)) if !name.is_empty() => name,
             Some(other) => bail!("`workspace` must be a name, got {other}"),
         };
-        for (name, value) in read {
-            let Some(known) = SETTINGS.iter().find(|it| it.name == name) else {
-                let names: Vec<_> = SETTINGS.iter().map(|it| it.name).collect();
-                bail!(
-                    "`{name}` is not a setting; known are workspace, app, workflow, flow, {}",
-                    names.join(", ")
-                );
+        for (name, value) in with_sections(read)? {
+            let Some(known) = settings().find(|it| it.name == name) else {
+                bail!("`{name}` is not a setting; known are {}", known_beside(&name));
             };
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             values.insert(known.name, (text, Source::File));
         }
-        for setting in &SETTINGS {
+        for setting in settings() {
             if let Some(value) = environment(&variable(setting.name)) {
                 values.insert(setting.name, (value, Source::Environment));
             }
@@ -164,6 +171,14 @@ impl Config {
         })
     }
 
+    /// A setting that is true or false.
+    fn flag(&self, name: &str) -> anyhow::Result<bool> {
+        let (text, source) = &self.values[name];
+        text.parse().with_context(|| {
+            format!("`{name}` must be true or false, got `{text}` (from: {source})")
+        })
+    }
+
     /// The workspaces that are served: the file's own first.
     pub(crate) fn workspaces(&self) -> anyhow::Result<Vec<Workspace>> {
         let text = self.text("workspaces");
@@ -179,7 +194,7 @@ impl Config {
 
     /// The settings that another one has different values of, and the ways into flows.
     pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
-        let mut names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        let mut names: Vec<_> = settings().map(|setting| setting.name).collect();
         names.retain(|name| self.text(name) != other.text(name));
         // Ways know no equality, but what they are is what they print.
         if format!("{:?}", self.ways) != format!("{:?}", other.ways) {
@@ -211,14 +226,41 @@ impl Config {
 
     /// Each value and where it came from, as lines.
     pub(crate) fn print(&self) -> String {
-        let lines = SETTINGS.iter().map(|setting| {
+        let width = settings().map(|setting| setting.name.len()).max().unwrap_or_default();
+        let lines = settings().map(|setting| {
             let (value, source) = &self.values[setting.name];
-            let value = hide_password(value);
-            let (name, what) = (setting.name, setting.what);
-            format!("{name:14} {source:12} {value}\n{:27} {what}; {}\n", "", variable(name))
+            let (name, what, variable) = (setting.name, setting.what, variable(setting.name));
+            let line = format!("{name:width$} {source:12} {}", hide_password(value));
+            format!("{}\n{:indent$} {what}; {variable}\n", line.trim_end(), "", indent = width + 13)
         });
         lines.collect()
     }
+}
+
+/// The settings of a file, those of its sections by their full names.
+fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)>> {
+    let mut all = Vec::new();
+    for (name, value) in read {
+        match value {
+            Value::Object(members) if SECTIONS.contains(&name.as_str()) => {
+                all.extend(members.into_iter().map(|(part, it)| (format!("{name}.{part}"), it)));
+            }
+            other if SECTIONS.contains(&name.as_str()) => {
+                bail!("`{name}` must be a table, `[{name}]`, got {other}");
+            }
+            other => all.push((name, other)),
+        }
+    }
+    Ok(all)
+}
+
+/// The names that could have been meant: those of the same section, or of none.
+fn known_beside(name: &str) -> String {
+    let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
+    let here = settings().map(|it| it.name).filter(|it| section(it) == section(name));
+    let others = ["workspace", "app", "workflow", "flow", "[postgres]"];
+    let others = others.into_iter().filter(|_| section(name).is_none());
+    others.chain(here).collect::<Vec<_>>().join(", ")
 }
 
 /// A URL without its password.
@@ -260,7 +302,10 @@ fn take_tables(
 mod tests {
     use super::{Config, hide_password, variable};
 
-    fn load(text: &str, flags: &[(&'static str, Option<String>)]) -> anyhow::Result<Config> {
+    pub(super) fn load(
+        text: &str,
+        flags: &[(&'static str, Option<String>)],
+    ) -> anyhow::Result<Config> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("tidegate.toml");
         std::fs::write(&file, text)?;
@@ -273,12 +318,13 @@ mod tests {
         let file = "store = \"memory\"\nlisten = \"file:1\"\nworkers = 7";
         let config = load(file, &[("store", Some("sqlite:x.db".to_owned()))]).unwrap();
         let told = config.print();
-        let lines: Vec<_> = told.lines().step_by(2).take(4).collect();
+        let lines = told.lines().step_by(2).take(4);
+        let lines: Vec<Vec<_>> = lines.map(|line| line.split_whitespace().collect()).collect();
         let expected = [
-            "store          flag         sqlite:x.db",
-            "listen         environment  env:1",
-            "workers        file         7",
-            "leaseTtlMs     default      30000",
+            ["store", "flag", "sqlite:x.db"],
+            ["listen", "environment", "env:1"],
+            ["workers", "file", "7"],
+            ["leaseTtlMs", "default", "30000"],
         ];
         assert_eq!(lines, expected);
     }
@@ -311,7 +357,10 @@ mod tests {
     #[test]
     fn variables_are_spelled_as_such_and_passwords_are_not_shown() {
         assert_eq!(variable("leaseTtlMs"), "TIDEGATE_LEASE_TTL_MS");
+        assert_eq!(variable("postgres.listenUrl"), "TIDEGATE_POSTGRES_LISTEN_URL");
         assert_eq!(hide_password("postgres://me:secret@db/x"), "postgres://me:***@db/x");
         assert_eq!(hide_password("postgres://me@db/x"), "postgres://me@db/x");
+        let told = load("[postgres]\nlistenUrl = \"postgres://me:secret@db/x\"", &[]).unwrap();
+        assert!(told.print().contains("postgres://me:***@db/x"));
     }
 }

@@ -11,12 +11,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tidegate::{
     core::doctor::Report,
-    store::{PostgresOptions, PostgresStore, SqliteLook, check_up, migrate::Migration},
+    store::{PostgresStore, SqliteLook, check_up, migrate::Migration},
 };
 
 use crate::{
     client::{Remote, get},
-    config::Config,
+    config::{Config, Location},
     exit::Failure,
     http::view,
     serve,
@@ -71,17 +71,17 @@ impl Place {
         self.store.is_some() || self.config.is_some()
     }
 
-    /// The address, by the same rules that `serve` has.
-    fn address(self) -> anyhow::Result<String> {
+    /// The store's location, by the same rules that `serve` has.
+    fn location(self) -> anyhow::Result<Location> {
         let variable = |name: &str| std::env::var(name).ok();
         let config = self.config.or_else(|| variable("TIDEGATE_CONFIG").map(PathBuf::from));
         let config = Config::load(config.as_deref(), variable, &[("store", self.store)])?;
-        Ok(config.text("store").to_owned())
+        config.location()
     }
 
     /// The file of a SQLite store; what to do instead where it is none.
     fn file(self, verb: &str, instead: &str) -> anyhow::Result<PathBuf> {
-        let address = self.address()?;
+        let address = self.location()?.address;
         match address.strip_prefix("sqlite:") {
             Some(path) => Ok(path.into()),
             None if address == "memory" => bail!("a store in memory cannot be {verb}"),
@@ -99,7 +99,7 @@ pub(crate) async fn run(
     let (told, shown, good) = match operate {
         Operate::Doctor(place) => {
             let told = if place.is_named() {
-                view(&examine(&place.address()?).await?)
+                view(&examine(place.location()?).await?)
             } else {
                 get(remote, "/doctor").await?
             };
@@ -114,22 +114,22 @@ pub(crate) async fn run(
             let (told, shown) = restore(place, &from, force).await?;
             (told, shown, true)
         }
-        Operate::Migrate { check, place } => migrate(&place.address()?, check).await?,
+        Operate::Migrate { check, place } => migrate(place.location()?, check).await?,
     };
     remote.print(out, &told, &shown)?;
     if good { Ok(()) } else { bail!("not everything is as it should be") }
 }
 
-async fn examine(address: &str) -> anyhow::Result<Report> {
-    if let Some(path) = address.strip_prefix("sqlite:") {
+async fn examine(location: Location) -> anyhow::Result<Report> {
+    if let Some(path) = location.address.strip_prefix("sqlite:") {
         let look = SqliteLook::open(there(Path::new(path))?).await?;
         look.check_file().await?;
         return Ok(check_up(None, |visit| look.walk(visit)).await?);
     }
-    if let [first, ..] = pending(address).await? {
+    if let [first, ..] = pending(&location).await? {
         bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
     }
-    let store = serve::open(address).await?;
+    let store = serve::open(location).await?;
     Ok(check_up(None, |visit| store.walk(visit)).await?)
 }
 
@@ -185,7 +185,7 @@ async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
 /// A copy whose pages and rows are as they should be; how many rows it has.
 async fn verify(path: &Path) -> anyhow::Result<u64> {
     say(&format!("checking {}", path.display()));
-    let report = examine(&format!("sqlite:{}", path.display())).await?;
+    let report = examine(Location::file(path)).await?;
     match report.findings.first() {
         None => Ok(report.rows),
         Some(finding) => bail!(
@@ -234,21 +234,22 @@ fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
     Ok(last)
 }
 
-pub(crate) async fn pending(address: &str) -> anyhow::Result<&'static [Migration]> {
+pub(crate) async fn pending(location: &Location) -> anyhow::Result<&'static [Migration]> {
+    let address = location.address.as_str();
     if let Some(path) = address.strip_prefix("sqlite:") {
         return Ok(SqliteLook::pending_of(there(Path::new(path))?).await?);
     }
     if address == "memory" {
         return Ok(&[]);
     }
-    Ok(PostgresStore::pending(address, PostgresOptions::default()).await?)
+    Ok(PostgresStore::pending(address, location.postgres.clone()).await?)
 }
 
-async fn migrate(address: &str, check: bool) -> anyhow::Result<(Value, String, bool)> {
-    let left = pending(address).await?;
+async fn migrate(location: Location, check: bool) -> anyhow::Result<(Value, String, bool)> {
+    let left = pending(&location).await?;
     if !check {
         // Opening does it, in one transaction.
-        drop(serve::open(address).await?);
+        drop(serve::open(location).await?);
     }
     let names: Vec<String> = left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
     let word = if check { "left" } else { "applied" };

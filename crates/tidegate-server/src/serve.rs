@@ -6,13 +6,13 @@ use anyhow::{Context, bail};
 use tidegate::{
     Engine,
     core::{version::Registered, workflow::MAX_CALL_TIMEOUT_MS},
-    store::{MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock},
+    store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock},
 };
 use tokio::{net::TcpListener, signal::unix};
 
 use crate::{
     call::Calls,
-    config::Config,
+    config::{Config, Location},
     http::{self, Access, App},
     keys, listen, metrics, reload,
     sign::Secret,
@@ -27,7 +27,7 @@ pub(crate) async fn serve(
     metrics::install();
     let hangups = unix::signal(unix::SignalKind::hangup())?;
     let drain = Duration::from_millis(config.within("drainMs", 0, MAX_DRAIN_MS)?);
-    let store = open(config.text("store")).await?;
+    let store = open(config.location()?).await?;
     let keys = keys::all(&*store).await?.0.len();
     let listener = bind(config.text("listen"), keys > 0).await?;
     let workspaces = config.workspaces()?;
@@ -117,8 +117,9 @@ pub(crate) async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener
     bound.with_context(|| format!("{listen} cannot be listened at; is another server running?"))
 }
 
-/// Opens the store that an address names.
-pub(crate) async fn open(address: &str) -> anyhow::Result<Arc<dyn Store>> {
+/// Opens the store at a location.
+pub(crate) async fn open(location: Location) -> anyhow::Result<Arc<dyn Store>> {
+    let address = location.address.as_str();
     if address == "memory" {
         return Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock))));
     }
@@ -126,7 +127,7 @@ pub(crate) async fn open(address: &str) -> anyhow::Result<Arc<dyn Store>> {
         return Ok(Arc::new(SqliteStore::open(path, Arc::new(SystemClock)).await?));
     }
     if address.starts_with("postgres://") || address.starts_with("postgresql://") {
-        return Ok(Arc::new(PostgresStore::open(address, PostgresOptions::default()).await?));
+        return Ok(Arc::new(PostgresStore::open(address, location.postgres).await?));
     }
     bail!("`store` must be sqlite:PATH, a postgres:// URL or memory, got `{address}`")
 }

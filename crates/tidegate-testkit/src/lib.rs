@@ -9,6 +9,7 @@
 pub mod behaviour;
 pub mod contract;
 pub mod fault;
+pub mod pgbouncer;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;

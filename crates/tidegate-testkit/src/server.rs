@@ -23,7 +23,13 @@ pub struct Server {
 impl Server {
     /// Starts a server of its own by `scripts/<name>`; `None` where the machine has none.
     pub fn start(name: &str) -> Option<Self> {
+        Self::start_for(name, &[])
+    }
+
+    /// The same, with these variables in the script's environment.
+    pub fn start_for(name: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let mut script = Command::new(format!("{SCRIPTS}/{name}"))
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

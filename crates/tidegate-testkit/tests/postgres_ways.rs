@@ -152,6 +152,40 @@ async fn a_server_that_may_lose_a_commit_is_refused() {
     PostgresStore::open(&format!("{url}?{careless}"), allowed).await.unwrap();
 }
 
+/// The server's own `version()` is hidden by one that says what another product says.
+#[tokio::test]
+async fn a_server_that_is_not_postgresql_is_refused() {
+    let Some(url) = url() else { return };
+    let schema = options().schema;
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let fake = format!(
+        "create schema {schema}; create function {schema}.version() returns text language sql \
+         return 'PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, 64-bit'"
+    );
+    client.batch_execute(&fake).await.unwrap();
+    let hidden = format!("options=-c%20search_path%3D{schema},pg_catalog");
+    let error = with(url, &hidden).await.unwrap_err().to_string();
+    assert!(error.contains("is not PostgreSQL but `PostgreSQL 15.2-YB-"), "{error}");
+    assert!(error.contains("set the option `allow_other_servers`"), "{error}");
+    let allowed = PostgresOptions { allow_other_servers: true, ..options() };
+    PostgresStore::open(&format!("{url}?{hidden}"), allowed).await.unwrap();
+}
+
+/// Several hosts: the first that answers and can be written to.
+#[tokio::test]
+async fn an_address_may_name_several_hosts() {
+    let Some(url) = url() else { return };
+    let (before, after) = url.split_once('@').unwrap();
+    let (host, rest) = after.split_once('/').unwrap();
+    let hosts = format!("{before}@127.0.0.1:1,{host}/{rest}?target_session_attrs=read-write");
+    PostgresStore::open(&hosts, options()).await.unwrap();
+    let only_reads = "options=-c%20default_transaction_read_only%3Don";
+    let error = PostgresStore::open(&format!("{hosts}&{only_reads}"), options()).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("does not allow writes"), "{error}");
+}
+
 #[tokio::test]
 async fn a_wake_up_reaches_another_process() {
     let Some(url) = url() else { return };

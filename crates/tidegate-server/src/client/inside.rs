@@ -13,6 +13,7 @@ use tidegate::{DEFAULT_WORKSPACE, Engine};
 use tower_service::Service as _;
 
 use crate::{
+    config::Location,
     http::{self, Access, App},
     operate::{pending, there},
     serve::open as open_store,
@@ -20,12 +21,12 @@ use crate::{
 
 /// What answers for the file.
 pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result<Router> {
-    let address = format!("sqlite:{}", there(file)?.display());
+    let location = Location::file(there(file)?);
     // Opening would bring it up to date, and it is only looked into.
-    if let [first, ..] = pending(&address).await? {
+    if let [first, ..] = pending(&location).await? {
         bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
     }
-    let store = open_store(&address).await;
+    let store = open_store(location).await;
     let store = store.context("a server holds the file, or it is none of ours; ask the server")?;
     let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
     let engine = Engine::builder(store).workspaces([workspace]).look_only();

@@ -99,7 +99,7 @@ pub(crate) async fn keys(
     let server = Server::new(remote).await?;
     let store = match server.key {
         Some(_) => None,
-        None => match open(config.text("store")).await {
+        None => match open(config.location()?).await {
             Ok(store) if config.text("store") != "memory" => Some(store),
             Ok(_) => None,
             Err(error) if held(&error) => None,

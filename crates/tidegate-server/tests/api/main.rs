@@ -24,6 +24,7 @@ mod observe;
 mod odd;
 mod operate;
 mod outage;
+mod poolers;
 mod postgres;
 mod reactions;
 mod refusals;

@@ -36,6 +36,11 @@ pub(crate) fn database_now() -> Option<String> {
     made.join().unwrap()
 }
 
+/// The address of the same database through a pooler.
+pub(crate) fn through(pooler: &str, database: &str) -> String {
+    format!("{}{}", split(pooler).0, split(database).1)
+}
+
 /// Everything up to the port, and the database with its options.
 fn split(url: &str) -> (&str, &str) {
     let start = url.find("://").unwrap() + 3;

@@ -10,6 +10,7 @@ use std::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_testkit::pgbouncer;
 
 /// A running server, its data, and a client.
 pub(crate) struct Server {
@@ -374,7 +375,8 @@ fn command(folder: &TempDir) -> Command {
 }
 
 /// Where a server keeps its data unless the story says so: in a file, or with
-/// `TIDEGATE_TEST_SERVER=postgres` in a database of its own, which a restart finds again.
+/// `TIDEGATE_TEST_SERVER=postgres` in a database of its own, which a restart finds again; with
+/// `TIDEGATE_TEST_SERVER=pgbouncer` it reaches that database through a pooler.
 fn own_store(folder: &TempDir) -> String {
     let note = folder.path().join("store");
     if let Ok(known) = std::fs::read_to_string(&note) {
@@ -382,6 +384,10 @@ fn own_store(folder: &TempDir) -> String {
     }
     let store = match std::env::var("TIDEGATE_TEST_SERVER") {
         Ok(store) if store == "postgres" => crate::postgres::database_now().expect("a PostgreSQL"),
+        Ok(store) if store == "pgbouncer" => {
+            let database = crate::postgres::database_now().expect("a PostgreSQL");
+            crate::postgres::through(pgbouncer::url().expect("a PgBouncer"), &database)
+        }
         _ => file_in(folder),
     };
     std::fs::write(note, &store).unwrap();
@@ -402,6 +408,9 @@ fn command_on(folder: &TempDir, store: &str) -> Command {
         .env("TIDEGATE_LEASE_TTL_MS", "500")
         .env("TIDEGATE_LOG", "warn")
         .stderr(OpenOptions::new().create(true).append(true).open(at("log")).unwrap());
+    if std::env::var("TIDEGATE_TEST_SERVER").is_ok_and(|it| it == "pgbouncer") {
+        command.env("TIDEGATE_POSTGRES_POOLER", "true");
+    }
     command
 }
 

@@ -50,6 +50,9 @@ pub struct Options {
     pub outcome_timeout: Duration,
     /// Accept a server that may lose what it has committed: for tests and throw-away data.
     pub allow_unsafe_durability: bool,
+    /// Accept a server that is not PostgreSQL by its `version()`. Locks, order and durability were
+    /// never tested there.
+    pub allow_other_servers: bool,
     /// Go by this clock instead of the server's. For tests on one process: between processes only
     /// the server's clock is the same for all.
     pub clock: Option<Arc<dyn Clock>>,
@@ -73,6 +76,7 @@ impl Default for Options {
             patience: Duration::from_secs(15),
             outcome_timeout: Duration::from_secs(30),
             allow_unsafe_durability: false,
+            allow_other_servers: false,
             clock: None,
         }
     }
@@ -196,7 +200,15 @@ impl Settings {
         let synchronous = call::text(answer, 1)?;
         let fsync = call::text(answer, 2)?;
         let version = call::int(answer, 3)?;
+        let product = call::text(answer, 4)?;
         let refused = |reason: String| Err(Trouble::Refused(StoreError::Config(reason)));
+        if !self.options.allow_other_servers && !is_postgres(&product) {
+            return refused(format!(
+                "the server is not PostgreSQL but `{product}`, whose locks and commits Tidegate \
+                 cannot rely on; use PostgreSQL, or set the option `allow_other_servers` \
+                 (`postgres.allowOtherServers`) to try it"
+            ));
+        }
         if standby {
             return refused(
                 "the server is a standby and cannot be written to; give the address of the \
@@ -220,6 +232,25 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Whether `version()` is PostgreSQL's own. Servers that only speak its protocol say who they are,
+/// some of them behind the number of the version that they claim.
+fn is_postgres(product: &str) -> bool {
+    const OTHERS: [&str; 10] = [
+        "-yb-",
+        "redshift",
+        "greenplum",
+        "cloudberry",
+        "cockroach",
+        "materialize",
+        "questdb",
+        "risingwave",
+        "opengauss",
+        "cratedb",
+    ];
+    let product = product.to_lowercase();
+    product.starts_with("postgresql ") && !OTHERS.iter().any(|other| product.contains(other))
 }
 
 /// A connection that somebody has to poll.
@@ -272,6 +303,26 @@ mod tests {
         let long = "a".repeat(64);
         for bad in ["", "1a", "Tidegate", "a-b", "a\"b", "a b", "pg_x", "ä", &long] {
             assert!(check_schema(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn servers_that_only_speak_the_protocol_are_recognized() {
+        for (product, postgres) in [
+            ("PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64-pc-linux-gnu, 64-bit", true),
+            ("PostgreSQL 17.2 on aarch64-unknown-linux-gnu, compiled by gcc, 64-bit", true),
+            ("PostgreSQL 15.2 (EnterpriseDB Advanced Server 15.2.0) on x86_64", true),
+            ("CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, go1.19.10)", false),
+            ("PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64-pc-linux-gnu, 64-bit", false),
+            ("PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, 64-bit", false),
+            ("PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC, Redshift 1.0.12103", false),
+            ("PostgreSQL 9.4.26 (Greenplum Database 6.20.0 build x) on x86_64", false),
+            ("PostgreSQL 12.3, compiled by Visual C++ build 1914, 64-bit, QuestDB", false),
+            ("PostgreSQL 13.14.0-RisingWave-2.1.0 (abc)", false),
+            ("(openGauss 3.0.0 build 02c14696) compiled at 2022", false),
+            ("", false),
+        ] {
+            assert_eq!(is_postgres(product), postgres, "{product}");
         }
     }
 

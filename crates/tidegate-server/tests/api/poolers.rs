@@ -1,0 +1,74 @@
+//! The database behind a pooler, and at another host than before.
+
+use reqwest::StatusCode;
+use serde_json::json;
+use tidegate_testkit::pgbouncer;
+
+use crate::{
+    postgres::{Door, client, database, through},
+    server::Server,
+    target::Target,
+};
+
+/// The essential stories through PgBouncer in transaction mode: runs are called, kept in line,
+/// and taken over from a server that was killed. Wake-ups come over the direct address.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_works_behind_a_pooler() {
+    let (Some(direct), Some(pooler)) = (database().await, pgbouncer::url()) else { return };
+    let target = Target::kind().await;
+    let config = format!(
+        "store = \"{}\"\n[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
+         concurrency = {{ limit = 1 }}\n\
+         [postgres]\npooler = true\nlistenUrl = \"{direct}\"\nschema = \"behind\"",
+        through(pooler, &direct),
+        target.url
+    );
+    let mut server = Server::start(&config);
+    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
+    target.open(false);
+    let mut runs = Vec::new();
+    for n in 0..4 {
+        runs.push(server.start_run("sync", json!(n)).await);
+    }
+    target.called(1).await;
+    server.crash_and_restart();
+    target.open(true);
+    for run in &runs {
+        server.until(run, "completed").await;
+    }
+    let keys: Vec<_> =
+        target.calls().iter().map(|call| call.header("idempotency-key").to_owned()).collect();
+    assert_eq!(keys, [0, 0, 1, 2, 3].map(|n: usize| format!("{}:call", runs[n])));
+    let database = client(&direct).await;
+    let count = "select count(*) from pg_tables where schemaname = 'behind'";
+    let tables: i64 = database.query_one(count, &[]).await.unwrap().get(0);
+    assert!(tables > 0, "the schema of the settings");
+}
+
+/// The primary moves to another host of the address: the server follows without a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_follows_the_primary_to_another_host() {
+    let Some(url) = database().await else { return };
+    let (first, second) = (Door::to(&url).await, Door::to(&url).await);
+    second.open(false);
+    let (before, rest) = first.url.rsplit_once('@').unwrap();
+    let (host, name) = rest.split_once('/').unwrap();
+    let other = second.url.rsplit_once('@').unwrap().1.split_once('/').unwrap().0;
+    let hosts = format!("{before}@{host},{other}/{name}?target_session_attrs=read-write");
+    let target = Target::kind().await;
+    let server = Server::start(&format!(
+        "store = \"{hosts}\"\n[[workflow]]\nname = \"sync\"\nurl = \"{}\"",
+        target.url
+    ));
+    let run = server.start_run("sync", json!(1)).await;
+    server.until(&run, "completed").await;
+    first.open(false);
+    let (status, _, told) = server.try_ask("/ready", None).await.unwrap();
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
+    assert_eq!(told["error"], "store_unavailable");
+    second.open(true);
+    // A request waits for the failover.
+    let run = server.start_run("sync", json!(2)).await;
+    server.until(&run, "completed").await;
+    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
+}

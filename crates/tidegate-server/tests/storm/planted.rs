@@ -126,7 +126,13 @@ type Doctor = fn(&mut Journal);
 
 /// What is planted, and what must be found.
 #[rustfmt::skip]
-const PLANTED: [(&str, Kind, Doctor); 32] = [
+const PLANTED: [(&str, Kind, Doctor); 33] = [
+    ("a repeat before its server has given the call up", Kind::Doubled, |it| {
+        repeat(it);
+        let first = find_call(it, 10);
+        (first.how, first.end) = (CallEnd::Dropped, 12 * SECOND + 600_000);
+        find_run(it, 10).output = Some(910);
+    }),
     ("a run that is not listed", Kind::Lost, |it| {
         it.world.runs.retain(|run| run.id != "run_11");
     }),
@@ -247,7 +253,12 @@ fn what_the_look_at_the_end_shows_is_reported() {
 #[test]
 fn faults_excuse_what_they_cause() {
     let during = 10 * SECOND + 20_500;
-    let excused: [(&str, Doctor); 5] = [
+    let excused: [(&str, Doctor); 6] = [
+        ("a repeat of a call that its server had given up", |it| {
+            repeat(it);
+            find_call(it, 10).how = CallEnd::Dropped;
+            find_run(it, 10).output = Some(910);
+        }),
         ("a repeat after the server was killed", |it| {
             repeat(it);
             fault(it, "kill", "a1", 10 * SECOND + 30_000, 11 * SECOND);

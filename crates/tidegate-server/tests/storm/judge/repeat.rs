@@ -49,13 +49,21 @@ pub(super) fn effects(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A call is repeated only after it was refused, or where a fault came between.
+/// A call is repeated only after it was refused, after its server gave it up, or where a fault
+/// came between.
+///
+/// On a slow machine a server may miss its heartbeat without any fault of ours: it then stops what
+/// it has under way before others may take over.
 pub(super) fn calls(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for (run, calls) in &evidence.calls {
         for pair in calls.windows(2) {
             let (first, second) = (pair[0], pair[1]);
             let refused = matches!(first.how, CallEnd::Answered(status) if status >= 500);
-            if !refused && !evidence.disturbed(&first.server, first.begin, second.begin) {
+            let given_up = first.how == CallEnd::Dropped && first.end <= second.begin;
+            if !refused
+                && !given_up
+                && !evidence.disturbed(&first.server, first.begin, second.begin)
+            {
                 let text = format!("{run} is called again by {} without a fault", second.server);
                 evidence.report(found, Kind::Doubled, run, text);
             }

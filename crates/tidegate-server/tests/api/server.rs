@@ -409,7 +409,8 @@ fn command_on(folder: &TempDir, store: &str) -> Command {
         .env("TIDEGATE_LOG", "warn")
         .stderr(OpenOptions::new().create(true).append(true).open(at("log")).unwrap());
     if std::env::var("TIDEGATE_TEST_SERVER").is_ok_and(|it| it == "pgbouncer") {
-        command.env("TIDEGATE_POSTGRES_POOLER", "true");
+        // Nothing is prepared there: a heartbeat takes longer.
+        command.env("TIDEGATE_POSTGRES_POOLER", "true").env("TIDEGATE_LEASE_TTL_MS", "2000");
     }
     command
 }

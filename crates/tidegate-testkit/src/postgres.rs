@@ -61,6 +61,47 @@ impl Cluster {
     }
 }
 
+/// A throw-away cluster that crashes, and fails over to a synchronous standby, when it is told to.
+#[derive(Debug)]
+pub struct FaultyCluster {
+    script: Server,
+    url: String,
+}
+
+impl FaultyCluster {
+    /// Starts a cluster of its own; `None` where the machine has no PostgreSQL.
+    pub fn start() -> Option<Self> {
+        let script = Server::start_with("postgres", &["--faults"])?;
+        Some(Self { url: script.url().to_owned(), script })
+    }
+
+    /// Where to connect to the server, or to where it was before it crashed.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Kills every process of the server.
+    pub fn crash(&mut self) {
+        self.script.command("crash");
+    }
+
+    /// Starts the crashed server again.
+    pub fn restart(&mut self) {
+        self.url = self.script.command("restart");
+    }
+
+    /// Adds a synchronous standby, which every commit waits for from now on; gives its address.
+    pub fn add_standby(&mut self) -> String {
+        self.script.command("standby")
+    }
+
+    /// Makes the standby the server, in place of one that has crashed. The next standby is where
+    /// that one was.
+    pub fn promote(&mut self) {
+        self.url = self.script.command("promote");
+    }
+}
+
 /// What all tests of one process use.
 #[derive(Debug)]
 enum Shared {

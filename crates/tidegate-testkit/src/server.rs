@@ -1,9 +1,9 @@
 //! A throw-away server for tests, owned by a script that ends when its standard input does.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 /// Where the scripts are.
@@ -18,17 +18,28 @@ pub struct Server {
     url: String,
     /// Ends when its standard input does, which this handle keeps open.
     script: Child,
+    output: BufReader<ChildStdout>,
 }
 
 impl Server {
     /// Starts a server of its own by `scripts/<name>`; `None` where the machine has none.
     pub fn start(name: &str) -> Option<Self> {
-        Self::start_for(name, &[])
+        Self::begin(name, &[], &[])
     }
 
     /// The same, with these variables in the script's environment.
     pub fn start_for(name: &str, variables: &[(&str, &str)]) -> Option<Self> {
+        Self::begin(name, &[], variables)
+    }
+
+    /// The same, with arguments for the script.
+    pub fn start_with(name: &str, arguments: &[&str]) -> Option<Self> {
+        Self::begin(name, arguments, &[])
+    }
+
+    fn begin(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
         let mut script = Command::new(format!("{SCRIPTS}/{name}"))
+            .args(arguments)
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -39,7 +50,8 @@ impl Server {
             .expect("the script is in the tree and executable");
         let mut url = String::new();
         let stdout = script.stdout.take().expect("standard output is piped");
-        BufReader::new(stdout).read_line(&mut url).expect("the script writes text");
+        let mut output = BufReader::new(stdout);
+        output.read_line(&mut url).expect("the script writes text");
         if url.is_empty() {
             let mut complaint = String::new();
             let mut stderr = script.stderr.take().expect("standard error is piped");
@@ -48,7 +60,24 @@ impl Server {
             assert_eq!(status.code(), Some(NONE_FOUND), "no throw-away {name}: {complaint}");
             return None;
         }
-        Some(Self { url: url.trim_end().to_owned(), script })
+        Some(Self { url: url.trim_end().to_owned(), script, output })
+    }
+
+    /// Has the script obey a command, and gives its answer.
+    pub fn command(&mut self, command: &str) -> String {
+        let input = self.script.stdin.as_mut().expect("standard input is piped");
+        writeln!(input, "{command}").expect("the script reads");
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).expect("the script writes text");
+        assert!(!answer.is_empty(), "the script failed at `{command}`: {}", self.complaint());
+        answer.trim_end().to_owned()
+    }
+
+    fn complaint(&mut self) -> String {
+        let mut complaint = String::new();
+        let mut stderr = self.script.stderr.take().expect("standard error is piped");
+        stderr.read_to_string(&mut complaint).expect("the script writes text");
+        complaint
     }
 
     /// Where to connect.

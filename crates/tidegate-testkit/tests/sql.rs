@@ -19,12 +19,14 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 51] = [
+const HOT: [&str; 53] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
     "only/run_ready_lock",
     "only/sub_work_lock",
+    "only/tx_token_write",
+    "only/tx_token_close",
     "run_line",
     "run_ready",
     "gate_due",

@@ -20,6 +20,7 @@ begin
   if changed <> wanted then
     raise exception using
       errcode = 'TG002',
+      table = place,
       message = format('%s: %s rows should have changed, %s did', place, wanted, changed);
   end if;
   return changed;
@@ -301,6 +302,14 @@ create table sub (
   error text collate "C",
   primary key (ws, reaction, stream)
 ) with (fillfactor=80);
+
+create table tx_token (
+  id bigint not null,
+  token bigint not null,
+  closed bigint not null,
+  at timestamp with time zone not null,
+  primary key (id)
+) with (fillfactor=50);
 
 create table wait (
   ws text collate "C" not null,

@@ -145,11 +145,3 @@ pub(super) fn int(from: &tokio_postgres::Row, at: usize) -> Result<i64, StoreErr
 pub(super) fn text(from: &tokio_postgres::Row, at: usize) -> Result<String, StoreError> {
     from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
 }
-
-/// Text from a column that may be null.
-pub(super) fn maybe_text(
-    from: &tokio_postgres::Row,
-    at: usize,
-) -> Result<Option<String>, StoreError> {
-    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
-}

@@ -20,6 +20,7 @@ mod shared;
 mod sql;
 mod step;
 mod tls;
+mod token;
 mod transact;
 mod trouble;
 mod wake;

@@ -71,7 +71,10 @@ impl Pool {
     /// A connection that cannot even roll back is closed.
     pub(super) async fn give_back_after(&self, lent: Lent, trouble: &Trouble) {
         let usable = match trouble {
-            Trouble::Contended(_) | Trouble::Clash(..) | Trouble::Refused(_) => true,
+            Trouble::Contended(_)
+            | Trouble::Clash(..)
+            | Trouble::Unnamed(_)
+            | Trouble::Refused(_) => true,
             Trouble::Lost(_) | Trouble::InDoubt(_) => false,
         };
         if usable {

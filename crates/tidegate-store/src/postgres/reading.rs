@@ -52,7 +52,7 @@ pub(super) enum Part {
     Lines(Vec<(Scan, u32)>),
     /// The epochs of these workspaces' definitions.
     Epochs(Vec<Workspace>),
-    /// The clock, a block of numbers and the transaction's name.
+    /// The clock and a block of numbers.
     Stamp,
     /// The clock alone.
     Clock,
@@ -67,8 +67,6 @@ pub(super) struct Held {
     pub(super) there: BTreeSet<RowKey>,
     /// Definitions that this process has not seen at their epoch.
     pub(super) stale: Vec<(Workspace, i64)>,
-    /// What a lost COMMIT is looked up by.
-    pub(super) name: String,
 }
 
 /// The tables with locked rows, in lock order.
@@ -300,7 +298,6 @@ fn file(
         Part::Stamp => {
             snapshot.now = Timestamp::from_micros(only_int(rows)?);
             snapshot.block = Seq(call::int(only(rows)?, 1)?);
-            held.name = call::text(only(rows)?, 2)?;
         }
         Part::Clock => snapshot.now = Timestamp::from_micros(only_int(rows)?),
     }

@@ -17,6 +17,7 @@ use super::{
     pool::Pool,
     reading::{Held, Reading, Touch, load_catalogs},
     sql,
+    token::Tokens,
     trouble::Trouble,
 };
 use crate::{
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     beats: Pool,
     /// Of its own for the same reason, and apart from the beats: nobody's leases delay an engine's.
     pub(super) leases: Pool,
+    pub(super) tokens: Tokens,
     pub(super) catalogs: Catalogs,
     /// Engines that have beaten here: their rows are not made a second time.
     known: Mutex<BTreeSet<EngineId>>,
@@ -54,6 +56,7 @@ impl Shared {
             steps: steps(&settings),
             beats: Pool::new(settings.for_beats(), 1),
             leases: Pool::new(settings.for_beats(), LEASE_CONNECTIONS),
+            tokens: Tokens::default(),
             catalogs: Catalogs::default(),
             known: Mutex::default(),
             settings,

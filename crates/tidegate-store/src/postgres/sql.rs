@@ -69,12 +69,20 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "pause",
         sql: include_str!("../../sql/postgres/migrations/0013_pause.sql"),
     },
+    Migration {
+        version: 14,
+        name: "tx_token",
+        sql: include_str!("../../sql/postgres/migrations/0014_tx_token.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
+// COMMIT of a failed transaction succeeds and rolls back (R11). A statement before it in the same
+// message fails there, and COMMIT is not run.
+pub(super) const COMMIT_IF_INTACT: &str = "select; commit";
 pub(super) const ROLLBACK: &str = "rollback";
 // A step may have made settings for the session: they are undone for the session.
 pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
@@ -84,10 +92,11 @@ pub(super) const DEALLOCATE: &str = "deallocate all";
 pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
 pub(super) const SAVEPOINT: &str = "savepoint tidegate";
 pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
-pub(super) const CONTROL: [&str; 11] = [
+pub(super) const CONTROL: [&str; 12] = [
     BEGIN,
     BEGIN_READ,
     COMMIT,
+    COMMIT_IF_INTACT,
     ROLLBACK,
     WAKE_LISTEN,
     CONSTRAINTS_NOW,
@@ -166,7 +175,9 @@ statements!(
     LATCH_LOCK = "only/latch_lock",
     TX_SETTINGS = "only/tx_settings",
     TX_STAMP = "only/tx_stamp",
-    TX_STATUS = "only/tx_status",
+    TX_TOKEN_OPEN = "only/tx_token_open",
+    TX_TOKEN_WRITE = "only/tx_token_write",
+    TX_TOKEN_CLOSE = "only/tx_token_close",
     STEP_BEGIN = "only/step_begin",
     SESSION_SETTINGS = "only/session_settings",
     SERVER_CHECK = "only/server_check",

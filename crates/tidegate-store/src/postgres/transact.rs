@@ -1,5 +1,7 @@
 //! Read under lock, ask, write, commit; and what follows when one of them goes wrong.
 
+use std::time::Instant;
+
 use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::RowKey,
@@ -7,12 +9,12 @@ use tidegate_core::{
 
 use super::{
     Shared,
-    call::{self, Call, Param},
-    connection::{Connection, first_error, only},
-    pause,
-    pool::{Lent, Retries, jittered},
+    call::Call,
+    connection::{Connection, first_error},
+    pool::{Lent, Retries},
     reading::{Held, Reading, Touch, load_catalogs},
     sql,
+    token::{Outcome, TokenRow, outcome},
     trouble::Trouble,
     writing::Writing,
 };
@@ -27,10 +29,12 @@ pub(super) async fn transact(
     let mut retries = Retries::new(shared.settings.options.patience);
     let mut attempt = Attempt::new(shared, Ground::Own, reads, decide);
     loop {
+        let mut row = shared.tokens.take(&shared.committers).await?;
         let trouble = match shared.committers.lend().await {
-            Ok(lent) => match attempt.run(&lent.connection).await {
+            Ok(lent) => match attempt.run(&lent.connection, &mut row).await {
                 Ok(()) => {
                     shared.committers.give_back(lent);
+                    shared.tokens.give_back(row);
                     return Ok(());
                 }
                 Err(trouble) => {
@@ -40,13 +44,18 @@ pub(super) async fn transact(
             },
             Err(trouble) => trouble,
         };
-        if let Trouble::InDoubt(reason) = trouble {
-            if outcome(shared, &attempt.name, &reason).await? == Outcome::Committed {
-                return Ok(());
+        match trouble {
+            Trouble::InDoubt(reason) => {
+                if outcome(shared, row, attempt.token, &reason).await? == Outcome::Committed {
+                    return Ok(());
+                }
+                retries.after(Trouble::Lost(reason)).await?;
             }
-            retries.after(Trouble::Lost(reason)).await?;
-        } else {
-            retries.after(trouble).await?;
+            Trouble::Unnamed(_) => retries.after(trouble).await?,
+            Trouble::Contended(_) | Trouble::Clash(..) | Trouble::Lost(_) | Trouble::Refused(_) => {
+                shared.tokens.give_back(row);
+                retries.after(trouble).await?;
+            }
         }
     }
 }
@@ -61,12 +70,20 @@ pub(super) async fn transact_in_step(
     reads: ReadSet,
     decide: Decide,
 ) -> Result<(), StoreError> {
+    let mut row = match shared.tokens.take(&shared.committers).await {
+        Ok(row) => row,
+        Err(error) => {
+            shared.steps.undo(lent).await;
+            return Err(error);
+        }
+    };
     let mut retries = Retries::new(shared.settings.options.patience);
     let mut attempt = Attempt::new(shared, Ground::Step, reads, decide);
     let trouble = loop {
-        match attempt.run(&lent.connection).await {
+        match attempt.run(&lent.connection, &mut row).await {
             Ok(()) => {
                 shared.steps.give_back(lent);
+                shared.tokens.give_back(row);
                 return Ok(());
             }
             Err(trouble @ (Trouble::Contended(_) | Trouble::Clash(..))) => {
@@ -78,12 +95,17 @@ pub(super) async fn transact_in_step(
         }
     };
     if let Trouble::InDoubt(reason) = trouble {
-        return match outcome(shared, &attempt.name, &reason).await? {
+        return match outcome(shared, row, attempt.token, &reason).await? {
             Outcome::Committed => Ok(()),
             Outcome::Aborted => Err(StoreError::Unavailable(reason)),
         };
     }
     shared.steps.give_back_after(lent, &trouble).await;
+    if !matches!(trouble, Trouble::Lost(_) | Trouble::Unnamed(_)) {
+        // A server process that was lost may have the row locked for a while: it is left to be
+        // swept.
+        shared.tokens.give_back(row);
+    }
     Err(trouble.into_error())
 }
 
@@ -104,8 +126,8 @@ struct Attempt<'a> {
     reads: ReadSet,
     decide: Decide,
     rounds: usize,
-    /// The transaction that COMMIT was sent for last.
-    name: String,
+    /// The token of the transaction that COMMIT was sent for last.
+    token: i64,
 }
 
 /// How a try on one connection ended, when nothing went wrong.
@@ -122,12 +144,12 @@ const MAX_REPEATS: usize = 2 * MAX_ROUNDS;
 
 impl<'a> Attempt<'a> {
     fn new(shared: &'a Shared, ground: Ground, reads: ReadSet, decide: Decide) -> Self {
-        Self { shared, ground, reads, decide, rounds: 0, name: String::new() }
+        Self { shared, ground, reads, decide, rounds: 0, token: 0 }
     }
 
-    async fn run(&mut self, connection: &Connection) -> Result<(), Trouble> {
+    async fn run(&mut self, connection: &Connection, row: &mut TokenRow) -> Result<(), Trouble> {
         for repeat in 0..MAX_REPEATS {
-            match self.once(connection, repeat > 0).await? {
+            match self.once(connection, row, repeat > 0).await? {
                 End::Committed => return Ok(()),
                 End::Again => {}
             }
@@ -135,7 +157,12 @@ impl<'a> Attempt<'a> {
         Err(Trouble::Contended("the rows to lock kept changing".to_owned()))
     }
 
-    async fn once(&mut self, connection: &Connection, again: bool) -> Result<End, Trouble> {
+    async fn once(
+        &mut self,
+        connection: &Connection,
+        row: &mut TokenRow,
+        again: bool,
+    ) -> Result<End, Trouble> {
         let mut held = Held::default();
         let mut snapshot = Snapshot::default();
         let mut reading = Reading::new(&self.reads, Touch::Lock)?;
@@ -152,7 +179,9 @@ impl<'a> Attempt<'a> {
             let stale = std::mem::take(&mut held.stale);
             load_catalogs(connection, catalogs, stale, &mut snapshot).await?;
             let (more, back) = match (self.decide)(snapshot) {
-                Decision::Apply(changes) => return self.apply(connection, changes, &held).await,
+                Decision::Apply(changes) => {
+                    return self.apply(connection, row, changes, &held).await;
+                }
                 Decision::Need(more, back) => (more, back),
             };
             self.rounds += 1;
@@ -172,6 +201,7 @@ impl<'a> Attempt<'a> {
     async fn apply(
         &mut self,
         connection: &Connection,
+        row: &mut TokenRow,
         changes: Vec<Change>,
         held: &Held,
     ) -> Result<End, Trouble> {
@@ -186,7 +216,7 @@ impl<'a> Attempt<'a> {
             self.reads.merge(unlocked);
             return Ok(End::Again);
         }
-        match self.commit(connection, writing.calls()?, held).await {
+        match self.commit(connection, row, writing.calls()?).await {
             Ok(()) => Ok(End::Committed),
             Err(Trouble::Clash(table, reason)) => {
                 // Somebody else's row: the next try locks it and shows it to the decision.
@@ -202,33 +232,22 @@ impl<'a> Attempt<'a> {
     async fn commit(
         &mut self,
         connection: &Connection,
+        row: &mut TokenRow,
         mut calls: Vec<Call>,
-        held: &Held,
     ) -> Result<(), Trouble> {
+        let begun = Instant::now();
+        let (token, name) = row.name();
+        calls.push(name);
         if self.ground == Ground::Step {
-            // In one flight, a statement that fails would turn COMMIT into the end of the step's
-            // work too.
+            // In one flight, a statement that fails would end the step's work too.
             first_error(connection.run(&std::mem::take(&mut calls)).await?)?;
         }
-        calls.push(Call::new(sql::COMMIT, Vec::new()));
-        calls.push(Call::new(sql::TX_STATUS, vec![Param::Text(held.name.clone())]));
+        calls.push(Call::new(sql::COMMIT_IF_INTACT, Vec::new()));
         connection.prepare(&calls).await?;
-        self.name.clone_from(&held.name);
-        let answers = connection.fly(&calls).await.and_then(first_error).map_err(in_doubt)?;
-        // Every statement has succeeded, and yet only this says that COMMIT was not a ROLLBACK:
-        // that of a failed transaction succeeds too (R11).
-        match status(answers.last().map_or(&[][..], Vec::as_slice))?.as_deref() {
-            Some("committed") => Ok(()),
-            Some("aborted") => {
-                let reason = "COMMIT has rolled back".to_owned();
-                Err(match self.ground {
-                    Ground::Own => Trouble::Contended(reason),
-                    // There is nothing to go back to.
-                    Ground::Step => Trouble::Lost(reason),
-                })
-            }
-            other => Err(Trouble::InDoubt(format!("COMMIT has left it {other:?}"))),
-        }
+        self.token = token;
+        connection.fly(&calls).await.and_then(first_error).map_err(in_doubt)?;
+        row.written_since(begun);
+        Ok(())
     }
 }
 
@@ -256,47 +275,4 @@ fn sorts_after(fresh: &ReadSet, held: &Held) -> bool {
     let lines = fresh.scans.keys().any(|scan| matches!(scan, Scan::Line(_)));
     let first_run = RowKey::Run(tidegate_core::id::Seq(i64::MIN));
     fresh.latches.is_empty() && rows && (!lines || after(&first_run))
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
-    Committed,
-    Aborted,
-}
-
-/// Finds out what became of a transaction whose COMMIT was never answered (R10).
-///
-/// "In progress" proves nothing: its server process may still be at it, until the time-out of a
-/// silent transaction ends it.
-async fn outcome(shared: &Shared, name: &str, reason: &str) -> Result<Outcome, StoreError> {
-    let until = std::time::Instant::now() + shared.settings.options.outcome_timeout;
-    let mut seen = "the database could not be asked".to_owned();
-    while std::time::Instant::now() < until {
-        match ask_outcome(shared, name).await {
-            Ok(Some(status)) if status == "committed" => return Ok(Outcome::Committed),
-            Ok(Some(status)) if status == "aborted" => return Ok(Outcome::Aborted),
-            Ok(status) => seen = status.unwrap_or_else(|| "forgotten".to_owned()),
-            Err(Trouble::Refused(error)) => {
-                return Err(StoreError::Unknown(format!("{reason}; {error}")));
-            }
-            Err(trouble) => seen = trouble.into_error().to_string(),
-        }
-        pause(jittered(POLL)).await;
-    }
-    Err(StoreError::Unknown(format!("{reason}; transaction {name} is {seen}")))
-}
-
-/// How often an outcome is asked for.
-const POLL: std::time::Duration = std::time::Duration::from_millis(50);
-
-async fn ask_outcome(shared: &Shared, name: &str) -> Result<Option<String>, Trouble> {
-    let lent = shared.readers.lend().await?;
-    let call = Call::new(sql::TX_STATUS, vec![Param::Text(name.to_owned())]);
-    let answers = first_error(lent.connection.run(&[call]).await?)?;
-    shared.readers.give_back(lent);
-    Ok(status(answers.last().map_or(&[][..], Vec::as_slice))?)
-}
-
-fn status(rows: &[tokio_postgres::Row]) -> Result<Option<String>, StoreError> {
-    call::maybe_text(only(rows)?, 0)
 }

@@ -15,6 +15,8 @@ pub(super) enum Trouble {
     Lost(String),
     /// The connection is gone, and COMMIT had been sent.
     InDoubt(String),
+    /// The transaction's token row was swept: another attempt needs another row.
+    Unnamed(String),
     /// Trying again would not help.
     Refused(StoreError),
 }
@@ -35,6 +37,10 @@ pub(super) const CONTESTED: [Table; 10] = [
     Table::Engine,
 ];
 
+/// The code of `expect_rows`.
+const WRONG_COUNT: &str = "TG002";
+const TOKEN_TABLE: &str = "tx_token";
+
 impl Trouble {
     pub(super) fn lost(reason: &str) -> Self {
         Self::Lost(reason.to_owned())
@@ -44,7 +50,7 @@ impl Trouble {
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Contended(reason) | Self::Clash(_, reason) => StoreError::Busy(reason),
-            Self::Lost(reason) => StoreError::Unavailable(reason),
+            Self::Lost(reason) | Self::Unnamed(reason) => StoreError::Unavailable(reason),
             Self::InDoubt(reason) => StoreError::Unknown(reason),
             Self::Refused(error) => error,
         }
@@ -69,6 +75,9 @@ impl Trouble {
                 "a prepared statement was lost ({message}): the address leads to a pooler in \
                  transaction mode; set the option `pooler`"
             )));
+        }
+        if code.code() == WRONG_COUNT && error.table() == Some(TOKEN_TABLE) {
+            return Self::Unnamed(message);
         }
         if *code == SqlState::DISK_FULL {
             return Self::Refused(StoreError::Full(message));

@@ -23,6 +23,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 11, name: "observe", sql: sql!("migrations/0011_observe") },
     Migration { version: 12, name: "guard", sql: sql!("migrations/0012_guard") },
     Migration { version: 13, name: "pause", sql: sql!("migrations/0013_pause") },
+    Migration { version: 14, name: "tx_token", sql: sql!("migrations/0014_tx_token") },
 ];
 
 /// What is done with single rows of a table.

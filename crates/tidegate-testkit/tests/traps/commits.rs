@@ -22,46 +22,68 @@ use crate::{
 
 /// A store behind a network that can be told to misbehave.
 pub(crate) async fn behind_proxy(rig: &Rig) -> (Arc<PostgresStore>, Proxy) {
+    behind_proxy_with(rig, impatient(rig)).await
+}
+
+pub(crate) async fn behind_proxy_with(
+    rig: &Rig,
+    options: PostgresOptions,
+) -> (Arc<PostgresStore>, Proxy) {
     let proxy = Proxy::new(&rig.url).await;
-    let options = PostgresOptions {
-        idle_timeout: Duration::from_millis(500),
-        round_trip_timeout: Duration::from_secs(2),
-        ..rig.options()
-    };
     let store = Arc::new(PostgresStore::open(&proxy.url, options).await.unwrap());
     (store, proxy)
 }
 
+/// Options for a peer that may vanish.
+fn impatient(rig: &Rig) -> PostgresOptions {
+    PostgresOptions {
+        idle_timeout: Duration::from_millis(500),
+        round_trip_timeout: Duration::from_secs(2),
+        ..rig.options()
+    }
+}
+
 /// Inserts an event under a fresh number; gives how often the decision was asked.
-async fn post(store: &Arc<PostgresStore>) -> usize {
+pub(crate) async fn post(store: &Arc<PostgresStore>) -> usize {
     let asked = Arc::new(AtomicUsize::new(0));
     let decide = {
         let asked = asked.clone();
         move |snapshot: Snapshot| {
             asked.fetch_add(1, Ordering::SeqCst);
-            let mut id = sample::event_id(0);
-            id.seq = snapshot.block;
-            vec![Change::Insert(Event { id, ..sample::event(0, "{}") }.into())]
+            vec![fresh_event(&snapshot)]
         }
     };
     apply(store, ReadSet::default(), decide).await.unwrap();
     asked.load(Ordering::SeqCst)
 }
 
-async fn events(store: &Arc<PostgresStore>) -> usize {
+/// An event that is numbered by the transaction's own block.
+pub(crate) fn fresh_event(snapshot: &Snapshot) -> Change {
+    let mut id = sample::event_id(0);
+    id.seq = snapshot.block;
+    Change::Insert(Event { id, ..sample::event(0, "{}") }.into())
+}
+
+pub(crate) async fn events(store: &Arc<PostgresStore>) -> usize {
     let rows = store.dump().await.unwrap();
     rows.iter().filter(|row| matches!(row, Row::Event(_))).count()
 }
 
+/// The fault strikes a transaction of a store that has committed before, directly and as through a
+/// pooler.
 async fn check(fault: Fault, asked: usize) {
-    let Some(rig) = Rig::new().await else { return };
-    let (store, proxy) = behind_proxy(&rig).await;
-    proxy.at_next_commit(fault);
-    assert_eq!(post(&store).await, asked, "asked so often");
-    assert_eq!(events(&store).await, 1, "exactly once");
-    // And the store goes on as if nothing had been.
-    post(&store).await;
-    assert_eq!(events(&store).await, 2);
+    for pooler in [false, true] {
+        let Some(rig) = Rig::new().await else { return };
+        let options = PostgresOptions { pooler, ..impatient(&rig) };
+        let (store, proxy) = behind_proxy_with(&rig, options).await;
+        post(&store).await;
+        proxy.at_next_commit(fault);
+        assert_eq!(post(&store).await, asked, "asked so often; pooler: {pooler}");
+        assert_eq!(events(&store).await, 2, "exactly once; pooler: {pooler}");
+        // And the store goes on as if nothing had been.
+        post(&store).await;
+        assert_eq!(events(&store).await, 3);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -4,7 +4,9 @@
 
 mod commands;
 mod commits;
+mod crashes;
 mod definitions;
+mod doubt;
 mod gates;
 mod latches;
 mod proxy;

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use tokio::{
@@ -32,8 +32,10 @@ pub(crate) struct Proxy {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
+    server: Mutex<String>,
+    /// New connections are refused.
+    shut: AtomicBool,
     next: Mutex<Option<Fault>>,
     flights: AtomicU64,
 }
@@ -42,19 +44,50 @@ impl Proxy {
     /// Opens a door in front of the server at `url`.
     pub(crate) async fn new(url: &str) -> Self {
         let (before, rest) = url.rsplit_once('@').unwrap();
-        let (server, database) = rest.split_once('/').unwrap();
+        let (_, database) = rest.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared::default());
-        let (server, serving) = (server.to_owned(), shared.clone());
+        let shared = Arc::new(Shared {
+            server: Mutex::new(server_of(url)),
+            shut: AtomicBool::new(false),
+            next: Mutex::default(),
+            flights: AtomicU64::new(0),
+        });
+        let serving = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(&server).await.unwrap();
-                tokio::spawn(pass(client, server, serving.clone()));
+                let server = serving.server.lock().unwrap().clone();
+                if serving.shut.load(Ordering::SeqCst) {
+                    continue;
+                }
+                // A server that does not answer is a connection that ends at once.
+                if let Ok(server) = TcpStream::connect(&server).await {
+                    tokio::spawn(pass(client, server, serving.clone()));
+                }
             }
         });
         let database = database.split('?').next().unwrap();
         Self { url: format!("{before}@{here}/{database}?sslmode=disable"), shared }
+    }
+
+    /// Refuses new connections.
+    pub(crate) fn shut(&self) {
+        self.shared.shut.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets new connections through, to the server at `url`.
+    pub(crate) fn open(&self, url: &str) {
+        *self.shared.server.lock().unwrap() = server_of(url);
+        self.shared.shut.store(false, Ordering::SeqCst);
+    }
+
+    /// Waits until the fault of the next COMMIT has struck.
+    pub(crate) async fn struck(&self) {
+        let begun = std::time::Instant::now();
+        while self.shared.next.lock().unwrap().is_some() {
+            assert!(begun.elapsed() < crate::rig::STUCK, "there was no COMMIT");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Prepares the fault of the next COMMIT.
@@ -66,6 +99,12 @@ impl Proxy {
     pub(crate) fn flights(&self) -> u64 {
         self.shared.flights.load(Ordering::SeqCst)
     }
+}
+
+/// The host and port of an address.
+fn server_of(url: &str) -> String {
+    let (_, rest) = url.rsplit_once('@').unwrap();
+    rest.split_once('/').unwrap().0.to_owned()
 }
 
 /// One connection's state, shared by its two directions.
@@ -116,7 +155,7 @@ async fn forward(
     to.write_all(&startup).await.ok()?;
     loop {
         let message = message(&mut from).await?;
-        let commit = message[0] == b'Q' && message[5..].starts_with(b"commit");
+        let commit = message[0] == b'Q' && message.ends_with(b"commit\0");
         let fault = if commit { shared.next.lock().unwrap().take() } else { None };
         match fault {
             None => {}

@@ -26,11 +26,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// None where there is no PostgreSQL; the harness has said so.
     pub(crate) async fn new() -> Option<Self> {
-        let url = url()?;
+        Some(Self::on(url()?).await)
+    }
+
+    /// On the server at `url`.
+    pub(crate) async fn on(url: &str) -> Self {
         let schema = fresh_schema("trap");
         let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
         tokio::spawn(connection);
-        Some(Self { schema, url: url.to_owned(), outside })
+        Self { schema, url: url.to_owned(), outside }
     }
 
     pub(crate) fn options(&self) -> PostgresOptions {
@@ -52,7 +56,22 @@ impl Rig {
         Arc::new(PostgresStore::open(&url, options).await.unwrap())
     }
 
-    fn label(&self, name: &str) -> String {
+    /// Waits until a statement answers with a row; gives its first column.
+    pub(crate) async fn until<T>(&self, sql: &str) -> T
+    where
+        T: for<'a> tokio_postgres::types::FromSql<'a>,
+    {
+        let begun = Instant::now();
+        loop {
+            if let Some(row) = self.outside.query_opt(sql, &[]).await.unwrap() {
+                return row.get(0);
+            }
+            assert!(begun.elapsed() < STUCK, "never: {sql}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) fn label(&self, name: &str) -> String {
         format!("{name}_{}", self.schema)
     }
 

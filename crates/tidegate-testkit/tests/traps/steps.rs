@@ -16,7 +16,13 @@ use crate::{
     rig::{Rig, STUCK},
 };
 
-fn recording(world: &World, run: &Run) -> Salted {
+/// A run that may take its step.
+pub(crate) async fn leased(world: &World) -> Run {
+    world.send("order", json!({})).await;
+    world.lease_one().await
+}
+
+pub(crate) fn recording(world: &World, run: &Run) -> Salted {
     let report = Record {
         run: run.id.seq,
         engine: run.owner.unwrap(),
@@ -28,13 +34,11 @@ fn recording(world: &World, run: &Run) -> Salted {
 }
 
 /// Pays; effect and record are both events of the one transaction.
-async fn pay(
+pub(crate) async fn pay(
     store: &PostgresStore,
-    world: &World,
-    run: &Run,
+    record: Salted,
     table: &str,
 ) -> Result<(), TransactionError<SqlError>> {
-    let record = recording(world, run);
     let insert = format!("insert into {table} values (1)");
     let step = |tx: PostgresTransaction| async move { tx.execute(&insert, &[]).await };
     let paying = Box::pin(store.transact_with(Duration::from_mins(1), step, |_| vec![record]));
@@ -48,13 +52,12 @@ async fn check(fault: Fault, committed: bool) {
     let clock = Arc::new(ManualClock::new(Timestamp::from_ms(0)));
     let world = World::new(store.clone(), clock);
     world.define(json!({ "name": "order" })).await;
-    world.send("order", json!({})).await;
-    let run = world.lease_one().await;
+    let run = leased(&world).await;
     let table = format!("{}.payment", rig.schema);
     rig.execute(&format!("create table {table} (n int)")).await;
 
     proxy.at_next_commit(fault);
-    let told = pay(&store, &world, &run, &table).await;
+    let told = pay(&store, recording(&world, &run), &table).await;
     let kept = i64::from(committed);
     assert_eq!(rig.count(&table).await, kept, "{told:?}");
     assert_eq!(world.steps(run.id).await.len(), usize::from(committed));
@@ -65,7 +68,7 @@ async fn check(fault: Fault, committed: bool) {
         assert!(unavailable, "a reason to try again: {told:?}");
     }
     // Whoever does not trust what it was told may always repeat.
-    let again = pay(&store, &world, &run, &table).await;
+    let again = pay(&store, recording(&world, &run), &table).await;
     assert_eq!(matches!(again, Err(TransactionError::Recorded)), committed, "{again:?}");
     assert_eq!(rig.count(&table).await, 1, "exactly once");
     assert_eq!(world.steps(run.id).await.len(), 1);

@@ -1,0 +1,1 @@
+-- Nothing to do: a file has one writer, and the answer to its COMMIT cannot be lost.

@@ -1,0 +1,169 @@
+//! Names of transactions, by which a COMMIT whose answer was lost is looked up (R10).
+//!
+//! A transaction writes a random token into a row of `tx_token` in the flight that commits it. In
+//! doubt, the row is closed and read by another transaction, which waits for a server process that
+//! is still committing and fences one that has not begun to. The token that this finds is the only
+//! proof of either outcome: an xid is given out again after a crash, and a snapshot that does not
+//! show a transaction says nothing about one that is still under way.
+//!
+//! A row serves one transaction at a time, so that nobody waits for another's. Rows are not tied to
+//! connections, which are many where a pooler is in use.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Shared, call,
+    call::{Call, Param},
+    connection::{Connection, first_error},
+    pause,
+    pool::{Pool, jittered},
+    sql,
+    trouble::Trouble,
+};
+use crate::StoreError;
+
+/// The token rows of a store that no transaction uses.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    idle: Mutex<Vec<TokenRow>>,
+}
+
+/// A row of `tx_token`. It is durable before any transaction uses it.
+#[derive(Debug)]
+pub(super) struct TokenRow {
+    id: i64,
+    /// A moment before it was last written.
+    used: Instant,
+}
+
+/// How long a row is used after it was last written: well below the hour after which
+/// `tx_token_open` sweeps it.
+const FRESH: Duration = Duration::from_mins(15);
+
+impl Tokens {
+    /// A row for one transaction, made over a connection of the pool where none is idle.
+    pub(super) async fn take(&self, pool: &Pool) -> Result<TokenRow, StoreError> {
+        while let Some(row) = self.take_idle() {
+            if row.used.elapsed() < FRESH {
+                return Ok(row);
+            }
+        }
+        let mut tries = pool.tries();
+        loop {
+            let lent = tries.lend().await?;
+            let result = open(pool, &lent.connection).await;
+            if let Some(row) = tries.settle(lent, result).await? {
+                return Ok(row);
+            }
+        }
+    }
+
+    fn take_idle(&self) -> Option<TokenRow> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// Takes back a row whose transaction is known to be over.
+    pub(super) fn give_back(&self, row: TokenRow) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+    }
+}
+
+impl TokenRow {
+    /// Draws a token for one attempt, and the statement that writes it.
+    pub(super) fn name(&self) -> (i64, Call) {
+        let token = random();
+        let params = vec![Param::Int(self.id), Param::Int(token)];
+        (token, Call::new(sql::TX_TOKEN_WRITE, params))
+    }
+
+    /// Notes that a transaction that began after this moment has written it.
+    pub(super) fn written_since(&mut self, begun: Instant) {
+        self.used = begun;
+    }
+}
+
+/// Makes a row. Where the answer is lost, nobody uses it, and it is swept.
+async fn open(pool: &Pool, connection: &Connection) -> Result<TokenRow, Trouble> {
+    let row = TokenRow { id: random(), used: Instant::now() };
+    let insert = Call::new(sql::TX_TOKEN_OPEN, vec![Param::Int(row.id)]);
+    alone(pool, connection, insert).await?;
+    Ok(row)
+}
+
+/// One statement in a transaction of its own, all in one flight; its rows, once it is durable.
+async fn alone(
+    pool: &Pool,
+    connection: &Connection,
+    call: Call,
+) -> Result<Vec<tokio_postgres::Row>, Trouble> {
+    let calls = [
+        Call::new(sql::BEGIN, Vec::new()),
+        pool.settings().for_transaction(),
+        call,
+        Call::new(sql::COMMIT_IF_INTACT, Vec::new()),
+    ];
+    let mut answers = first_error(connection.run(&calls).await?)?;
+    Ok(answers.swap_remove(2))
+}
+
+/// 64 bits that no other process draws: the keys of a hasher come from the operating system.
+fn random() -> i64 {
+    i64::from_ne_bytes(RandomState::new().hash_one(0).to_ne_bytes())
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Committed,
+    Aborted,
+}
+
+/// Finds out what became of a transaction whose COMMIT was never answered (R10), and makes sure
+/// that it stays so. Its row is not used again.
+pub(super) async fn outcome(
+    shared: &Shared,
+    row: TokenRow,
+    token: i64,
+    reason: &str,
+) -> Result<Outcome, StoreError> {
+    let until = Instant::now() + shared.settings.options.outcome_timeout;
+    let mut last = "the database could not be asked".to_owned();
+    while Instant::now() < until {
+        match close(&shared.committers, &row).await {
+            Ok(Some(seen)) if seen == token => return Ok(Outcome::Committed),
+            Ok(Some(_)) => return Ok(Outcome::Aborted),
+            Ok(None) => {
+                // Swept, or lost by a server that was promoted without it.
+                last = format!("token row {} does not exist", row.id);
+                break;
+            }
+            // A server that refuses, too: a standby may be promoted in the meantime.
+            Err(trouble) => last = trouble.into_error().to_string(),
+        }
+        pause(jittered(POLL)).await;
+    }
+    Err(StoreError::Unknown(format!("{reason}; {last}")))
+}
+
+/// How often an outcome is asked for.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Closes a row and gives its last token. An error proves nothing, and it can be asked again.
+async fn close(pool: &Pool, row: &TokenRow) -> Result<Option<i64>, Trouble> {
+    let lent = pool.lend().await?;
+    let close = Call::new(sql::TX_TOKEN_CLOSE, vec![Param::Int(row.id)]);
+    match alone(pool, &lent.connection, close).await {
+        Ok(rows) => {
+            pool.give_back(lent);
+            Ok(rows.first().map(|row| call::int(row, 0)).transpose()?)
+        }
+        Err(trouble) => {
+            pool.give_back_after(lent, &trouble).await;
+            Err(trouble)
+        }
+    }
+}

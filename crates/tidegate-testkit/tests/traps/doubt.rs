@@ -1,0 +1,177 @@
+//! R10: the token row is the only proof of an outcome, and it is asked for under lock.
+
+use std::{process::Command, sync::Arc, time::Duration};
+
+use serde_json::json;
+use tidegate_core::{
+    reads::{ReadSet, Snapshot},
+    time::Timestamp,
+};
+use tidegate_store::{ManualClock, PostgresOptions, PostgresStore, StoreError};
+use tidegate_testkit::{postgres::FaultyCluster, world::World};
+
+use crate::{
+    commits::{behind_proxy, behind_proxy_with, events, fresh_event, post},
+    proxy::{Fault, Proxy},
+    rig::{Pause, Rig, apply},
+    steps,
+};
+
+/// Server processes that wait for a lock or for a standby.
+fn waiting(event: &str) -> String {
+    format!("select pid from pg_stat_activity where wait_event = '{event}' limit 1")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_server_process_that_is_still_committing_is_waited_for() {
+    let Some(cluster) = FaultyCluster::start() else { return };
+    let rig = Rig::on(cluster.url()).await;
+    let (store, proxy) = behind_proxy(&rig).await;
+    post(&store).await;
+    rig.execute("alter system set synchronous_standby_names = 'absent'").await;
+    rig.execute("select pg_reload_conf()").await;
+    rig.until::<i32>("select 1 where current_setting('synchronous_standby_names') <> ''").await;
+    proxy.at_next_commit(Fault::CutAfter);
+    let posted = tokio::spawn(async move { (post(&store).await, store) });
+    rig.until::<i32>(&waiting("SyncRep")).await;
+    rig.until::<i32>(&waiting("transactionid")).await;
+    assert!(!posted.is_finished(), "nothing is known yet");
+    rig.execute("alter system reset synchronous_standby_names").await;
+    rig.execute("select pg_reload_conf()").await;
+    let (asked, store) = posted.await.unwrap();
+    assert_eq!(asked, 1, "it has committed");
+    assert_eq!(events(&store).await, 2);
+}
+
+fn signal(name: &str, pid: i32) {
+    let status = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+    assert!(status.success(), "kill {name} {pid}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_frozen_server_process_cannot_commit_once_its_outcome_is_known() {
+    // A cluster of its own: its processes are signalled.
+    let Some(cluster) = FaultyCluster::start() else { return };
+    let rig = Rig::on(cluster.url()).await;
+    // No time-out of the server's ends it before it is let go on.
+    let options = PostgresOptions { idle_timeout: Duration::from_mins(1), ..rig.options() };
+    let (store, proxy) = behind_proxy_with(&rig, options).await;
+    post(&store).await;
+    let (pause, mut stand_still) = Pause::new();
+    let posted = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let decide = move |snapshot: Snapshot| {
+                stand_still();
+                vec![fresh_event(&snapshot)]
+            };
+            apply(&store, ReadSet::default(), decide).await
+        })
+    };
+    let going = pause.reached().await;
+    let frozen = "select pid from pg_stat_activity where state = 'idle in transaction'";
+    let pid = rig.until::<i32>(frozen).await;
+    signal("-STOP", pid);
+    proxy.at_next_commit(Fault::CutAfter);
+    going.go_on();
+    posted.await.unwrap().unwrap();
+    assert_eq!(events(&store).await, 2, "the second attempt");
+    signal("-CONT", pid);
+    // It finds the whole flight in its socket, COMMIT included.
+    let through = format!(
+        "select 1 from pg_stat_activity where pid = {pid}
+            and state in ('idle', 'idle in transaction (aborted)')"
+    );
+    rig.until::<i32>(&through).await;
+    assert_eq!(events(&store).await, 2, "the first attempt has failed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_transaction_in_doubt_holds_up_no_other_token_row() {
+    let Some(rig) = Rig::new().await else { return };
+    let options = PostgresOptions { idle_timeout: Duration::from_mins(1), ..rig.options() };
+    let proxy = Proxy::new(&rig.url).await;
+    let url = format!("{}&application_name={}", proxy.url, rig.label("a"));
+    let store = Arc::new(PostgresStore::open(&url, options).await.unwrap());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_ms(0)));
+    let world = World::new(store.clone(), clock);
+    world.define(json!({ "name": "order" })).await;
+    let (first, second) = (steps::leased(&world).await, steps::leased(&world).await);
+    let table = format!("{}.payment", rig.schema);
+    rig.execute(&format!("create table {table} (n int)")).await;
+
+    proxy.at_next_commit(Fault::Vanish);
+    let doubted = {
+        let (store, record) = (store.clone(), steps::recording(&world, &first));
+        let table = table.clone();
+        tokio::spawn(async move { steps::pay(&store, record, &table).await })
+    };
+    rig.until_it_waits("a").await;
+    steps::pay(&store, steps::recording(&world, &second), &table).await.unwrap();
+    post(&store).await;
+    assert!(!doubted.is_finished(), "the first is still in doubt");
+    rig.execute(&format!(
+        "select pg_terminate_backend(pid) from pg_stat_activity
+          where application_name = left('{}', 63) and state = 'idle in transaction'",
+        rig.label("a")
+    ))
+    .await;
+    doubted.await.unwrap().unwrap_err();
+    assert_eq!(rig.count(&table).await, 1, "the second step's");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_without_its_token_row_an_outcome_is_unknown() {
+    let Some(rig) = Rig::new().await else { return };
+    let (store, proxy) = behind_proxy(&rig).await;
+    post(&store).await;
+    let (pause, mut stand_still) = Pause::new();
+    let posted = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let decide = move |snapshot: Snapshot| {
+                stand_still();
+                vec![fresh_event(&snapshot)]
+            };
+            apply(&store, ReadSet::default(), decide).await
+        })
+    };
+    let going = pause.reached().await;
+    rig.execute(&format!("delete from {}.tx_token", rig.schema)).await;
+    proxy.at_next_commit(Fault::CutAfter);
+    going.go_on();
+    let told = posted.await.unwrap();
+    assert!(matches!(told, Err(StoreError::Unknown(_))), "{told:?}");
+    assert_eq!(events(&store).await, 1);
+    assert_eq!(post(&store).await, 1, "the next transaction has another row");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn token_rows_are_reused_and_swept_and_a_swept_one_is_replaced() {
+    let Some(rig) = Rig::new().await else { return };
+    let tokens = format!("{}.tx_token", rig.schema);
+    let store = rig.store("a").await;
+    for _ in 0..5 {
+        post(&store).await;
+    }
+    assert_eq!(rig.count(&tokens).await, 1, "one for transactions one after another");
+    rig.execute(&format!("update {tokens} set at = at - interval '61 minutes'")).await;
+    let other = rig.store("b").await;
+    post(&other).await;
+    assert_eq!(rig.count(&tokens).await, 1, "the other store's: the first one is swept");
+    assert_eq!(post(&store).await, 2, "an attempt without a row, and one with a new row");
+    assert_eq!(rig.count(&tokens).await, 2);
+    assert_eq!(events(&store).await, 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_token_row_whose_making_is_not_answered_is_not_used() {
+    for fault in [Fault::CutAfter, Fault::CutBefore, Fault::FailBefore] {
+        let Some(rig) = Rig::new().await else { return };
+        let (store, proxy) = behind_proxy(&rig).await;
+        // The first COMMIT of a store is that of its first token row.
+        proxy.at_next_commit(fault);
+        assert_eq!(post(&store).await, 1, "{fault:?}");
+        assert_eq!(events(&store).await, 1, "{fault:?}");
+    }
+}

@@ -47,6 +47,18 @@ impl Entry {
         self.retired.as_ref().is_some_and(|mark| mark.release > current)
     }
 
+    /// The highest number that was registered; 0 if none was.
+    pub fn highest(&self) -> u32 {
+        self.versions.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// Whether a release by hand is in force: the current version is not the highest, and no
+    /// registration released it.
+    pub fn is_released_by_hand(&self) -> bool {
+        let current = self.current.as_ref().map(|current| &current.version);
+        current.is_some_and(|version| version.number < self.highest() && !version.def.deployed)
+    }
+
     /// The version that new runs begin with, if they may.
     pub fn open(&self) -> Option<&Current> {
         self.current.as_ref().filter(|_| !self.is_retired())
@@ -82,6 +94,12 @@ impl Version {
     pub fn new(def: Arc<Def>) -> Self {
         let (number, lane, release) = (def.version, def.lane, def.released);
         Self { number, lane, release, def, said: Arc::default() }
+    }
+
+    /// Whether code without a version number serves it. A row that does not say counts, until code
+    /// with its number registers it again: otherwise an upgrade would strand its runs.
+    pub fn is_assigned(&self) -> bool {
+        self.def.assigned != Some(false)
     }
 
     /// What it says; none where this program cannot read it. Older versions are read only when

@@ -20,6 +20,9 @@ use crate::{
 /// How far down a line places are counted.
 const MAX_PLACE: usize = 1000;
 
+/// How many holders of a full gate are looked up to say which of them are stranded.
+const MAX_HOLDERS: usize = 100;
+
 /// How many open folds of a workspace are searched for a run that does not exist yet.
 const MAX_FOLDS: u32 = 1000;
 
@@ -60,6 +63,10 @@ pub struct Binding {
     /// Who of them was cancelled and has not stopped yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<RunId>,
+    /// Holders whose version no live engine serves: they do not end by themselves. At most
+    /// 100 holders of a full gate are looked up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stranded: Vec<RunId>,
     /// The place in line, from 1; none where the run does not stand in this line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
@@ -141,16 +148,44 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
             ("paused", "it was paused by hand and goes on when it is resumed".to_owned(), None)
         }
     };
-    let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
-    let stranded = !driven && !served(draft)?.contains(&run.lane);
+    for id in in_the_way(run, &gates) {
+        if let Some(other) = stranded_run(draft, id)? {
+            sentence = format!("{sentence}; {}", ways_out(&id.to_string(), other));
+        }
+    }
+    let stranded = is_stranded(draft, run)?;
     if stranded {
-        sentence = format!("{sentence}; {}", ways_out(run));
+        sentence = format!("{sentence}; {}", ways_out("it", run));
     }
     Ok(Why { run: run.id, state, sentence, gates, earliest, stranded })
 }
 
+/// Whether a run waits for an engine that serves its version, and no live one does (SPEC 8).
+fn is_stranded(draft: &Draft, run: &Run) -> Decided<bool> {
+    let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
+    Ok(!driven && !served(draft)?.contains(&run.lane))
+}
+
+/// A live run that is stranded.
+fn stranded_run<'a>(draft: &'a Draft, id: RunId) -> Decided<Option<&'a Run>> {
+    let Some(run) = draft.run(id.seq)? else { return Ok(None) };
+    Ok(is_stranded(draft, run)?.then_some(run))
+}
+
+/// What the run waits for that is stranded: a holder of the gate whose line it stands in, and
+/// children.
+fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
+    let line = gates.first().filter(|_| matches!(run.phase, Phase::Line { .. }));
+    let holder = line.and_then(|gate| gate.stranded.first()).copied();
+    let children = run.waits.iter().filter_map(|wait| match &wait.on {
+        WaitOn::Child { run } => Some(*run),
+        WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
+    });
+    holder.into_iter().chain(children).collect()
+}
+
 /// What helps a run whose version no live engine serves (SPEC 8).
-fn ways_out(run: &Run) -> String {
+fn ways_out(subject: &str, run: &Run) -> String {
     let (name, version) = (&run.workflow, run.version);
     let newer = if run.started {
         "let newer code continue it (`also_serves`)"
@@ -158,8 +193,8 @@ fn ways_out(run: &Run) -> String {
         "let newer code continue it (`also_serves`), release a version whose handoff is `supersede`"
     };
     format!(
-        "it is stranded, as no live engine serves `{name}` v{version}: start one that does, \
-         {newer}, or cancel it"
+        "{subject} is stranded, as no live engine serves `{name}` v{version}: start one that \
+         does, {newer}, or cancel it"
     )
 }
 
@@ -176,6 +211,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         full: false,
         holders: Vec::new(),
         draining: Vec::new(),
+        stranded: Vec::new(),
         place: None,
         frees: "nothing is in the way".to_owned(),
         at: None,
@@ -200,6 +236,9 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
             }
             binding.full = matches!(limit, Limit::Slots(n) if slots.holders.len() >= n as usize);
             binding.frees = undone.unwrap_or_else(|| frees(&binding));
+            for holder in binding.holders.iter().take(MAX_HOLDERS).filter(|_| binding.full) {
+                binding.stranded.extend(stranded_run(draft, *holder)?.map(|run| run.id));
+            }
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {

@@ -75,8 +75,12 @@ pub struct Retired {
     pub live: u32,
 }
 
-/// Registers a version: says what it does. Releases it if its number is the highest so far. One
-/// that was retired comes back if its author leaves the number to us.
+/// Registers a version: says what it does. Releases it if its number is the highest so far.
+///
+/// A definition without a number is the version that it was registered as before, if there is
+/// one, and that version is released again: rolling back and forth by deploys makes no new
+/// versions. A release by hand stays in force against it. A workflow that was retired comes back.
+/// In development a changed definition takes the place of the last one that was assigned.
 pub fn register(
     draft: &mut Draft,
     ws: &Workspace,
@@ -85,67 +89,101 @@ pub fn register(
 ) -> Decided<Registered> {
     let catalog = draft.catalog(ws)?;
     let entry = catalog.entry(&workflow.app, &workflow.name);
-    let highest = entry.and_then(|entry| entry.versions.keys().next_back().copied()).unwrap_or(0);
-    let body = |version| body(workflow, version);
-    let number = match workflow.version {
-        Some(number) => number,
-        // Assigned: an unchanged definition makes no new one.
-        None => match entry.and_then(|entry| entry.versions.get(&highest)) {
-            Some(version) if is_known(version, workflow, highest) => highest,
-            _ => highest + 1,
-        },
-    };
+    let number =
+        workflow.version.unwrap_or_else(|| entry.map_or(1, |it| assign(it, workflow, dev)));
     let known = entry.and_then(|entry| entry.versions.get(&number));
-    let body = body(number);
-    if let Some(known) = known {
-        if is_known(known, workflow, number) {
-            let (version, lane) = (number, known.lane);
-            if known.def.body != body {
-                draft.row::<Refusal>(&RowKey::Def(lane))?;
-                draft.put(Def { body, ..Def::clone(&known.def) });
-                bump(draft, ws)?;
-            }
-            let back = workflow.version.is_none() && entry.is_some_and(Entry::is_retired);
-            let released = if back {
-                Some(release(draft, ws, &workflow.app, &workflow.name, number)?)
-            } else {
-                None
-            };
-            return Ok(Registered { version, lane, unchanged: true, released });
-        }
-        if !dev {
-            let (app, name) = (workflow.app.clone(), workflow.name.clone());
-            return Err(Stop::Refused(Refusal::VersionChanged { app, name, version: number }));
-        }
+    if let Some((entry, known)) = entry.zip(known)
+        && is_known(known, workflow, number)
+    {
+        return register_again(draft, entry, known, workflow);
     }
-    let released = known.and_then(|known| known.release);
+    if known.is_some() && !dev {
+        let (app, name) = (workflow.app.clone(), workflow.name.clone());
+        return Err(Stop::Refused(Refusal::VersionChanged { app, name, version: number }));
+    }
     let lane = match known {
-        Some(known) => known.lane,
+        Some(known) => {
+            draft.row::<Refusal>(&RowKey::Def(known.lane))?;
+            known.lane
+        }
         None => draft.next_seq()?,
     };
-    if known.is_some() {
-        draft.row::<Refusal>(&RowKey::Def(lane))?;
-    }
     let def = Def {
         lane,
         ws: ws.clone(),
         app: workflow.app.clone(),
         name: workflow.name.clone(),
         version: number,
-        body,
-        released,
+        body: body(workflow, number),
+        released: known.and_then(|known| known.release),
+        assigned: assigned(known, workflow),
+        deployed: known.is_some_and(|known| known.def.deployed),
     };
     draft.put(def.clone());
     // What is current stays so, and its new numbers rule from now on.
     let current = entry.and_then(|entry| entry.current.as_ref());
     let is_current = current.is_some_and(|current| current.version.lane == lane);
-    let released = if number > highest || is_current {
-        Some(release_def(draft, &catalog, def, workflow)?)
+    let released = if number > entry.map_or(0, Entry::highest) || is_current {
+        Some(release_def(draft, &catalog, def, workflow, By::Registration)?)
     } else {
         bump(draft, ws)?;
         None
     };
     Ok(Registered { version: number, lane, unchanged: false, released })
+}
+
+/// Registers a definition that is known under its number.
+fn register_again(
+    draft: &mut Draft,
+    entry: &Entry,
+    known: &Version,
+    workflow: &Workflow,
+) -> Decided<Registered> {
+    let (ws, version, lane) = (&known.def.ws, known.number, known.lane);
+    let (body, assigned) = (body(workflow, version), assigned(Some(known), workflow));
+    let def = Def { body, assigned, ..Def::clone(&known.def) };
+    let changed = def != *known.def;
+    if changed {
+        draft.row::<Refusal>(&RowKey::Def(lane))?;
+        draft.put(def.clone());
+    }
+    let is_current = entry.open().is_some_and(|current| current.version.lane == lane);
+    let held = entry.is_released_by_hand() && !entry.is_retired();
+    let released = if workflow.version.is_none() && !is_current && !held {
+        draft.row::<Refusal>(&RowKey::Def(lane))?;
+        let catalog = draft.catalog(ws)?;
+        Some(release_def(draft, &catalog, def, workflow, By::Registration)?)
+    } else {
+        if changed {
+            bump(draft, ws)?;
+        }
+        None
+    };
+    Ok(Registered { version, lane, unchanged: true, released })
+}
+
+/// The number of a definition that comes without one: that of the version that it was registered
+/// as before, the current one first, or else the next.
+///
+/// A version with an author's number ends the search, unless it is the highest: code without a
+/// number does not go back behind it.
+fn assign(entry: &Entry, workflow: &Workflow, dev: bool) -> u32 {
+    let newest_first = || entry.versions.values().rev();
+    let given = newest_first().position(|version| !version.is_assigned());
+    let candidates = newest_first().take(given.map_or(usize::MAX, |given| given.max(1)));
+    let current = entry.current.as_ref().map(|current| current.version.number);
+    let known = candidates
+        .filter(|version| is_known(version, workflow, version.number))
+        .max_by_key(|version| (Some(version.number) == current, version.number));
+    let replaced = newest_first().next().filter(|version| dev && version.is_assigned());
+    known.or(replaced).map_or(entry.highest() + 1, |version| version.number)
+}
+
+/// Whether a version counts as registered without a number. It does for good once code without a
+/// number has registered it: such code may come back, and its runs are to find it.
+fn assigned(known: Option<&Version>, workflow: &Workflow) -> Option<bool> {
+    let before = known.is_some_and(|known| known.def.assigned == Some(true));
+    Some(before || workflow.version.is_none())
 }
 
 /// Releases a registered version: it gets the new runs from now on. Rolling back is a release.
@@ -167,7 +205,7 @@ pub fn release(
     };
     let workflow: Workflow = serde_json::from_str(def.body.as_str())
         .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
-    release_def(draft, &catalog, def, &workflow)
+    release_def(draft, &catalog, def, &workflow, By::Hand)
 }
 
 /// Retires a workflow: nothing starts it any more. What it has accepted goes on under its
@@ -187,7 +225,9 @@ pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decid
     };
     let (ws, app, name) = (ws.clone(), app.to_owned(), name.to_owned());
     let (version, body, released) = (RETIRED, Payload::null(), Some(catalog.last_release() + 1));
-    draft.put(Def { lane, ws: ws.clone(), app, name, version, body, released });
+    let (assigned, deployed) = (None, false);
+    let ws_of = ws.clone();
+    draft.put(Def { lane, ws: ws_of, app, name, version, body, released, assigned, deployed });
     let mut live_runs = 0;
     for version in entry.versions.values() {
         let runs = live(draft, version.lane, false)?.len();
@@ -199,14 +239,23 @@ pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decid
     Ok(Retired { live: live_runs })
 }
 
+/// How a release came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Registration,
+    Hand,
+}
+
 fn release_def(
     draft: &mut Draft,
     catalog: &Catalog,
     mut def: Def,
     workflow: &Workflow,
+    by: By,
 ) -> Decided<Released> {
     let release = catalog.last_release() + 1;
     def.released = Some(release);
+    def.deployed = by == By::Registration;
     let version = Version::new(def.clone().into());
     let current = Current { version, workflow: workflow.clone().into() };
     let ws = def.ws.clone();
@@ -215,6 +264,10 @@ fn release_def(
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);
     let served = served(draft)?;
+    // Code without a number serves all assigned versions, and is about to say so.
+    let registered = |other: &Version| {
+        by == By::Registration && workflow.version.is_none() && other.is_assigned()
+    };
     let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
     for other in versions.into_iter().flatten().map(|(_, other)| other) {
         if other.lane == current.version.lane {
@@ -222,7 +275,7 @@ fn release_def(
         }
         for run in live(draft, other.lane, adopts)? {
             older += 1;
-            stranded += u32::from(!served.contains(&other.lane));
+            stranded += u32::from(!served.contains(&other.lane) && !registered(other));
             if crate::planted!(DrainIgnoresSleeping) && run.phase == Phase::Waiting {
                 continue;
             }
@@ -381,8 +434,10 @@ pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -
         None => draft.next_seq()?,
     };
     let (ws, name) = (ws.clone(), reaction.name.clone());
-    let app = REACTIONS.to_owned();
-    draft.put(Def { lane, ws: ws.clone(), app, name, version: 1, body, released: None });
+    let (app, version) = (REACTIONS.to_owned(), 1);
+    let (released, assigned, deployed) = (None, None, false);
+    let ws_of = ws.clone();
+    draft.put(Def { lane, ws: ws_of, app, name, version, body, released, assigned, deployed });
     bump(draft, &ws)
 }
 

@@ -376,6 +376,8 @@ mod columns {
         ("version", Int),
         ("body", Text),
         ("released", Int),
+        ("assigned", Int),
+        ("deployed", Int),
     ];
     pub(super) const EVENT: &[Column] = &[
         ("seq", Int),

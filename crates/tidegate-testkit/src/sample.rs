@@ -212,6 +212,8 @@ pub fn def(lane: i64, name: &str, version: u32) -> Def {
         version,
         body: payload("{}"),
         released: None,
+        assigned: None,
+        deployed: false,
     }
 }
 
@@ -711,6 +713,8 @@ fn small() -> Vec<Row> {
         Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
             .into(),
         def(1, "every", u32::MAX).into(),
+        Def { assigned: Some(true), deployed: true, ..def(2, "assigned", 1) }.into(),
+        Def { assigned: Some(false), ..def(3, "given", 1) }.into(),
         Item { run: Seq(i64::MAX), n: u32::MAX, event: salted }.into(),
         WaitRow {
             ws: ws(),

@@ -28,11 +28,11 @@ use crate::{
     flow::Flow,
     handler::{Handler, Served},
     reaction::{self, Reaction},
-    registry::{Registry, Version},
+    registry::Registry,
     retention::{self, Retention},
     schedule,
     stored::{self, CodeFor, Stored},
-    sweep,
+    stranded, sweep,
     tasks::Busy,
     timer::{SystemTimer, Timer},
 };
@@ -95,7 +95,9 @@ impl EngineBuilder {
         }
     }
 
-    /// Serves a workflow. Several versions of one can be served side by side.
+    /// Serves a workflow. Several versions of one can be served side by side. Code without a
+    /// version number serves all versions that were registered without one, also those that other
+    /// processes register later.
     pub fn workflow(mut self, workflow: impl Into<Served>) -> Self {
         let mut served = workflow.into();
         let read = match served.unreadable.take() {
@@ -187,7 +189,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Lets a definition change under its version's number, for development.
+    /// Lets a definition change under its version's number, for development: the number that its
+    /// author gave, or the one that was assigned last.
     pub fn dev(mut self) -> Self {
         self.dev = true;
         self
@@ -248,11 +251,12 @@ impl EngineBuilder {
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
         let mut shared =
             Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
-        shared.stored = Stored { workspaces: self.workspaces.clone(), code_for: self.code_for };
+        let (workspaces, code_for) = (self.workspaces.clone(), self.code_for);
+        shared.stored = Stored { workspaces, served, code_for };
         let shared = Arc::new(shared);
         let mut registry = Registry::default();
         for ws in &self.workspaces {
-            register(&shared, &mut registry, ws, &served, self.dev).await?;
+            register(&shared, &mut registry, ws, self.dev).await?;
         }
         define(&shared, &self.workspaces, &reactions).await?;
         if !triggered && shared.stored.code_for.is_some() {
@@ -357,7 +361,7 @@ fn changed<'a>(
     served.iter().filter_map(move |(definition, _)| {
         let entry = catalog.entry(&definition.app, &definition.name)?;
         let known = entry.versions.get(&definition.version?)?.workflow()?;
-        (**known != *definition).then(|| conflict(definition, CHANGED))
+        (!known.works_like(definition)).then(|| conflict(definition, CHANGED))
     })
 }
 
@@ -379,61 +383,44 @@ fn warn(warnings: &[Problem]) {
     }
 }
 
+/// Registers what is served in a workspace.
 async fn register(
     shared: &Arc<Shared>,
     registry: &mut Registry,
     ws: &Workspace,
-    served: &[(Definition, Served)],
     dev: bool,
 ) -> Result<(), Error> {
+    let served = &shared.stored.served;
     let commands = served.iter().map(|(definition, _)| {
         let workflow = Box::new(definition.clone());
         (Command::Register { ws: ws.clone(), workflow, dev }, shared.entropy.number())
     });
     let answers = commit(&*shared.store, commands.collect()).await?;
+    let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
     for ((definition, served), answer) in served.iter().zip(answers) {
         let Answer::Registered(registered) = answer? else { continue };
+        let (app, workflow) = (&definition.app, &definition.name);
         if let Some(released) = &registered.released
             && released.older > 0
         {
-            let (workflow, older) = (&definition.name, released.older);
+            let older = released.older;
             tracing::info!(workflow, older, "released; older runs go on as the handoff says");
         }
-        registry.serve(ws, registered.lane, version(Arc::new(definition.clone()), served));
-        if let Some(function) = &served.key_function {
-            registry.set_key_function(&definition.app, &definition.name, function.clone());
+        let entry = known.get(ws).and_then(|catalog| catalog.entry(app, workflow));
+        let current = entry.and_then(|entry| entry.current.as_ref()).map(|it| it.version.number);
+        if definition.version.is_none() && current != Some(registered.version) {
+            let version = registered.version;
+            tracing::warn!(
+                workspace = %ws, workflow, version, current,
+                fix = "release this version, or deploy a definition that is not registered yet",
+                "registered but not released: a release by hand is in force"
+            );
         }
-    }
-    also_serve(shared, registry, ws, served).await
-}
-
-/// Older versions get newer code, unless they have code of their own here.
-async fn also_serve(
-    shared: &Arc<Shared>,
-    registry: &mut Registry,
-    ws: &Workspace,
-    served: &[(Definition, Served)],
-) -> Result<(), Error> {
-    let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
-    for (definition, served) in served {
-        let Some(older) = &served.also_serves else { continue };
-        let entry = known.get(ws).and_then(|it| it.entry(&definition.app, &definition.name));
-        let versions = entry.into_iter().flat_map(|entry| entry.versions.values());
-        for other in versions.filter(|other| older.contains(&other.number)) {
-            if registry.version(other.lane).is_some() {
-                continue;
-            }
-            let unreadable = || Error::Value(format!("{} cannot be read", other.def.name));
-            let stored = other.workflow().ok_or_else(unreadable)?;
-            registry.serve(ws, other.lane, version(stored.clone(), served));
+        if let Some(function) = &served.key_function {
+            registry.set_key_function(app, workflow, function.clone());
         }
     }
     Ok(())
-}
-
-fn version(definition: Arc<Definition>, served: &Served) -> Version {
-    let (handler, on_failure) = (served.handler.clone(), served.on_failure.clone());
-    Version { definition, handler, on_failure }
 }
 
 fn spawn(shared: &Arc<Shared>) {
@@ -454,6 +441,7 @@ fn spawn(shared: &Arc<Shared>) {
     task!(shared => sweep::run(&shared));
     task!(shared => schedule::run(&shared));
     task!(shared => stored::run(&shared));
+    task!(shared => stranded::run(&shared));
     task!(shared => retention::run(&shared));
     task!(shared => beat::renew(&shared));
     task!(shared => beat::watch(&shared));

@@ -206,7 +206,7 @@ impl Shared {
         let Identity { id, known } = *lock(&self.identity);
         if known {
             // Nobody waits for it.
-            drop(self.ask(Command::Serve { engine: id, lanes: lock(&self.registry).lanes() }));
+            drop(self.ask(Command::Serve { engine: id, lanes: self.lanes() }));
             self.committer.look();
         }
     }
@@ -214,6 +214,16 @@ impl Shared {
     /// Runs of this lane can be driven from now on.
     pub(crate) fn serve(&self, ws: &Workspace, lane: Seq, version: Version) {
         lock(&self.registry).serve(ws, lane, version);
+    }
+
+    /// Runs of this lane are left to others from now on.
+    pub(crate) fn withdraw(&self, lane: Seq) {
+        lock(&self.registry).withdraw(lane);
+    }
+
+    /// The lanes whose runs can be driven here.
+    pub(crate) fn lanes(&self) -> Vec<Seq> {
+        lock(&self.registry).lanes()
     }
 
     /// Whether runs of this lane can be driven here.

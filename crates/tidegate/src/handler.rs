@@ -80,6 +80,23 @@ where
     }
 }
 
+/// Stands for the failure handler of a version where the code that serves it has none. The run is
+/// tried again by its retry: another process may have the handler.
+pub(crate) struct NoFailureHandler;
+
+impl Handler for NoFailureHandler {
+    fn call(&self, ctx: Ctx) -> BoxFuture<Result<Payload>> {
+        Box::pin(async move {
+            let (workflow, version) = (ctx.workflow(), ctx.version());
+            let message = format!(
+                "workflow `{workflow}`: version {version} has a failure handler, and the code \
+                 that serves it has none: give newer code a version number"
+            );
+            Err(Fault::coded("NoFailureHandler", message))
+        })
+    }
+}
+
 /// The handler's input: an event's data, all data of a batch, or what a request carries.
 fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
     let text = ctx.input();

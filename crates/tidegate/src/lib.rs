@@ -40,6 +40,7 @@ mod registry;
 mod retention;
 mod schedule;
 mod stored;
+mod stranded;
 mod stream;
 mod sweep;
 mod tasks;

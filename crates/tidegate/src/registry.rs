@@ -57,6 +57,15 @@ impl Registry {
         }
     }
 
+    /// Runs of this lane are left to others from now on.
+    pub(crate) fn withdraw(&mut self, lane: Seq) {
+        self.versions.remove(&lane);
+        for (_, lanes) in &mut self.lanes {
+            lanes.retain(|served| *served != lane);
+        }
+        self.lanes.retain(|(_, lanes)| !lanes.is_empty());
+    }
+
     /// What drives the runs of a lane.
     pub(crate) fn version(&self, lane: Seq) -> Option<Arc<Version>> {
         self.versions.get(&lane).cloned()

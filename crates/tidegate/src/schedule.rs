@@ -62,8 +62,12 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             epochs.clear();
             known.clone_from(&served);
         }
-        if served.is_empty() && shared.stored.code_for.is_none() {
-            return;
+        if served.is_empty() {
+            if !shared.stored.follows() {
+                return;
+            }
+            shared.timer.sleep_until(shared.timer.elapsed() + shared.options.poll).await;
+            continue;
         }
         let next = match look(shared, &served, &mut epochs).await {
             Ok(next) => next,

@@ -1,11 +1,13 @@
-//! Definitions that come from the store and not from this program, such as workflows that are
-//! called by URL: every stored version is driven, as soon as it is there.
+//! Which code drives which stored version, also of versions that others register later: another
+//! process may have newer or older code of a workflow, and the server's workflows are called by
+//! URL.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::Value;
 use tidegate_core::{
     action::Flow as FlowDefinition,
+    catalog::Version as StoredVersion,
     command::{Answer, Command, StreamCommand},
     row::Workspace,
     version::Registered,
@@ -18,7 +20,7 @@ use crate::{
     builder::{check_schedules, known},
     engine::Shared,
     error::Error,
-    handler::Handler,
+    handler::{Handler, NoFailureHandler, Served},
     reaction,
     registry::Version,
 };
@@ -26,10 +28,13 @@ use crate::{
 /// The code of a stored definition, if this program has any.
 pub(crate) type CodeFor = dyn Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync;
 
-/// What an engine needs to drive what others have defined.
+/// The code that stored versions are driven by.
 #[derive(Default)]
 pub(crate) struct Stored {
     pub(crate) workspaces: Vec<Workspace>,
+    /// This program's workflows and actions.
+    pub(crate) served: Vec<(Definition, Served)>,
+    /// Code for all that this program has no workflow for.
     pub(crate) code_for: Option<Box<CodeFor>>,
 }
 
@@ -39,9 +44,53 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// Drives what others define, for as long as the engine lives.
+impl Stored {
+    /// Whether versions that others register later may have code here.
+    pub(crate) fn follows(&self) -> bool {
+        let follows = |(definition, served): &(Definition, Served)| {
+            definition.version.is_none() || served.also_serves.is_some()
+        };
+        self.code_for.is_some() || self.served.iter().any(follows)
+    }
+
+    /// What drives the runs of a version: code of its number, code that says that it also serves
+    /// it, or code without a number if the version was registered without one. A version that is
+    /// called by URL has its code elsewhere.
+    fn code(&self, version: &StoredVersion) -> Option<Version> {
+        let stored = version.workflow()?;
+        let find = |fits: &dyn Fn(&Definition, &Served) -> bool| {
+            self.served.iter().find(|(definition, served)| {
+                let same = definition.app == stored.app && definition.name == stored.name;
+                same && fits(definition, served)
+            })
+        };
+        let number = version.number;
+        let also =
+            |served: &Served| served.also_serves.as_ref().is_some_and(|it| it.contains(&number));
+        let follows = version.is_assigned() && stored.url.is_none();
+        let own = find(&|definition, _| definition.version == Some(number))
+            .or_else(|| find(&|_, served| also(served)))
+            .or_else(|| find(&|definition, _| definition.version.is_none() && follows));
+        if let Some((_, served)) = own {
+            return Some(in_process(stored, served));
+        }
+        let handler = self.code_for.as_ref()?(stored)?;
+        Some(Version { definition: stored.clone(), handler, on_failure: None })
+    }
+}
+
+/// A version that is driven by code of this program, which may be another version's.
+fn in_process(stored: &Arc<Definition>, served: &Served) -> Version {
+    let (definition, handler) = (stored.clone(), served.handler.clone());
+    let handled = stored.handles_failure();
+    let missing = || handled.then(|| Arc::new(NoFailureHandler) as Arc<dyn Handler>);
+    let on_failure = served.on_failure.clone().or_else(missing);
+    Version { definition, handler, on_failure }
+}
+
+/// Follows what others define, for as long as the engine lives.
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    if shared.stored.code_for.is_none() {
+    if !shared.stored.follows() {
         return;
     }
     let mut epochs = BTreeMap::new();
@@ -53,29 +102,32 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Takes up versions that have no code here yet, in workspaces whose definitions have changed.
+/// Takes up the versions that this program has code for, and leaves those that it has none for any
+/// more, in workspaces whose definitions have changed.
 pub(crate) async fn look(
     shared: &Arc<Shared>,
     epochs: &mut BTreeMap<Workspace, i64>,
 ) -> Result<(), Error> {
-    let Stored { workspaces, code_for: Some(code_for) } = &shared.stored else { return Ok(()) };
-    let mut found = false;
-    for (ws, catalog) in known(&*shared.store, workspaces).await? {
+    let mut changed = false;
+    for (ws, catalog) in known(&*shared.store, &shared.stored.workspaces).await? {
         if epochs.insert(ws.clone(), catalog.epoch) == Some(catalog.epoch) {
             continue;
         }
         for version in catalog.entries().flat_map(|(_, entry)| entry.versions.values()) {
-            let definition = version.workflow().filter(|_| !shared.serves(version.lane));
-            let Some(definition) = definition else { continue };
-            if let Some(handler) = code_for(definition) {
-                let definition = definition.clone();
-                let served = Version { definition, handler, on_failure: None };
-                shared.serve(&ws, version.lane, served);
-                found = true;
+            let (lane, serves) = (version.lane, shared.serves(version.lane));
+            // Only a version that turns out to have an author's number loses its code.
+            if serves && version.is_assigned() {
+                continue;
             }
+            match (shared.stored.code(version), serves) {
+                (Some(code), false) => shared.serve(&ws, lane, code),
+                (None, true) => shared.withdraw(lane),
+                (Some(_), true) | (None, false) => continue,
+            }
+            changed = true;
         }
     }
-    if found {
+    if changed {
         shared.say_what_is_served();
     }
     Ok(())

@@ -44,6 +44,8 @@ fn healthy() -> BTreeMap<RowKey, Row> {
         version: 1,
         body: Payload::parse(body.as_bytes(), 1000).unwrap(),
         released: Some(1),
+        assigned: None,
+        deployed: false,
     };
     let event = Event {
         id: event_id(6),

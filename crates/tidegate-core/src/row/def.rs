@@ -99,4 +99,9 @@ pub struct Def {
     pub body: Payload,
     /// Grows with each release in the workspace; none before the first. The greatest is current.
     pub released: Option<i64>,
+    /// Whether code without a version number has registered it; none in rows of a schema that
+    /// did not record it.
+    pub assigned: Option<bool>,
+    /// Whether its last release came with a registration, and not by hand.
+    pub deployed: bool,
 }

@@ -11,10 +11,12 @@ with changed as (
            name     = new.name,
            version  = new.version,
            body     = new.body,
-           released = new.released
+           released = new.released,
+           assigned = new.assigned,
+           deployed = new.deployed
       from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[],
-                  $6::text[], $7::bigint[])
-           as new(lane, ws, app, name, version, body, released)
+                  $6::text[], $7::bigint[], $8::bigint[], $9::bigint[])
+           as new(lane, ws, app, name, version, body, released, assigned, deployed)
      where def.ctid = (
             select found.ctid
               from def as found

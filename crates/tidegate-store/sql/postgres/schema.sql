@@ -68,6 +68,8 @@ create table def (
   version bigint not null,
   body text collate "C" not null,
   released bigint,
+  assigned bigint,
+  deployed bigint not null default 0,
   primary key (lane),
   unique (ws, app, name, version)
 );

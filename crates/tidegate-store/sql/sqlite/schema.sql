@@ -39,7 +39,7 @@ CREATE TABLE def (
   name     text    not null,
   version  integer not null,
   body     text    not null,
-  released integer,
+  released integer, assigned integer, deployed integer not null default 0,
   unique (ws, app, name, version)
 ) strict;
 

@@ -247,6 +247,8 @@ fn def(from: &mut Cells) -> Result<Row, StoreError> {
         version: from.small()?,
         body: from.payload()?,
         released: from.maybe_int()?,
+        assigned: from.maybe_flag()?,
+        deployed: from.flag()?,
     }))
 }
 
@@ -366,12 +368,17 @@ impl Cells {
         u32::try_from(number).map_err(|_| self.corrupt(&format!("{number} is out of range")))
     }
 
-    fn flag(&mut self) -> Result<bool, StoreError> {
-        match self.int()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            other => Err(self.corrupt(&format!("expected 0 or 1, got {other}"))),
+    fn maybe_flag(&mut self) -> Result<Option<bool>, StoreError> {
+        match self.maybe_int()? {
+            None => Ok(None),
+            Some(0) => Ok(Some(false)),
+            Some(1) => Ok(Some(true)),
+            Some(other) => Err(self.corrupt(&format!("expected 0 or 1, got {other}"))),
         }
+    }
+
+    fn flag(&mut self) -> Result<bool, StoreError> {
+        self.maybe_flag()?.ok_or_else(|| self.corrupt("expected a number, got null"))
     }
 
     fn seq(&mut self) -> Result<Seq, StoreError> {

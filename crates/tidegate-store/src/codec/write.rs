@@ -265,6 +265,8 @@ fn def(row: &Def) -> Vec<Cell> {
         int(row.version.into()),
         text(row.body.as_str()),
         Cell::Int(row.released),
+        Cell::Int(row.assigned.map(i64::from)),
+        int(row.deployed.into()),
     ]
 }
 

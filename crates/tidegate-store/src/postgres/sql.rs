@@ -74,6 +74,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "tx_token",
         sql: include_str!("../../sql/postgres/migrations/0014_tx_token.sql"),
     },
+    Migration {
+        version: 15,
+        name: "assigned",
+        sql: include_str!("../../sql/postgres/migrations/0015_assigned.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.

@@ -24,6 +24,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 12, name: "guard", sql: sql!("migrations/0012_guard") },
     Migration { version: 13, name: "pause", sql: sql!("migrations/0013_pause") },
     Migration { version: 14, name: "tx_token", sql: sql!("migrations/0014_tx_token") },
+    Migration { version: 15, name: "assigned", sql: sql!("migrations/0015_assigned") },
 ];
 
 /// What is done with single rows of a table.

@@ -42,6 +42,7 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
         full: true,
         holders: holders.to_vec(),
         draining: Vec::new(),
+        stranded: Vec::new(),
         place: Some(place),
         frees: frees.to_owned(),
         at: None,

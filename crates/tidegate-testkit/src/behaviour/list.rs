@@ -293,6 +293,15 @@ macro_rules! behaviours {
                 a_new_handoff_adopts_a_crowd,
                 a_raised_limit_serves_a_long_line,
             }
+            deploys {
+                deploys_back_and_forth_make_no_new_versions,
+                a_release_by_hand_outlasts_restarts,
+                versions_record_who_numbered_them,
+                versions_from_before_are_not_stranded,
+                a_deploy_without_a_number_strands_nobody,
+                development_keeps_the_number,
+                why_names_the_stranded_run_that_is_in_the_way,
+            }
             leases {
                 an_old_fence_writes_nothing_after_a_reap,
                 an_old_fence_writes_nothing_after_a_cancel,

@@ -15,6 +15,7 @@ pub mod compensation;
 pub mod concurrency;
 pub mod control;
 pub mod debounce;
+pub mod deploys;
 pub mod explain;
 pub mod holds;
 pub mod idempotency;

@@ -14,6 +14,7 @@ mod concurrency;
 mod control;
 mod debounce;
 mod definitions;
+mod deploys;
 mod engines;
 mod faults;
 mod idempotency;
@@ -223,6 +224,18 @@ stories! {
         coexisting_versions_are_counted_apart,
         a_keyed_handover_is_per_key,
         every_way_in_meets_the_handoff,
+    }
+    deploys {
+        rolling_forward_strands_nobody,
+        rolling_back_strands_nobody,
+        both_programs_at_once_finish_all_runs,
+        a_singleton_is_free_again_after_a_deploy,
+        the_newest_controls_rule,
+        a_number_pins,
+        development_changes_a_definition_in_its_place,
+        older_code_keeps_the_schedules_of_newer,
+        a_failure_handler_that_is_gone_repeats_nothing,
+        runs_that_nobody_serves_are_listed,
     }
     retention {
         what_is_over_and_old_is_deleted,

@@ -83,6 +83,9 @@ struct Player {
     started: usize,
     /// The newest version that is deployed.
     newest: u32,
+    /// Whether programs give their workflows no numbers. Each then has the code of one version, the
+    /// newest or an older one, and has to continue the runs of all.
+    unnumbered: bool,
 }
 
 impl Player {
@@ -99,8 +102,9 @@ impl Player {
         let lab = lab.seeded(seed.wrapping_mul(1000));
         let (client, wanted) = (Client::new(&plan), plan.engines.min(3));
         let world = Arc::new(World::new(seed, plan, clock, lab.timer(), text));
+        let unnumbered = world.plan.releases > 0 && chance.percent(50);
         let (processes, started, newest) = (Vec::new(), 0, 1);
-        Self { world, lab, chance, client, processes, wanted, started, newest }
+        Self { world, lab, chance, client, processes, wanted, started, newest, unnumbered }
     }
 
     /// The storm, then the calm in which all must finish.
@@ -149,13 +153,38 @@ impl Player {
         let builder = self.lab.engine_through(door.clone()).lease_ttl(ttl).poll_interval(ttl / 2);
         let builder = builder.workers(world.plan.workers);
         let builder = builder.workspaces(world.plan.workspaces.iter().copied());
-        world.note(|| format!("process {number} starts with versions up to {}", self.newest));
-        let host = Host { world, process: number };
-        match host.serve(builder, self.newest).start().await {
+        let host = Host { world: world.clone(), process: number };
+        let builder = if self.unnumbered {
+            let version = self.next_deploy();
+            world.note(|| format!("process {number} starts with the code of version {version}"));
+            host.serve_unnumbered(builder, version)
+        } else {
+            world.note(|| format!("process {number} starts with versions up to {}", self.newest));
+            host.serve(builder, self.newest)
+        };
+        match builder.start().await {
             Ok(engine) => self.processes.push(Process { number, engine, door }),
             Err(tidegate::Error::Store(_)) => {}
             Err(error) => panic!("the engine does not start: {error}"),
         }
+    }
+
+    /// The version of a program without numbers: any that was deployed, or the next. Definitions are
+    /// registered in their order first, so that the numbers that they are assigned are theirs.
+    fn next_deploy(&mut self) -> u32 {
+        let plan = self.world.plan.clone();
+        let inner = self.world.lock();
+        let everywhere = plan.workspaces.iter().flat_map(|ws| {
+            plan.specs.iter().map(|spec| {
+                let name = spec.full_name();
+                let defs = inner.judge.state.defs();
+                defs.filter(|def| &*def.ws == *ws && def.name == name).count()
+            })
+        });
+        let registered = u32::try_from(everywhere.min().unwrap_or(0)).expect("a few");
+        drop(inner);
+        let most = self.newest.min(registered + 1);
+        u32::try_from(self.chance.between(1, u64::from(most))).expect("a few")
     }
 
     /// Clients and people have their turn.

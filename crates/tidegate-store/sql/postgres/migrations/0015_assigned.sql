@@ -1,0 +1,4 @@
+-- Versions record whether code without a number registered them, and whether their last
+-- release came with a registration.
+alter table def add column assigned bigint;
+alter table def add column deployed bigint not null default 0;

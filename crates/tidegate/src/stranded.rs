@@ -1,0 +1,81 @@
+//! Stranded runs: lists versions with live runs that no live engine serves.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidegate_core::{
+    catalog::{Catalog, Version},
+    id::Seq,
+    reads::{ReadSet, Scan},
+    row::{Row, Workspace},
+};
+
+use crate::{engine::Shared, error::Error};
+
+/// How many engines are read.
+const ENGINES: u32 = 1000;
+
+/// How many runs of a version are counted.
+const COUNTED: u32 = 1000;
+
+/// How many versions that nobody serves are looked at in one go, the newest first: each is a scan.
+const VERSIONS: usize = 256;
+
+const WAYS_OUT: &str = "start code that serves the version, let newer code continue its runs \
+                        (`also_serves`), or cancel them";
+
+/// Lists them at the start, and then those that have come to be since: an engine that fell counts
+/// as live until its lease is over.
+pub(crate) async fn run(shared: &Arc<Shared>) {
+    let mut listed = BTreeSet::new();
+    loop {
+        if let Err(error) = list(shared, &mut listed).await {
+            tracing::warn!(%error, "stranded runs could not be looked for");
+        }
+        shared.timer.sleep_until(shared.timer.elapsed() + shared.options.lease_ttl).await;
+    }
+}
+
+/// Logs each version with runs that nobody serves, unless it is listed already.
+async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> {
+    let reads = ReadSet::default().scan(Scan::Engines, ENGINES);
+    let reads = shared.stored.workspaces.iter().fold(reads, ReadSet::catalog);
+    let snapshot = shared.store.read(reads).await?;
+    let mut served: BTreeSet<Seq> = shared.lanes().into_iter().collect();
+    for row in snapshot.found(&Scan::Engines) {
+        let Row::Engine(engine) = row else { continue };
+        served.extend(engine.serves.iter().filter(|_| !engine.dead));
+    }
+    let unserved = |catalog: &Arc<Catalog>| -> Vec<Version> {
+        let versions = catalog.entries().flat_map(|(_, entry)| entry.versions.values());
+        versions.filter(|version| !served.contains(&version.lane)).cloned().collect()
+    };
+    let mut versions: Vec<(&Workspace, Version)> = snapshot
+        .catalogs
+        .iter()
+        .flat_map(|(ws, catalog)| unserved(catalog).into_iter().map(move |version| (ws, version)))
+        .collect();
+    versions.sort_by_key(|(_, version)| std::cmp::Reverse(version.lane));
+    versions.truncate(VERSIONS);
+    let scan = |version: &Version| Scan::Lane(version.lane, Seq(i64::MIN));
+    let reads = versions
+        .iter()
+        .fold(ReadSet::default(), |reads, (_, version)| reads.scan(scan(version), COUNTED));
+    if versions.is_empty() {
+        listed.clear();
+        return Ok(());
+    }
+    let snapshot = shared.store.read(reads).await?;
+    let mut stranded = BTreeSet::new();
+    for (ws, version) in &versions {
+        let runs = snapshot.found(&scan(version)).len();
+        if runs > 0 && stranded.insert(version.lane) && !listed.contains(&version.lane) {
+            let (workflow, version) = (&version.def.name, version.number);
+            tracing::warn!(
+                workspace = %ws, workflow, version, runs, fix = WAYS_OUT,
+                "no live engine serves these runs"
+            );
+        }
+    }
+    *listed = stranded;
+    Ok(())
+}

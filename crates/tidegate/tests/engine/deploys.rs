@@ -1,0 +1,295 @@
+//! Deploys of code without a version number: it continues the runs of all versions that were
+//! registered so, older and newer, whichever way the deploy goes.
+
+use std::{
+    fmt::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use tidegate::{
+    Concurrency, Ctx, Engine, Fault, Retry, RunId, Singleton, Workflow,
+    core::row::{Ending, Row},
+    testing::Lab,
+};
+use tracing::{Level, Subscriber, field::Field};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::Registry,
+};
+
+use crate::words::{secs, sharing, start, states, verdict};
+
+/// A build of `order` without a version number: its limit makes it a version of its own, and its
+/// result names the build that finished the run.
+fn order(limit: u32) -> Workflow<Value, Value> {
+    let code = move |ctx: Ctx, input: Value| async move {
+        ctx.sleep("nap", secs(input["nap"].as_u64().unwrap_or(10))).await?;
+        Ok(json!([limit, ctx.version()]))
+    };
+    Workflow::new("order", code).concurrency(Concurrency::limit(limit))
+}
+
+async fn deploy(lab: &Lab, limit: u32) -> Engine {
+    sharing(lab).workflow(order(limit)).start().await.unwrap()
+}
+
+/// How many versions of `order` are registered.
+async fn versions(lab: &Lab) -> usize {
+    let rows = lab.store().dump().await.unwrap();
+    rows.iter().filter(|row| matches!(row, Row::Def(def) if def.name == "order")).count()
+}
+
+async fn sleeping(engine: &Engine, lab: &Lab) -> RunId {
+    let run = start(engine, "order", json!({})).await;
+    lab.advance(secs(1)).await;
+    assert_eq!(states(lab, "order").await.last(), Some(&"waiting"));
+    run
+}
+
+/// SPEC 8: newer code continues the sleeping runs of the version before.
+pub(crate) async fn rolling_forward_strands_nobody(lab: &Lab) {
+    let first = deploy(lab, 5).await;
+    let old = sleeping(&first, lab).await;
+    first.shut_down().await;
+    let second = deploy(lab, 6).await;
+    let new = sleeping(&second, lab).await;
+    assert!(!second.why(old).await.unwrap().stranded);
+    lab.advance(secs(20)).await;
+    assert_eq!(lab.completed(&second, old).await, json!([6, 1]));
+    assert_eq!(lab.completed(&second, new).await, json!([6, 2]));
+}
+
+/// SPEC 8: older code continues the runs of a newer version, and its controls rule again; programs
+/// that replace each other again and again make no new versions.
+pub(crate) async fn rolling_back_strands_nobody(lab: &Lab) {
+    deploy(lab, 5).await.shut_down().await;
+    let mut runs = Vec::new();
+    for limit in [6, 5, 6, 5] {
+        let engine = deploy(lab, limit).await;
+        runs.push((sleeping(&engine, lab).await, limit - 4));
+        engine.shut_down().await;
+    }
+    assert_eq!(versions(lab).await, 2);
+    let last = deploy(lab, 5).await;
+    lab.advance(secs(20)).await;
+    for (run, version) in runs {
+        assert_eq!(lab.completed(&last, run).await, json!([5, version]));
+    }
+}
+
+/// SPEC 8: with both programs at once each drives the runs of both versions, also of one that was
+/// registered after it started; whichever dies, the other finishes all.
+pub(crate) async fn both_programs_at_once_finish_all_runs(lab: &Lab) {
+    for survivor in [0, 1] {
+        let old = deploy(lab, 5).await;
+        let first = sleeping(&old, lab).await;
+        let new = deploy(lab, 6 + survivor).await;
+        let second = sleeping(&new, lab).await;
+        let (gone, left) = if survivor == 0 { (new, old) } else { (old, new) };
+        lab.crash(&gone).await;
+        // Nobody else serves them once the lease is over.
+        lab.advance(secs(60)).await;
+        let limit = [5, 7][survivor as usize];
+        assert_eq!(lab.completed(&left, first).await[0], json!(limit));
+        assert_eq!(lab.completed(&left, second).await[0], json!(limit));
+        let third = sleeping(&left, lab).await;
+        lab.advance(secs(20)).await;
+        assert_eq!(lab.completed(&left, third).await[0], json!(limit));
+        left.shut_down().await;
+    }
+}
+
+/// B20: `singleton skip` skips while the holder runs, and no longer: a deploy does not leave its
+/// place to nobody.
+pub(crate) async fn a_singleton_is_free_again_after_a_deploy(lab: &Lab) {
+    let order = |limit| order(limit).singleton(Singleton::skip());
+    let first = sharing(lab).workflow(order(5)).start().await.unwrap();
+    start(&first, "order", json!({})).await;
+    lab.advance(secs(1)).await;
+    first.shut_down().await;
+    let second = sharing(lab).workflow(order(6)).start().await.unwrap();
+    assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "skipped");
+    lab.advance(secs(20)).await;
+    assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "started");
+}
+
+/// SPEC 8: the limit of the program that was deployed last rules for the runs of all versions.
+pub(crate) async fn the_newest_controls_rule(lab: &Lab) {
+    let first = deploy(lab, 1).await;
+    let nap = json!({ "nap": 1000 });
+    for _ in 0..3 {
+        start(&first, "order", nap.clone()).await;
+    }
+    lab.advance(secs(1)).await;
+    first.shut_down().await;
+    let wide = Workflow::new("order", |ctx: Ctx, _: Value| async move {
+        ctx.sleep("nap", secs(1000)).await?;
+        Ok(json!("done"))
+    });
+    let wide = wide.concurrency(Concurrency::limit(2).for_the_whole_run());
+    let second = sharing(lab).workflow(wide).start().await.unwrap();
+    for _ in 0..3 {
+        start(&second, "order", nap.clone()).await;
+    }
+    lab.advance(secs(1)).await;
+    let all = states(lab, "order").await;
+    assert_eq!(all[..3], ["waiting"; 3], "they sleep outside of the old limit");
+    assert_eq!(all[3..], ["waiting", "waiting", "queued"]);
+}
+
+/// SPEC 8: a number pins: code without one leaves its runs alone, and it leaves theirs.
+pub(crate) async fn a_number_pins(lab: &Lab) {
+    let numbered = sharing(lab).workflow(order(5).version(1)).start().await.unwrap();
+    let pinned = sleeping(&numbered, lab).await;
+    numbered.shut_down().await;
+    let plain = deploy(lab, 6).await;
+    let assigned = sleeping(&plain, lab).await;
+    lab.advance(secs(20)).await;
+    assert!(plain.why(pinned).await.unwrap().stranded);
+    assert_eq!(lab.completed(&plain, assigned).await, json!([6, 2]));
+    let assigned = sleeping(&plain, lab).await;
+    plain.shut_down().await;
+    let numbered = sharing(lab).workflow(order(7).version(3)).start().await.unwrap();
+    lab.advance(secs(20)).await;
+    for run in [pinned, assigned] {
+        assert!(numbered.why(run).await.unwrap().stranded);
+    }
+    numbered.shut_down().await;
+    let also = order(7).version(3).also_serves(1..=2);
+    let also = sharing(lab).workflow(also).start().await.unwrap();
+    lab.advance(secs(1)).await;
+    assert_eq!(lab.completed(&also, pinned).await, json!([7, 1]));
+    assert_eq!(lab.completed(&also, assigned).await, json!([7, 2]));
+}
+
+/// SPEC 8: in development a definition changes under its number, given or assigned, and the runs
+/// under way go on with the new code.
+pub(crate) async fn development_changes_a_definition_in_its_place(lab: &Lab) {
+    for given in [false, true] {
+        let name = if given { "given" } else { "assigned" };
+        let build = |limit: u32| {
+            let code = move |ctx: Ctx, _: Value| async move {
+                ctx.sleep("nap", secs(10)).await?;
+                Ok(json!([limit, ctx.version()]))
+            };
+            let order = Workflow::new(name, code).concurrency(Concurrency::limit(limit));
+            sharing(lab).workflow(if given { order.version(1) } else { order })
+        };
+        let first = build(5).start().await.unwrap();
+        let run = start(&first, name, json!({})).await;
+        lab.advance(secs(1)).await;
+        first.shut_down().await;
+        if given {
+            assert!(build(6).start().await.is_err(), "without it a number is kept");
+        }
+        let second = build(6).dev().start().await.unwrap();
+        lab.advance(secs(20)).await;
+        assert_eq!(lab.completed(&second, run).await, json!([6, 1]));
+        let new = start(&second, name, json!({})).await;
+        lab.advance(secs(20)).await;
+        assert_eq!(lab.completed(&second, new).await, json!([6, 1]));
+        second.shut_down().await;
+    }
+}
+
+/// SPEC 8: a schedule that newer code brought is kept by older code if that is all there is.
+pub(crate) async fn older_code_keeps_the_schedules_of_newer(lab: &Lab) {
+    let old = deploy(lab, 5).await;
+    let new = sharing(lab).workflow(order(6).cron("* * * * *", "UTC")).start().await.unwrap();
+    lab.advance(secs(1)).await;
+    new.shut_down().await;
+    lab.advance(secs(90)).await;
+    assert!(!states(lab, "order").await.is_empty());
+    old.shut_down().await;
+}
+
+/// A failure handler that the code at hand does not have is not replaced by the failed work.
+pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(lab: &Lab) {
+    let work = Arc::new(Mutex::new(0));
+    let build = |limit: u32| {
+        let work = work.clone();
+        let code = move |ctx: Ctx, _: Value| {
+            let work = work.clone();
+            async move {
+                ctx.sleep("nap", secs(10)).await?;
+                *work.lock().unwrap() += 1;
+                Err::<Value, _>(Fault::new("no").fatal())
+            }
+        };
+        let order = Workflow::new("order", code).retry(Retry::attempts(2).fixed(secs(1)));
+        order.concurrency(Concurrency::limit(limit))
+    };
+    let handled = build(5).on_failure(|_: Ctx, _: Value| async { Ok(()) });
+    let first = sharing(lab).workflow(handled).start().await.unwrap();
+    sleeping(&first, lab).await;
+    first.shut_down().await;
+    let second = sharing(lab).workflow(build(6)).start().await.unwrap();
+    lab.advance(secs(30)).await;
+    assert_eq!(*work.lock().unwrap(), 1, "the run itself");
+    let after = lab.runs("order").await.pop().expect("the run of the failure handler");
+    let ending = second.ended(after.id).await.unwrap().ending;
+    let Ending::Failed { error } = ending else { panic!("{ending:?}") };
+    assert_eq!(error.code, "NoFailureHandler");
+}
+
+/// Log lines at WARN.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl tracing::field::Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::WARN {
+            let mut fields = Fields(String::new());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+    }
+}
+
+/// SPEC 8: runs that nobody serves are listed when an engine starts, each version once, with the
+/// ways out; runs of an engine that fell when its lease is over.
+pub(crate) async fn runs_that_nobody_serves_are_listed(lab: &Lab) {
+    let warnings = Warnings::default();
+    let _listening = tracing::subscriber::set_default(Registry::default().with(warnings.clone()));
+    let lines = || -> Vec<String> {
+        let lines = std::mem::take(&mut *warnings.0.lock().unwrap());
+        lines.into_iter().filter(|line| line.contains("no live engine serves")).collect()
+    };
+    let first = sharing(lab).workflow(order(5).version(1)).start().await.unwrap();
+    for _ in 0..3 {
+        start(&first, "order", json!({})).await;
+    }
+    lab.advance(secs(1)).await;
+    first.shut_down().await;
+    assert_eq!(lines(), Vec::<String>::new(), "all are served");
+    let second = sharing(lab).workflow(order(6).version(2)).start().await.unwrap();
+    lab.advance(secs(1)).await;
+    let listed = lines();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let fields = ["workspace=default", "workflow=\"order\"", "version=1", "runs=3", "also_serves"];
+    for field in fields {
+        assert!(listed[0].contains(field), "{field}: {listed:?}");
+    }
+    lab.advance(secs(100)).await;
+    assert_eq!(lines(), Vec::<String>::new(), "once");
+    start(&second, "order", json!({ "nap": 1000 })).await;
+    lab.advance(secs(1)).await;
+    lab.crash(&second).await;
+    let third = sharing(lab).workflow(order(7).version(3)).start().await.unwrap();
+    lab.advance(secs(1)).await;
+    assert!(lines().iter().all(|line| line.contains("version=1")), "the other may live");
+    lab.advance(secs(100)).await;
+    let listed = lines();
+    assert!(listed.len() == 1 && listed[0].contains("version=2"), "{listed:?}");
+    third.shut_down().await;
+}

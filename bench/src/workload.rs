@@ -42,7 +42,7 @@ impl Load {
         let ws: Workspace = "default".into();
         let register =
             Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
-        store.beat(ENGINE).await?;
+        store.beat(ENGINE, 30_000).await?;
         let mut load = Self { store, ws, lane: Seq(0), salt: 0 };
         if let Some(Answer::Registered(registered)) = load.ask(vec![register]).await?.pop() {
             load.lane = registered.lane;
@@ -200,8 +200,8 @@ impl Store for Recorder {
         self.inner.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
-        self.inner.beat(engine).await
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.inner.beat(engine, lease_ms).await
     }
 
     fn catalogs(

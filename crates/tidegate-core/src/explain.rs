@@ -157,6 +157,10 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     if stranded {
         sentence = format!("{sentence}; {}", ways_out("it", run));
     }
+    if run.takeovers > 0 {
+        let times = if run.takeovers == 1 { "once" } else { &format!("{} times", run.takeovers) };
+        sentence = format!("{sentence}; it was taken over {times} from an engine that died");
+    }
     Ok(Why { run: run.id, state, sentence, gates, earliest, stranded })
 }
 

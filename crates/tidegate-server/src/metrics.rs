@@ -20,10 +20,11 @@ const BOUNDS: [f64; 20] = [
 ];
 
 /// Counters that are there from the start: what has never happened is 0, and not unknown.
-const FROM_THE_START: [&str; 3] = [
+const FROM_THE_START: [&str; 4] = [
     "tidegate_stream_commits_total",
     "tidegate_stream_conflicts_total",
     "tidegate_lease_losses_total",
+    "tidegate_takeovers_total",
 ];
 
 static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);

@@ -345,7 +345,7 @@ mod columns {
         ("body", Text),
     ];
     pub(super) const ENGINE: &[Column] =
-        &[("id", Text), ("beat", Int), ("dead", Int), ("serves", Text)];
+        &[("id", Text), ("beat", Int), ("dead", Int), ("serves", Text), ("lease_ms", Int)];
     pub(super) const STREAM: &[Column] =
         &[("ws", Text), ("name", Text), ("id", Int), ("head", Int), ("closed", Int)];
     pub(super) const SUB: &[Column] = &[

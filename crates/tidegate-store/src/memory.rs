@@ -92,10 +92,10 @@ impl Store for MemoryStore {
         Ok(snapshot)
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let mut state = self.lock();
         if state.known.insert(engine) {
-            let new = Row::Engine(Engine { beat: 0, ..Engine::new(engine) });
+            let new = Row::Engine(Engine { beat: 0, ..Engine::new(engine, lease_ms) });
             state.rows.entry(new.key()).or_insert(new);
         }
         let Some(Row::Engine(engine)) = state.rows.get_mut(&RowKey::Engine(engine)) else {

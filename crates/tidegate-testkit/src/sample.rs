@@ -18,6 +18,9 @@ use tidegate_core::{
 
 use tidegate_core::key::{Decimal, Key, Path, Scalar};
 
+/// The length of a lease in tests that do not wait for its end, in milliseconds.
+pub const LEASE_MS: u32 = 30_000;
+
 /// Names that databases trip over.
 pub const NAME: &str = "żółć 🦀 'quoted' \"too\" \\ %_ \u{1}\n;--";
 
@@ -91,6 +94,7 @@ pub fn run(seq: i64) -> Run {
         started: false,
         failures: BTreeMap::new(),
         losses: 0,
+        takeovers: 0,
         waits: Vec::new(),
         answered: Vec::new(),
         pausing: false,
@@ -249,6 +253,7 @@ pub fn ended_run(seq: i64) -> Ended {
         effect_run: None,
         batch_of: None,
         trail: Trail::default(),
+        takeovers: 0,
     }
 }
 
@@ -473,6 +478,7 @@ fn runs() -> Vec<Row> {
         started: true,
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         losses: u32::MAX,
+        takeovers: u32::MAX,
         waits: waits(),
         answered: vec!["paid".to_owned()],
         pausing: true,
@@ -560,6 +566,7 @@ fn ended() -> Vec<Row> {
         effect_run: (seq % 2 == 0).then(|| run_id(3)),
         batch_of: (seq % 2 == 0).then(|| run_id(4)),
         trail: if seq % 2 == 0 { trail() } else { Trail::default() },
+        takeovers: if seq % 2 == 0 { u32::MAX } else { 0 },
     };
     (2000..).zip(endings).map(with).map(Row::from).collect()
 }
@@ -706,9 +713,13 @@ fn small() -> Vec<Row> {
         Schedule { next: None, last: None, ..schedule("") }.into(),
         Schedule { next: Some(PAST), last: Some(FUTURE), ..schedule(NAME) }.into(),
         Schedule { paused_at: Some(PAST), outcome: Some(occurred()), ..schedule("paused") }.into(),
-        Engine { beat: i64::MAX, dead: true, ..Engine::new(0) }.into(),
-        Engine { dead: true, serves: vec![Seq(i64::MIN), Seq(i64::MAX)], ..Engine::new(u128::MAX) }
-            .into(),
+        Engine { beat: i64::MAX, dead: true, lease_ms: None, ..Engine::new(0, 0) }.into(),
+        Engine {
+            dead: true,
+            serves: vec![Seq(i64::MIN), Seq(i64::MAX)],
+            ..Engine::new(u128::MAX, u32::MAX)
+        }
+        .into(),
         Epoch { ws: ws(), n: i64::MAX }.into(),
         Def { released: Some(i64::MAX), body: payload(PAYLOADS[9]), ..def(i64::MAX, NAME, 0) }
             .into(),

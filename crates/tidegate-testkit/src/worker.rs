@@ -14,7 +14,10 @@ use tidegate_core::{
     workflow::Workflow,
 };
 
-use crate::world::{World, payload, step};
+use crate::{
+    sample::LEASE_MS,
+    world::{World, payload, step},
+};
 
 impl World {
     /// Posts one event that starts or queues one run; its id.
@@ -72,7 +75,7 @@ impl World {
 
     /// An engine says that it lives.
     pub async fn beat(&self, engine: EngineId) -> bool {
-        self.store.beat(engine).await.expect("the store works")
+        self.store.beat(engine, LEASE_MS).await.expect("the store works")
     }
 
     /// The engine's first beat, unless it has beaten before.

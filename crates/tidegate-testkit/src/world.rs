@@ -38,6 +38,8 @@ use tidegate_core::{
 };
 use tidegate_store::{Answered, ManualClock, Store, commit};
 
+use crate::sample::LEASE_MS;
+
 /// How many rows a sweep or a lease looks at.
 const MANY: u32 = 500;
 
@@ -367,7 +369,7 @@ impl World {
         let beat = if let Some(Row::Engine(row)) = self.row(RowKey::Engine(engine)).await {
             row.beat
         } else {
-            assert!(self.store.beat(engine).await.expect("the store works"));
+            assert!(self.store.beat(engine, LEASE_MS).await.expect("the store works"));
             1
         };
         let dead = self.run(Command::MarkDead { engine, beat }).await;

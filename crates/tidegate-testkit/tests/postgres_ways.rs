@@ -208,7 +208,7 @@ async fn a_store_outlives_its_connections() {
     let a = PostgresStore::open(&format!("{url}?{label}"), shared.clone()).await.unwrap();
     let mut wakes = a.wakes();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
-    assert!(a.beat(1).await.unwrap());
+    assert!(a.beat(1, sample::LEASE_MS).await.unwrap());
     let nothing = || Box::new(|_| Decision::Apply(Vec::new()));
     a.transact(ReadSet::default(), nothing()).await.unwrap();
 
@@ -220,7 +220,7 @@ async fn a_store_outlives_its_connections() {
 
     a.transact(ReadSet::default(), nothing()).await.unwrap();
     a.read(ReadSet::default()).await.unwrap();
-    assert!(a.beat(1).await.unwrap());
+    assert!(a.beat(1, sample::LEASE_MS).await.unwrap());
     // Having begun to listen again is a wake-up: others may have been missed.
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
     b.wake();
@@ -320,8 +320,8 @@ async fn a_pooler_in_transaction_mode_is_enough() {
     }
     let snapshot = store.read(reads).await.unwrap();
     assert!(matches!(&snapshot.rows[&key], Some(Row::Gate(gate)) if gate.id.0 == 16));
-    assert!(store.beat(7).await.unwrap());
-    assert!(store.beat(7).await.unwrap());
+    assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
+    assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
     assert_eq!(store.dump().await.unwrap().len(), 2);
     let mut wakes = store.wakes();
     wakes.mark_unchanged();

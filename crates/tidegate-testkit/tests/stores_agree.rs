@@ -213,8 +213,11 @@ impl Chance {
             }
             .into(),
             2..=4 => self.run().into(),
-            5 => Engine { dead: self.below(2) == 0, ..Engine::new(self.engine().unwrap_or(7)) }
-                .into(),
+            5 => Engine {
+                dead: self.below(2) == 0,
+                ..Engine::new(self.engine().unwrap_or(7), sample::LEASE_MS)
+            }
+            .into(),
             6 => self.sub().into(),
             7 => sample::step(self.below(3), &self.name()).into(),
             8 => self.wait().into(),

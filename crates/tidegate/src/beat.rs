@@ -1,20 +1,21 @@
-//! Being alive, and noticing who is not.
+//! Heartbeats and dead-engine detection.
 //!
-//! An engine renews one lease for all its runs. It judges others by their beat on its own
-//! monotonic clock, and itself too: if it could not renew in time it stops everything before
-//! others may take it over. No wall clock takes part.
+//! An engine renews one lease for all its runs. It judges others by their heartbeat on its own
+//! monotonic clock and by the length of *their* lease, which their row carries: engines with
+//! different settings share a store. It judges itself too: if it could not renew in time it stops
+//! everything before others may take it over. No wall clock takes part.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tidegate_core::{
     command::{Answer, Command},
     reads::{ReadSet, Scan},
-    row::{EngineId, Phase, Row, RowKey, Run},
+    row::{Engine, EngineId, Phase, Row, RowKey, Run},
     run::record::{Record, Then},
 };
 use tidegate_store::commit;
 
-use crate::{drive::Stop, engine::Shared, error::Error};
+use crate::{builder::LEASE_TTL, drive::Stop, engine::Shared, error::Error, telemetry};
 
 /// How many runs of a dead engine are taken over in one go.
 const REAP: u32 = 256;
@@ -36,7 +37,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
         let deadline = renewed + ttl * 3 / 4;
         let answer = tokio::select! {
             biased;
-            answer = shared.store.beat(id) => Some(answer),
+            answer = shared.store.beat(id, shared.options.lease_ms()) => Some(answer),
             () = timer.sleep_until(deadline.max(asked)) => None,
         };
         let wait = match answer {
@@ -87,14 +88,23 @@ struct Sighting {
     at: Duration,
 }
 
+/// The length of an engine's lease, as its own row gives it.
+///
+/// A row of an older binary gives none. It gets the longer of the observer's own setting and the
+/// default: to wait too long delays a takeover once, to wait too little repeats work under way.
+fn lease_of(engine: &Engine, own: Duration) -> Duration {
+    engine.lease_ms.map_or(own.max(LEASE_TTL), |ms| Duration::from_millis(ms.into()))
+}
+
 /// Watches the others, and takes over what the dead have left.
 pub(crate) async fn watch(shared: &Arc<Shared>) {
     let mut seen: BTreeMap<EngineId, Sighting> = BTreeMap::new();
     let mut strays: BTreeMap<tidegate_core::id::Seq, i64> = BTreeMap::new();
     loop {
-        if let Err(error) = look_around(shared, &mut seen).await {
+        let lease_end = look_around(shared, &mut seen).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the other engines could not be watched");
-        }
+            None
+        });
         if let Err(error) = bury(shared).await {
             tracing::warn!(%error, "dead engines could not be cleared away");
         }
@@ -103,30 +113,38 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
             Err(error) => tracing::warn!(%error, "own runs could not be looked through"),
         }
         let (timer, ttl) = (&*shared.timer, shared.options.lease_ttl);
-        let looked = timer.elapsed();
+        let (looked, pause) = (timer.elapsed(), ttl / 60);
+        // Others may have shorter leases: the next look is at the first one's end.
+        let next = lease_end.map_or(ttl / 3, |end| end.saturating_sub(looked).min(ttl / 3));
         tokio::select! {
             biased;
-            () = shared.own.notified() => timer.sleep_until(looked + ttl / 60).await,
-            () = timer.sleep_until(looked + ttl / 3) => {}
+            () = shared.own.notified() => timer.sleep_until(looked + pause).await,
+            () = timer.sleep_until(looked + next.max(pause)) => {}
         }
     }
 }
 
+/// Declares engines dead whose heartbeat has stood still for the length of their lease, and takes
+/// over their runs. Returns when the first lease of the others ends if no heartbeat changes.
 async fn look_around(
     shared: &Arc<Shared>,
     seen: &mut BTreeMap<EngineId, Sighting>,
-) -> Result<(), Error> {
+) -> Result<Option<Duration>, Error> {
     let snapshot = shared.store.read(ReadSet::default().scan(Scan::Engines, ENGINES)).await?;
     let now = shared.timer.elapsed();
     let mut present = BTreeMap::new();
     let mut dead = Vec::new();
+    let mut lease_end: Option<Duration> = None;
     for row in snapshot.found(&Scan::Engines) {
         let Row::Engine(engine) = row else { continue };
         let known = seen.remove(&engine.id).filter(|known| known.beat == engine.beat);
         let sighting = known.unwrap_or(Sighting { beat: engine.beat, at: now });
-        let silent = now.saturating_sub(sighting.at) >= shared.options.lease_ttl;
-        if engine.dead || (silent && engine.id != shared.id()) {
+        let end = sighting.at + lease_of(engine, shared.options.lease_ttl);
+        let other = engine.id != shared.id();
+        if engine.dead || (other && now >= end) {
             dead.push((engine.id, engine.beat, engine.dead));
+        } else if other {
+            lease_end = Some(lease_end.map_or(end, |first| first.min(end)));
         }
         present.insert(engine.id, sighting);
     }
@@ -140,7 +158,7 @@ async fn look_around(
             reap(shared, engine).await?;
         }
     }
-    Ok(())
+    Ok(lease_end)
 }
 
 /// Takes over all runs of a dead engine, in pieces.
@@ -159,7 +177,9 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
             .map(|run| shared.ask(Command::Reap { known: Box::new(run), engine }))
             .collect();
         for answer in asked {
-            answer.await?;
+            if answer.await? == Answer::Changed(true) {
+                telemetry::taken_over();
+            }
         }
     }
 }
@@ -229,6 +249,26 @@ pub(crate) async fn listen(shared: &Arc<Shared>) {
         shared.reactions.look();
         if shared.driven() > 0 {
             shared.own.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Engine, lease_of};
+
+    #[test]
+    fn a_lease_is_as_long_as_its_engine_says() {
+        let old = Engine { lease_ms: None, ..Engine::new(1, 0) };
+        for (engine, own, length) in [
+            (&Engine::new(1, 1_000), 30, 1),
+            (&Engine::new(1, 30_000), 1, 30),
+            // Nobody knows the setting of an older binary: it gets the longer time.
+            (&old, 1, 30),
+            (&old, 60, 60),
+        ] {
+            let (own, length) = (Duration::from_secs(own), Duration::from_secs(length));
+            assert_eq!(lease_of(engine, own), length);
         }
     }
 }

@@ -41,10 +41,13 @@ use crate::{
 pub const DEFAULT_WORKSPACE: &str = "default";
 
 /// Leases last this long unless set.
-const LEASE_TTL: Duration = Duration::from_secs(30);
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// A lease shorter than this is lost by a pause that every machine makes now and then.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// A lease longer than this keeps the runs of a dead engine for longer than anybody watches.
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Collects what an engine serves, checks it, and starts it.
 #[must_use]
@@ -160,8 +163,9 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a lease lasts without renewal: 30 s unless set. What a dead engine held comes back
-    /// after it.
+    /// How long a lease lasts without renewal: 30 s unless set, at most 24 hours. What a dead engine
+    /// held comes back after it. Engines on one store may have different settings: each tells the
+    /// others its own.
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.options.lease_ttl = ttl;
         self
@@ -217,10 +221,7 @@ impl EngineBuilder {
 
     /// Checks and registers what it serves, and starts.
     pub async fn start(self) -> Result<Engine, Error> {
-        if self.options.lease_ttl < SHORTEST_TTL {
-            let (got, least) = (self.options.lease_ttl.as_millis(), SHORTEST_TTL.as_millis());
-            return Err(Error::Value(format!("lease_ttl must be at least {least} ms, got {got}")));
-        }
+        check_lease(self.options.lease_ttl)?;
         let mut problems = Vec::new();
         let mut served = Vec::new();
         for one in self.served {
@@ -269,7 +270,7 @@ impl EngineBuilder {
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
         stored::look(&shared, &mut BTreeMap::new()).await?;
         // The first beat is the lease that everything else is done under.
-        shared.store.beat(shared.id()).await?;
+        shared.store.beat(shared.id(), shared.options.lease_ms()).await?;
         shared.beaten(shared.id());
         spawn(&shared);
         let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
@@ -287,6 +288,15 @@ impl EngineBuilder {
         let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
         Engine::new(Arc::new(shared), ws)
     }
+}
+
+fn check_lease(ttl: Duration) -> Result<(), Error> {
+    let (least, most) = (SHORTEST_TTL.as_millis(), LONGEST_TTL.as_millis());
+    if (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+        return Ok(());
+    }
+    let got = ttl.as_millis();
+    Err(Error::Value(format!("lease_ttl must be between {least} ms and {most} ms, got {got}")))
 }
 
 /// What the definition cannot know: calendars and time zones.

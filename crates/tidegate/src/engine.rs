@@ -51,6 +51,13 @@ pub(crate) struct Options {
     pub(crate) retention: Retention,
 }
 
+impl Options {
+    /// The length of the lease as others are told it, in whole milliseconds and never too short.
+    pub(crate) fn lease_ms(&self) -> u32 {
+        u32::try_from(self.lease_ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+    }
+}
+
 /// What an engine's tasks share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,

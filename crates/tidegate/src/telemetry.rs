@@ -157,6 +157,11 @@ pub(crate) fn lease_lost() {
     counter!("tidegate_lease_losses_total").increment(1);
 }
 
+/// A run was taken over from an engine that is dead.
+pub(crate) fn taken_over() {
+    counter!("tidegate_takeovers_total").increment(1);
+}
+
 /// A reaction has claimed so many streams.
 pub(crate) fn reaction_claimed(reaction: &str, streams: usize) {
     let claims = u64::try_from(streams).unwrap_or(u64::MAX);

@@ -65,8 +65,8 @@ impl Store for Counting {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
-        self.store.beat(engine).await
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.store.beat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

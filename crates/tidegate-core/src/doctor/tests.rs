@@ -73,7 +73,7 @@ fn healthy() -> BTreeMap<RowKey, Row> {
     let rows: [Row; 10] = [
         gate.into(),
         run.into(),
-        Engine::new(9).into(),
+        Engine::new(9, 30_000).into(),
         stream.into(),
         sub.into(),
         LogHead { ws: ws.clone(), pos: 2 }.into(),

@@ -20,12 +20,15 @@ pub struct Engine {
     pub dead: bool,
     /// The lanes that it takes runs from, in all workspaces.
     pub serves: Vec<Seq>,
+    /// The length of its lease in milliseconds: others wait at least that long after the last
+    /// change of its beat that they saw. None in rows that an older binary has written.
+    pub lease_ms: Option<u32>,
 }
 
 impl Engine {
     /// An engine at its first beat.
-    pub fn new(id: EngineId) -> Self {
-        Self { id, beat: 1, dead: false, serves: Vec::new() }
+    pub fn new(id: EngineId, lease_ms: u32) -> Self {
+        Self { id, beat: 1, dead: false, serves: Vec::new(), lease_ms: Some(lease_ms) }
     }
 }
 

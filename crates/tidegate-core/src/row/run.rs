@@ -210,6 +210,9 @@ pub struct Run {
     /// Leases lost in a row.
     #[serde(default, skip_serializing_if = "is_default")]
     pub losses: u32,
+    /// How many times it was taken over from an engine that died.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub takeovers: u32,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
@@ -308,6 +311,7 @@ impl Run {
             failures: BTreeMap::new(),
             staged: 0,
             losses: 0,
+            takeovers: 0,
             waits: Vec::new(),
             answered: Vec::new(),
             pausing: false,
@@ -483,6 +487,8 @@ pub struct Ended {
     pub batch_of: Option<RunId>,
     /// Where it was.
     pub trail: Trail,
+    /// How many times it was taken over from an engine that died.
+    pub takeovers: u32,
 }
 
 impl Ended {

@@ -164,6 +164,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
         effect_run: run.effect_run,
         batch_of: run.batch_of,
         trail: run.trail.clone(),
+        takeovers: run.takeovers,
     }
 }
 

@@ -125,6 +125,7 @@ pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E
         end::stopped(draft, run)?;
         return Ok(true);
     }
+    run.takeovers = run.takeovers.saturating_add(1);
     run.losses += u32::from(!crate::planted!(LossNotCounted));
     if run.losses >= MAX_LOSSES {
         let message = format!("its worker was lost {MAX_LOSSES} times in a row without progress");

@@ -103,6 +103,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("children?", many(string())),
         ("compensates?", string()),
         ("failureOf?", string()),
+        ("takeovers?", count()),
     ];
     let why = [
         ("run", string()),
@@ -240,6 +241,9 @@ pub(super) struct RunView {
     compensates: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_of: Option<RunId>,
+    /// How many times it was taken over from a server that died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    takeovers: Option<u32>,
 }
 
 fn purpose(purpose: Purpose) -> (Option<RunId>, Option<RunId>) {
@@ -267,6 +271,7 @@ impl From<&Run> for RunView {
             progress: run.progress.clone(),
             replaced: run.replaced,
             replay_of: run.replay_of,
+            takeovers: Some(run.takeovers).filter(|times| *times > 0),
             ..Self::default()
         }
     }
@@ -297,6 +302,7 @@ impl From<&Ended> for RunView {
             error,
             reason,
             replaced_by,
+            takeovers: Some(run.takeovers).filter(|times| *times > 0),
             ..Self::default()
         }
     }

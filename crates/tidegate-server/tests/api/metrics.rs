@@ -40,6 +40,7 @@ async fn every_metric_of_the_book_can_be_scraped() {
         "tidegate_driven_runs 1",
         "tidegate_stream_commits_total 0",
         "tidegate_lease_losses_total 0",
+        "tidegate_takeovers_total 0",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
     }

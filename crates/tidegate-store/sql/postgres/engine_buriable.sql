@@ -3,7 +3,7 @@
 -- $1 how many
 -- Locks nothing: a hint.
 -- Indexes: the primary key, as there are few engines; run_owner, once for each that is dead.
-select id, beat, dead, serves
+select id, beat, dead, serves, lease_ms
   from engine
  where dead = 1
    and (select run.seq from run where run.owner = engine.id limit 1) is null

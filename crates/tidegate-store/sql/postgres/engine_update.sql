@@ -6,11 +6,12 @@
 -- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
 with changed as (
     update engine
-       set beat   = new.beat,
-           dead   = new.dead,
-           serves = new.serves
-      from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
-           as new(id, beat, dead, serves)
+       set beat     = new.beat,
+           dead     = new.dead,
+           serves   = new.serves,
+           lease_ms = new.lease_ms
+      from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
+           as new(id, beat, dead, serves, lease_ms)
      where engine.ctid = (
             select found.ctid
               from engine as found

@@ -3,7 +3,7 @@
 -- $1 how many
 -- Locks nothing: a hint. Indexes: the primary key; run_owner, once for each that is dead.
 -- Whoever marks an engine dead may fall before its runs are reaped: others find it here.
-select id, beat, dead, serves
+select id, beat, dead, serves, lease_ms
   from engine
  where dead = 0
     or (select run.seq from run where run.owner = engine.id limit 1) is not null

@@ -95,6 +95,7 @@ create table engine (
   beat bigint not null,
   dead bigint not null,
   serves text collate "C" not null default '[]'::text,
+  lease_ms bigint,
   primary key (id)
 ) with (fillfactor=50);
 

@@ -3,7 +3,7 @@
 -- ?1 how many
 -- Locks nothing: SQLite has one writer.
 -- Indexes: the primary key, as there are few engines; run_owner, once for each that is dead.
-select id, beat, dead, serves
+select id, beat, dead, serves, lease_ms
   from engine
  where dead = 1
    and not exists (select 1 from run where run.owner = engine.id)

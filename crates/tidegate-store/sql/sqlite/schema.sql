@@ -61,7 +61,7 @@ CREATE TABLE engine (
   id   text    not null primary key,
   beat integer not null,
   dead integer not null
-, serves text not null default '[]') strict, without rowid;
+, serves text not null default '[]', lease_ms integer) strict, without rowid;
 
 CREATE TABLE epoch (
   ws text    not null primary key,

@@ -49,6 +49,13 @@ pub(super) struct EndedBody {
     pub(super) batch_of: Option<RunId>,
     #[serde(default, skip_serializing_if = "Trail::is_empty")]
     pub(super) trail: Trail,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) takeovers: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn read(from: &mut Cells) -> Result<Row, StoreError> {
@@ -65,6 +72,7 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             beat: from.int()?,
             dead: from.flag()?,
             serves: from.json()?,
+            lease_ms: from.maybe_small()?,
         }),
         Table::Stream => Row::Stream(Stream {
             ws: from.workspace()?,
@@ -271,8 +279,8 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
     let _state = from.text()?;
     let (queued_at, ended_at) = (from.time()?, from.time()?);
     let _event = from.seq()?;
-    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of, trail } =
-        from.json()?;
+    let body: EndedBody = from.json()?;
+    let EndedBody { source, ending, parent, replay_of, purpose, effect_run, batch_of, .. } = body;
     Ok(Row::Ended(Ended {
         id,
         ws,
@@ -289,7 +297,8 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
         purpose,
         effect_run,
         batch_of,
-        trail,
+        trail: body.trail,
+        takeovers: body.takeovers,
     }))
 }
 
@@ -374,6 +383,19 @@ impl Cells {
             Some(0) => Ok(Some(false)),
             Some(1) => Ok(Some(true)),
             Some(other) => Err(self.corrupt(&format!("expected 0 or 1, got {other}"))),
+        }
+    }
+
+    fn maybe_small(&mut self) -> Result<Option<u32>, StoreError> {
+        let number = self.maybe_int()?.map(u32::try_from).transpose();
+        number.map_err(|_| self.corrupt("the number is out of range"))
+    }
+
+    fn flag(&mut self) -> Result<bool, StoreError> {
+        match self.int()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.corrupt(&format!("expected 0 or 1, got {other}"))),
         }
     }
 

@@ -37,6 +37,7 @@ pub fn cells(row: &Row) -> Vec<Cell> {
             int(row.beat),
             int(i64::from(row.dead)),
             json(&row.serves),
+            Cell::Int(row.lease_ms.map(i64::from)),
         ],
         Row::Stream(row) => vec![
             text(&*row.ws),
@@ -304,6 +305,7 @@ fn ended(row: &Ended) -> Vec<Cell> {
             effect_run: row.effect_run,
             batch_of: row.batch_of,
             trail: row.trail.clone(),
+            takeovers: row.takeovers,
         }),
         seq(row.lane),
     ]

@@ -81,9 +81,9 @@ impl Store for PostgresStore {
         run_to_the_end(async move { shared.read(&reads).await }).await
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let shared = self.shared.clone();
-        run_to_the_end(async move { shared.beat(engine).await }).await
+        run_to_the_end(async move { shared.beat(engine, lease_ms).await }).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

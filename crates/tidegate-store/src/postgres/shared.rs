@@ -95,11 +95,11 @@ impl Shared {
         Ok(snapshot)
     }
 
-    pub(super) async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+    pub(super) async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let mut tries = self.beats.tries();
         loop {
             let lent = tries.lend().await?;
-            let result = self.try_beat(&lent.connection, engine).await;
+            let result = self.try_beat(&lent.connection, engine, lease_ms).await;
             if let Some(done) = tries.settle(lent, result).await? {
                 if done {
                     self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(engine);
@@ -109,7 +109,12 @@ impl Shared {
         }
     }
 
-    async fn try_beat(&self, connection: &Connection, engine: EngineId) -> Result<bool, Trouble> {
+    async fn try_beat(
+        &self,
+        connection: &Connection,
+        engine: EngineId,
+        lease_ms: u32,
+    ) -> Result<bool, Trouble> {
         if self.write_alone(connection, beat_call(engine)).await?.len() == 1 {
             return Ok(true);
         }
@@ -117,7 +122,7 @@ impl Shared {
             // It was there, so that it is dead, or dead and cleared away.
             return Ok(false);
         }
-        let row = Row::Engine(Engine::new(engine));
+        let row = Row::Engine(Engine::new(engine, lease_ms));
         let insert = Call::new(sql::insert(Table::Engine), row_params(&[row])?);
         match self.write_alone(connection, insert).await {
             Ok(_) => Ok(true),

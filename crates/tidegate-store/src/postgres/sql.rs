@@ -79,6 +79,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "assigned",
         sql: include_str!("../../sql/postgres/migrations/0015_assigned.sql"),
     },
+    Migration {
+        version: 16,
+        name: "lease_length",
+        sql: include_str!("../../sql/postgres/migrations/0016_lease_length.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.

@@ -159,8 +159,8 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
-        self.writer.call(move |writer| writer.beat(engine)).await
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.writer.call(move |writer| writer.beat(engine, lease_ms)).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

@@ -25,6 +25,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 13, name: "pause", sql: sql!("migrations/0013_pause") },
     Migration { version: 14, name: "tx_token", sql: sql!("migrations/0014_tx_token") },
     Migration { version: 15, name: "assigned", sql: sql!("migrations/0015_assigned") },
+    Migration { version: 16, name: "lease_length", sql: sql!("migrations/0016_lease_length") },
 ];
 
 /// What is done with single rows of a table.

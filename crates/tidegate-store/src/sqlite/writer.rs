@@ -122,7 +122,7 @@ impl Writer {
     }
 
     /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
-    pub(super) fn beat(&mut self, engine: EngineId) -> Result<bool, StoreError> {
+    pub(super) fn beat(&mut self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         self.in_place()?;
         let there =
             View { db: &self.db, catalogs: &self.rules.catalogs }.row(&RowKey::Engine(engine))?;
@@ -131,7 +131,7 @@ impl Writer {
         }
         let mut statement =
             self.db.prepare_cached(sql::ENGINE_BEAT).map_err(|error| refused(&error))?;
-        let beats = statement.execute([codec::engine_text(engine)]);
+        let beats = statement.execute((codec::engine_text(engine), lease_ms));
         let beats = beats.map_err(|error| not_committed(&error))? == 1;
         if beats {
             self.known.insert(engine);

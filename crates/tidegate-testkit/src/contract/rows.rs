@@ -135,7 +135,7 @@ pub async fn a_global_position_is_used_once(store: &Arc<dyn Store>) {
 pub async fn rows_of_one_kind_are_dumped_in_key_order(store: &Arc<dyn Store>) {
     let ids = ["b", "B", "a", "é", "Z", "_", "", "aa", "a-", "ä", "🦀", "\u{ffff}"];
     let mut rows: Vec<Row> = ids.iter().map(|id| sample::step(1, id).into()).collect();
-    rows.extend([0, 1, 9, 255, u128::MAX].map(|id| Engine::new(id).into()));
+    rows.extend([0, 1, 9, 255, u128::MAX].map(|id| Engine::new(id, sample::LEASE_MS).into()));
     rows.extend(["b", "a", "aa", ""].map(|key| Row::from(sample::gate("main", key, 1))));
     insert(store, rows.clone()).await;
     rows.sort_by_key(Row::key);

@@ -241,10 +241,10 @@ impl Judge {
     }
 
     /// Sees an engine's beat.
-    pub fn beat(&mut self, now: u64, engine: EngineId, alive: bool) {
-        self.state.beat(engine);
+    pub fn beat(&mut self, now: u64, (engine, lease_ms): (EngineId, u32), alive: bool) {
+        self.state.beat(engine, lease_ms);
         if alive {
-            self.history.beats.insert(engine, now);
+            self.history.beats.insert(engine, (now, lease_ms));
         }
         let dead = self.state.engine(engine).is_none_or(|row| row.dead);
         if dead == alive {

@@ -106,19 +106,24 @@ impl CommandEngine {
         }
     }
 
-    fn ttl(world: &World) -> u64 {
-        world.plan.ttl_ms * 1000
+    /// The length of its lease in this life.
+    fn lease_ms(&self, world: &World) -> u32 {
+        world.plan.lease_ms((self.number + self.lives) as usize)
+    }
+
+    fn ttl(&self, world: &World) -> u64 {
+        u64::from(self.lease_ms(world)) * 1000
     }
 
     /// A new life begins: it is known to others before it takes any work.
     fn boot(&mut self, world: &mut World) {
         self.lives += 1;
         self.id = EngineId::from(self.number * 1000 + self.lives);
-        let alive = world.beat(self.id);
+        let alive = world.beat(self.id, self.lease_ms(world));
         world.trace.note(world.now, || format!("engine {} boots: {alive:?}", self.id), self.id);
         (self.up, self.renewed) = (alive == Some(true), world.now);
         let now = world.now;
-        self.agenda = Agenda { beat: now + Self::ttl(world) / 3, ..Agenda::default() };
+        self.agenda = Agenda { beat: now + self.ttl(world) / 3, ..Agenda::default() };
     }
 
     /// All memory is gone.
@@ -159,8 +164,8 @@ impl CommandEngine {
     }
 
     fn renew(&mut self, world: &mut World) {
-        self.agenda.beat = world.now + Self::ttl(world) / 3;
-        match world.beat(self.id) {
+        self.agenda.beat = world.now + self.ttl(world) / 3;
+        match world.beat(self.id, self.lease_ms(world)) {
             Some(true) => self.renewed = world.now,
             Some(false) => self.forget(world),
             None => {}
@@ -299,7 +304,7 @@ impl CommandEngine {
     /// Looks at the other engines. What it saw may be old by the time that it thinks about it.
     fn watch(&mut self, world: &mut World) {
         if let Some(sighted) = self.sighted.take() {
-            self.agenda.watch = world.now + Self::ttl(world) / 4;
+            self.agenda.watch = world.now + self.ttl(world) / 4;
             let is_old = |order: &Order| {
                 matches!(order.command.0, Command::MarkDead { .. } | Command::Reap { .. })
             };
@@ -324,7 +329,6 @@ impl CommandEngine {
 
     /// Marks those that are silent, reaps those that are dead or should be.
     fn judge(&mut self, world: &mut World, sighted: Vec<Engine>) {
-        let ttl = Self::ttl(world);
         for other in sighted {
             if other.id == self.id {
                 continue;
@@ -336,7 +340,9 @@ impl CommandEngine {
             let (beat, since) = *self.seen.entry(other.id).or_insert((other.beat, world.now));
             if beat != other.beat {
                 self.seen.insert(other.id, (other.beat, world.now));
-            } else if world.now - since >= ttl {
+            } else if world.now - since
+                >= other.lease_ms.map_or(u64::MAX, |ms| u64::from(ms) * 1000)
+            {
                 self.order(world, Command::MarkDead { engine: other.id, beat });
                 self.reap(world, other.id);
             }
@@ -355,7 +361,7 @@ impl CommandEngine {
 
     /// Compares what it drives with what it owns: an answer may have been lost, or a run cancelled.
     fn reconcile(&mut self, world: &mut World) {
-        self.agenda.reconcile = world.now + Self::ttl(world) / 2;
+        self.agenda.reconcile = world.now + self.ttl(world) / 2;
         let owned = Scan::Owned(self.id);
         let reads = ReadSet::default().scan(owned.clone(), 100);
         let Some(snapshot) = world.read(reads) else { return };
@@ -389,7 +395,7 @@ impl Actor for CommandEngine {
             self.boot(world);
             return chance.between(100, 3000);
         }
-        if world.now >= self.renewed + Self::ttl(world) {
+        if world.now >= self.renewed + self.ttl(world) {
             // A zombie: what it was about to send when it was frozen goes out first. Nothing of
             // it may be kept.
             if !self.outbox.is_empty() && chance.percent(60) {

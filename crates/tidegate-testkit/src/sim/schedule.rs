@@ -15,6 +15,8 @@ pub enum Concern {
     Mix,
     /// What goes wrong.
     Faults,
+    /// The settings of each engine.
+    Settings,
 }
 
 impl Chance {

@@ -45,10 +45,10 @@ impl State {
     }
 
     /// Notes an engine's beat, which is no transaction.
-    pub fn beat(&mut self, id: EngineId) {
+    pub fn beat(&mut self, id: EngineId, lease_ms: u32) {
         // One that was buried stays so.
         if self.known.insert(id) {
-            self.rows.insert(RowKey::Engine(id), Engine::new(id).into());
+            self.rows.insert(RowKey::Engine(id), Engine::new(id, lease_ms).into());
         } else if let Some(Row::Engine(engine)) = self.rows.get_mut(&RowKey::Engine(id)) {
             engine.beat += i64::from(!engine.dead);
         }

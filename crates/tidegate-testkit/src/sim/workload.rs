@@ -20,6 +20,9 @@ pub const SCHEDULE: &str = "@daily";
 /// What schedules do while their last run is not over: another in each version.
 const OVERLAPS: [&str; 4] = ["skip", "queue", "restart", "allow"];
 
+/// Leases of the engines of one store, as multiples of the shortest.
+const LEASES: [&[u64]; 4] = [&[1], &[1, 10], &[1, 3, 20], &[5, 1]];
+
 /// A workflow or an action, with all the versions that may be released.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -127,8 +130,11 @@ pub struct Plan {
     pub workers: usize,
     /// How many commands go into one transaction at the most.
     pub together: usize,
-    /// How long a lease lasts, in milliseconds.
+    /// The shortest lease of an engine, in milliseconds.
     pub ttl_ms: u64,
+    /// How many times that the leases of engines last, one process after another: engines of one
+    /// store do not share their settings, and a restart may change them.
+    pub leases: Vec<u64>,
     /// What arrives: when in milliseconds, where, what.
     pub traffic: Vec<(u64, usize, Delivery)>,
     /// How often people act, in a thousand turns of theirs.
@@ -150,18 +156,26 @@ impl Plan {
         let specs: Vec<Spec> = (0..count).map(|n| spec(n, count, chance)).collect();
         let traffic = traffic(&specs, &workspaces, keys, chance);
         let mut faults = Chance::stream(seed, Concern::Mix);
+        let mut settings = Chance::stream(seed, Concern::Settings);
         Self {
             workspaces,
             engines: chance.index(5) + 2,
             workers: chance.one(&[1, 2, 4, 8]),
             together: chance.one(&[1, 1, 2, 4]),
             ttl_ms: chance.one(&[30, 60, 200]),
+            leases: settings.one(&LEASES).to_vec(),
             traffic,
             meddling: chance.one(&[0, 0, 100, 400]),
             releases: chance.one(&[0, 0, 50, 150]),
             mix: mix(&mut faults),
             specs,
         }
+    }
+
+    /// The length of the lease of the engine that is started as this one, in milliseconds.
+    pub fn lease_ms(&self, engine: usize) -> u32 {
+        let times = self.leases[engine % self.leases.len()];
+        u32::try_from(self.ttl_ms * times).expect("a few seconds")
     }
 
     /// A definition by the name that its runs carry.

@@ -158,13 +158,13 @@ impl World {
     }
 
     /// Renews an engine's lease; `None` when that did not get through, or the answer did not.
-    pub fn beat(&mut self, engine: EngineId) -> Option<bool> {
+    pub fn beat(&mut self, engine: EngineId, lease_ms: u32) -> Option<bool> {
         let lost = self.strikes(self.plan.mix.lost_beat);
         if lost && self.faults.percent(50) {
             return None;
         }
-        let alive = block_on(self.store.beat(engine)).expect("a beat needs no row");
-        self.judge.beat(self.now, engine, alive);
+        let alive = block_on(self.store.beat(engine, lease_ms)).expect("a beat needs no row");
+        self.judge.beat(self.now, (engine, lease_ms), alive);
         (!lost).then_some(alive)
     }
 

@@ -17,7 +17,7 @@ use tidegate_core::{
 use tidegate_store::{Store, StoreError};
 
 use super::{
-    MARGIN, TTL,
+    LEASE_MS, MARGIN, TTL,
     journal::{Journal, Note},
     micros, pause,
 };
@@ -64,7 +64,7 @@ impl Lease {
         journal: &Journal,
     ) -> Result<(), StoreError> {
         let (before, sent) = (Instant::now(), micros());
-        if store.beat(engine).await? {
+        if store.beat(engine, LEASE_MS).await? {
             *self.until.lock().expect("nothing panics under this lock") = before + TTL;
             journal.note(&Note::Beat { sent });
         } else {

@@ -34,10 +34,10 @@ pub const KEYS: u64 = 10;
 pub const LIMIT: usize = 3;
 
 /// How long a lease lasts without renewal.
-pub const TTL: Duration = Duration::from_millis(TTL_MS);
+pub const TTL: Duration = Duration::from_millis(LEASE_MS as u64);
 
 /// The same in milliseconds.
-pub const TTL_MS: u64 = 1200;
+pub const LEASE_MS: u32 = 1200;
 
 /// An engine that could not renew stops this long before its lease ends.
 pub const MARGIN: Duration = Duration::from_millis(200);

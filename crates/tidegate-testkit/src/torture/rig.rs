@@ -14,7 +14,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Dice, Orders, TTL, TTL_MS,
+    Dice, LEASE_MS, Orders, TTL,
     drives::{self, Story},
     journal, micros, pause, rows,
 };
@@ -225,7 +225,7 @@ impl Rig {
         let count = u64::try_from(self.living.len()).expect("few");
         let at = usize::try_from(self.dice.below(count)).expect("few");
         if self.dice.one_in(5) {
-            let still = TTL / 2 + self.dice.up_to_ms(2 * TTL_MS);
+            let still = TTL / 2 + self.dice.up_to_ms(2 * u64::from(LEASE_MS));
             self.living[at].signal("-STOP");
             self.living[at].still_until = Some(Instant::now() + still);
             self.halts += 1;

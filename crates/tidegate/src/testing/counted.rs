@@ -32,9 +32,9 @@ impl Store for Counted {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let _call = self.busy.begin();
-        self.store.beat(engine).await
+        self.store.beat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

@@ -187,7 +187,7 @@ impl Store for Faults {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let beats = {
             let mut plan = self.plan();
             if !plan.engines.contains(&engine) {
@@ -200,7 +200,9 @@ impl Store for Faults {
                 Err(StoreError::Unavailable("as planned".to_owned()))
             }
             Beats::Hang(this) if this == engine => pending().await,
-            Beats::Fine | Beats::FailBut(_) | Beats::Hang(_) => self.store.beat(engine).await,
+            Beats::Fine | Beats::FailBut(_) | Beats::Hang(_) => {
+                self.store.beat(engine, lease_ms).await
+            }
         }
     }
 

@@ -18,6 +18,7 @@ mod deploys;
 mod engines;
 mod faults;
 mod idempotency;
+mod mixed_leases;
 mod priority;
 mod projections;
 mod rate_limit;
@@ -252,6 +253,11 @@ stories! {
         a_newcomer_starts_when_the_old_one_has_stopped,
         a_sessions_state_is_that_of_one_whole_run,
         who_is_called_changes_the_session_once,
+    }
+    mixed_leases {
+        a_long_lease_is_not_judged_by_a_short_one,
+        a_dead_engine_is_judged_by_its_own_lease,
+        a_rolling_change_of_the_lease_takes_nothing_over,
     }
     engines {
         an_activation_may_outlast_the_lease,

@@ -124,12 +124,12 @@ impl Store for Door {
         snapshot
     }
 
-    async fn beat(&self, engine: EngineId) -> Result<bool, StoreError> {
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         self.check(&self.cut, 0)?;
         self.check(&self.mute, self.world.plan.mix.lost_beat)?;
         self.dawdle().await;
-        let alive = self.world.store.beat(engine).await?;
-        self.world.beat(self.process, engine, alive);
+        let alive = self.world.store.beat(engine, lease_ms).await?;
+        self.world.beat(self.process, (engine, lease_ms), alive);
         self.check(&self.mute, self.world.plan.mix.lost_beat)?;
         Ok(alive)
     }

@@ -149,7 +149,7 @@ impl Player {
         self.started += 1;
         let (world, number) = (self.world.clone(), self.started);
         let door = Arc::new(Door::new(world.clone(), number));
-        let ttl = Duration::from_millis(world.plan.ttl_ms);
+        let ttl = Duration::from_millis(world.plan.lease_ms(number).into());
         let builder = self.lab.engine_through(door.clone()).lease_ttl(ttl).poll_interval(ttl / 2);
         let builder = builder.workers(world.plan.workers);
         let builder = builder.workspaces(world.plan.workspaces.iter().copied());

@@ -187,12 +187,13 @@ impl World {
     }
 
     /// Sees a beat.
-    pub(crate) fn beat(&self, process: usize, engine: EngineId, alive: bool) {
+    pub(crate) fn beat(&self, process: usize, engine: (EngineId, u32), alive: bool) {
         let now = self.now();
         let mut inner = self.lock();
-        inner.trace.note(now, || format!("process {process} beats as {engine}: {alive}"), engine);
+        let id = engine.0;
+        inner.trace.note(now, || format!("process {process} beats as {id}: {alive}"), id);
         if alive {
-            inner.beats.insert(engine, (now, process));
+            inner.beats.insert(id, (now, process));
         }
         inner.judge.beat(now, engine, alive);
     }
@@ -218,7 +219,7 @@ impl Inner {
             Row::Engine(engine) if engine.dead => {
                 let (last, of) = self.beats.get(&engine.id).copied().unwrap_or_default();
                 let itself = of == process && self.leaving.contains(&process);
-                if !itself && now - last < plan.ttl_ms * 1000 {
+                if !itself && now - last < u64::from(plan.lease_ms(of)) * 1000 {
                     let text = format!("{} is dead {} µs after its beat", engine.id, now - last);
                     self.judge.report("I27", text);
                 }

@@ -19,6 +19,7 @@ export function Lineage({ run: of }) {
     ['Replaced by', of.replacedBy && run(of.replacedBy)],
     ['Handles the failure of', of.failureOf && run(of.failureOf)],
     ['Undoes', of.compensates && run(of.compensates)],
+    ['Taken over', of.takeovers > 0 && html`${of.takeovers === 1 ? 'once' : `${of.takeovers} times`} <span class="soft">from servers that died</span>`],
     ['Children', children.length > 0 && html`<ul class="children">${children.map((it) => html`<li>${run(it)}</li>`)}</ul>`],
   ]).filter(([, value]) => value);
   return html`<dl class="pairs">${rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;

@@ -4,11 +4,11 @@
 -- Locks in the order of the arrays, which is that of the keys, waiting. Returns columns of the
 -- locked rows only (R15): what lives in other rows is read by a later statement. An absent row
 -- locks nothing (R3). Index: the primary key, once for each key (README).
-select found.id, found.beat, found.dead, found.serves
+select found.id, found.beat, found.dead, found.serves, found.lease_ms
   from unnest($1::text[])
        as wanted(id)
  cross join lateral (
-        select engine.id, engine.beat, engine.dead, engine.serves
+        select engine.id, engine.beat, engine.dead, engine.serves, engine.lease_ms
           from engine
          where engine.id between wanted.id and wanted.id
          order by engine.id

@@ -81,8 +81,8 @@ pub(super) struct Claimed {
 /// What the judge remembers.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// When each engine's last beat was written.
-    pub beats: BTreeMap<EngineId, u64>,
+    /// When each engine's last beat was written, and the length of its lease in milliseconds.
+    pub beats: BTreeMap<EngineId, (u64, u32)>,
     /// First starts by throttle.
     pub starts: BTreeMap<GateKey, Vec<Timestamp>>,
     /// Tokens spent of a rate limit.

@@ -84,8 +84,8 @@ pub(super) fn i25(look: &Look<'_>, _: &History) -> Checked {
 pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
     for (command, answer) in look.answered() {
         if let (Command::MarkDead { engine, .. }, Ok(Answer::Changed(true))) = (command, answer) {
-            let last = history.beats.get(engine).copied().unwrap_or(0);
-            if look.now - last < look.plan.ttl_ms * 1000 {
+            let (last, lease_ms) = history.beats.get(engine).copied().unwrap_or_default();
+            if look.now - last < u64::from(lease_ms) * 1000 {
                 return Err(format!("{engine} is dead {} µs after its beat", look.now - last));
             }
         }

@@ -1,0 +1,166 @@
+//! Engines with different lease lengths on one store: each is judged by its own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use tidegate::{
+    Engine,
+    core::{row::Row, time::Timestamp},
+    store::{Clock, Store},
+    testing::{Lab, VirtualClock},
+};
+
+use crate::{
+    stores,
+    words::{Journal, secs, start, states, work},
+};
+
+/// An engine with one worker, so that every engine drives a run of its own.
+async fn engine(lab: &Lab, journal: &Journal, ttl: Duration, ws: &str) -> Engine {
+    let builder = lab.engine().lease_ttl(ttl).poll_interval(ttl / 3).workers(1);
+    let job = work(journal, "job", secs(90));
+    builder.workspaces([ws]).workflow(job).start().await.unwrap()
+}
+
+/// How many times each run was taken over, ended or not.
+async fn takeovers(lab: &Lab) -> Vec<u32> {
+    let rows = lab.store().dump().await.unwrap();
+    let each = rows.iter().filter_map(|row| match row {
+        Row::Run(run) => Some(run.takeovers),
+        Row::Ended(run) => Some(run.takeovers),
+        _ => None,
+    });
+    each.collect()
+}
+
+/// Runs that last longer than the shorter leases are taken over by nobody, in the same workspace
+/// or in another one.
+pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let mut engines = Vec::new();
+    for (ttl, ws) in [(1, "left"), (30, "left"), (1, "right"), (30, "right")] {
+        let engine = engine(lab, &journal, secs(ttl), ws).await;
+        start(&engine, "job", json!({ "n": engines.len() })).await;
+        lab.settle().await;
+        engines.push(engine);
+    }
+    let driven: Vec<_> = engines.iter().map(Engine::driven).collect();
+    assert_eq!(driven, [1; 4], "each drives one");
+    lab.advance(secs(100)).await;
+    assert_eq!(states(lab, "job").await, ["completed"; 4]);
+    assert_eq!(takeovers(lab).await, [0; 4]);
+    assert_eq!(journal.take().len(), 4, "nothing was done twice");
+}
+
+/// What a dead engine held comes back after its own lease: soon if that is short, however long the
+/// observer's is, and not before if that is long, however short the observer's is.
+pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let short = engine(lab, &journal, secs(1), "default").await;
+    let run = start(&short, "job", json!({ "n": 1 })).await;
+    lab.settle().await;
+    let long = engine(lab, &journal, secs(30), "default").await;
+    lab.advance(secs(5)).await;
+    lab.crash(&short).await;
+    lab.advance(secs(3)).await;
+    assert_eq!((long.driven(), takeovers(lab).await), (1, vec![1]));
+    let why = long.why(run).await.unwrap().sentence;
+    assert!(why.ends_with("it was taken over once from an engine that died"), "{why}");
+    let short = engine(lab, &journal, secs(1), "default").await;
+    lab.advance(secs(11)).await;
+    lab.crash(&long).await;
+    // The last heartbeat was seen at most a third of a lease before.
+    lab.advance(secs(19)).await;
+    assert_eq!((short.driven(), takeovers(lab).await), (0, vec![1]));
+    lab.advance(secs(12)).await;
+    assert_eq!((short.driven(), takeovers(lab).await), (1, vec![2]));
+    lab.advance(secs(90)).await;
+    lab.completed(&short, run).await;
+    assert_eq!(takeovers(lab).await, [2], "it is known after the end");
+}
+
+/// The setting changes engine by engine while runs go on: they are handed over, never taken.
+pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let start_one = async |ttl| {
+        let builder = lab.engine().lease_ttl(ttl).poll_interval(secs(1));
+        builder.workflow(work(&journal, "job", secs(7))).start().await.unwrap()
+    };
+    let mut engines = Vec::new();
+    for ttl in [30, 30, 30, 1, 1, 1, 5, 60, 1] {
+        engines.push(start_one(secs(ttl)).await);
+        let newest = engines.last().expect("one was just started");
+        for n in 0..5 {
+            start(newest, "job", json!({ "n": n })).await;
+        }
+        if engines.len() > 3 {
+            engines.remove(0).shut_down().await;
+        }
+        lab.advance(secs(4)).await;
+    }
+    lab.advance(secs(20)).await;
+    assert_eq!(states(lab, "job").await, ["completed"; 45]);
+    assert_eq!(takeovers(lab).await, [0; 45]);
+}
+
+/// A store's clock that can be set while engines measure on.
+#[derive(Debug)]
+struct Settable {
+    clock: Arc<VirtualClock>,
+    ahead: AtomicI64,
+}
+
+impl Clock for Settable {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().micros() + self.ahead.load(Ordering::SeqCst))
+    }
+}
+
+/// The store's clock goes ten minutes ahead and back again: leases do not end by it.
+async fn a_step_of_the_clock_takes_nothing_over(
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    settable: &Settable,
+) {
+    let lab = Lab::on(store, clock);
+    let journal = Journal::new(&lab);
+    let short = engine(&lab, &journal, secs(1), "default").await;
+    let long = engine(&lab, &journal, secs(30), "default").await;
+    for engine in [&short, &long] {
+        start(engine, "job", json!({ "n": 1 })).await;
+        lab.settle().await;
+    }
+    for minutes in [10, 0, -10, 0] {
+        settable.ahead.store(minutes * 60_000_000, Ordering::SeqCst);
+        lab.advance(secs(12)).await;
+        assert_eq!((short.driven(), long.driven()), (1, 1), "{minutes} minutes ahead");
+    }
+    lab.advance(secs(60)).await;
+    assert_eq!(states(&lab, "job").await, ["completed"; 2]);
+    assert_eq!(takeovers(&lab).await, [0; 2]);
+    assert_eq!(journal.take().len(), 2, "nothing was done twice");
+}
+
+macro_rules! on_each_store {
+    ($($test:ident: $open:ident,)*) => {
+        $(#[tokio::test]
+        async fn $test() {
+            let clock = Arc::new(VirtualClock::default());
+            let settable = Arc::new(Settable { clock: clock.clone(), ahead: AtomicI64::new(0) });
+            let Some(store) = stores::$open(settable.clone()).await else { return };
+            a_step_of_the_clock_takes_nothing_over(store, clock, &settable).await;
+        })*
+    };
+}
+
+on_each_store! {
+    a_step_of_the_clock_takes_nothing_over_on_memory: open_memory,
+    a_step_of_the_clock_takes_nothing_over_on_sqlite: open_sqlite,
+    a_step_of_the_clock_takes_nothing_over_on_postgres: open_postgres,
+}

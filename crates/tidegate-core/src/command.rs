@@ -174,6 +174,8 @@ pub enum Command {
         known: Box<Run>,
         /// The engine.
         engine: EngineId,
+        /// How many deaths in a row pause a run that was under way; 0 pauses none.
+        max_deaths: u32,
     },
     /// Registers a version.
     Register {
@@ -316,6 +318,11 @@ pub enum Answer {
     /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether it took place. To [`Command::Occur`], always `false`: it was
     /// somebody else's, or the schedule is gone.
     Changed(bool),
+    /// To [`Command::Reap`] of a run that does not go on by itself.
+    Paused {
+        /// Why.
+        reason: String,
+    },
     /// To [`Command::Register`].
     Registered(Registered),
     /// To [`Command::Forget`].
@@ -641,8 +648,8 @@ impl Command {
             Self::MarkDead { engine, beat } => {
                 sweep::mark_dead(draft, *engine, *beat).map(Answer::Changed)
             }
-            Self::Reap { known, engine } => {
-                sweep::reap(draft, known.id.seq, *engine).map(Answer::Changed)
+            Self::Reap { known, engine, max_deaths } => {
+                sweep::reap(draft, known.id.seq, *engine, *max_deaths)
             }
             Self::Register { ws, workflow, dev } => {
                 version::register(draft, ws, workflow, *dev).map(Answer::Registered)

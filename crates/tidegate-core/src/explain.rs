@@ -145,7 +145,9 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Paused => {
             gates.clear();
-            ("paused", "it was paused by hand and goes on when it is resumed".to_owned(), None)
+            let by_hand = "it was paused by hand and goes on when it is resumed";
+            let reason = run.pause_reason.as_ref().map(|reason| format!("it was {reason}"));
+            ("paused", reason.unwrap_or_else(|| by_hand.to_owned()), None)
         }
     };
     for id in in_the_way(run, &gates) {

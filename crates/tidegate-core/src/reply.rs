@@ -130,6 +130,7 @@ impl Kept {
             | Answer::Leased(_)
             | Answer::Recorded(_)
             | Answer::Changed(_)
+            | Answer::Paused { .. }
             | Answer::Forgotten(_)
             | Answer::Stream(_)
             | Answer::Again(_)

@@ -29,6 +29,11 @@ const SETTINGS: [Setting; 10] = [
     Setting { name: "workers", default: "100", what: "how many runs are driven at once" },
     Setting { name: "leaseTtlMs", default: "30000", what: "what a dead server held is free then" },
     Setting {
+        name: "pauseAfterDeaths",
+        default: "10",
+        what: "worker deaths in a row that pause a run under way; 0 for none",
+    },
+    Setting {
         name: "callTimeoutMs",
         default: "30000",
         what: "how long a called service may be silent: before its answer, and between its parts",

@@ -37,10 +37,13 @@ pub(crate) async fn serve(
         signing_secrets(config.text("signingSecretEnv"))?,
     )?;
     let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
+    let deaths = u32::try_from(config.number("pauseAfterDeaths")?)
+        .context("`pauseAfterDeaths` is too large")?;
     let engine = Engine::builder(store)
         .workspaces(workspaces.clone())
         .workers(workers)
         .lease_ttl(Duration::from_millis(config.number("leaseTtlMs")?))
+        .pause_after_deaths(deaths)
         .code_for(move |definition| calls.code_for(definition))
         .start()
         .await?;

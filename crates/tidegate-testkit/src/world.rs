@@ -378,8 +378,15 @@ impl World {
         let mut reaped = 0;
         for row in snapshot.found(&Scan::Owned(engine)) {
             if let Row::Run(known) = row {
-                let answer = self.run(Command::Reap { known: known.clone(), engine }).await;
-                reaped += usize::from(answer == Ok(Answer::Changed(true)));
+                let answer = self
+                    .run(Command::Reap {
+                        known: known.clone(),
+                        engine,
+                        max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+                    })
+                    .await;
+                let taken = matches!(answer, Ok(Answer::Changed(true) | Answer::Paused { .. }));
+                reaped += usize::from(taken);
             }
         }
         reaped

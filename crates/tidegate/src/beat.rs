@@ -172,13 +172,22 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
             return Ok(());
         }
         tracing::info!(runs = runs.len(), engine = %format_args!("{engine:032x}"), "taking over");
+        let max_deaths = shared.options.max_deaths;
         let asked: Vec<_> = runs
             .into_iter()
-            .map(|run| shared.ask(Command::Reap { known: Box::new(run), engine }))
+            .map(|run| {
+                let (id, known) = (run.id, Box::new(run));
+                (id, shared.ask(Command::Reap { known, engine, max_deaths }))
+            })
             .collect();
-        for answer in asked {
-            if answer.await? == Answer::Changed(true) {
-                telemetry::taken_over();
+        for (run, answer) in asked {
+            match answer.await? {
+                Answer::Changed(true) => telemetry::taken_over(),
+                Answer::Paused { reason } => {
+                    telemetry::taken_over();
+                    tracing::warn!(%run, reason, "run paused");
+                }
+                _ => {}
             }
         }
     }

@@ -14,6 +14,7 @@ use tidegate_core::{
     definition::{Code, DefinitionErrors, Problem},
     reads::ReadSet,
     row::Workspace,
+    run::sweep::MAX_DEATHS,
     workflow::{Trigger, Workflow as Definition},
 };
 use tidegate_store::{Clock, Store, SystemClock, commit};
@@ -85,6 +86,7 @@ impl EngineBuilder {
             options: Options {
                 workers: 100,
                 lease_ttl: LEASE_TTL,
+                max_deaths: MAX_DEATHS,
                 poll,
                 kept_states: 2000,
                 retention: Retention::default(),
@@ -168,6 +170,14 @@ impl EngineBuilder {
     /// others its own.
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.options.lease_ttl = ttl;
+        self
+    }
+
+    /// After how many deaths of engines in a row, with its handler under way, a run is paused: 10
+    /// unless set; 0 pauses none. [`Engine::resume`] lets it go on and count anew. A recorded step
+    /// makes the count start over. The engine that takes the run over decides by its own setting.
+    pub fn pause_after_deaths(mut self, deaths: u32) -> Self {
+        self.options.max_deaths = deaths;
         self
     }
 

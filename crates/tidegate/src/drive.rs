@@ -8,7 +8,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 use tidegate_core::{
     command::{Answer, Command, Refusal},
     json::Payload,
-    row::{EngineId, Purpose, Run},
+    row::{Begun, EngineId, Purpose, Run},
     run::record::{Record, Recorded, Then},
 };
 use tidegate_store::StoreError;
@@ -54,6 +54,8 @@ pub(crate) struct Driver {
     handler: BoxFuture<Result<Payload>>,
     stop: watch::Receiver<Option<Stop>>,
     engine: EngineId,
+    /// The handler may be polled: where an engine died with the run, only once that is on record.
+    begun: bool,
 }
 
 /// Replays a handler on the records of the run that has to be undone, until it has registered
@@ -96,6 +98,7 @@ impl Driver {
         stop: watch::Receiver<Option<Stop>>,
     ) -> Self {
         let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
+        let begun = run.begun == Begun::Untracked;
         let Loaded { events, steps, undoes } = loaded;
         let definition = version.definition.clone();
         let activation = Activation { run, events, definition };
@@ -120,7 +123,7 @@ impl Driver {
             }
             None => code(purpose).call(ctx.clone()),
         };
-        Self { shared, ctx, handler, stop, engine }
+        Self { shared, ctx, handler, stop, engine, begun }
     }
 
     fn run(&self) -> &Run {
@@ -129,7 +132,7 @@ impl Driver {
 
     /// Drives the run until it is let go. `true` if that was by a report that freed its worker.
     pub(crate) async fn drive(mut self) -> bool {
-        let mut report: Option<BoxFuture<std::result::Result<Answer, Error>>> = None;
+        let mut report = (!self.begun).then(|| self.report(Ops::default(), Then::Continue));
         loop {
             let turn = self.turn(&mut report).await;
             match turn {
@@ -137,7 +140,10 @@ impl Driver {
                 Turn::Reported(answer) => {
                     report = None;
                     match answer {
-                        Ok(Answer::Recorded(Recorded::GoOn)) => self.ctx.state().reported(),
+                        Ok(Answer::Recorded(Recorded::GoOn)) if self.begun => {
+                            self.ctx.state().reported();
+                        }
+                        Ok(Answer::Recorded(Recorded::GoOn)) => self.begun = true,
                         Ok(Answer::Recorded(Recorded::LetGo)) => return false,
                         answer => return self.refused(answer).await,
                     }
@@ -173,7 +179,7 @@ impl Driver {
         &mut self,
         report: &mut Option<BoxFuture<std::result::Result<Answer, Error>>>,
     ) -> Turn {
-        let Self { ctx, handler, stop, .. } = self;
+        let Self { ctx, handler, stop, begun, .. } = self;
         let stopped = async {
             match stop.wait_for(Option::is_some).await {
                 Ok(stop) => stop.unwrap_or(Stop::Lost),
@@ -185,6 +191,9 @@ impl Driver {
                 && let Poll::Ready(answer) = report.as_mut().poll(cx)
             {
                 return Poll::Ready(Turn::Reported(answer));
+            }
+            if !*begun {
+                return Poll::Pending;
             }
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
             match polled {

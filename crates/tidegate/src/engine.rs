@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) workers: usize,
     /// How long a lease lasts without renewal.
     pub(crate) lease_ttl: Duration,
+    /// How many deaths of engines in a row pause a run whose handler was under way; 0 for none.
+    pub(crate) max_deaths: u32,
     /// How often the store is looked at when nobody says that there is something.
     pub(crate) poll: Duration,
     /// How many streams' states are kept at hand after actions on them.

@@ -24,8 +24,8 @@ pub use gate::{
 };
 pub use guard::{ApiKey, Reply};
 pub use run::{
-    Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Purpose, Rank, Run, Source,
-    Span, Step, StepKind, Wait, WaitOn,
+    Begun, Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Purpose, Rank, Run,
+    Source, Span, Step, StepKind, Wait, WaitOn,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Logged, Stream, StreamSnapshot, Sub};

@@ -124,6 +124,23 @@ pub enum Phase {
     Stopping,
 }
 
+/// Whether it is on record that the handler of a leased run is under way.
+///
+/// An engine that dies with a run may not have called the handler yet, and then the run had no part
+/// in the death. To record each call would cost every run a transaction; it is recorded from the
+/// first death on, until there is progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Begun {
+    /// No engine has died with the run since its last progress.
+    #[default]
+    Untracked,
+    /// One has: the next engine reports before it calls the handler.
+    No,
+    /// The engine that has the lease has reported.
+    Yes,
+}
+
 /// What a waiting run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -207,9 +224,15 @@ pub struct Run {
     /// Failed attempts of steps that have not been recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
-    /// Leases lost in a row.
+    /// Deaths of engines in a row with its handler under way. Progress resets them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub losses: u32,
+    /// Whether it is on record that its handler is under way.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub begun: Begun,
+    /// Why it was paused, where that was not by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<String>,
     /// How many times it was taken over from an engine that died.
     #[serde(default, skip_serializing_if = "is_default")]
     pub takeovers: u32,
@@ -311,6 +334,8 @@ impl Run {
             failures: BTreeMap::new(),
             staged: 0,
             losses: 0,
+            begun: Begun::Untracked,
+            pause_reason: None,
             takeovers: 0,
             waits: Vec::new(),
             answered: Vec::new(),
@@ -330,6 +355,11 @@ impl Run {
             chunks: 0,
             progress: None,
         }
+    }
+
+    /// It has made progress: deaths of engines are counted anew.
+    pub(crate) fn made_progress(&mut self) {
+        (self.losses, self.begun) = (0, Begun::Untracked);
     }
 
     /// When the sweep has to look at it: the first of all that time alone decides.

@@ -67,10 +67,14 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     Ok(())
 }
 
-/// Lets a paused run go on where it was: waiting, or towards its start.
+/// Lets a paused run go on where it was: waiting, or towards its start. One that was paused after
+/// deaths of its engines has all its tries again.
 pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = find(draft, ws, id)?;
     let going = std::mem::take(&mut run.pausing);
+    if run.pause_reason.take().is_some() {
+        run.made_progress();
+    }
     match run.phase {
         Phase::Paused if going => gate::advance(draft, run),
         Phase::Paused => {

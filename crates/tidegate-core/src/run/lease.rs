@@ -9,7 +9,7 @@ use crate::{
     flow::gate,
     id::Seq,
     reads::Scan,
-    row::{Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
+    row::{Begun, Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
     time::Timestamp,
 };
 
@@ -82,6 +82,9 @@ fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Ru
     run.owner = Some(engine);
     run.phase = Phase::Driven;
     run.answered.clear();
+    if run.begun == Begun::Yes {
+        run.begun = Begun::No;
+    }
     draft.put(run.clone());
     Ok(run)
 }

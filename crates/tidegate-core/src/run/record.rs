@@ -27,8 +27,8 @@ use crate::{
     json::Payload,
     reads::ReadSet,
     row::{
-        Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, Purpose, RowKey, Run, Step,
-        StepKind, Wait, WaitOn, Workspace,
+        Begun, Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, Purpose, RowKey, Run,
+        Step, StepKind, Wait, WaitOn, Workspace,
     },
     session::{self, NewSessionOp},
     stream::{self, Commit, StreamRefusal},
@@ -263,12 +263,15 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
         run => run?,
     };
+    if run.begun == Begun::No {
+        run.begun = Begun::Yes;
+    }
     let recorded = report.steps.iter().map(|step| &step.id);
     let recorded = recorded.chain(report.sends.iter().map(|send| &send.step));
     let recorded = recorded.chain(report.commits.iter().map(|commit| &commit.step));
     for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
-        run.losses = 0;
+        run.made_progress();
         // A wait for what is recorded now would be answered by a second record.
         wait::drop_one(draft, &mut run, step);
     }
@@ -279,7 +282,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             return Ok(Recorded::GoOn);
         }
         Then::Suspend(waits) => {
-            run.losses = 0;
+            run.made_progress();
             suspend(draft, run, waits)?;
         }
         Then::Complete(output) => {

@@ -2,21 +2,22 @@
 //!
 //! Candidates are found without locks; each decision repeats its premise on the locked row.
 
-use super::{end, end::end as finish, follow, wait};
+use super::{end, follow, wait};
 use crate::{
+    command::Answer,
     draft::{Decided, Draft},
     flow::{claim, fold, gate, meter},
     id::Seq,
     json::Payload,
     reads::Scan,
     row::{
-        Ending, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey,
-        Run, WaitOn,
+        Begun, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run,
+        WaitOn,
     },
 };
 
-/// So many leases lost in a row without a sign of life fail a run: it kills its workers.
-pub const MAX_LOSSES: u32 = 10;
+/// How many deaths of engines in a row, with its handler under way, pause a run unless set.
+pub const MAX_DEATHS: u32 = 10;
 
 /// Why a run was cancelled that has given up its place in line.
 pub const WAITED_TOO_LONG: &str = "it waited longer than maxWaitMs";
@@ -110,38 +111,67 @@ pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<b
 }
 
 /// Takes a run from an engine that is dead.
-pub fn reap<E>(draft: &mut Draft, seq: Seq, engine: EngineId) -> Decided<bool, E> {
+///
+/// A run whose handler was under way at `max_deaths` deaths in a row may be what kills its engines:
+/// it is paused until somebody resumes it. 0 pauses none. A run that is called by URL has no code
+/// in the engine and is never paused.
+pub fn reap<E>(
+    draft: &mut Draft,
+    seq: Seq,
+    engine: EngineId,
+    max_deaths: u32,
+) -> Decided<Answer, E> {
     let dead = match draft.row(&RowKey::Engine(engine))? {
         Some(Row::Engine(row)) => row.dead,
         _ => true,
     };
-    let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(false) };
+    let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(Answer::Changed(false)) };
     let dead = dead || crate::planted!(ReapsTheLiving);
     if !dead || run.owner != Some(engine) {
-        return Ok(false);
+        return Ok(Answer::Changed(false));
     }
     run.owner = None;
     if run.phase == Phase::Stopping {
         end::stopped(draft, run)?;
-        return Ok(true);
+        return Ok(Answer::Changed(true));
     }
     run.takeovers = run.takeovers.saturating_add(1);
-    run.losses += u32::from(!crate::planted!(LossNotCounted));
-    if run.losses >= MAX_LOSSES {
-        let message = format!("its worker was lost {MAX_LOSSES} times in a row without progress");
-        let error = Fault { code: "WorkerLost".to_owned(), message };
-        finish(draft, run, Ending::Failed { error })?;
-        return Ok(true);
-    }
-    if !run.pausing {
+    let reason = count_death(draft, &mut run, max_deaths)?;
+    if reason.is_none() && !run.pausing {
         gate::requeue(draft, run)?;
-        return Ok(true);
+        return Ok(Answer::Changed(true));
     }
     let keep = run.executing().min(run.has);
     gate::release(draft, &mut run, keep)?;
     run.phase = Phase::Paused;
+    if reason.is_some() {
+        (run.pausing, run.pause_reason) = (true, reason.clone());
+    }
     draft.put(run);
-    Ok(true)
+    Ok(reason.map_or(Answer::Changed(true), |reason| Answer::Paused { reason }))
+}
+
+/// Counts the death of an engine whose handler of this run was under way, and says why the run is
+/// paused if that was one too many.
+fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Option<String>, E> {
+    let catalog = draft.catalog(&run.ws)?;
+    if catalog.definition(run.lane).is_some_and(|workflow| workflow.url.is_some()) {
+        return Ok(None);
+    }
+    match run.begun {
+        Begun::Yes => run.losses += u32::from(!crate::planted!(LossNotCounted)),
+        Begun::No => {}
+        Begun::Untracked => run.losses = 0,
+    }
+    run.begun = Begun::No;
+    let deaths = run.losses;
+    let paused = max_deaths > 0 && deaths >= max_deaths;
+    Ok(paused.then(|| {
+        format!(
+            "paused after {deaths} worker deaths while it was under way; resume it after fixing \
+             the cause"
+        )
+    }))
 }
 
 /// Deletes an engine that is dead and owns nothing.

@@ -269,6 +269,7 @@ impl From<&Run> for RunView {
             event_id: Some(run.source.first()),
             due_at: run.due().map(Timestamp::rfc3339),
             progress: run.progress.clone(),
+            reason: run.pause_reason.clone(),
             replaced: run.replaced,
             replay_of: run.replay_of,
             takeovers: Some(run.takeovers).filter(|times| *times > 0),

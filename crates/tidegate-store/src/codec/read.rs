@@ -392,14 +392,6 @@ impl Cells {
     }
 
     fn flag(&mut self) -> Result<bool, StoreError> {
-        match self.int()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            other => Err(self.corrupt(&format!("expected 0 or 1, got {other}"))),
-        }
-    }
-
-    fn flag(&mut self) -> Result<bool, StoreError> {
         self.maybe_flag()?.ok_or_else(|| self.corrupt("expected a number, got null"))
     }
 

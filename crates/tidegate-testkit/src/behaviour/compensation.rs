@@ -6,9 +6,8 @@ use tidegate_core::{
     command::{Answer, Command},
     flow::Verdict,
     id::RunId,
-    row::{Class, Ending, Fault, Phase, Purpose, Run, StepKind},
+    row::{Class, Ending, Fault, Phase, Purpose, StepKind},
     run::record::{NewSend, NewStep, Record, Recorded, Then},
-    run::sweep::MAX_LOSSES,
     workflow::{OnFailure, Workflow},
 };
 use tidegate_store::why;
@@ -22,21 +21,19 @@ fn single() -> Value {
     json!({ "name": "order", "singleton": { "key": "id" } })
 }
 
-/// SPEC 7: after failure, cancel, replacement, loss and time-out alike, in the transaction that
+/// SPEC 7: after failure, cancel, replacement and time-out alike, in the transaction that
 /// ends the run; not after success, and not where nothing was registered.
 pub async fn whatever_ends_a_run_but_success_is_followed_by_its_undoing(world: &World) {
     let definition =
         json!({ "name": "order", "singleton": { "key": "id" }, "timeoutMs": 1_000_000 });
     world.define(definition).await;
-    for end in ["fail", "cancel", "replace", "lose", "time out", "complete"] {
-        let engine = world.engine(if end == "lose" { 1000 } else { 1 });
-        let run = engine.drive_with_undo("order", json!({ "id": end })).await;
+    for end in ["fail", "cancel", "replace", "time out", "complete"] {
+        let run = world.drive_with_undo("order", json!({ "id": end })).await;
         let bare = world.send_for_run("order", json!({ "id": format!("{end}, bare") })).await;
         let bare = world.lease_all().await.into_iter().find(|run| run.id == bare).unwrap();
         match end {
             "fail" => world.fail(&run).await,
             "complete" => world.complete(&run).await,
-            "lose" => lose(world, &run).await,
             _ => {
                 world.sleep(&run, "nap", 2_000_000).await;
                 match end {
@@ -60,20 +57,6 @@ pub async fn whatever_ends_a_run_but_success_is_followed_by_its_undoing(world: &
         assert_eq!(undo.lane, run.lane, "{end}");
         world.check_holds().await;
         world.drain().await;
-    }
-}
-
-/// Its worker dies until the run is given up.
-async fn lose(world: &World, run: &Run) {
-    world.lose(run.owner.unwrap()).await;
-    for n in 1..MAX_LOSSES {
-        let engine = u128::from(1000 + n);
-        let leased = world.engine(engine).lease_all().await;
-        assert!(leased.iter().any(|leased| leased.id == run.id), "{n}");
-        for other in leased.iter().filter(|leased| leased.id != run.id) {
-            world.complete(other).await;
-        }
-        world.lose(engine).await;
     }
 }
 
@@ -310,12 +293,11 @@ pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
 pub async fn a_failure_is_handled_once(world: &World) {
     let limit = json!({ "limit": 1, "span": "run" });
     world.define(json!({ "name": "order", "onFailure": true, "concurrency": limit })).await;
-    for end in ["fail", "lose", "cancel", "complete"] {
+    for end in ["fail", "cancel", "complete"] {
         let id = world.send_for_run("order", json!({ "end": end })).await;
-        let run = world.engine(if end == "lose" { 1000 } else { 1 }).lease_one().await;
+        let run = world.lease_one().await;
         match end {
             "fail" => world.fail(&run).await,
-            "lose" => lose(world, &run).await,
             "cancel" => {
                 world.cancel(id).await.unwrap();
                 world.stopped(&run).await;
@@ -324,7 +306,7 @@ pub async fn a_failure_is_handled_once(world: &World) {
         }
         let next = world.send_for_run("order", json!({ "end": "next" })).await;
         let handlers = world.live_for(Purpose::OnFailure(id)).await;
-        let expected = usize::from(["fail", "lose"].contains(&end));
+        let expected = usize::from(end == "fail");
         assert_eq!(handlers.len(), expected, "{end}");
         let ready = world.lease_all().await;
         assert!(ready.iter().any(|run| run.id == next), "{end}: the handler is in nobody's way");

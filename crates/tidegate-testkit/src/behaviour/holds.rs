@@ -171,7 +171,11 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
     assert!(world.store.beat(2, LEASE_MS).await.unwrap());
     let runs = lost.lease_all().await;
     assert_eq!(runs.len(), 2);
-    let reap = |run: &Run| Command::Reap { known: Box::new(run.clone()), engine: 2 };
+    let reap = |run: &Run| Command::Reap {
+        known: Box::new(run.clone()),
+        engine: 2,
+        max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+    };
     world.tick(3_600_000).await;
     assert_eq!(world.run(reap(&runs[0])).await, Ok(Answer::Changed(false)), "it is not dead");
     assert!(world.store.beat(2, LEASE_MS).await.unwrap());

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
-    row::{Ending, Fault, Row, RowKey, Run},
+    row::{Begun, EngineId, Fault, Row, RowKey, Run},
     run::{
         record::{Recorded, Then},
-        sweep::MAX_LOSSES,
+        sweep::MAX_DEATHS,
     },
 };
+
+use tidegate_store::why;
 
 use crate::{
     worker::{again, failed, for_event},
@@ -151,7 +153,11 @@ pub async fn only_the_dead_are_reaped(world: &World) {
     let seen = 1;
     assert!(world.beat(world.engine).await);
     let mark = |beat| Command::MarkDead { engine: world.engine, beat };
-    let reap = || Command::Reap { known: Box::new(run.clone()), engine: world.engine };
+    let reap = || Command::Reap {
+        known: Box::new(run.clone()),
+        engine: world.engine,
+        max_deaths: MAX_DEATHS,
+    };
     assert_eq!(world.run(mark(seen)).await, Ok(Answer::Changed(false)), "it has beaten since");
     assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it lives");
     world.record(&run, "pay", json!(1)).await.expect("the lease is good");
@@ -202,41 +208,113 @@ pub async fn a_step_is_recorded_once(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9: a run that loses its worker again and again fails in the end; any sign of life of a
-/// worker makes the count start over.
-pub async fn losses_are_counted_until_there_is_progress(world: &World) {
-    world.define(json!({ "name": "order" })).await;
-    let run = world.start("order", json!({})).await;
+/// Leases the run on the next engine, has its handler begin if asked to, and lets the engine die.
+/// Returns the run as it was leased.
+async fn die(world: &World, engine: &mut EngineId, begins: bool) -> Run {
+    *engine += 1;
+    let world = world.engine(*engine);
+    let leased = world.lease_one().await;
+    if begins {
+        let begun = world.report(&leased, Vec::new(), Then::Continue).await;
+        assert_eq!(begun, Ok(Recorded::GoOn));
+    }
+    assert_eq!(world.lose(*engine).await, 1);
+    leased
+}
+
+/// A run whose handler was under way at so many deaths in a row is paused with the reason; it
+/// keeps the gates of its whole run and frees the others. Progress and `resume` make the count
+/// start over.
+pub async fn deaths_under_way_pause_a_run(world: &World) {
+    let singleton = json!({ "key": "id", "mode": "skip" });
+    let definition =
+        json!({ "name": "order", "singleton": singleton, "concurrency": { "limit": 1 } });
+    world.define(definition).await;
+    let run = world.start("order", json!({ "id": 1 })).await;
     let mut engine = 10;
-    for (round, progress) in ["step", "suspend", "retry", "none"].into_iter().enumerate() {
-        for lost in 0..MAX_LOSSES - 1 {
-            engine += 1;
-            let world = world.engine(engine);
-            assert_eq!(world.lease_one().await.losses, lost, "round {round}");
-            assert_eq!(world.lose(engine).await, 1);
+    for progress in ["step", "suspend", "retry", "resume", "none"] {
+        // The first death says nothing about the run; from then on engines report.
+        assert_eq!(die(world, &mut engine, false).await.begun, Begun::Untracked, "{progress}");
+        for deaths in 0..MAX_DEATHS - 1 {
+            let leased = die(world, &mut engine, true).await;
+            assert_eq!((leased.losses, leased.begun), (deaths, Begun::No), "{progress}");
         }
         engine += 1;
-        let world = world.engine(engine);
-        let leased = world.lease_one().await;
+        let last = world.engine(engine);
+        let leased = last.lease_one().await;
+        last.report(&leased, Vec::new(), Then::Continue).await.expect("the lease is good");
         match progress {
             "step" => {
-                world.record(&leased, "pay", json!(1)).await.expect("the lease is good");
-                world.report(&leased, Vec::new(), Then::Yield).await.expect("the lease is good");
+                last.record(&leased, "pay", json!(1)).await.expect("the lease is good");
+                last.report(&leased, Vec::new(), Then::Yield).await.expect("the lease is good");
             }
-            "suspend" => world.sleep(&leased, "nap", 1).await,
+            "suspend" => last.sleep(&leased, "nap", 1).await,
             "retry" => {
                 let then = Then::Suspend(vec![again("mail", 1)]);
-                world.report(&leased, Vec::new(), then).await.expect("the lease is good");
+                last.report(&leased, Vec::new(), then).await.expect("the lease is good");
             }
-            _ => assert_eq!(world.lose(engine).await, 1),
+            _ => assert_eq!(last.lose(engine).await, 1),
+        }
+        if progress == "resume" {
+            assert_eq!(world.state(run).await, "paused");
+            world.resume(run).await.expect("it is paused");
         }
         world.tick(1).await;
     }
-    let Some(Ending::Failed { error }) = world.ended(run).await.map(|ended| ended.ending) else {
-        panic!("it has failed");
-    };
-    assert_eq!(error.code, "WorkerLost");
-    assert!(error.message.contains(&MAX_LOSSES.to_string()), "{}", error.message);
+    assert_eq!(world.state(run).await, "paused");
+    let reason = "it was paused after 10 worker deaths while it was under way; resume it after \
+                  fixing the cause";
+    let why = why(&*world.store, &world.ws, run).await.expect("the store works");
+    let why = why.expect("there is the run");
+    assert!(why.sentence.starts_with(reason), "{}", why.sentence);
+    world.check_holds().await;
+    let skipped = world.send("order", json!({ "id": 1 })).await;
+    assert_eq!(skipped.outcome(), "skipped", "it keeps the gate of its whole run");
+    let other = world.start("order", json!({ "id": 2 })).await;
+    let world = world.engine(engine + 1);
+    assert_eq!(world.drain().await, [other], "its place among those that execute is free");
+    world.resume(run).await.expect("it is paused");
+    let leased = world.lease_one().await;
+    assert_eq!((leased.id, leased.losses, leased.begun), (run, 0, Begun::Untracked));
+    assert_eq!((leased.pause_reason.as_ref(), leased.takeovers), (None, 52));
+    world.complete(&leased).await;
+    world.check_quiet().await;
+}
+
+/// A run that engines had leased when they died, and had not begun, had no part in their deaths.
+pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
+    world.define(json!({ "name": "order" })).await;
+    let run = world.start("order", json!({})).await;
+    let mut engine = 10;
+    for n in 0..3 * MAX_DEATHS {
+        let leased = die(world, &mut engine, false).await;
+        assert_eq!((leased.losses, leased.takeovers), (0, n));
+    }
+    // Nor is one that was handed over after it had begun.
+    engine += 1;
+    let first = world.engine(engine);
+    let leased = first.lease_one().await;
+    first.report(&leased, Vec::new(), Then::Continue).await.expect("the lease is good");
+    first.report(&leased, Vec::new(), Then::Yield).await.expect("the lease is good");
+    die(world, &mut engine, false).await;
+    let world = world.engine(engine + 1);
+    let leased = world.lease_one().await;
+    assert_eq!((leased.id, leased.losses), (run, 0));
+    world.complete(&leased).await;
+    world.check_quiet().await;
+}
+
+/// The code of a run that is called by URL is not in the engine: it cannot be what kills it.
+pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
+    world.define(json!({ "name": "order", "url": "https://example.com/order" })).await;
+    let run = world.start("order", json!({})).await;
+    let mut engine = 10;
+    for n in 0..3 * MAX_DEATHS {
+        let leased = die(world, &mut engine, true).await;
+        assert_eq!((leased.begun, leased.losses, leased.takeovers), (Begun::Untracked, 0, n));
+    }
+    let world = world.engine(engine + 1);
+    assert_eq!(world.drain().await, [run]);
     world.check_quiet().await;
 }
 
@@ -247,7 +325,7 @@ pub async fn a_handover_is_no_loss(world: &World) {
     world.start("order", json!({ "n": 1 })).await;
     let behind = world.start("order", json!({ "n": 2 })).await;
     let mut engine = world.engine(2);
-    for n in 0..3 * MAX_LOSSES {
+    for n in 0..3 * MAX_DEATHS {
         let run = engine.lease_one().await;
         assert_eq!((run.losses, run.fence), (0, i64::from(n) + 1));
         let told = engine.report(&run, Vec::new(), Then::Yield).await;

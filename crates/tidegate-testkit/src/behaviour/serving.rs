@@ -99,7 +99,11 @@ pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     assert_eq!(bury().await, Ok(Answer::Changed(false)), "it owns a run");
     assert_eq!(buriable(world).await, Vec::<u128>::new());
     // Reaped and buried at once, even in one transaction.
-    let reap = Command::Reap { known: Box::new(run.clone()), engine };
+    let reap = Command::Reap {
+        known: Box::new(run.clone()),
+        engine,
+        max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+    };
     let answers = world.batch(vec![reap, Command::Bury { engine }]).await;
     assert_eq!(answers, [Ok(Answer::Changed(true)), Ok(Answer::Changed(true))]);
     assert_eq!(world.row(RowKey::Engine(engine)).await, None);

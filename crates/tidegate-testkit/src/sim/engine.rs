@@ -77,6 +77,8 @@ pub struct CommandEngine {
     /// When the last renewal that is known to have worked was sent.
     renewed: u64,
     up: bool,
+    /// When this life ends, in a loop of crashes.
+    dies_at: u64,
     agenda: Agenda,
     tasks: BTreeMap<Seq, Drive>,
     outbox: VecDeque<Order>,
@@ -97,6 +99,7 @@ impl CommandEngine {
             serves,
             renewed: 0,
             up: false,
+            dies_at: u64::MAX,
             agenda: Agenda::default(),
             tasks: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -123,6 +126,9 @@ impl CommandEngine {
         world.trace.note(world.now, || format!("engine {} boots: {alive:?}", self.id), self.id);
         (self.up, self.renewed) = (alive == Some(true), world.now);
         let now = world.now;
+        let ttl = self.ttl(world);
+        let loops = world.strikes(world.plan.mix.crash_loop);
+        self.dies_at = if loops { now + world.faults.between(1000, ttl) } else { u64::MAX };
         self.agenda = Agenda { beat: now + self.ttl(world) / 3, ..Agenda::default() };
     }
 
@@ -353,9 +359,10 @@ impl CommandEngine {
         let owned = Scan::Owned(engine);
         let reads = ReadSet::default().scan(owned.clone(), SEEN_AT_ONCE);
         let Some(snapshot) = world.read(reads) else { return };
+        let max_deaths = world.plan.max_deaths;
         for row in snapshot.found(&owned) {
             let Row::Run(known) = row else { continue };
-            self.order(world, Command::Reap { known: known.clone(), engine });
+            self.order(world, Command::Reap { known: known.clone(), engine, max_deaths });
         }
     }
 
@@ -394,6 +401,11 @@ impl Actor for CommandEngine {
         if !self.up {
             self.boot(world);
             return chance.between(100, 3000);
+        }
+        if world.now >= self.dies_at && !world.calm {
+            world.trace.note(world.now, || format!("engine {} dies", self.id), self.id);
+            self.forget(world);
+            return chance.between(100, 5000);
         }
         if world.now >= self.renewed + self.ttl(world) {
             // A zombie: what it was about to send when it was frozen goes out first. Nothing of

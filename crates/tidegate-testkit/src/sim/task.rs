@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidegate_core::{
     json::Payload,
     reads::{ReadSet, Scan},
-    row::{EngineId, Fault, Row, RowKey, Run, StepKind},
+    row::{Begun, EngineId, Fault, Row, RowKey, Run, StepKind},
     run::{
         record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Then, Until},
         wait,
@@ -123,6 +123,11 @@ impl Drive {
 
     /// Goes through the script to the first thing that is not recorded.
     fn next(&mut self, world: &mut World, engine: EngineId) -> Wish {
+        if self.run.begun == Begun::No {
+            // An engine has died with it: the call of the handler is recorded first.
+            self.run.begun = Begun::Yes;
+            return self.report(Vec::new(), Vec::new(), Then::Continue);
+        }
         let script = self.script(world).clone();
         let deep = self.data["d"].as_u64().unwrap_or(0) >= DEEPEST;
         for (n, op) in script.ops.iter().enumerate() {

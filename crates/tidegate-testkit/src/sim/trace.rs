@@ -8,7 +8,7 @@ use std::{
 use tidegate_core::{
     id::RunId,
     reads::Change,
-    row::{EngineId, Phase, Row, RowKey},
+    row::{Begun, EngineId, Phase, Row, RowKey},
 };
 
 /// How many of the last events a failure shows.
@@ -115,6 +115,7 @@ fn short(row: &Row) -> String {
             add("due", run.due().map(|due| due.to_string()));
             add("started", run.started.then(String::new));
             add("pausing", run.pausing.then(String::new));
+            add("begun", (run.begun != Begun::Untracked).then(|| format!("{:?}", run.begun)));
             add("losses", (run.losses > 0).then(|| run.losses.to_string()));
             add("replaced", run.replaced.map(|old| old.seq.to_string()));
             add("parent", run.parent.as_ref().map(|parent| parent.run.to_string()));

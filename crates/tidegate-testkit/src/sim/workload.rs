@@ -107,6 +107,8 @@ pub struct Mix {
     pub lost_after: u64,
     /// The process dies at a commit, before or after it.
     pub crash: u64,
+    /// A process dies soon after its start.
+    pub crash_loop: u64,
     /// The process stands still for up to three leases.
     pub pause: u64,
     /// A renewal is lost.
@@ -135,6 +137,8 @@ pub struct Plan {
     /// How many times that the leases of engines last, one process after another: engines of one
     /// store do not share their settings, and a restart may change them.
     pub leases: Vec<u64>,
+    /// How many deaths of engines in a row pause a run under way; 0 for none.
+    pub max_deaths: u32,
     /// What arrives: when in milliseconds, where, what.
     pub traffic: Vec<(u64, usize, Delivery)>,
     /// How often people act, in a thousand turns of theirs.
@@ -164,6 +168,7 @@ impl Plan {
             together: chance.one(&[1, 1, 2, 4]),
             ttl_ms: chance.one(&[30, 60, 200]),
             leases: settings.one(&LEASES).to_vec(),
+            max_deaths: settings.one(&[10, 1, 2, 3, 0]),
             traffic,
             meddling: chance.one(&[0, 0, 100, 400]),
             releases: chance.one(&[0, 0, 50, 150]),
@@ -196,6 +201,7 @@ fn mix(chance: &mut Chance) -> Mix {
         lost_beat: rate(30, &[100, 500]),
         clock: rate(30, &[2, 10]),
         lost_wake: rate(30, &[100, 1000]),
+        crash_loop: rate(25, &[300, 900]),
     }
 }
 

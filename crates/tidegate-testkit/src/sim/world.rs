@@ -217,7 +217,7 @@ fn names(commands: &[Salted]) -> Vec<String> {
                 format!("Record({} fence {} {:?})", report.run, report.fence, report.then)
             }
             Command::Stopped { known } => format!("Stopped({})", known.id.seq),
-            Command::Reap { known, engine } => format!("Reap({} of {engine})", known.id.seq),
+            Command::Reap { known, engine, .. } => format!("Reap({} of {engine})", known.id.seq),
             other => {
                 let mut text = format!("{other:?}");
                 text.truncate(text.char_indices().nth(300).map_or(text.len(), |(at, _)| at));

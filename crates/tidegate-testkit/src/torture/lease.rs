@@ -126,7 +126,11 @@ impl Found {
         let snapshot = store.read(owned).await?;
         let of = |engine| snapshot.found(&Scan::Owned(engine)).into_iter().filter_map(Row::as_run);
         let reap = |engine| {
-            of(engine).map(move |run| Command::Reap { known: Box::new(run.clone()), engine })
+            of(engine).map(move |run| Command::Reap {
+                known: Box::new(run.clone()),
+                engine,
+                max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+            })
         };
         Ok(self.dead.iter().flat_map(|engine| reap(*engine)).collect())
     }

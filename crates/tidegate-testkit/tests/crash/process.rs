@@ -101,7 +101,13 @@ impl Process {
         let snapshot = self.world.read(ReadSet::default().scan(owned.clone(), 100)).await;
         for run in snapshot.found(&owned).into_iter().filter_map(Row::as_run) {
             let known = Box::new(run.clone());
-            let _ = self.attempt(Command::Reap { known, engine: dead }).await?;
+            let _ = self
+                .attempt(Command::Reap {
+                    known,
+                    engine: dead,
+                    max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+                })
+                .await?;
         }
         Ok(())
     }

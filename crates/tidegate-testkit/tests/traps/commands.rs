@@ -143,7 +143,11 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     // It has renewed since it was looked at: it is not dead, and its run is not taken.
     assert!(a.store.beat(a.engine, LEASE_MS).await.unwrap());
     let mark = |beat| Command::MarkDead { engine: a.engine, beat };
-    let reap = || Command::Reap { known: Box::new(run.clone()), engine: a.engine };
+    let reap = || Command::Reap {
+        known: Box::new(run.clone()),
+        engine: a.engine,
+        max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+    };
     let no = Ok(Answer::Changed(false));
     assert_eq!(b.batch(vec![mark(1), reap()]).await, [no.clone(), no]);
     // It has not: it is dead, it learns so, and it can report nothing any more.

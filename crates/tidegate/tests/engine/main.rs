@@ -258,6 +258,7 @@ stories! {
         a_long_lease_is_not_judged_by_a_short_one,
         a_dead_engine_is_judged_by_its_own_lease,
         a_rolling_change_of_the_lease_takes_nothing_over,
+        a_crash_loop_pauses_only_what_was_under_way,
     }
     engines {
         an_activation_may_outlast_the_lease,

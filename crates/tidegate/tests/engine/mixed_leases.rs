@@ -11,7 +11,10 @@ use std::{
 use serde_json::json;
 use tidegate::{
     Engine,
-    core::{row::Row, time::Timestamp},
+    core::{
+        row::{Phase, Row},
+        time::Timestamp,
+    },
     store::{Clock, Store},
     testing::{Lab, VirtualClock},
 };
@@ -107,6 +110,39 @@ pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(lab: &Lab) 
     lab.advance(secs(20)).await;
     assert_eq!(states(lab, "job").await, ["completed"; 45]);
     assert_eq!(takeovers(lab).await, [0; 45]);
+}
+
+/// A run during which the process dies again and again is paused, and goes on when it is resumed;
+/// others that were only leased, or had not begun, go on by themselves.
+pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let start_one = async |workers| {
+        let builder = lab.engine().lease_ttl(secs(1)).poll_interval(secs(1)).workers(workers);
+        let builder = builder.pause_after_deaths(3).workflow(work(&journal, "job", secs(90)));
+        builder.start().await.unwrap()
+    };
+    // One worker: the second run waits all the time.
+    let front = start_one(0).await;
+    let guilty = start(&front, "job", json!({ "n": 1 })).await;
+    let innocent = start(&front, "job", json!({ "n": 2 })).await;
+    for deaths in 0..4 {
+        let engine = start_one(1).await;
+        lab.advance(secs(3)).await;
+        assert_eq!((engine.driven(), journal.take()), (1, vec!["1".to_owned()]), "{deaths}");
+        lab.crash(&engine).await;
+        lab.advance(secs(3)).await;
+    }
+    let row = front.look_up(guilty).await.unwrap().0.expect("it has not ended");
+    assert_eq!((row.phase, row.losses, row.takeovers), (Phase::Paused, 3, 4));
+    let why = front.why(guilty).await.unwrap().sentence;
+    assert!(why.starts_with("it was paused after 3 worker deaths"), "{why}");
+    let engine = start_one(2).await;
+    lab.advance(secs(100)).await;
+    lab.completed(&engine, innocent).await;
+    assert_eq!(journal.take(), ["2"], "a paused run is not driven");
+    engine.resume(guilty).await.unwrap();
+    lab.advance(secs(100)).await;
+    lab.completed(&engine, guilty).await;
 }
 
 /// A store's clock that can be set while engines measure on.

@@ -152,6 +152,7 @@ impl Player {
         let ttl = Duration::from_millis(world.plan.lease_ms(number).into());
         let builder = self.lab.engine_through(door.clone()).lease_ttl(ttl).poll_interval(ttl / 2);
         let builder = builder.workers(world.plan.workers);
+        let builder = builder.pause_after_deaths(world.plan.max_deaths);
         let builder = builder.workspaces(world.plan.workspaces.iter().copied());
         let host = Host { world: world.clone(), process: number };
         let builder = if self.unnumbered {
@@ -233,7 +234,7 @@ impl Player {
                 let (micros, beats) =
                     (self.chance.between(ttl / 4, ttl * 3), self.chance.percent(50));
                 self.processes[one].door.shut(micros, beats);
-            } else if world.strikes(mix.crash * 3) {
+            } else if world.strikes(mix.crash * 3 + mix.crash_loop / 15) {
                 let process = self.processes.swap_remove(one);
                 world.note(|| format!("process {} dies", process.number));
                 self.lab.crash(&process.engine).await;

@@ -1,6 +1,6 @@
 //! Effects: what runs in which process, against what the store says at that moment.
 
-use tidegate_core::row::{Phase, RowKey};
+use tidegate_core::row::{Begun, Phase, RowKey};
 
 use super::{Checked, history::History};
 use crate::sim::{state::State, trace::Effect};
@@ -8,7 +8,7 @@ use crate::sim::{state::State, trace::Effect};
 type OnStart = (&'static str, fn(&State, &History, &Effect) -> Checked);
 
 /// What is checked when a step's closure begins.
-pub(super) const ON_START: &[OnStart] = &[("I24", i24), ("I26", i26), ("I29", i29)];
+pub(super) const ON_START: &[OnStart] = &[("I24", i24), ("I26", i26), ("I28", i28), ("I29", i29)];
 
 /// A step starts once in a lease, and not at all where it is recorded.
 fn i24(state: &State, history: &History, effect: &Effect) -> Checked {
@@ -38,6 +38,17 @@ fn i26(state: &State, history: &History, effect: &Effect) -> Checked {
         return Ok(());
     }
     Err(format!("its engine is alive and has not the lease: {run:?}"))
+}
+
+/// Once an engine has died with a run, nothing of it starts before that is on record: the next
+/// death would not be counted.
+fn i28(state: &State, _: &History, effect: &Effect) -> Checked {
+    match state.run(effect.run.seq) {
+        Some(run) if run.fence == effect.fence && run.begun == Begun::No => {
+            Err("its handler is called, and that is not on record".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Nothing of a replaced run starts after its successor's first step.

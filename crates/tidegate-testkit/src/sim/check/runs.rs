@@ -2,8 +2,8 @@
 
 use tidegate_core::{
     command::{Answer, Command},
-    row::{Ended, Phase, Row, RowKey, Run, Step, StepKind, WaitOn},
-    run::{sweep::MAX_LOSSES, wait::encoded},
+    row::{Begun, Ended, Phase, Row, RowKey, Run, Step, StepKind, WaitOn},
+    run::wait::encoded,
 };
 
 use super::{Checked, Look, history::History};
@@ -107,20 +107,32 @@ pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Lost leases are counted one by one, up to their bound.
+/// Deaths of engines are counted one by one, and only where the handler was under way; at their
+/// bound the run is paused with the reason.
 pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
+    let max = look.plan.max_deaths;
     for (before, after) in look.runs() {
         let (Some(old), Some(new)) = (before, after) else { continue };
         let reaped = old.phase == Phase::Driven
             && look.commands.iter().any(|(command, _)| {
-                matches!(command, Command::Reap { known, engine }
+                matches!(command, Command::Reap { known, engine, .. }
                     if known.id == new.id && Some(*engine) == old.owner)
             });
         let taken = reaped && new.owner != old.owner;
+        let died = taken && old.begun == Begun::Yes;
         let grown = new.losses.saturating_sub(old.losses);
-        let counted = grown == u32::from(taken) || (look.rows_only && grown <= 1);
-        if new.losses >= MAX_LOSSES || !counted {
+        let may_grow = look.rows_only && old.begun == Begun::Yes && grown == 1;
+        if grown != u32::from(died) && !may_grow {
             return Err(format!("its losses go from {} to {}", old.losses, new.losses));
+        }
+        let taken_over = new.takeovers.saturating_sub(old.takeovers);
+        if taken_over != u32::from(taken) && !(look.rows_only && taken_over <= 1) {
+            return Err(format!("takeovers go from {} to {}", old.takeovers, new.takeovers));
+        }
+        let at_its_bound = max > 0 && new.losses >= max;
+        let paused = new.phase == Phase::Paused && new.pause_reason.is_some();
+        if at_its_bound != new.pause_reason.is_some() || (at_its_bound && !paused) {
+            return Err(format!("{} deaths of {max}, and it is {:?}", new.losses, new.phase));
         }
     }
     Ok(())

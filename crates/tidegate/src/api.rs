@@ -26,6 +26,7 @@ use crate::{
     fault::Fault,
     handler::{KeyFunction, check_name},
     once::Once,
+    registry::Version,
     telemetry,
 };
 
@@ -291,6 +292,12 @@ impl Engine {
             Answer::Retired(retired) => Ok(retired),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The code of a workflow, if it is served here: of this version, or else of the newest one.
+    pub(crate) fn code(&self, app: &str, workflow: &str, version: u32) -> Option<Arc<Version>> {
+        let registry = self.shared.registry.lock().expect("nothing panics under this lock");
+        registry.code(app, workflow, version)
     }
 
     /// The key function of an action, if it is served here.

@@ -3,12 +3,16 @@
 //! Steps are remembered by id, not by place. A handler may be started any number of times, on any
 //! engine; what is recorded is returned, what is not is done.
 
+mod ops;
 mod output;
+mod patch;
+mod replay;
 mod session;
 mod state;
 mod step;
 mod stream;
 mod transaction;
+mod turn;
 mod undo;
 mod wait;
 
@@ -20,9 +24,11 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use ops::Ops;
+pub(crate) use replay::{OUTSIDE, Outcome};
 use serde::{Serialize, de::DeserializeOwned};
 pub use session::Session;
-pub(crate) use state::{Next, OUTSIDE, Ops, Outcome, State};
+pub(crate) use state::{Next, State};
 use step::Executing;
 pub use step::Step;
 use tidegate_core::{
@@ -106,7 +112,7 @@ impl Ctx {
         &*self.0.shared.store
     }
 
-    fn timer(&self) -> &dyn Timer {
+    pub(crate) fn timer(&self) -> &dyn Timer {
         &*self.0.shared.timer
     }
 
@@ -288,7 +294,7 @@ impl Ctx {
         data: impl Serialize,
     ) -> Result<()> {
         let (step, data) = (id.into(), write(&data)?);
-        if self.state().ask(&step, StepKind::Send)?.is_some() {
+        if self.turn(&step, StepKind::Send).await?.is_some() {
             return Ok(());
         }
         let name = name.into();
@@ -310,8 +316,8 @@ impl Ctx {
         data: impl Serialize,
     ) -> Result<()> {
         let (step, data) = (id.into(), write(&data)?);
-        let known = self.state().ask(&step, StepKind::Send)?;
-        let outcome = if let Some(outcome) = known {
+        let recorded = self.turn(&step, StepKind::Send).await?;
+        let outcome = if let Some(outcome) = recorded {
             outcome
         } else {
             let what = Sent::Signal { run, name: name.into(), data };
@@ -335,12 +341,12 @@ impl Ctx {
 
     /// The time by this machine's clock, remembered.
     pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
-        self.remember(id.into(), || self.0.shared.clock.now())
+        self.remember(id.into(), || self.0.shared.clock.now()).await
     }
 
     /// A random number, remembered.
     pub async fn random(&self, id: impl Into<String>) -> Result<u64> {
-        self.remember(id.into(), || self.0.shared.entropy.number())
+        self.remember(id.into(), || self.0.shared.entropy.number()).await
     }
 
     /// Writes a line to the log, unless an earlier activation has written it. After a crash, or
@@ -380,13 +386,13 @@ impl Ctx {
         }
     }
 
-    fn remember<T: Serialize + DeserializeOwned>(
+    async fn remember<T: Serialize + DeserializeOwned>(
         &self,
         id: String,
         value: impl FnOnce() -> T,
     ) -> Result<T> {
-        if let Some(outcome) = self.state().ask(&id, StepKind::Run)? {
-            return step::read(&id, outcome.map_err(|fault| Fault::recorded(&fault))?);
+        if let Some(outcome) = self.turn(&id, StepKind::Run).await? {
+            return self.read_record(&id, outcome);
         }
         let value = value();
         let result = Ok::<Payload, _>(write(&value)?);

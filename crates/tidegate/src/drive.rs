@@ -3,6 +3,8 @@
 //! The handler is polled here and nowhere else. What it finishes is reported as it finishes; when
 //! nothing is left to do but wait, the run is let go and the handler dropped.
 
+mod poll;
+
 use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use tidegate_core::{
@@ -14,6 +16,7 @@ use tidegate_core::{
 use tidegate_store::StoreError;
 use tokio::sync::watch;
 
+pub(crate) use self::poll::{Polled, Reached};
 use crate::{
     context::{Activation, Ctx, Next, Ops, State, undo_all},
     engine::Shared,
@@ -43,15 +46,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 enum Turn {
     Stopped(Stop),
     Reported(std::result::Result<Answer, Error>),
-    Returned(Result<Payload>),
-    Asked(Next),
+    Reached(Reached),
 }
 
 /// A run that is being driven.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     ctx: Ctx,
-    handler: BoxFuture<Result<Payload>>,
+    handler: Polled,
     stop: watch::Receiver<Option<Stop>>,
     engine: EngineId,
     /// The handler may be polled: where an engine died with the run, only once that is on record.
@@ -60,21 +62,19 @@ pub(crate) struct Driver {
 
 /// Replays a handler on the records of the run that has to be undone, until it has registered
 /// all compensations again, and does them.
-fn undo(
-    mut handler: BoxFuture<Result<Payload>>,
-    past: Ctx,
-    ctx: Ctx,
-) -> BoxFuture<Result<Payload>> {
+fn undo(handler: BoxFuture<Result<Payload>>, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> {
     Box::pin(async move {
+        let mut handler = Polled::new(handler);
         let registered = std::future::poll_fn(|cx| {
-            let returned = handler.as_mut().poll(cx).is_ready();
+            let reached = handler.poll(&past, cx);
             let mut state = past.state();
-            match state.collected() {
-                Some(undo) => Poll::Ready(Ok(undo)),
-                None if returned => Poll::Ready(Err(state.broken())),
-                None if state.rouse(true) => Poll::Pending,
-                None if state.goes_on() => Poll::Ready(Err(state.broken())),
-                None => Poll::Pending,
+            if let Some(undo) = state.collected() {
+                return Poll::Ready(Ok(undo));
+            }
+            match reached {
+                Poll::Ready(Reached::Next(Next::Stop(fault))) => Poll::Ready(Err(Some(fault))),
+                Poll::Ready(_) => Poll::Ready(Err(state.broken())),
+                Poll::Pending => Poll::Pending,
             }
         })
         .await;
@@ -123,7 +123,7 @@ impl Driver {
             }
             None => code(purpose).call(ctx.clone()),
         };
-        Self { shared, ctx, handler, stop, engine, begun }
+        Self { shared, ctx, handler: Polled::new(handler), stop, engine, begun }
     }
 
     fn run(&self) -> &Run {
@@ -148,17 +148,18 @@ impl Driver {
                         answer => return self.refused(answer).await,
                     }
                 }
-                Turn::Asked(Next::Report) => {
+                Turn::Reached(Reached::Next(Next::Report)) => {
                     let (ops, _) = self.ctx.state().take();
                     report = Some(self.report(ops, Then::Continue));
                 }
-                Turn::Asked(Next::Suspend(waits)) => {
-                    let broken = self.ctx.state().broken();
-                    let then = broken.map_or(Then::Suspend(waits), |it| Then::Fail(it.to_row()));
-                    return self.finish(then).await;
+                Turn::Reached(Reached::Next(Next::Suspend(waits))) => {
+                    return self.finish(Then::Suspend(waits)).await;
                 }
-                Turn::Asked(Next::Wait) => {}
-                Turn::Returned(result) => {
+                Turn::Reached(Reached::Next(Next::Stop(fault))) => {
+                    return self.finish(Then::Fail(fault.to_row())).await;
+                }
+                Turn::Reached(Reached::Next(_)) => {}
+                Turn::Reached(Reached::End(result)) => {
                     // One report after another: the last one carries the end.
                     if let Some(report) = report.take() {
                         match report.await {
@@ -195,19 +196,14 @@ impl Driver {
             if !*begun {
                 return Poll::Pending;
             }
-            let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
-            match polled {
-                Ok(Poll::Ready(result)) => return Poll::Ready(Turn::Returned(result)),
-                Err(payload) => {
+            let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handler.poll(ctx, cx)));
+            polled.map_or_else(
+                |payload| {
                     let fault = Fault::panicked(payload.as_ref());
-                    return Poll::Ready(Turn::Returned(Err(fault)));
-                }
-                Ok(Poll::Pending) => {}
-            }
-            match ctx.state().next(cx) {
-                Next::Wait => Poll::Pending,
-                asked @ (Next::Report | Next::Suspend(_)) => Poll::Ready(Turn::Asked(asked)),
-            }
+                    Poll::Ready(Turn::Reached(Reached::End(Err(fault))))
+                },
+                |reached| reached.map(Turn::Reached),
+            )
         });
         tokio::select! {
             biased;
@@ -322,7 +318,7 @@ impl Driver {
 
     /// Nothing of the handler goes on after this.
     fn drop_handler(&mut self) {
-        self.handler = Box::pin(std::future::pending());
+        self.handler.stop();
     }
 
     /// Says that the run is no longer driven. Without effect unless it was cancelled.

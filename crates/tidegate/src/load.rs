@@ -12,7 +12,7 @@ use tidegate_core::{
     reads::{ReadSet, Scan, Snapshot},
     row::{Ended, Event, Purpose, Row, RowKey, Run, Source, Step},
 };
-use tidegate_store::{Seen, StoreError};
+use tidegate_store::{Seen, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::engine::{Seat, Shared};
@@ -48,7 +48,7 @@ impl Loader {
                 self.bell.notified().await;
                 continue;
             }
-            match load(shared, &runs).await {
+            match load(&*shared.store, runs.iter().map(|(run, _)| run)).await {
                 Ok(mut loaded) => {
                     for (run, seat) in runs {
                         let loaded = loaded.remove(&run.id.seq).unwrap_or_default();
@@ -76,12 +76,14 @@ pub(crate) struct Loaded {
     pub(crate) undoes: Option<(Ended, Vec<Step>)>,
 }
 
-async fn load(
-    shared: &Shared,
-    seated: &[(Run, Seat)],
+/// Reads what runs start from.
+pub(crate) async fn load<'a>(
+    store: &dyn Store,
+    runs: impl IntoIterator<Item = &'a Run>,
 ) -> Result<BTreeMap<Seq, Loaded>, StoreError> {
     let mut reads = ReadSet::default();
-    let runs = || seated.iter().map(|(run, _)| run);
+    let runs: Vec<&Run> = runs.into_iter().collect();
+    let runs = || runs.iter().copied();
     for run in runs() {
         reads = reads.row(RowKey::Event(run.source.first().seq));
         reads = reads.scan(Scan::Steps(run.id.seq), MAX_STEPS);
@@ -92,7 +94,7 @@ async fn load(
             reads = reads.scan(Scan::Items(run.batch().seq), MAX_ITEMS);
         }
     }
-    let snapshot = shared.store.read(reads).await?;
+    let snapshot = store.read(reads).await?;
     let items = |run: &Run| -> Vec<Seq> {
         let rows = snapshot.found(&Scan::Items(run.batch().seq)).into_iter();
         rows.filter_map(|row| if let Row::Item(item) = row { Some(item.event.seq) } else { None })
@@ -102,8 +104,7 @@ async fn load(
         runs().map(|run| (run.id.seq, items(run))).filter(|(_, items)| !items.is_empty()).collect();
     let wanted = batches.values().flatten().map(|event| RowKey::Event(*event));
     let wanted = wanted.fold(ReadSet::default(), ReadSet::row);
-    let more =
-        if wanted.is_empty() { Snapshot::default() } else { shared.store.read(wanted).await? };
+    let more = if wanted.is_empty() { Snapshot::default() } else { store.read(wanted).await? };
     let event = |seq: Seq| {
         let key = RowKey::Event(seq);
         let row = snapshot.rows.get(&key).or_else(|| more.rows.get(&key)).cloned().flatten();

@@ -71,6 +71,19 @@ impl Registry {
         self.versions.get(&lane).cloned()
     }
 
+    /// The code of a workflow: of this version if it is served, or else of the newest one.
+    pub(crate) fn code(&self, app: &str, name: &str, version: u32) -> Option<Arc<Version>> {
+        let versions = self.versions.values().filter(|it| {
+            let definition = &it.definition;
+            definition.app == app && definition.name == name
+        });
+        let newest = |it: &&Arc<Version>| {
+            let number = it.definition.version;
+            (number == Some(version), number)
+        };
+        versions.max_by_key(newest).cloned()
+    }
+
     /// A program's function for the key of an action.
     pub(crate) fn set_key_function(&mut self, app: &str, action: &str, function: KeyFunction) {
         self.key_functions.insert((app.to_owned(), action.to_owned()), function);

@@ -27,6 +27,7 @@
 //! done. Handlers should not do real I/O: the lab does not wait for it.
 
 mod counted;
+mod replay;
 
 use std::{
     collections::BTreeMap,
@@ -45,6 +46,7 @@ use tidegate_core::{
 use tidegate_store::{Clock, MemoryStore, Store};
 
 use self::counted::Counted;
+pub use self::replay::{ReplayEnd, Replayed, Report, replay};
 use crate::{api::Engine, builder::EngineBuilder, tasks::Busy, timer::Timer};
 
 /// A clock that moves only by hand: it tells the time, and wakes who waits for it.

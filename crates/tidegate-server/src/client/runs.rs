@@ -22,6 +22,18 @@ pub(crate) enum Runs {
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
+    /// Writes histories, one line of JSON each, for a replay against changed code.
+    Export {
+        /// Only those of a workflow.
+        #[arg(long)]
+        workflow: Option<String>,
+        /// Only those in a state.
+        #[arg(long)]
+        state: Option<String>,
+        /// How many at the most.
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+    },
     /// Shows one, with its steps.
     Show {
         /// The run.
@@ -82,18 +94,47 @@ async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<
     Ok(json!({ "runs": runs }))
 }
 
+/// The filter of a list as a part of its query.
+fn filter(workflow: Option<String>, state: Option<String>) -> anyhow::Result<String> {
+    let mut query = String::new();
+    for (name, value) in [("workflow", workflow), ("state", state)] {
+        if let Some(value) = value {
+            write!(query, "&{name}={}", part(&value))?;
+        }
+    }
+    Ok(query)
+}
+
+/// The histories of one page.
+const EXPORT_PAGE: usize = 50;
+
+/// The newest histories, page by page, as many as were asked for.
+async fn export(server: &Server<'_>, query: &str, limit: usize) -> anyhow::Result<Vec<Value>> {
+    let (mut histories, mut cursor) = (Vec::new(), String::new());
+    while histories.len() < limit {
+        let count = EXPORT_PAGE.min(limit - histories.len());
+        let mut page = server.get(&format!("/runs/export?limit={count}{query}{cursor}")).await?;
+        histories.extend(page["histories"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={}", part(next)),
+            None => break,
+        }
+    }
+    Ok(histories)
+}
+
 pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(Value, String)> {
     let told = match command {
         Runs::List { workflow, state, limit } => {
-            let mut query = String::new();
-            for (name, value) in [("workflow", workflow), ("state", state)] {
-                if let Some(value) = value {
-                    write!(query, "&{name}={}", part(&value))?;
-                }
-            }
+            let query = filter(workflow, state)?;
             let told = newest(server, &query, limit).await?;
             let shown = table(&told["runs"], &["id", "workflow", "version", "state", "queuedAt"]);
             return Ok((told, shown));
+        }
+        Runs::Export { workflow, state, limit } => {
+            let histories = export(server, &filter(workflow, state)?, limit).await?;
+            let lines = histories.iter().map(|history| format!("{history}\n")).collect();
+            return Ok((json!({ "histories": histories }), lines));
         }
         Runs::Show { run } => {
             let path = format!("/runs/{}", part(&run));

@@ -7,7 +7,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use tidegate::{
-    Engine, RunId,
+    Engine, History, RunId,
     core::{
         id::EventId,
         list::{State, Which},
@@ -47,6 +47,19 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("limit", number(1, MAX_PAGE.into()))
             .query("cursor", cursor())
             .answers(200, "A page of them.", page("runs", of("Run"))),
+        Operation::get("/runs/export", "exportRuns", export)
+            .says("Histories of runs, newest first, for a replay against changed code.")
+            .query("app", name())
+            .query("workflow", name())
+            .query("version", count())
+            .query("state", word(&State::ALL.map(State::as_str)))
+            .query("limit", number(1, MAX_PAGE.into()))
+            .query("cursor", cursor())
+            .answers(
+                200,
+                "A page of them. It may be short although there are more.",
+                page("histories", of("History")),
+            ),
         Operation::get("/runs/{id}", "showRun", show).says("A run.").answers(
             200,
             "As it is now.",
@@ -138,6 +151,32 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("Step", object(step)),
         ("Fault", object([("code", string()), ("message", string())])),
     ]
+    .into_iter()
+    .chain(shapes_of_histories())
+    .collect()
+}
+
+fn shapes_of_histories() -> [(&'static str, Value); 2] {
+    let history = [
+        ("run", string()),
+        ("app", string()),
+        ("workflow", string()),
+        ("version", count()),
+        ("state", string()),
+        ("batch", flag()),
+        ("events", many(any())),
+        ("failures?", any()),
+        ("waits?", many(any())),
+        ("steps", many(of("HistoryStep"))),
+    ];
+    let record = [
+        ("id", string()),
+        ("kind", string()),
+        ("fence", count()),
+        ("output?", string()),
+        ("error?", of("Fault")),
+    ];
+    [("History", object(history)), ("HistoryStep", object(record))]
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -161,22 +200,55 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<PageView>, Problem> {
     let engine = &caller.engine;
-    let state = query.state.map(|word| {
-        let known = State::ALL.into_iter().find(|state| state.as_str() == word);
-        known.ok_or_else(|| {
-            let words = State::ALL.map(State::as_str).join(", ");
-            Problem::invalid("bad_query", format!("`state` is one of {words}, got `{word}`"))
-        })
-    });
+    let state = query.state.map(state_of).transpose()?;
     let ListQuery { app, workflow, version, text, key, .. } = query;
     let event = query.event.map(event_of).transpose()?;
     let (from, to) = (moment("from", query.from)?, moment("to", query.to)?);
-    let state = state.transpose()?;
     let which = Which { app, workflow, version, state, text, event, key, from, to };
     let limit = page_size(query.limit)?;
     let page = engine.runs(&which, newest_below(query.cursor)?, limit).await?;
     let runs = page.runs.iter().filter_map(view).collect();
     Ok(Json(PageView { runs, next: page.next.map(|next| next.0.to_string()) }))
+}
+
+fn state_of(word: String) -> Result<State, Problem> {
+    let state = State::ALL.into_iter().find(|state| state.as_str() == word);
+    state.ok_or_else(|| {
+        let words = State::ALL.map(State::as_str).join(", ");
+        Problem::invalid("bad_query", format!("`state` is one of {words}, got `{word}`"))
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ExportQuery {
+    app: Option<String>,
+    workflow: Option<String>,
+    version: Option<u32>,
+    state: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+pub(super) async fn export(
+    caller: Caller,
+    Query(query): Query<ExportQuery>,
+) -> Result<Json<ExportView>, Problem> {
+    let ExportQuery { app, workflow, version, state, limit, cursor } = query;
+    let state = state.map(state_of).transpose()?;
+    let which = Which { app, workflow, version, state, ..Which::default() };
+    let (below, limit) = (newest_below(cursor)?, page_size(limit)?);
+    let page = caller.engine.histories(&which, below, limit).await?;
+    let next = page.next.map(|next| next.0.to_string());
+    Ok(Json(ExportView { histories: page.histories, next }))
+}
+
+/// A page of histories, newest first.
+#[derive(Debug, Serialize)]
+pub(super) struct ExportView {
+    histories: Vec<History>,
+    /// The cursor of the next page, where there is one.
+    next: Option<String>,
 }
 
 fn moment(name: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {

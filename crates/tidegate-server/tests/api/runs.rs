@@ -44,6 +44,46 @@ async fn a_run_can_be_asked_and_told() {
     );
 }
 
+/// Histories are exported in pages and from the command line, filtered, with every byte of their
+/// payloads; what the engine's own check reads of them is the same.
+#[tokio::test]
+async fn histories_are_exported() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"a\"\nurl = \"{url}\"\n[[workflow]]\nname = \"b\"\nurl = \"{url}\""
+    ));
+    let odd = r#"{ "n": 1.0, "n": 2 }"#;
+    let mut runs = Vec::new();
+    for (name, data) in [("b", "1"), ("a", "2"), ("a", odd), ("a", "3")] {
+        let body = format!(r#"{{"name":"{name}","data":{data}}}"#);
+        let (_, sent) = server.post("/events", body).await;
+        let run = sent["events"][0]["runs"][0]["runId"].as_str().unwrap().to_owned();
+        server.until(&run, "completed").await;
+        runs.insert(0, run);
+    }
+    let filter = "workflow=a&state=completed";
+    let (_, first) = server.get(&format!("/runs/export?limit=2&{filter}")).await;
+    let next = first["next"].as_str().unwrap();
+    let (_, rest) = server.get(&format!("/runs/export?limit=2&{filter}&cursor={next}")).await;
+    let pages = [&first, &rest].map(|page| page["histories"].as_array().unwrap().clone());
+    let histories = pages.concat();
+    let exported: Vec<_> = histories.iter().map(|history| history["run"].clone()).collect();
+    assert_eq!(exported, runs[..3]);
+    assert_eq!(histories[1]["events"][0]["data"], odd);
+    let step = &histories[1]["steps"][0];
+    assert_eq!((&step["id"], &step["kind"]), (&json!("call"), &json!("run")));
+    let lines = server.command(&["runs", "export", "--workflow", "a"]).unwrap();
+    let lines: Vec<tidegate::History> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(serde_json::to_value(&lines[1]).unwrap(), histories[1]);
+    let one = server.command(&["runs", "export", "--limit", "1"]).unwrap();
+    assert_eq!(one.lines().count(), 1);
+    let (status, told) = server.get("/runs/export?state=lost").await;
+    assert_eq!((status, &told["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_query")));
+}
+
 /// N15: lists come newest first, in pages.
 #[tokio::test]
 async fn lists_come_in_pages() {

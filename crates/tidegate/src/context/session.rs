@@ -87,8 +87,8 @@ impl Session {
         op: impl FnOnce(Option<tidegate_core::key::Path>) -> SessionOp,
     ) -> Result<Payload> {
         let op = op(path(at).map_err(|error| Fault::from(error).fatal())?);
-        let known = self.ctx.state().ask(step, StepKind::State)?;
-        let outcome = match known {
+        let recorded = self.ctx.turn(step, StepKind::State).await?;
+        let outcome = match recorded {
             Some(outcome) => outcome,
             None => {
                 let (step, session) = (step.to_owned(), self.session.clone());

@@ -18,7 +18,7 @@ use tidegate_core::{
 };
 use tracing::Instrument;
 
-use super::Ctx;
+use super::{Ctx, Outcome};
 use crate::{
     fault::{Again, Fault, Result},
     handler::write,
@@ -84,8 +84,8 @@ where
 {
     async fn take(self) -> Result<T> {
         let Self { ctx, id, run, retry, timeout } = self;
-        if let Some(outcome) = ctx.state().ask(&id, StepKind::Run)? {
-            return read(&id, outcome.map_err(|fault| Fault::recorded(&fault))?);
+        if let Some(outcome) = ctx.turn(&id, StepKind::Run).await? {
+            return ctx.read_record(&id, outcome);
         }
         if let Some(wait) = ctx.backs_off(&id) {
             // Woken by something else before its time.
@@ -123,6 +123,13 @@ pub(super) fn read<T: DeserializeOwned>(id: &str, value: Payload) -> Result<T> {
 }
 
 impl Ctx {
+    /// A step's record in the caller's type. One that cannot be read ends the run: what follows
+    /// would be the effects of code that the run did not start with.
+    pub(super) fn read_record<T: DeserializeOwned>(&self, id: &str, outcome: Outcome) -> Result<T> {
+        let value = outcome.map_err(|fault| Fault::recorded(&fault))?;
+        read(id, value).map_err(|fault| self.state().unreadable(&fault))
+    }
+
     /// Runs a closure: counted, timed, and with its panics caught.
     async fn execute<'a, T>(
         &self,

@@ -27,8 +27,8 @@ impl Ctx {
         events: &[E],
     ) -> Result<Committed> {
         let (step, stream) = (id.into(), stream.into());
-        let known = self.state().ask(&step, StepKind::Commit)?;
-        let outcome = match known {
+        let recorded = self.turn(&step, StepKind::Commit).await?;
+        let outcome = match recorded {
             Some(outcome) => Some(outcome),
             None => {
                 let events = self.logged(&step, events)?;
@@ -53,7 +53,7 @@ impl Ctx {
         F: FnMut(&S) -> Result<Vec<S::Event>> + Send,
     {
         let (step, stream) = (id.into(), stream.into());
-        if let Some(outcome) = self.state().ask(&step, StepKind::Commit)? {
+        if let Some(outcome) = self.turn(&step, StepKind::Commit).await? {
             return read(&step, outcome);
         }
         for _ in 0..=DEFAULT_RETRIES {

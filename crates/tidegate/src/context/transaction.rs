@@ -16,7 +16,7 @@ use tidegate_store::{Database, Salted, TransactionError};
 use tracing::Instrument;
 
 use super::{
-    Ctx,
+    Ctx, Outcome,
     step::{Executing, read},
 };
 use crate::{
@@ -38,7 +38,10 @@ impl Ctx {
         F: FnOnce(&tidegate_store::SqliteTransaction<'_>) -> Result<T> + Send + 'static,
     {
         let id = id.into();
-        let Some(recorder) = self.begin_transaction(&id).await? else { return self.known(&id) };
+        let recorder = match self.begin_transaction(&id).await? {
+            Begin::Recorded(outcome) => return self.read_record(&id, outcome),
+            Begin::New(recorder) => recorder,
+        };
         let executing = (Executing::begin(self), self.0.shared.tasks.underway());
         let Database::Sqlite(store) = self.store().database() else {
             return Err(self.no_database("SQLite file"));
@@ -60,7 +63,10 @@ impl Ctx {
         Fut: Future<Output = Result<T>> + Send,
     {
         let id = id.into();
-        let Some(recorder) = self.begin_transaction(&id).await? else { return self.known(&id) };
+        let recorder = match self.begin_transaction(&id).await? {
+            Begin::Recorded(outcome) => return self.read_record(&id, outcome),
+            Begin::New(recorder) => recorder,
+        };
         let executing = (Executing::begin(self), self.0.shared.tasks.underway());
         let Database::Postgres(store) = self.store().database() else {
             return Err(self.no_database("PostgreSQL database"));
@@ -72,10 +78,10 @@ impl Ctx {
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
 
-    /// Comes to the step; `None` if it is recorded already.
-    async fn begin_transaction(&self, id: &str) -> Result<Option<Recorder>> {
-        if self.state().ask(id, StepKind::Run)?.is_some() {
-            return Ok(None);
+    /// Comes to the step.
+    async fn begin_transaction(&self, id: &str) -> Result<Begin> {
+        if let Some(outcome) = self.turn(id, StepKind::Run).await? {
+            return Ok(Begin::Recorded(outcome));
         }
         if let Some(wait) = self.backs_off(id) {
             self.state().wait(wait);
@@ -83,13 +89,7 @@ impl Ctx {
         }
         poll_fn(|cx| self.state().poll_durable(cx)).await;
         let salt = self.0.shared.entropy.number();
-        Ok(Some(Recorder { ctx: self.clone(), id: id.to_owned(), salt }))
-    }
-
-    /// What is recorded of a step that was asked for.
-    fn known<T: DeserializeOwned>(&self, id: &str) -> Result<T> {
-        let outcome = self.state().outcome(id).unwrap_or_else(|| Ok(Payload::null()));
-        read(id, outcome.map_err(|fault| Fault::recorded(&fault))?)
+        Ok(Begin::New(Recorder { ctx: self.clone(), id: id.to_owned(), salt }))
     }
 
     async fn end_transaction<T: DeserializeOwned>(
@@ -127,6 +127,12 @@ impl Ctx {
         let message = format!("this step needs a store that is a {wanted}, not {store:?}");
         Fault::coded("NoDatabase", message).fatal()
     }
+}
+
+/// A transactional step when its turn has come.
+enum Begin {
+    Recorded(Outcome),
+    New(Recorder),
 }
 
 /// Makes the record of a step, once its part is done.

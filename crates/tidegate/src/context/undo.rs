@@ -35,10 +35,10 @@ impl Ctx {
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let id = id.into();
-        let known = self.state().ask(&id, StepKind::Compensate)?;
+        let recorded = self.turn(&id, StepKind::Compensate).await?;
         let undo = Undo { id: id.clone(), run: Box::new(move || Box::pin(undo())) };
         let mut state = self.state();
-        if known.is_none() {
+        if recorded.is_none() {
             let result = Ok(Payload::null());
             state.finish(NewStep { id, kind: StepKind::Compensate, result });
         }

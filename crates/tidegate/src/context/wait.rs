@@ -23,7 +23,7 @@ use tidegate_core::{
     },
 };
 
-use super::{Ctx, step::read};
+use super::{Ctx, step::read, turn::Asks};
 use crate::{
     fault::{Fault, Result},
     handler::write,
@@ -50,6 +50,8 @@ enum Stage {
     Registered,
     /// Its answer is on record.
     Answered,
+    /// Its answer is delivered.
+    Over,
 }
 
 impl<T> fmt::Debug for Wait<T> {
@@ -155,7 +157,7 @@ impl<T: FromAnswer> Future for Wait<T> {
         let this = &mut *self;
         let mut state = this.ctx.state();
         if this.stage == Stage::New {
-            if state.ask(&this.step, this.kind)?.is_some() {
+            if state.ask(&this.step, this.kind)? {
                 this.stage = Stage::Answered;
             } else {
                 let on = this.on.clone()?;
@@ -166,9 +168,11 @@ impl<T: FromAnswer> Future for Wait<T> {
         if this.stage == Stage::Registered {
             return Poll::Pending;
         }
-        ready!(state.poll_turn(&this.step, cx));
-        let outcome = state.outcome(&this.step).unwrap_or_else(|| Ok(Payload::null()));
+        let outcome =
+            ready!(state.poll_turn(&this.step, Asks { kind: this.kind, patch: false }, cx));
+        this.stage = Stage::Over;
         drop(state);
+        let outcome = outcome.unwrap_or_else(|| Ok(Payload::null()));
         let answer = outcome.map_err(|fault| Fault::recorded(&fault))?;
         Poll::Ready(T::from_answer(&this.step, answer))
     }
@@ -176,7 +180,7 @@ impl<T: FromAnswer> Future for Wait<T> {
 
 impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
-        if self.stage == Stage::Registered {
+        if matches!(self.stage, Stage::Registered | Stage::Answered) {
             self.ctx.state().forget(&self.step);
         }
     }

@@ -254,17 +254,26 @@ pub(crate) async fn a_duplicate_id_fails_the_run(lab: &Lab) {
     assert!(fault.message().contains("a step"), "{fault}");
 }
 
-/// N54: code that has changed under a run is noticed: an id is of another kind, or a step that is
-/// on record is not asked for any more. Both the old and the new are named.
+/// N54: code that has changed under a run is noticed before its effects: an id is of another kind,
+/// or a step that is on record is not asked for any more. Both the old and the new are named.
 pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
+    let marks = Marks::default();
     let code = |new: bool| {
-        Workflow::new("job", move |ctx: Ctx, kind: bool| async move {
-            match (new, kind) {
-                (false, _) => ctx.step("old", || async { Ok(()) }).await?,
-                (true, true) => ctx.sleep("old", Duration::from_secs(1)).await?,
-                (true, false) => ctx.step("new", || async { Ok(()) }).await?,
+        let marks = marks.clone();
+        Workflow::new("job", move |ctx: Ctx, kind: bool| {
+            let marks = marks.clone();
+            async move {
+                let effect = || async {
+                    marks.mark("effect");
+                    Ok(())
+                };
+                match (new, kind) {
+                    (false, _) => ctx.step("old", effect).await?,
+                    (true, true) => ctx.sleep("old", Duration::from_secs(1)).await?,
+                    (true, false) => ctx.step("new", effect).await?,
+                }
+                ctx.sleep("nap", Duration::from_mins(1)).await
             }
-            ctx.sleep("nap", Duration::from_mins(1)).await
         })
     };
     let before = lab.engine().workflow(code(false)).start().await.unwrap();
@@ -280,7 +289,8 @@ pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
     let fault = failed(&after, gone).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
     assert!(fault.message().contains("`old` is recorded and not asked for"), "{fault}");
-    assert!(fault.message().contains("asked for were `nap`, `new`"), "{fault}");
+    assert!(fault.message().contains("the code asks for `new` (a step) instead"), "{fault}");
+    assert_eq!(marks.count("effect"), 2, "once in each run, before the change");
 }
 
 /// A value that does not read as it was written.

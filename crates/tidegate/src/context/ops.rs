@@ -1,0 +1,164 @@
+//! Operations of a run that are finished and not yet reported.
+
+use std::collections::VecDeque;
+
+use tidegate_core::{
+    row::Progress,
+    run::{
+        output::NewChunk,
+        record::{NewCommit, NewSend, NewStep},
+    },
+    session::NewSessionOp,
+    stream,
+};
+
+/// One report's operations, by kind: a report records them in the order of these fields.
+#[derive(Debug, Default)]
+pub(crate) struct Ops {
+    pub(crate) steps: Vec<NewStep>,
+    pub(crate) session: Vec<NewSessionOp>,
+    pub(crate) sends: Vec<NewSend>,
+    pub(crate) commits: Vec<NewCommit>,
+    pub(crate) chunks: Vec<NewChunk>,
+    pub(crate) progress: Option<Progress>,
+}
+
+/// One finished operation. The variants stand in the order in which a report records them.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Step(NewStep),
+    Session(NewSessionOp),
+    Send(NewSend),
+    Commit(NewCommit),
+}
+
+/// The most operations in one report: a transaction holds 4,000 rows, and each may change several.
+const MAX_OPS: usize = 500;
+
+/// The most bytes in one report, give or take one value.
+const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
+
+impl Op {
+    /// The operation's place among those of one report.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Step(_) => 0,
+            Self::Session(_) => 1,
+            Self::Send(_) => 2,
+            Self::Commit(_) => 3,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Step(step) => step.result.as_ref().map_or(0, |value| value.as_str().len()),
+            Self::Session(_) => 0,
+            Self::Send(send) => send.what.data().as_str().len(),
+            // Each of its events is a row.
+            Self::Commit(NewCommit { commit, .. }) => {
+                let events = &commit.events;
+                let rows = events.len() * (MAX_OPS_BYTES / MAX_OPS);
+                events.iter().map(stream::size).sum::<usize>() + rows
+            }
+        }
+    }
+}
+
+/// Operations that wait for a report, in the order in which the handler finished them.
+#[derive(Debug, Default)]
+pub(super) struct Unreported {
+    ops: VecDeque<Op>,
+    chunks: Vec<NewChunk>,
+    progress: Option<Progress>,
+}
+
+impl Unreported {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.chunks.is_empty() && self.progress.is_none()
+    }
+
+    pub(super) fn push(&mut self, op: Op) {
+        self.ops.push_back(op);
+    }
+
+    pub(super) fn emit(&mut self, chunk: NewChunk) {
+        self.chunks.push(chunk);
+    }
+
+    pub(super) fn set_progress(&mut self, progress: Progress) {
+        self.progress = Some(progress);
+    }
+
+    /// Takes the next report: as much as fits into one transaction, and no operation before one
+    /// that was finished earlier. A crash between two reports, and the sequence numbers of one,
+    /// then leave a history that the code can have written.
+    pub(super) fn split(&mut self) -> Ops {
+        let mut room = MAX_OPS_BYTES;
+        let mut fits = |size: usize| {
+            let fits = room > 0;
+            room = room.saturating_sub(size + MAX_OPS_BYTES / MAX_OPS);
+            fits
+        };
+        let (mut report, mut rank) = (Ops::default(), 0);
+        while let Some(op) = self.ops.front()
+            && op.rank() >= rank
+            && fits(op.size())
+        {
+            rank = op.rank();
+            match self.ops.pop_front() {
+                Some(Op::Step(step)) => report.steps.push(step),
+                Some(Op::Session(op)) => report.session.push(op),
+                Some(Op::Send(send)) => report.sends.push(send),
+                Some(Op::Commit(commit)) => report.commits.push(commit),
+                None => {}
+            }
+        }
+        let chunks = self.chunks.iter().take_while(|it| fits(it.data.as_str().len())).count();
+        let rest = self.chunks.split_off(chunks);
+        report.chunks = std::mem::replace(&mut self.chunks, rest);
+        report.progress = self.progress.take();
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{event::NewEvent, json::Payload, row::StepKind};
+
+    use super::*;
+
+    fn step(id: impl Into<String>) -> Op {
+        let result = Ok(Payload::null());
+        Op::Step(NewStep { id: id.into(), kind: StepKind::Run, result })
+    }
+
+    fn send(id: &str) -> Op {
+        let (name, data) = ("told".to_owned(), Payload::null());
+        Op::Send(NewSend::event(id, NewEvent { name, data, dedupe_id: None, ts: None }))
+    }
+
+    fn reports(ops: Vec<Op>) -> Vec<Vec<String>> {
+        let mut unreported = Unreported { ops: ops.into(), ..Unreported::default() };
+        let mut reports = Vec::new();
+        while !unreported.is_empty() {
+            let Ops { steps, sends, .. } = unreported.split();
+            let steps = steps.into_iter().map(|step| step.id);
+            reports.push(steps.chain(sends.into_iter().map(|send| send.step)).collect());
+        }
+        reports
+    }
+
+    #[test]
+    fn operations_are_recorded_in_the_order_in_which_they_were_finished() {
+        let ops = vec![step("a"), send("b"), send("c"), step("d"), send("e")];
+        assert_eq!(reports(ops), [vec!["a", "b", "c"], vec!["d", "e"]]);
+    }
+
+    #[test]
+    fn a_send_is_not_overtaken_by_more_steps_than_fit_into_a_report() {
+        let steps = (0..MAX_OPS + 1).map(|n| step(n.to_string()));
+        let all = reports(std::iter::once(send("first")).chain(steps).collect());
+        assert_eq!(all[0], ["first"]);
+        assert_eq!((all[1].len(), all[2].len()), (MAX_OPS, 1));
+    }
+}

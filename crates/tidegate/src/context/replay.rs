@@ -1,0 +1,304 @@
+//! Replay of a run's records: which of them the code has asked for, in which order it gets them,
+//! and what waits until the replay is over.
+//!
+//! Code that is the same asks for every record again, if it gets them in the order in which it
+//! got them first, each when it can advance on nothing else: then every branch has asked for what
+//! it asked for before. So records are delivered in that way, and an operation that is not on
+//! record begins only after them. A record that is not asked for by then proves that the code has
+//! changed, and the run stops before the new effect.
+//!
+//! Nothing here runs for a run without records: its gate is open from the start.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    task::{Context, Poll, Waker},
+};
+
+use tidegate_core::{
+    json::Payload,
+    row::{self, Run, StepKind, WaitOn},
+};
+
+use super::turn::Asks;
+
+/// What a recorded step came to.
+pub(crate) type Outcome = Result<Payload, row::Fault>;
+
+#[derive(Debug)]
+struct Record {
+    kind: StepKind,
+    outcome: Outcome,
+    /// Its place in the order of delivery.
+    place: usize,
+}
+
+/// An operation that is not on record and waits for the end of the replay.
+#[derive(Debug)]
+struct Queued {
+    asks: Asks,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    /// The records of earlier activations, by id.
+    records: BTreeMap<String, Record>,
+    /// Ids that an earlier activation asked for, and this one has not yet: of records, of steps
+    /// that failed and are tried again, and of waits that are not answered.
+    unclaimed: BTreeMap<String, StepKind>,
+    /// Records that the handler has not got yet.
+    undelivered: BTreeSet<usize>,
+    /// Those of them that it has asked for.
+    held: BTreeMap<usize, Waker>,
+    /// Operations that are not on record.
+    queue: BTreeMap<String, Queued>,
+    /// Waits that no earlier activation asked for.
+    new_waits: BTreeSet<String>,
+    /// Patches that the run passed before they were in the code.
+    passed: BTreeSet<String>,
+    /// Some records are copies out of another run, without its operations on sessions.
+    copied: bool,
+    /// Operations that are not on record may begin.
+    open: bool,
+    /// Operations that are not on record never begin.
+    dry: bool,
+}
+
+/// What a handler that cannot advance by itself does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It has got something: poll it again.
+    Advanced,
+    /// Nothing is left to replay.
+    Over,
+    /// Nothing is left to replay, and an operation would begin.
+    Fresh,
+    /// Nothing new is asked for, and something on record was not.
+    Stuck,
+    /// The code has changed.
+    Changed {
+        /// Asked for by an earlier activation, and by this one not.
+        lost: String,
+        /// Asked for instead.
+        new: Vec<String>,
+    },
+}
+
+impl Replay {
+    pub(super) fn new(run: &Run, steps: Vec<row::Step>) -> Self {
+        let copied = steps.iter().any(|step| step.fence == 0);
+        let records: BTreeMap<String, Record> = in_order(steps)
+            .into_iter()
+            .enumerate()
+            .map(|(place, step)| {
+                let row::Step { id, kind, result: outcome, .. } = step;
+                (id, Record { kind, outcome, place })
+            })
+            .collect();
+        let failed = run.failures.keys().map(|step| (step, StepKind::Run));
+        let waits = run.waits.iter().map(|wait| (&wait.step, kind_of(&wait.on)));
+        let tries = failed.chain(waits).filter(|(step, _)| !step.is_empty());
+        let own = || records.iter().filter(|(id, record)| !is_outside(id, record.kind));
+        let claimable = own().filter(|(id, record)| !is_marker(id, record.kind));
+        let claimable = claimable.map(|(id, record)| (id, record.kind));
+        let unclaimed: BTreeMap<_, _> =
+            claimable.chain(tries).map(|(id, kind)| (id.clone(), kind)).collect();
+        let undelivered: BTreeSet<_> = own().map(|(_, record)| record.place).collect();
+        let open = undelivered.is_empty() && unclaimed.is_empty();
+        Self { unclaimed, undelivered, copied, open, records, ..Self::default() }
+    }
+
+    /// The replay of records that must have no further effect.
+    pub(super) fn dry(self) -> Self {
+        Self { dry: true, open: false, ..self }
+    }
+
+    /// The handler asks for an operation: `true` if it is on record, or else the kind of which it
+    /// was before.
+    pub(super) fn claim(&mut self, id: &str, kind: StepKind) -> Result<bool, StepKind> {
+        let recorded = self.records.get(id).map(|record| record.kind);
+        match self.unclaimed.remove(id).or(recorded) {
+            Some(before) if before != kind => return Err(before),
+            None if !self.open && !EFFECTS.contains(&kind) => {
+                self.new_waits.insert(id.to_owned());
+            }
+            _ => {}
+        }
+        Ok(recorded.is_some())
+    }
+
+    /// Whether an earlier activation has come further than this one.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.unclaimed.is_empty()
+    }
+
+    /// Whether operations that are not on record still wait.
+    pub(super) fn holds_back(&self) -> bool {
+        !self.open
+    }
+
+    pub(super) fn outcome(&self, id: &str) -> Option<&Outcome> {
+        self.records.get(id).map(|record| &record.outcome)
+    }
+
+    /// An operation that was asked for gets its record, in its place; `None` when it may begin.
+    pub(super) fn poll_turn(
+        &mut self,
+        id: &str,
+        asks: Asks,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Outcome>> {
+        let Some(record) = self.records.get(id) else { return self.poll_begin(id, asks, cx) };
+        if self.undelivered.contains(&record.place) {
+            self.held.insert(record.place, cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(record.outcome.clone()))
+    }
+
+    /// An operation that is not on record begins when the replay is over. A patch that the run
+    /// has passed comes to `false`.
+    fn poll_begin(&mut self, id: &str, asks: Asks, cx: &Context<'_>) -> Poll<Option<Outcome>> {
+        if self.passed.contains(id) {
+            return Poll::Ready(asks.patch.then(|| Ok(Payload::from_value(&false.into()))));
+        }
+        if self.open {
+            return Poll::Ready(None);
+        }
+        let waker = cx.waker().clone();
+        self.queue.insert(id.to_owned(), Queued { asks, waker });
+        Poll::Pending
+    }
+
+    /// An operation was dropped before its turn came.
+    pub(super) fn withdraw(&mut self, id: &str) {
+        self.queue.remove(id);
+        self.new_waits.remove(id);
+        if let Some(Record { place, .. }) = self.records.get(id) {
+            self.held.remove(place);
+            self.undelivered.remove(place);
+        }
+    }
+
+    /// The handler cannot advance by itself: delivers the first record that it waits for, or else
+    /// ends the replay.
+    pub(super) fn settle(&mut self) -> Settled {
+        if let Some((place, waker)) = self.held.pop_first() {
+            self.undelivered.remove(&place);
+            waker.wake();
+            return Settled::Advanced;
+        }
+        if self.open {
+            return Settled::Over;
+        }
+        if self.unclaimed.is_empty() {
+            if self.dry {
+                return if self.queue.is_empty() { Settled::Over } else { Settled::Fresh };
+            }
+            self.open = true;
+            let queue = std::mem::take(&mut self.queue);
+            let advanced = !queue.is_empty();
+            queue.into_values().for_each(|queued| queued.waker.wake());
+            return if advanced { Settled::Advanced } else { Settled::Over };
+        }
+        if self.pass_early() {
+            return Settled::Advanced;
+        }
+        let state = |queued: &Queued| queued.asks.kind == StepKind::State;
+        let new: Vec<_> = self.queue.keys().chain(&self.new_waits).cloned().collect();
+        if new.is_empty() {
+            return Settled::Stuck;
+        }
+        if self.copied && self.queue.values().any(state) {
+            return Settled::Fresh;
+        }
+        Settled::Changed { lost: self.first_unclaimed(), new }
+    }
+
+    /// Lets those of the queue go on that need no end of the replay: patches, of which the run is
+    /// past, and operations on sessions that were taken back with the run that was copied.
+    fn pass_early(&mut self) -> bool {
+        let copied = self.copied && !self.dry;
+        let early = |Asks { kind, patch }| patch || copied && kind == StepKind::State;
+        let early: Vec<_> = self.queue.extract_if(.., |_, queued| early(queued.asks)).collect();
+        let passed = !early.is_empty();
+        for (id, queued) in early {
+            self.passed.insert(id);
+            queued.waker.wake();
+        }
+        passed
+    }
+
+    /// The first operation by its record that the code should have asked for, if any has one.
+    fn first_unclaimed(&self) -> String {
+        let place = |id: &&String| self.records.get(*id).map_or(usize::MAX, |it| it.place);
+        self.unclaimed.keys().min_by_key(place).cloned().unwrap_or_default()
+    }
+
+    /// The first effect on record that the code has not asked for.
+    pub(super) fn lost_effect(&self) -> Option<&str> {
+        let effect = |record: &&Record| EFFECTS.contains(&record.kind);
+        let record = |id: &String| self.records.get(id).filter(effect);
+        let lost = self.unclaimed.keys().filter_map(|id| Some((record(id)?.place, id)));
+        lost.min().map(|(_, id)| id.as_str())
+    }
+
+    /// How many records are of this kind.
+    pub(super) fn count(&self, kind: StepKind) -> usize {
+        self.records.values().filter(|record| record.kind == kind).count()
+    }
+
+    /// Whether this is a replay without effects.
+    pub(super) fn is_dry(&self) -> bool {
+        self.dry
+    }
+
+    /// How many wakers of one task are kept here.
+    pub(super) fn wakers(&self, of: &Waker) -> usize {
+        let wakers = self.held.values().chain(self.queue.values().map(|queued| &queued.waker));
+        wakers.filter(|waker| waker.data() == of.data()).count()
+    }
+}
+
+/// Steps in the order in which the code got them first. An answer that came while an activation
+/// was under way is seen by the next one, after all that this one recorded. Copies have lost
+/// their fences.
+fn in_order(mut steps: Vec<row::Step>) -> Vec<row::Step> {
+    steps.sort_by_key(|step| step.seq);
+    let same = |a: &row::Step, b: &row::Step| a.fence == b.fence && a.fence != 0;
+    for activation in steps.chunk_by_mut(same) {
+        activation.sort_by_key(|step| (!EFFECTS.contains(&step.kind), step.seq));
+    }
+    steps
+}
+
+/// The kind of a step that waits.
+fn kind_of(on: &WaitOn) -> StepKind {
+    match on {
+        WaitOn::Time => StepKind::Sleep,
+        WaitOn::Retry => StepKind::Run,
+        WaitOn::Event { .. } => StepKind::Event,
+        WaitOn::Signal { .. } => StepKind::Signal,
+        WaitOn::Child { .. } => StepKind::Invoke,
+    }
+}
+
+/// What the code does, as opposed to what it waits for.
+const EFFECTS: [StepKind; 5] =
+    [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate, StepKind::Commit];
+
+/// What the ids of steps begin with that those have asked for whom the handler has called
+/// ([`Engine::change_session_in`](crate::Engine::change_session_in)): no code comes to them.
+pub(crate) const OUTSIDE: &str = "session:";
+
+/// What the ids of the markers of [`Ctx::patched`](crate::Ctx::patched) begin with. The code may
+/// stop asking for them.
+pub(super) const PATCH: &str = "patch:";
+
+fn is_outside(id: &str, kind: StepKind) -> bool {
+    kind == StepKind::State && id.starts_with(OUTSIDE)
+}
+
+fn is_marker(id: &str, kind: StepKind) -> bool {
+    kind == StepKind::Run && id.starts_with(PATCH)
+}

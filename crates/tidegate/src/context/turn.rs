@@ -1,0 +1,75 @@
+//! The turn of an operation: it gets its record, or may begin.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tidegate_core::row::StepKind;
+
+use super::{Ctx, Outcome};
+use crate::fault::Result;
+
+/// Ready with an operation's record when the replay comes to it, or without one when the
+/// operation may begin.
+pub(super) struct Turn<'a> {
+    ctx: &'a Ctx,
+    id: &'a str,
+    asks: Asks,
+    stage: Stage,
+}
+
+/// The sort of an operation that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks {
+    pub(super) kind: StepKind,
+    /// It marks a change of the code.
+    pub(super) patch: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    New,
+    Asked,
+    Over,
+}
+
+impl Ctx {
+    /// The handler comes to an operation.
+    pub(super) fn turn<'a>(&'a self, id: &'a str, kind: StepKind) -> Turn<'a> {
+        Turn { ctx: self, id, asks: Asks { kind, patch: false }, stage: Stage::New }
+    }
+}
+
+impl Turn<'_> {
+    /// The operation is a patch: where the run is past it, its outcome is `false`.
+    pub(super) fn patch(mut self) -> Self {
+        self.asks.patch = true;
+        self
+    }
+}
+
+impl Future for Turn<'_> {
+    type Output = Result<Option<Outcome>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut state = this.ctx.state();
+        if this.stage == Stage::New {
+            state.ask(this.id, this.asks.kind)?;
+            this.stage = Stage::Asked;
+        }
+        let outcome = ready!(state.poll_turn(this.id, this.asks, cx));
+        this.stage = Stage::Over;
+        Poll::Ready(Ok(outcome))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.stage == Stage::Asked {
+            self.ctx.state().withdraw(self.id);
+        }
+    }
+}

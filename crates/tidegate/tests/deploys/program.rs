@@ -1,0 +1,211 @@
+//! Workflow code as data, so that a test can change it, cut it short and draw it by chance.
+
+use std::{
+    collections::BTreeMap,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tidegate::{Ctx, Fault, Result, Retry, Workflow, testing::Lab};
+
+/// A part of a workflow's code.
+#[derive(Clone, Debug)]
+pub(crate) enum Code {
+    /// A step with a number as its value, which takes so many milliseconds.
+    Step(String, u64),
+    /// A step with a text as its value.
+    Text(String),
+    /// A step whose first attempt fails.
+    Flaky(String),
+    /// The time.
+    Now(String),
+    /// An event that is sent.
+    Send(String),
+    /// A registered compensation.
+    Undo(String),
+    /// A sleep of so many milliseconds.
+    Sleep(String, u64),
+    /// A wait for an event, `go`, of so many milliseconds at the most.
+    Event(String, u64),
+    /// A wait for a signal, `go`, of so many milliseconds at the most.
+    Signal(String, u64),
+    /// A call of the workflow `child`.
+    Invoke(String),
+    /// One after the other.
+    All(Vec<Code>),
+    /// Side by side, all of them.
+    Join(Vec<Code>),
+    /// Side by side, until the first of them is done.
+    Select(Vec<Code>),
+    /// As often as a step says, which is drawn by chance.
+    Loop(String, Box<Code>),
+    /// The part, whatever becomes of it.
+    Swallow(Box<Code>),
+    /// The first if the run is patched, or else the second.
+    Patch(String, Box<Code>, Box<Code>),
+    /// An await of something that is no operation of the run.
+    Yield,
+    /// An await of something outside that never comes.
+    Hang,
+}
+
+pub(crate) use Code::{
+    All, Event, Flaky, Hang, Invoke, Join, Loop, Now, Patch, Select, Send, Signal, Sleep, Step,
+    Swallow, Text, Undo, Yield,
+};
+
+pub(crate) fn step(id: &str) -> Code {
+    Step(id.to_owned(), 0)
+}
+
+/// The sleep in which the code is changed under a run.
+pub(crate) fn night() -> Code {
+    sleep("night")
+}
+
+pub(crate) fn sleep(id: &str) -> Code {
+    Sleep(id.to_owned(), 60_000)
+}
+
+/// The world of the programs: what they have done, and chance.
+#[derive(Clone)]
+pub(crate) struct World {
+    effects: Arc<Mutex<BTreeMap<String, usize>>>,
+    turns: Arc<AtomicUsize>,
+    timer: Arc<dyn tidegate::Timer>,
+}
+
+type Part = Pin<Box<dyn Future<Output = Result<()>> + std::marker::Send>>;
+
+impl World {
+    pub(crate) fn new(lab: &Lab) -> Self {
+        let (effects, turns) = Default::default();
+        Self { effects, turns, timer: lab.timer() }
+    }
+
+    /// How often each step's closure has begun.
+    pub(crate) fn effects(&self) -> BTreeMap<String, usize> {
+        self.effects.lock().unwrap().clone()
+    }
+
+    fn mark(&self, id: &str) {
+        *self.effects.lock().unwrap().entry(id.to_owned()).or_default() += 1;
+    }
+
+    /// A workflow, `job`, with this code.
+    pub(crate) fn job(&self, code: &Code) -> Workflow<Value, ()> {
+        let (world, code) = (self.clone(), code.clone());
+        let retry = Retry::attempts(3).fixed(Duration::from_millis(70));
+        let job = Workflow::new("job", move |ctx: Ctx, _: Value| {
+            world.clone().play(ctx, code.clone(), String::new())
+        });
+        job.retry(retry)
+    }
+
+    /// Plays a part. The suffix makes the ids of a loop's rounds unlike each other.
+    fn play(self, ctx: Ctx, code: Code, suffix: String) -> Part {
+        Box::pin(async move {
+            let id = |id: String| format!("{id}{suffix}");
+            let ms = Duration::from_millis;
+            match code {
+                Step(step, takes) => drop(self.step(&ctx, id(step), takes).await?),
+                Text(step) => {
+                    let step = id(step);
+                    let closure = || async {
+                        self.mark(&step);
+                        Ok("text".to_owned())
+                    };
+                    ctx.step(step.clone(), closure).await?;
+                }
+                Flaky(step) => {
+                    let step = id(step);
+                    let first = ctx.attempt(&step) == 1;
+                    let closure = || async {
+                        self.mark(&step);
+                        if first { Err(Fault::new("not yet")) } else { Ok(()) }
+                    };
+                    ctx.step(step.clone(), closure).await?;
+                }
+                Now(step) => drop(ctx.now(id(step)).await?),
+                Send(step) => ctx.send_event(id(step), "told", 0).await?,
+                Undo(step) => ctx.compensate(id(step), || async { Ok(()) }).await?,
+                Sleep(step, time) => ctx.sleep(id(step), ms(time)).await?,
+                Event(step, limit) => {
+                    ctx.wait_for_event::<Value>(id(step), "go").timeout(ms(limit)).await?;
+                }
+                Signal(step, limit) => {
+                    ctx.wait_for_signal::<Value>(id(step), "go").timeout(ms(limit)).await?;
+                }
+                Invoke(step) => drop(ctx.invoke::<Value>(id(step), "child", 0).await?),
+                All(parts) => {
+                    for part in parts {
+                        self.clone().play(ctx.clone(), part, suffix.clone()).await?;
+                    }
+                }
+                Join(parts) => self.side_by_side(&ctx, parts, &suffix, false).await?,
+                Select(parts) => self.side_by_side(&ctx, parts, &suffix, true).await?,
+                Loop(step, part) => {
+                    let times = self.step(&ctx, id(step), 0).await?;
+                    for n in 0..times {
+                        let suffix = format!("{suffix}.{n}");
+                        self.clone().play(ctx.clone(), (*part).clone(), suffix).await?;
+                    }
+                }
+                Swallow(part) => drop(self.play(ctx, *part, suffix).await),
+                Patch(patch, new, old) => {
+                    let part = if ctx.patched(id(patch)).await? { new } else { old };
+                    self.play(ctx, *part, suffix).await?;
+                }
+                Yield => tokio::task::yield_now().await,
+                Hang => tokio::sync::Notify::new().notified().await,
+            }
+            Ok(())
+        })
+    }
+
+    async fn step(&self, ctx: &Ctx, id: String, takes: u64) -> Result<usize> {
+        let closure = || async {
+            self.mark(&id);
+            let until = self.timer.elapsed() + Duration::from_millis(takes);
+            if takes > 0 {
+                self.timer.sleep_until(until).await;
+            }
+            Ok(1 + self.turns.fetch_add(1, Ordering::SeqCst) % 3)
+        };
+        ctx.step(id.clone(), closure).await
+    }
+
+    /// Polls parts in an order that changes from one activation to the next, as `select!` does.
+    async fn side_by_side(
+        &self,
+        ctx: &Ctx,
+        parts: Vec<Code>,
+        suffix: &str,
+        first: bool,
+    ) -> Result<()> {
+        let play = |part| Some(self.clone().play(ctx.clone(), part, suffix.to_owned()));
+        let mut parts: Vec<Option<Part>> = parts.into_iter().map(play).collect();
+        let turn = self.turns.fetch_add(1, Ordering::SeqCst) % parts.len().max(1);
+        parts.rotate_left(turn);
+        poll_fn(|cx| {
+            for place in &mut parts {
+                let Some(part) = place else { continue };
+                if let Poll::Ready(result) = part.as_mut().poll(cx) {
+                    *place = None;
+                    if first || result.is_err() {
+                        return Poll::Ready(result);
+                    }
+                }
+            }
+            if parts.iter().all(Option::is_none) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
+    }
+}

@@ -1,0 +1,326 @@
+//! Changes of code under a sleeping run, and what must become of it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate::{Fault, core::row::Ending, testing::Lab};
+
+use crate::program::{
+    All, Code, Event, Flaky, Hang, Invoke, Join, Loop, Now, Patch, Select, Send, Signal, Sleep,
+    Step, Swallow, Text, Undo, World, Yield, night, sleep, step,
+};
+
+/// What becomes of a run.
+pub(crate) enum Then {
+    /// It completes, and these closures begin under the new code.
+    Completes(&'static [&'static str]),
+    /// It fails with `ChangedWorkflow`, and with these words, before any effect.
+    Stops(&'static [&'static str]),
+}
+
+use Then::{Completes, Stops};
+
+pub(crate) struct Change {
+    pub(crate) name: &'static str,
+    pub(crate) old: Code,
+    pub(crate) new: Code,
+    pub(crate) then: Then,
+}
+
+fn change(name: &'static str, old: Vec<Code>, new: Vec<Code>, then: Then) -> Change {
+    Change { name, old: All(old), new: All(new), then }
+}
+
+fn same(name: &'static str, code: Vec<Code>, begins: &'static [&'static str]) -> Change {
+    Change { name, old: All(code.clone()), new: All(code), then: Completes(begins) }
+}
+
+fn id(id: &str) -> String {
+    id.to_owned()
+}
+
+fn boxed(code: Vec<Code>) -> Box<Code> {
+    Box::new(All(code))
+}
+
+/// Changes of the steps of a program that runs them one after the other.
+fn of_sequences() -> Vec<Change> {
+    let order = || vec![step("charge"), night(), step("mail")];
+    vec![
+        change(
+            "a step is renamed",
+            order(),
+            vec![step("bill"), night(), step("mail")],
+            Stops(&["`charge`", "`bill`"]),
+        ),
+        change(
+            "a step is removed",
+            order(),
+            vec![night(), step("mail")],
+            Stops(&["`charge`", "`mail`"]),
+        ),
+        change(
+            "a step is inserted before a recorded one",
+            order(),
+            vec![step("check"), step("charge"), night(), step("mail")],
+            Stops(&["`charge`", "`check`"]),
+        ),
+        change(
+            "a step is inserted before a recorded sleep",
+            order(),
+            vec![step("charge"), step("pack"), night(), step("mail")],
+            Stops(&["`night`", "`pack`"]),
+        ),
+        change(
+            "steps change places with one that is not recorded",
+            order(),
+            vec![step("mail"), night(), step("charge")],
+            Stops(&["`charge`", "`mail`"]),
+        ),
+        change(
+            "recorded steps change places",
+            vec![step("charge"), step("pack"), night(), step("mail")],
+            vec![step("pack"), step("charge"), night(), step("mail")],
+            Completes(&["mail"]),
+        ),
+    ]
+}
+
+/// The same for kinds and values of records, and for waits.
+fn of_records() -> Vec<Change> {
+    let order = || vec![step("charge"), night(), step("mail")];
+    vec![
+        change(
+            "a recorded step is of another kind",
+            order(),
+            vec![sleep("charge"), night(), step("mail")],
+            Stops(&["`charge` is recorded as a step and asked for as a sleep"]),
+        ),
+        change(
+            "a recorded sleep is of another kind",
+            order(),
+            vec![step("charge"), step("night"), step("mail")],
+            Stops(&["`night` is recorded as a sleep and asked for as a step"]),
+        ),
+        change(
+            "a recorded step has a value of another type",
+            order(),
+            vec![Text(id("charge")), night(), step("mail")],
+            Stops(&["`charge`", "cannot be read as alloc::string::String", "invalid type"]),
+        ),
+        change(
+            "the error about another type is swallowed",
+            order(),
+            vec![Swallow(boxed(vec![Text(id("charge"))])), step("mail")],
+            Stops(&["`charge`", "invalid type"]),
+        ),
+        change(
+            "the error about another kind is swallowed",
+            order(),
+            vec![Swallow(boxed(vec![sleep("charge")])), step("mail")],
+            Stops(&["`charge` is recorded as a step"]),
+        ),
+        change(
+            "a sleep is renamed",
+            order(),
+            vec![step("charge"), sleep("nap"), step("mail")],
+            Stops(&["`night`", "`nap`", "a sleep"]),
+        ),
+        change(
+            "a sleep is removed before a new step",
+            order(),
+            vec![step("charge"), step("mail")],
+            Stops(&["`night`", "`mail`"]),
+        ),
+        change("all that was left is removed", order(), vec![step("charge")], Completes(&[])),
+        change(
+            "a step is added behind all records",
+            order(),
+            vec![step("charge"), night(), step("pack"), step("mail")],
+            Completes(&["mail", "pack"]),
+        ),
+        change(
+            "an await outside of the steps is added",
+            order(),
+            vec![Yield, step("charge"), Yield, night(), step("mail")],
+            Completes(&["mail"]),
+        ),
+    ]
+}
+
+/// Each kind of operation as the one that is new.
+fn of_kinds() -> Vec<Change> {
+    let new = [
+        ("a new time", Now(id("new"))),
+        ("a new event sent", Send(id("new"))),
+        ("a new compensation", Undo(id("new"))),
+        ("a new wait for an event", Event(id("new"), 1)),
+        ("a new wait for a signal", Signal(id("new"), 1)),
+        ("a new call", Invoke(id("new"))),
+        ("a new step that fails at first", Flaky(id("new"))),
+    ];
+    let changes = new.into_iter().map(|(name, new)| {
+        let old = vec![step("charge"), night(), step("mail")];
+        change(
+            name,
+            old,
+            vec![new, step("charge"), night(), step("mail")],
+            Stops(&["`charge`", "`new`"]),
+        )
+    });
+    changes.collect()
+}
+
+/// Branches: programs that are the same complete, whatever the order in which they are polled.
+fn of_branches() -> Vec<Change> {
+    let unequal = || {
+        let ahead = All(vec![step("a1"), step("a2"), step("a3"), night(), step("a4")]);
+        let behind = All(vec![step("b1"), sleep("b nap"), step("b2")]);
+        vec![Join(vec![ahead, behind])]
+    };
+    let loser = || {
+        let ahead = All(vec![step("l1"), Step(id("l2"), 5_000)]);
+        vec![Select(vec![Step(id("w"), 1_000), ahead]), night(), step("after")]
+    };
+    let late = || {
+        let long = Sleep(id("long"), 30_000);
+        vec![Select(vec![Sleep(id("short"), 1_000), long]), night(), step("after")]
+    };
+    let rounds = || vec![Loop(id("times"), boxed(vec![step("round")])), night(), step("after")];
+    vec![
+        same("branches of unequal progress", unequal(), &["a4", "b2"]),
+        change(
+            "a step of one branch is renamed",
+            unequal(),
+            vec![Join(vec![
+                All(vec![step("a1"), step("x2"), step("a3"), night(), step("a4")]),
+                All(vec![step("b1"), sleep("b nap"), step("b2")]),
+            ])],
+            Stops(&["`a2`", "`x2`"]),
+        ),
+        same("the loser of a race is recorded", loser(), &["after"]),
+        same("the loser of a race is answered later", late(), &["after"]),
+        change(
+            "a recorded loser is renamed",
+            loser(),
+            vec![Select(vec![Step(id("w"), 1_000), step("other")]), night(), step("after")],
+            Stops(&["`l1`", "`after`"]),
+        ),
+        same(
+            "a branch awaits something outside of the steps",
+            vec![Join(vec![
+                All(vec![Step(id("b1"), 1_000), night(), step("b2")]),
+                All(vec![Yield, step("a1"), Yield, step("a2")]),
+            ])],
+            &["b2"],
+        ),
+        same("a loop of as many rounds as a step says", rounds(), &["after"]),
+        change(
+            "the steps of a loop are renamed",
+            rounds(),
+            vec![Loop(id("times"), boxed(vec![step("turn")])), night(), step("after")],
+            Stops(&["`round.0`", "`turn.0`"]),
+        ),
+        same(
+            "a step is tried again beside a sleep",
+            vec![Join(vec![All(vec![Flaky(id("f")), step("f2")]), All(vec![night(), step("n")])])],
+            &["n"],
+        ),
+    ]
+}
+
+/// Changes that are marked.
+fn of_patches() -> Vec<Change> {
+    let patched = |before: Vec<Code>, old: Vec<Code>| Patch(id("stock"), boxed(before), boxed(old));
+    let order = || vec![step("charge"), night(), step("mail")];
+    vec![
+        change(
+            "a run that is past a patch takes the old path",
+            order(),
+            vec![patched(vec![step("check")], vec![]), step("charge"), night(), step("mail")],
+            Completes(&["mail"]),
+        ),
+        change(
+            "a run that is not past a patch takes the new path",
+            order(),
+            vec![step("charge"), night(), patched(vec![step("check")], vec![]), step("mail")],
+            Completes(&["check", "mail"]),
+        ),
+        same(
+            "a run that took the new path keeps it",
+            vec![patched(vec![step("check")], vec![step("charge")]), night(), step("mail")],
+            &["mail"],
+        ),
+        change(
+            "a patch is removed with its old path",
+            vec![patched(vec![step("check")], vec![step("charge")]), night(), step("mail")],
+            vec![step("check"), night(), step("mail")],
+            Completes(&["mail"]),
+        ),
+        change(
+            "a patch is removed under a run that took the old path",
+            order(),
+            vec![step("check"), night(), step("mail")],
+            Stops(&["`charge`", "`check`"]),
+        ),
+    ]
+}
+
+pub(crate) fn all() -> Vec<Change> {
+    let all = [of_sequences(), of_records(), of_kinds(), of_branches(), of_patches()];
+    all.into_iter().flatten().collect()
+}
+
+#[tokio::test]
+async fn changed_code_stops_a_run_before_its_effects_and_no_other_code_does() {
+    for change in all() {
+        deploy(change).await;
+    }
+}
+
+/// A handler that awaits something outside may go on by it, so that it is stopped later, but it
+/// is stopped.
+#[tokio::test]
+async fn changed_code_that_awaits_something_outside_is_stopped_too() {
+    let old = vec![step("charge"), night(), step("mail")];
+    let new = All(vec![step("bill"), night(), step("mail")]);
+    let new = vec![Join(vec![new, Hang])];
+    deploy(change("beside an endless await", old, new, Stops(&["`charge`", "`bill`"]))).await;
+}
+
+async fn deploy(Change { name, old, new, then }: Change) {
+    let lab = Lab::new();
+    let world = World::new(&lab);
+    let child = || tidegate::Workflow::new("child", async |_: tidegate::Ctx, _: u64| Ok(()));
+    let engine = lab.engine().workflow(world.job(&old)).workflow(child()).start().await.unwrap();
+    let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
+    lab.advance(Duration::from_secs(10)).await;
+    assert_eq!(lab.runs("job").await[0].state, "waiting", "{name}");
+    engine.shut_down().await;
+    let before = world.effects();
+    let engine = lab.engine().workflow(world.job(&new)).workflow(child()).start().await.unwrap();
+    lab.advance(Duration::from_mins(5)).await;
+    let mut begun = world.effects();
+    for (id, count) in &before {
+        *begun.entry(id.clone()).or_default() -= count;
+    }
+    begun.retain(|_, count| *count > 0);
+    let (_, ended) = engine.look_up(run).await.unwrap();
+    let ending = ended.unwrap_or_else(|| panic!("{name}: the run has not ended")).ending;
+    match then {
+        Completes(begins) => {
+            assert!(matches!(ending, Ending::Completed { .. }), "{name}: {ending:?}");
+            assert_eq!(begun.keys().collect::<Vec<_>>(), begins, "{name}");
+            assert!(begun.values().all(|count| *count == 1), "{name}: {begun:?}");
+        }
+        Stops(words) => {
+            let Ending::Failed { error } = ending else { panic!("{name}: {ending:?}") };
+            assert_eq!(error.code, "ChangedWorkflow", "{name}: {}", error.message);
+            let message = Fault::coded(error.code, error.message).to_string();
+            let missing: Vec<_> = words.iter().filter(|word| !message.contains(**word)).collect();
+            assert!(missing.is_empty(), "{name}: {message}");
+            assert!(begun.is_empty(), "{name}: effects of changed code: {begun:?}");
+            assert!(lab.runs("child").await.is_empty(), "{name}: a child was called");
+        }
+    }
+}

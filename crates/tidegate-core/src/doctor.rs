@@ -9,7 +9,10 @@ mod streams;
 
 use std::collections::BTreeMap;
 
-use crate::row::{Def, Row, Workspace};
+use crate::{
+    row::{Def, Row, Workspace},
+    time::Timestamp,
+};
 
 use self::{flow::Flow, streams::Streams};
 
@@ -53,11 +56,13 @@ pub enum Rule {
     Workspaces,
     /// I47.
     Staged,
+    /// I48.
+    Answers,
 }
 
 impl Rule {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -75,6 +80,7 @@ impl Rule {
         Self::Places,
         Self::Workspaces,
         Self::Staged,
+        Self::Answers,
     ];
 
     /// Its number.
@@ -106,6 +112,7 @@ impl Rule {
             Self::Places => ("I38", "no reaction is beyond the head of its stream"),
             Self::Workspaces => ("I44", "a run, its gates and its input are of one workspace"),
             Self::Staged => ("I47", "a run has staged what it counts"),
+            Self::Answers => ("I48", "every run that a receipt names can be found"),
         }
     }
 }
@@ -157,6 +164,8 @@ pub struct Checkup {
     flow: Flow,
     streams: Streams,
     only: Option<Workspace>,
+    /// Ended runs that are older may have been deleted.
+    kept_since: Option<Timestamp>,
     /// The rules that need definitions are left out.
     no_limits: bool,
     defs: BTreeMap<Workspace, Vec<Def>>,
@@ -172,6 +181,13 @@ impl Checkup {
     /// nothing. For somebody who knows the limits better.
     pub fn without_limits() -> Self {
         Self { no_limits: true, ..Self::default() }
+    }
+
+    /// Says which ended runs retention must have kept: all that ended at this moment or later.
+    /// Unless it is given, it must have kept all.
+    #[must_use]
+    pub fn kept_since(self, moment: Timestamp) -> Self {
+        Self { kept_since: Some(moment), ..self }
     }
 
     /// Looks at the next row.
@@ -202,6 +218,10 @@ impl Checkup {
             Row::Logged(event) => self.streams.logged(report, event),
             Row::Staged(staged) => self.flow.staged(report, staged.run),
             Row::StreamSnapshot(snapshot) => self.streams.snapshot(report, snapshot),
+            // The runs that it names were alive when it was written, or were to come.
+            Row::Receipt(receipt) if self.kept_since.is_none_or(|since| receipt.at >= since) => {
+                self.flow.receipt(report, receipt);
+            }
             Row::Chore(_)
             | Row::Schedule(_)
             | Row::Session(_)

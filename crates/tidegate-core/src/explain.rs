@@ -23,8 +23,9 @@ const MAX_PLACE: usize = 1000;
 /// How many holders of a full gate are looked up to say which of them are stranded.
 const MAX_HOLDERS: usize = 100;
 
-/// How many open folds of a workspace are searched for a run that does not exist yet.
-const MAX_FOLDS: u32 = 1000;
+/// How many open folds of a workspace are read at first for a run that does not exist yet. All of
+/// them are searched: whoever was told of the run must find it.
+const FOLDS_READ: u32 = 1000;
 
 /// Everything that keeps a run where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -100,6 +101,9 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
 }
 
 fn ending(ending: &Ending) -> String {
+    if let Some(by) = ending.deduped_by() {
+        return format!("it was cancelled: deduped, as {by} has its idempotency key");
+    }
     match ending {
         Ending::Completed { .. } => "it completed".to_owned(),
         Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
@@ -328,7 +332,7 @@ fn waiting(run: &Run) -> String {
 fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
     for class in [Class::Debounce, Class::Batch, Class::Quiet] {
         let scan = Scan::Gates(GateKey::class_prefix(ws, class));
-        let mine = draft.found(&scan, MAX_FOLDS)?.into_iter().find_map(|row| {
+        let mine = draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(|row| {
             let gate = row.as_gate()?;
             Some((gate, carried(gate, id)?))
         });

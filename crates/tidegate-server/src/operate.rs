@@ -10,8 +10,9 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tidegate::{
+    Retention,
     core::doctor::Report,
-    store::{PostgresStore, SqliteLook, check_up, migrate::Migration},
+    store::{Clock, PostgresStore, SqliteLook, SystemClock, check_up, migrate::Migration},
 };
 
 use crate::{
@@ -121,16 +122,17 @@ pub(crate) async fn run(
 }
 
 async fn examine(location: Location) -> anyhow::Result<Report> {
+    let kept_since = Retention::default().runs_kept_since(SystemClock.now());
     if let Some(path) = location.address.strip_prefix("sqlite:") {
         let look = SqliteLook::open(there(Path::new(path))?).await?;
         look.check_file().await?;
-        return Ok(check_up(None, |visit| look.walk(visit)).await?);
+        return Ok(check_up(None, kept_since, |visit| look.walk(visit)).await?);
     }
     if let [first, ..] = pending(&location).await? {
         bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
     }
     let store = serve::open(location).await?;
-    Ok(check_up(None, |visit| store.walk(visit)).await?)
+    Ok(check_up(None, kept_since, |visit| store.walk(visit)).await?)
 }
 
 fn show_report(told: &Value) -> String {

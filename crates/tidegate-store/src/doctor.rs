@@ -5,19 +5,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_core::{
     doctor::{Checkup, Report},
     row::{Row, Workspace},
+    time::Timestamp,
 };
 
 use crate::{StoreError, Visit};
 
-/// Looks at all rows of a walk, or at those of one workspace.
+/// Looks at all rows of a walk, or at those of one workspace. Runs that ended before `kept_since`
+/// may have been deleted.
 pub async fn check_up<F>(
     only: Option<Workspace>,
+    kept_since: Timestamp,
     walk: impl FnOnce(Visit) -> F,
 ) -> Result<Report, StoreError>
 where
     F: Future<Output = Result<(), StoreError>>,
 {
-    let checkup = Arc::new(Mutex::new(Some(only.map_or_else(Checkup::default, Checkup::of))));
+    let checkup = only.map_or_else(Checkup::default, Checkup::of).kept_since(kept_since);
+    let checkup = Arc::new(Mutex::new(Some(checkup)));
     let seen = checkup.clone();
     let visit = move |row: &Row| {
         if let Some(checkup) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner) {

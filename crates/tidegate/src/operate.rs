@@ -103,9 +103,15 @@ impl Engine {
     /// The run is of this workspace.
     async fn known(&self, run: RunId) -> Result<(), Error> {
         match self.look_up(run).await? {
-            (None, None) => Err(Refusal::NoRun(run).into()),
+            // An open window or buffer may become it.
+            (None, None) => self.why(run).await.map(drop),
             _ => Ok(()),
         }
+    }
+
+    /// The moment since which this engine has deleted no ended run.
+    pub fn runs_kept_since(&self) -> Timestamp {
+        self.shared().options.retention.runs_kept_since(self.now())
     }
 }
 

@@ -32,6 +32,15 @@ impl Default for Retention {
     }
 }
 
+impl Retention {
+    /// The moment since which no ended run has been deleted, for clocks that are less than a
+    /// minute apart.
+    pub fn runs_kept_since(&self, now: Timestamp) -> Timestamp {
+        let kept = self.runs.saturating_sub(Duration::from_mins(1));
+        before(now, kept)
+    }
+}
+
 /// How many rows of one kind a transaction looks at.
 const PART: u32 = 500;
 
@@ -63,8 +72,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 /// One pass over one kind of rows, part by part.
 async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Error> {
     let now = shared.store.read(ReadSet::default()).await?.now;
-    let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
-    let before = Timestamp::from_micros(now.micros().saturating_sub(kept));
+    let before = before(now, kept);
     let (mut after, mut rows) = (Seq(i64::MIN), 0);
     loop {
         let command = Command::Forget { past, before, after, most: PART };
@@ -77,4 +85,9 @@ async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Er
         tracing::debug!(rows, ?past, "old rows were deleted");
     }
     Ok(())
+}
+
+fn before(now: Timestamp, kept: Duration) -> Timestamp {
+    let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(now.micros().saturating_sub(kept))
 }

@@ -7,8 +7,8 @@ use crate::{
     catalog::{Catalog, Limit},
     id::{RunId, Seq},
     row::{
-        Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, RowKey, Run,
-        Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
+        Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, Receipt,
+        RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -46,6 +46,8 @@ pub(super) struct Flow {
     /// How many rows a run says to have staged, less those seen.
     staged: BTreeMap<Seq, i64>,
     batches: BTreeMap<Seq, RunId>,
+    /// Runs that have ended, in the order of their numbers.
+    ended: Vec<Seq>,
 }
 
 type Stops = bool;
@@ -225,10 +227,27 @@ impl Flow {
 
     pub(super) fn ended(&mut self, report: &mut Report, ended: &Ended) {
         let (id, stops) = (ended.id, self.live.get(&ended.id.seq));
+        self.ended.push(id.seq);
         report.check(Rule::Ends, stops != Some(&false), || format!("{id} has ended and goes on"));
         if let Some(parent) = self.awaited.get(&id.seq) {
             report.check(Rule::Reasons, false, || {
                 format!("{parent} waits for {id}, which has ended")
+            });
+        }
+    }
+
+    /// A receipt was written with the ids that its sender was told. The first of several events
+    /// with one key is left out: its claim outlives its run.
+    pub(super) fn receipt(&mut self, report: &mut Report, receipt: &Receipt) {
+        let named = |field: &str| receipt.verdict[field].as_str()?.parse::<RunId>().ok();
+        for run in ["runId", "holder", "replaced"].into_iter().filter_map(named) {
+            let (seq, folds) = (run.seq, &self.folds);
+            let promised = folds.runs.contains(&seq) || folds.items.contains_key(&seq);
+            let there =
+                promised || self.live.contains_key(&seq) || self.ended.binary_search(&seq).is_ok();
+            report.check(Rule::Answers, there, || {
+                let event = receipt.event;
+                format!("the sender of event {event} was told of {run}, which is not there")
             });
         }
     }

@@ -5,7 +5,7 @@ use crate::{
     key::Key,
     row::{
         Class, Engine, Event, Gate, GateKey, GateState, Hold, Kind, LogHead, Logged, Need, Phase,
-        Rank, RowKey, Run, Scope, Slots, Source, Span, Stream, Sub,
+        Rank, Receipt, RowKey, Run, Scope, Slots, Source, Span, Stream, Sub,
     },
     time::Timestamp,
     workflow::Workflow,
@@ -125,6 +125,34 @@ fn each_thing_that_breaks_is_found_by_its_number() {
         change(&mut rows);
         assert_eq!(check(Checkup::default(), &rows), *expected, "break {n}");
     }
+}
+
+#[test]
+fn a_receipt_names_runs_that_can_be_found() {
+    let named = |field: &str, seq: i64| {
+        let run = RunId { seq: Seq(seq), salt: 1 };
+        let receipt = Receipt {
+            seq: Seq(40),
+            ws: "w".into(),
+            app: "default".to_owned(),
+            workflow: "sync".to_owned(),
+            key: String::new(),
+            event: Seq(6),
+            at: AT,
+            verdict: serde_json::json!({ "outcome": "queued", field: run }),
+        };
+        let mut rows = healthy();
+        rows.insert(RowKey::Receipt(Seq(40)), receipt.into());
+        rows
+    };
+    for field in ["runId", "holder", "replaced"] {
+        assert_eq!(check(Checkup::default(), &named(field, 7)), [""; 0], "{field}");
+        assert_eq!(check(Checkup::default(), &named(field, 8)), ["I48"], "{field}");
+    }
+    let (gone, later) = (named("runId", 8), Timestamp::from_micros(2));
+    assert_eq!(check(Checkup::default().kept_since(AT), &gone), ["I48"]);
+    assert_eq!(check(Checkup::default().kept_since(later), &gone), [""; 0], "old enough to go");
+    assert_eq!(check(Checkup::default(), &named("firstRunId", 8)), [""; 0], "a claim outlives it");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::{
     id::{EventId, RunId},
     key::Key,
     row::{Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, RowKey, Run, Scope, Source},
+    run::end,
     time::Timestamp,
 };
 
@@ -69,7 +70,7 @@ pub fn join(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verd
 /// Opens the window or buffer that the workflow has, if it has one.
 pub fn open(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
     match first(candidate)? {
-        Some((scope, kind)) => open_one(draft, candidate, &scope, kind).map(Some),
+        Some((scope, kind)) => open_one(draft, candidate, &scope, kind, None).map(Some),
         None => Ok(None),
     }
 }
@@ -125,11 +126,13 @@ fn join_fired(
     Ok(Some(Verdict::Coalesced { run, by: By::scope(scope), fire_at }))
 }
 
+/// Opens a window or buffer for `run`, or for a new run.
 fn open_one(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
     scope: &Scope,
     kind: Kind,
+    run: Option<RunId>,
 ) -> Decided<Verdict, Verdict> {
     let now = draft.now();
     let wait_ms = match kind {
@@ -138,7 +141,7 @@ fn open_one(
     };
     let deadline = now.plus_ms(wait_ms);
     let fold = Fold {
-        run: draft.new_run_id()?,
+        run: run.map_or_else(|| draft.new_run_id(), Ok)?,
         first: candidate.event,
         last: candidate.event,
         opened: now,
@@ -259,7 +262,7 @@ fn whole(fold: &Fold) -> Option<Part> {
 enum Flushed {
     /// A run, or a place in the next fold.
     Run(Verdict),
-    /// Nothing: the workflow is gone, or the run was deduped or rejected.
+    /// No run: it was deduped or rejected, and ended before its start.
     Gone,
     /// Somebody is in the way.
     Held(By),
@@ -274,30 +277,31 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     let Some(event) = draft.event(event)?.cloned() else { return Ok(Flushed::Gone) };
     let Some(current) = current else { return Ok(Flushed::Gone) };
     let candidate = candidate(&scope, current, event.id, event.data);
+    let source = if batch { Source::Batch(event.id) } else { Source::Event(event.id) };
     let outcome = draft.keep_or_undo(|draft| {
         if !batch && let Some((scope, kind)) = buffer(&candidate)? {
             // What debounce fires is what batch collects.
             return match join_one(draft, &candidate, &scope, kind)? {
                 Some(verdict) => Ok(verdict),
-                None => open_one(draft, &candidate, &scope, kind),
+                None => open_one(draft, &candidate, &scope, kind, Some(part.run)),
             };
         }
-        let source = if batch { Source::Batch(event.id) } else { Source::Event(event.id) };
         create(draft, &candidate, Some(part.run), source)
     });
-    match outcome {
-        Ok(verdict) => {
-            super::receipts::write(draft, &candidate, &verdict)?;
-            Ok(Flushed::Run(verdict))
-        }
-        Err(Stop::Refused(Verdict::Skipped { by, .. })) => Ok(Flushed::Held(by)),
-        Err(Stop::Refused(verdict)) => {
-            super::receipts::write(draft, &candidate, &verdict)?;
-            Ok(Flushed::Gone)
-        }
-        Err(Stop::Need(reads)) => Err(Stop::Need(reads)),
-        Err(Stop::Full) => Err(Stop::Full),
+    let (verdict, flushed) = match outcome {
+        Ok(verdict) => (verdict.clone(), Flushed::Run(verdict)),
+        Err(Stop::Refused(Verdict::Skipped { by, .. })) => return Ok(Flushed::Held(by)),
+        Err(Stop::Refused(verdict)) => (verdict, Flushed::Gone),
+        Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
+        Err(Stop::Full) => return Err(Stop::Full),
+    };
+    super::receipts::write(draft, &candidate, &verdict)?;
+    // Callers have the id of this run already: if another one carries the event, or none does,
+    // it ends here.
+    if verdict.run() != Some(part.run) {
+        end::cancel_unstarted(draft, &candidate, (part.run, source), &verdict);
     }
+    Ok(flushed)
 }
 
 fn candidate<'a>(

@@ -1,11 +1,14 @@
 //! Events: the posted ones, newest first, and what became of one.
 
-use super::{Missing, Newest, Part};
+use super::{
+    Missing, Newest, Part,
+    receipts::{self, Listed},
+};
 use crate::{
     draft::{Decided, Draft},
     id::EventId,
     reads::Scan,
-    row::{Event, Kind, Receipt, Row, RowKey, Workspace},
+    row::{Event, Kind, Row, RowKey, Workspace},
 };
 
 /// How many events are looked at for a page of those with a name. An event may have half a
@@ -67,7 +70,7 @@ pub struct Told {
     /// The event.
     pub event: Event,
     /// Its verdicts other than plain starts, in order.
-    pub receipts: Vec<Receipt>,
+    pub receipts: Vec<Listed>,
     /// [`Row::Run`] and [`Row::Ended`] of the runs that carry it, oldest first: those started with
     /// it, and those whose batch it is in.
     pub runs: Vec<Row>,
@@ -90,15 +93,18 @@ pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<Tol
             batches.extend(missing.note(draft.row(&key))?.flatten());
         }
     }
+    let mut listed = Vec::new();
+    for row in receipts.into_iter().flatten() {
+        let Row::Receipt(receipt) = row else { continue };
+        let cancelled = receipts::cancelled(draft, &mut missing, receipt)?;
+        listed.push(Listed { receipt: receipt.clone(), event: Some(id), cancelled });
+    }
     missing.settle()?;
-    let receipts = receipts.into_iter().flatten().filter_map(|row| {
-        if let Row::Receipt(receipt) = row { Some(receipt.clone()) } else { None }
-    });
     // A run that has ended and is being stopped has both rows: the later one counts.
     let rows = live.into_iter().chain(ended).flatten().chain(batches);
     let runs: std::collections::BTreeMap<_, _> =
         rows.filter_map(|row| Some((crate::list::number(row)?, row.clone()))).collect();
-    Ok(Some(Told { event, receipts: receipts.collect(), runs: runs.into_values().collect() }))
+    Ok(Some(Told { event, receipts: listed, runs: runs.into_values().collect() }))
 }
 
 /// Requests, occurrences and calls are inputs, and no events that people have posted.

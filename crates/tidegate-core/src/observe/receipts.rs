@@ -3,9 +3,9 @@
 use super::{Missing, Newest, Part};
 use crate::{
     draft::{Decided, Draft},
-    id::{EventId, Seq},
+    id::{EventId, RunId, Seq},
     reads::Scan,
-    row::{Receipt, Row, RowKey, Workspace},
+    row::{Ending, Receipt, Row, RowKey, Workspace},
 };
 
 /// How many receipts are looked at for a page of those that fit.
@@ -52,6 +52,8 @@ pub struct Listed {
     pub receipt: Receipt,
     /// The event's id; none where it was forgotten before its receipt.
     pub event: Option<EventId>,
+    /// How the run that it names was cancelled, if it was: why, and which run survived it.
+    pub cancelled: Option<(String, Option<RunId>)>,
 }
 
 /// The receipts of a workspace, newest first.
@@ -82,11 +84,31 @@ pub fn list<E>(
         let event = event.and_then(|row| if let Row::Event(it) = row { Some(it.id) } else { None });
         // An id of another store, or another salt, names no event of this one.
         if which.event.is_none() || event == which.event {
-            items.push(Listed { receipt, event });
+            let cancelled = cancelled(draft, &mut missing, &receipt)?;
+            items.push(Listed { receipt, event, cancelled });
         }
     }
     missing.settle()?;
     Ok(Newest { items, next: page.next })
+}
+
+/// How the run that a receipt names was cancelled, if it was.
+///
+/// A window does not know all events that it merged: what became of its run is looked up for each
+/// of them, instead of being written to all of them at its flush.
+pub(super) fn cancelled<E>(
+    draft: &Draft,
+    missing: &mut Missing,
+    receipt: &Receipt,
+) -> Decided<Option<(String, Option<RunId>)>, E> {
+    let run = receipt.verdict["runId"].as_str().and_then(|run| run.parse::<RunId>().ok());
+    let Some(run) = run else { return Ok(None) };
+    let row = missing.note(draft.row(&RowKey::Ended(run.seq)))?.flatten();
+    let Some(Row::Ended(ended)) = row else { return Ok(None) };
+    Ok(match &ended.ending {
+        Ending::Cancelled { reason, by } if ended.id == run => Some((reason.clone(), *by)),
+        Ending::Cancelled { .. } | Ending::Completed { .. } | Ending::Failed { .. } => None,
+    })
 }
 
 fn number(row: &Row) -> Option<Seq> {

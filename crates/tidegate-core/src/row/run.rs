@@ -445,19 +445,30 @@ pub enum Ending {
     Cancelled {
         /// Why.
         reason: String,
-        /// The run that took its place.
+        /// The run that took its place, or has its idempotency key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<RunId>,
     },
 }
 
 impl Ending {
+    /// Why a run was cancelled before it started: another run has its idempotency key.
+    pub const DEDUPED: &str = "deduped";
+
     /// The state's name.
     pub fn state(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
             Self::Failed { .. } => "failed",
             Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
+    /// The run that has the idempotency key, where that is why this one was cancelled.
+    pub fn deduped_by(&self) -> Option<RunId> {
+        match self {
+            Self::Cancelled { reason, by } if reason == Self::DEDUPED => *by,
+            Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => None,
         }
     }
 }

@@ -3,9 +3,14 @@
 use super::{chore, follow, wait};
 use crate::{
     draft::{Decided, Draft},
-    flow::{claim, gate, needs::IN_PLACE},
+    flow::{
+        Verdict, claim, gate,
+        needs::{Candidate, IN_PLACE},
+    },
     id::RunId,
-    row::{Class, Ended, Ending, Fault, GateKey, GateState, Phase, RowKey, Run, Work},
+    row::{
+        Class, Ended, Ending, Fault, GateKey, GateState, Phase, Rank, RowKey, Run, Source, Work,
+    },
     session,
 };
 
@@ -143,6 +148,35 @@ pub fn replace<E>(
     let ending = Ending::Cancelled { reason: "replaced".to_owned(), by: Some(newcomer) };
     let freed = call_off(draft, old.clone(), ending, GENERATIONS_AT_ONCE)?;
     Ok(Some(Replaced { old, freed }))
+}
+
+/// Ends the run of a window or a buffer whose flush created no run of this id: `verdict` says what
+/// became of its event instead.
+pub fn cancel_unstarted(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    (id, source): (RunId, Source),
+    verdict: &Verdict,
+) {
+    let (reason, by) = match verdict {
+        Verdict::Deduped { run, .. } => (Ending::DEDUPED.to_owned(), *run),
+        Verdict::Rejected { control, reason } => (format!("rejected by {control}: {reason}"), None),
+        Verdict::Started { .. }
+        | Verdict::Queued { .. }
+        | Verdict::Coalesced { .. }
+        | Verdict::Buffered { .. }
+        | Verdict::Dropped { .. }
+        | Verdict::Skipped { .. }
+        | Verdict::Replaced { .. }
+        | Verdict::HeldByAncestor { .. } => (verdict.outcome().to_owned(), verdict.run()),
+    };
+    let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let name = (workflow.app.clone(), workflow.name.clone());
+    let (version, now) = ((version.number, version.lane), draft.now());
+    let rank = Rank { at: now, seq: id.seq };
+    let run = Run::new(id, candidate.ws.clone(), name, version, source, now, rank);
+    let ended = ended(draft, &run, Ending::Cancelled { reason, by });
+    draft.put(ended);
 }
 
 /// The row of a run that ends now.

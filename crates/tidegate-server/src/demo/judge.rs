@@ -88,7 +88,8 @@ impl Seen {
         }
         let heads = engine.streams().list(None, STREAMS).await?.into_iter();
         let heads = heads.map(|stream| (stream.name, stream.version)).collect();
-        let report = check_up(None, |visit| engine.store().walk(visit)).await?;
+        let kept_since = engine.runs_kept_since();
+        let report = check_up(None, kept_since, |visit| engine.store().walk(visit)).await?;
         let unhealthy = report.findings.into_iter().map(|finding| finding.text).collect();
         Ok(Self { ledger: ledger.clone(), workflows, runs, heads, unhealthy })
     }

@@ -102,7 +102,7 @@ pub(super) async fn call(
     }
     let verdict = engine.dispatch(request).await?.verdict;
     if let Verdict::Deduped { run, .. } = verdict {
-        return Ok(Json(json!({ "deduped": true, "requestId": run })).into_response());
+        return Ok(deduped(run));
     }
     let (run, coalesced) = match verdict {
         Verdict::Coalesced { run, .. } | Verdict::Buffered { run, .. } => (run, true),
@@ -141,7 +141,16 @@ struct AnswerView {
     reason: Option<String>,
 }
 
+/// Another request with the same idempotency key was first, by its arrival or by the end of its
+/// window.
+fn deduped(first: Option<RunId>) -> Response {
+    Json(json!({ "deduped": true, "requestId": first })).into_response()
+}
+
 pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
+    if let Some(survivor) = ended.ending.deduped_by() {
+        return Ok(deduped(Some(survivor)));
+    }
     let (request_id, state) = (ended.id, ended.ending.state());
     let mut view = AnswerView { request_id, state, output: None, error: None, reason: None };
     match ended.ending {

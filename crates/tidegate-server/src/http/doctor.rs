@@ -44,8 +44,10 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn show(caller: Caller) -> Result<Json<Value>, Problem> {
-    let (store, ws) = (caller.engine.store(), caller.engine.workspace().into());
-    let report = check_up(Some(ws), |visit| store.walk(visit)).await.map_err(Error::from)?;
+    let engine = &caller.engine;
+    let (ws, kept_since) = (engine.workspace().into(), engine.runs_kept_since());
+    let report = check_up(Some(ws), kept_since, |visit| engine.store().walk(visit)).await;
+    let report = report.map_err(Error::from)?;
     Ok(Json(view(&report)))
 }
 

@@ -162,7 +162,7 @@ impl Follower {
         }
         if let Some(ended) = ended {
             messages.push(match ended.ending {
-                Ending::Cancelled { by: Some(by), .. } => {
+                Ending::Cancelled { by: Some(by), .. } if ended.ending.deduped_by().is_none() => {
                     Message("replaced", None, json!({ "by": by }).to_string())
                 }
                 _ => {

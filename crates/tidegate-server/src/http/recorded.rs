@@ -3,15 +3,18 @@
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use tidegate::core::{
-    flow::CONTROLS,
-    id::EventId,
-    observe::{
-        Part,
-        events::Name,
-        receipts::{Listed, Which},
+use tidegate::{
+    RunId,
+    core::{
+        flow::CONTROLS,
+        id::EventId,
+        observe::{
+            Part,
+            events::Name,
+            receipts::{Listed, Which},
+        },
+        row::{Event, Receipt},
     },
-    row::{Event, Receipt},
 };
 
 use super::{
@@ -73,6 +76,8 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("control?", string()),
         ("key?", string()),
         ("runId?", string()),
+        ("reason?", string()),
+        ("survivor?", string()),
     ];
     vec![("Event", object(event)), ("Receipt", object(receipt))]
 }
@@ -146,12 +151,19 @@ struct ReceiptView {
     workflow: String,
     #[serde(flatten)]
     verdict: Value,
+    /// Why its run was cancelled, if it was, and the run that survived it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    survivor: Option<RunId>,
 }
 
-impl ReceiptView {
-    fn new(receipt: Receipt, event_id: Option<EventId>) -> Self {
+impl From<Listed> for ReceiptView {
+    fn from(Listed { receipt, event: event_id, cancelled }: Listed) -> Self {
         let Receipt { app, workflow, verdict, .. } = receipt;
-        Self { at: receipt.at.rfc3339(), event_id, app, workflow, verdict }
+        let (reason, survivor) = cancelled.unzip();
+        let survivor = survivor.flatten();
+        Self { at: receipt.at.rfc3339(), event_id, app, workflow, verdict, reason, survivor }
     }
 }
 
@@ -167,7 +179,7 @@ async fn show(caller: Caller, At(id): At<String>) -> Result<Json<Told>, Problem>
     let unknown = || Problem::not_found("no_event", format!("there is no event `{id}`"));
     let event = id.parse().map_err(|_| unknown())?;
     let told = caller.engine.event(event).await?.ok_or_else(unknown)?;
-    let receipts = told.receipts.into_iter().map(|it| ReceiptView::new(it, Some(event)));
+    let receipts = told.receipts.into_iter().map(ReceiptView::from);
     Ok(Json(Told {
         event: EventView::whole(&told.event),
         receipts: receipts.collect(),
@@ -211,8 +223,7 @@ async fn receipts(
     let which = Which { event, app, workflow, control, key, outcome };
     let part = Part { below: newest_below(query.cursor)?, limit: page_size(query.limit)? };
     let page = caller.engine.receipts(&which, part).await?;
-    let view = |Listed { receipt, event }| ReceiptView::new(receipt, event);
-    let receipts = page.items.into_iter().map(view).collect();
+    let receipts = page.items.into_iter().map(ReceiptView::from).collect();
     Ok(Json(Receipts { receipts, next: page.next.map(|next| next.to_string()) }))
 }
 

@@ -109,6 +109,8 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("output?", any()),
         ("error?", of("Fault")),
         ("reason?", string()),
+        ("replacedBy?", string()),
+        ("survivor?", string()),
         ("source?", string()),
         ("name?", string()),
         ("input?", any()),
@@ -303,6 +305,9 @@ pub(super) struct RunView {
     /// The run that took its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_by: Option<RunId>,
+    /// The run that has its idempotency key, where it was cancelled for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    survivor: Option<RunId>,
     /// The run whose place it took.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<RunId>,
@@ -358,6 +363,8 @@ impl From<&Ended> for RunView {
             Ending::Failed { error: it } => error = Some(it),
             Ending::Cancelled { reason: it, by } => (reason, replaced_by) = (Some(it), by),
         }
+        let survivor = run.ending.deduped_by();
+        let replaced_by = replaced_by.filter(|_| survivor.is_none());
         let (compensates, failure_of) = purpose(run.purpose);
         Self {
             compensates,
@@ -376,6 +383,7 @@ impl From<&Ended> for RunView {
             reason,
             replaced_by,
             takeovers: Some(run.takeovers).filter(|times| *times > 0),
+            survivor,
             ..Self::default()
         }
     }

@@ -113,6 +113,13 @@ macro_rules! behaviours {
                 gates_of_a_batch_go_by_its_key,
                 each_buffered_event_has_a_receipt,
             }
+            promises {
+                a_window_that_lost_its_key_ends_as_deduped,
+                a_request_that_lost_its_key_ends_as_deduped,
+                a_window_that_fires_into_a_buffer_names_its_run,
+                a_window_that_a_release_refuses_ends,
+                an_open_window_is_found_among_many,
+            }
             priority {
                 ready_runs_are_leased_by_rank_over_all_workflows,
                 what_becomes_ready_with_a_lease_is_leased_by_rank,

@@ -29,6 +29,7 @@ pub mod output;
 pub mod overlap;
 pub mod policies;
 pub mod priority;
+pub mod promises;
 pub mod rate_limit;
 pub mod reacting;
 pub mod reactions;

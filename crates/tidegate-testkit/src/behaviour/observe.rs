@@ -250,7 +250,7 @@ pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     let keys = |rows: &[Row]| rows.iter().map(Row::key).collect::<Vec<_>>();
     let told = shown(first.id).await;
     assert_eq!(keys(&told.runs), [RowKey::Run(plain.seq)]);
-    assert_eq!(told.receipts[0].verdict["runId"], json!(batch), "its run is to come");
+    assert_eq!(told.receipts[0].receipt.verdict["runId"], json!(batch), "its run is to come");
     let second = world.post_event(event("a", &json!(2))).await;
     world.drain().await;
     let carried = RowKey::Ended(batch.unwrap().seq);

@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tidegate_core::{
     command::Command,
     doctor::Checkup,
+    flow::Verdict,
     id::Seq,
     reads::Change,
     row::{EngineId, GateKey, Phase, Purpose, Row, RowKey, Run},
@@ -70,6 +71,7 @@ const CHECKS: &[Check] = &[
     ("I30", versions::i30),
     ("I31", versions::i31),
     ("I33", runs::i33),
+    ("I48", arrivals::i48),
 ];
 
 /// One commit, as the checks see it.
@@ -235,9 +237,11 @@ impl Judge {
         }
     }
 
-    /// Sees that a caller was told of a run: it has to come to an end.
-    pub fn promised(&mut self, run: Seq, word: &str) {
-        self.history.promised.push((run, word.to_owned()));
+    /// Sees what a caller was told: the run that it names has to come to an end, and every id in
+    /// it has to be found from now on.
+    pub fn promised(&mut self, verdict: &Verdict) {
+        self.history.promised.extend(verdict.run().map(|run| run.seq));
+        self.history.answered.extend(history::named(verdict));
     }
 
     /// Sees an engine's beat.

@@ -111,9 +111,7 @@ async fn deliver(engine: &Engine, delivery: &Delivery) -> Result<Vec<Outcome>, E
 fn promise(world: &World, outcomes: &[Outcome]) {
     let mut inner = world.lock();
     for outcome in outcomes {
-        if let Some(run) = outcome.verdict.run() {
-            inner.judge.promised(run.seq, outcome.verdict.outcome());
-        }
+        inner.judge.promised(&outcome.verdict);
     }
 }
 

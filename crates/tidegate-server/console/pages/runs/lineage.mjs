@@ -17,6 +17,7 @@ export function Lineage({ run: of }) {
     ['Replay of', of.replayOf && run(of.replayOf)],
     ['Took the place of', of.replaced && run(of.replaced)],
     ['Replaced by', of.replacedBy && run(of.replacedBy)],
+    ['Duplicate of', of.survivor && run(of.survivor)],
     ['Handles the failure of', of.failureOf && run(of.failureOf)],
     ['Undoes', of.compensates && run(of.compensates)],
     ['Taken over', of.takeovers > 0 && html`${of.takeovers === 1 ? 'once' : `${of.takeovers} times`} <span class="soft">from servers that died</span>`],

@@ -20,6 +20,7 @@ export function Progress({ progress }) {
 export function Stands({ run, at }) {
   if (run.error) return html`<span title=${run.error.message}><b class="run-bad">${run.error.code}</b> <span class="soft">${run.error.message}</span></span>`;
   if (run.replacedBy) return html`<span class="soft">replaced by <${RunLink} id=${run.replacedBy} /></span>`;
+  if (run.survivor) return html`<span class="soft" title="it has the same idempotency key">duplicate of <${RunLink} id=${run.survivor} /></span>`;
   if (run.state === 'cancelled') return html`<span class="soft" title=${run.reason}>${run.reason}</span>`;
   if (run.progress && run.state !== 'completed') return html`<${Progress} progress=${run.progress} />`;
   if (run.state === 'completed') return html`<span class="faint id" title="what it returned">${run.output === undefined || run.output === null ? '' : brief(run.output)}</span>`;

@@ -180,17 +180,24 @@ fn request(
 /// The run that carries a request, or why there is none.
 fn admitted(engine: &Engine, verdict: &Verdict) -> Result<Called, Problem> {
     if let Verdict::Deduped { run, .. } = verdict {
-        let detail = "it was called before with the same idempotency key";
-        let told = json!({ "error": "deduped", "detail": detail, "requestId": run });
-        return Ok(Called::Over(Ok(error(&told))));
+        return Ok(Called::Over(Ok(deduped(*run))));
     }
     verdict.run().map(Called::Run).ok_or_else(|| actions::refused(engine, verdict))
+}
+
+/// Another call with the same idempotency key was first.
+fn deduped(first: Option<RunId>) -> Box<RawValue> {
+    let detail = "it was called before with the same idempotency key";
+    error(&json!({ "error": "deduped", "detail": detail, "requestId": first }))
 }
 
 /// How a tool's run ended.
 fn result(ended: Result<Ended, tidegate::Error>) -> Told {
     let ended = ended.map_err(|error| Fault::internal(error.to_string()))?;
     let request_id = ended.id;
+    if let Some(survivor) = ended.ending.deduped_by() {
+        return Ok(deduped(Some(survivor)));
+    }
     Ok(match &ended.ending {
         Ending::Completed { output } => completed(output, request_id),
         Ending::Failed { error: fault } => error(&json!({

@@ -1,10 +1,11 @@
 //! Arrivals: what callers were told, against what is there and what was promised before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tidegate_core::{
     command::{Answer, Command},
-    row::{Class, Ending, Phase, Run},
+    id::Seq,
+    row::{Class, Ending, Fold, Phase, Row, RowKey, Run},
     time::Timestamp,
 };
 
@@ -34,24 +35,48 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
     }
     for told in &history.told {
         let Some(run) = told.run else { continue };
-        // What a window fires may go into a buffer, in the very same commit.
-        let controls = look.controls(&told.ws, &told.workflow);
-        if told.word == "coalesced" && controls.is_some_and(|it| it.batch.is_some()) {
-            continue;
-        }
-        let there = look.state.run(run.seq).is_some() || look.state.ended(run.seq).is_some();
-        if !there && !is_folding(look.state, run.seq) {
+        if !is_there(look.state, run.seq) {
             return Err(format!("there is no such run: {told:?}"));
         }
     }
     Ok(())
 }
 
-fn is_folding(state: &State, run: tidegate_core::id::Seq) -> bool {
-    state
-        .gates()
-        .filter_map(folds::of)
-        .any(|fold| fold.run.seq == run || fold.full.iter().any(|part| part.run.seq == run))
+/// Every id that was answered names a run, an open window or buffer, or an event.
+///
+/// Only what the commit answered and what it took away is looked at.
+pub(super) fn i48(look: &Look<'_>, history: &History) -> Checked {
+    let removed = look.deltas.iter().filter_map(|delta| delta.before.as_ref()).flat_map(ids);
+    let answered = removed.filter(|id| history.answered.contains(id));
+    for id in answered.chain(history.answers.iter().copied()) {
+        if !is_there(look.state, id) {
+            return Err(format!("{id} was answered to a caller and is gone"));
+        }
+    }
+    Ok(())
+}
+
+/// The ids that a row gives a meaning to.
+fn ids(row: &Row) -> Vec<Seq> {
+    match row {
+        Row::Run(run) => vec![run.id.seq],
+        Row::Ended(ended) => vec![ended.id.seq],
+        Row::Event(event) => vec![event.id.seq],
+        Row::Gate(gate) => folds::of(gate).map(promised).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// The runs that a fold will become.
+fn promised(fold: &Fold) -> Vec<Seq> {
+    fold.full.iter().map(|part| part.run.seq).chain([fold.run.seq]).collect()
+}
+
+fn is_there(state: &State, id: Seq) -> bool {
+    state.run(id).is_some()
+        || state.ended(id).is_some()
+        || state.row(&RowKey::Event(id)).is_some()
+        || state.gates().filter_map(folds::of).any(|fold| promised(fold).contains(&id))
 }
 
 /// Whether so many in `per / limit` steps are more than a meter allows, counted back from now.
@@ -158,7 +183,7 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
 }
 
 /// Whether a run was replaced before its first step.
-fn given_back(state: &State, history: &History, run: tidegate_core::id::Seq) -> bool {
+fn given_back(state: &State, history: &History, run: Seq) -> bool {
     let replaced = state
         .ended(run)
         .is_some_and(|ended| matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. }));
@@ -214,16 +239,9 @@ impl History {
     }
 }
 
-/// Every run that somebody was told of has ended; what was folded into one that was then refused
-/// has a receipt that says so.
+/// Every run that a caller was told of has ended.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
-    let direct: BTreeSet<_> = history
-        .promised
-        .iter()
-        .filter(|(_, word)| matches!(word.as_str(), "started" | "queued" | "replaced"))
-        .map(|(run, _)| run)
-        .collect();
-    match direct.into_iter().find(|run| state.ended(**run).is_none()) {
+    match history.promised.iter().find(|run| state.ended(**run).is_none()) {
         Some(run) => Err(("I1", format!("run {run} was promised and never ended"))),
         None => Ok(()),
     }

@@ -99,8 +99,12 @@ pub(super) struct History {
     pub signals: BTreeMap<Seq, usize>,
     /// What this commit's callers were told.
     pub told: Vec<Told>,
-    /// The runs that callers were told of, by the word that they were told.
-    pub promised: Vec<(Seq, String)>,
+    /// The runs that carry what callers have sent.
+    pub promised: BTreeSet<Seq>,
+    /// The ids that this commit's callers were told.
+    pub answers: Vec<Seq>,
+    /// All ids that callers were told.
+    pub answered: BTreeSet<Seq>,
     /// How many commits there have been.
     commits: u64,
     /// At which commit a run was first leased.
@@ -176,17 +180,20 @@ impl History {
         for delta in look.deltas {
             if let Some(Row::Ended(ended)) = &delta.after
                 && let Ending::Cancelled { by: Some(by), .. } = &ended.ending
+                && ended.ending.deduped_by().is_none()
             {
                 self.successors.insert(ended.id.seq, by.seq);
             }
         }
+        self.answers = answers(look);
+        self.answered.extend(&self.answers);
         for (command, answer) in look.answered() {
             if let (Command::Signal { run, .. }, Ok(Answer::Done)) = (command, answer) {
                 *self.signals.entry(run.seq).or_default() += 1;
             }
         }
         for told in self.told.clone() {
-            self.promised.extend(told.run.map(|run| (run.seq, told.word.clone())));
+            self.promised.extend(told.run.map(|run| run.seq));
             if told.word == "coalesced" {
                 self.learn_window(look, &told);
             }
@@ -280,6 +287,35 @@ fn told(look: &Look<'_>) -> Vec<Told> {
         }
     }
     all
+}
+
+/// All ids that the callers of a commit were told.
+fn answers(look: &Look<'_>) -> Vec<Seq> {
+    let mut ids = Vec::new();
+    for (_, answer) in look.answered() {
+        match answer {
+            Ok(Answer::Posted(posted)) => {
+                ids.extend(posted.iter().map(|posted| posted.id.seq));
+                let outcomes = posted.iter().flat_map(|posted| &posted.runs);
+                ids.extend(outcomes.flat_map(|outcome| named(&outcome.verdict)));
+            }
+            Ok(Answer::Admitted(outcome)) => ids.extend(named(&outcome.verdict)),
+            _ => {}
+        }
+    }
+    ids
+}
+
+/// The ids in a verdict.
+pub(super) fn named(verdict: &Verdict) -> Vec<Seq> {
+    let other = match verdict {
+        Verdict::Skipped { holder, .. } | Verdict::HeldByAncestor { holder, .. } => Some(*holder),
+        Verdict::Deduped { run, .. } => *run,
+        Verdict::Replaced { replaced, .. } => Some(*replaced),
+        _ => None,
+    };
+    let first = if let Verdict::Deduped { first, .. } = verdict { Some(first.seq) } else { None };
+    verdict.run().into_iter().chain(other).map(|run| run.seq).chain(first).collect()
 }
 
 fn of(

@@ -1,0 +1,135 @@
+//! Promises: every id that was answered to a caller can be found until retention.
+
+use serde_json::json;
+use tidegate_core::{
+    event::Posted,
+    id::{EventId, RunId},
+    observe::{Part, receipts},
+    row::Ending,
+};
+use tidegate_store::{look, why};
+
+use crate::world::{World, event, window};
+
+fn cancelled(reason: &str, by: Option<RunId>) -> Ending {
+    Ending::Cancelled { reason: reason.to_owned(), by }
+}
+
+/// How a run ended, and what `why` says of it.
+async fn end_of(world: &World, run: RunId) -> (Ending, String) {
+    let ended = world.ended(run).await.unwrap_or_else(|| panic!("{run} is gone"));
+    let why = why(&*world.store, &world.ws, run).await.unwrap().unwrap();
+    assert_eq!(why.state, ended.ending.state());
+    (ended.ending, why.sentence)
+}
+
+/// The receipts of an event: its outcome, and how the run that it names was cancelled.
+async fn receipts_of(
+    world: &World,
+    event: EventId,
+) -> Vec<(String, Option<(String, Option<RunId>)>)> {
+    let which = receipts::Which { event: Some(event), ..receipts::Which::default() };
+    let part = Part { below: None, limit: 9 };
+    let page = look(&*world.store, &world.ws, |draft| {
+        receipts::list::<()>(draft, &world.ws, &which, part)
+    });
+    let items = page.await.unwrap().items.into_iter().rev();
+    let outcome = |receipt: &tidegate_core::row::Receipt| {
+        receipt.verdict["outcome"].as_str().unwrap_or_default().to_owned()
+    };
+    items.map(|listed| (outcome(&listed.receipt), listed.cancelled)).collect()
+}
+
+/// A1: two windows end on one idempotency key. The second ends as `deduped` and names the
+/// survivor, and so does the receipt of each event that it had merged.
+pub async fn a_window_that_lost_its_key_ends_as_deduped(world: &World) {
+    let (debounce, once) = (json!({ "periodMs": 1000, "key": "doc" }), json!({ "key": "id" }));
+    world.define(json!({ "name": "save", "debounce": debounce, "idempotency": once })).await;
+    let (first, _) = window(&world.send("save", json!({ "doc": "a", "id": 1 })).await);
+    world.pass(1);
+    let free = world.post("save", json!({ "doc": "b", "id": 2 })).await;
+    let taken = world.post("save", json!({ "doc": "b", "id": 1 })).await;
+    let (second, _) = window(&taken.runs[0].verdict);
+    world.tick(1000).await;
+    assert_eq!(world.drain().await, [first], "one run for the key");
+    let (ending, sentence) = end_of(world, second).await;
+    assert_eq!(ending, cancelled("deduped", Some(first)));
+    assert_eq!(ending.deduped_by(), Some(first));
+    assert!(sentence.contains(&first.to_string()), "{sentence}");
+    let merged = ("coalesced".to_owned(), Some(("deduped".to_owned(), Some(first))));
+    assert_eq!(receipts_of(world, free.id).await, std::slice::from_ref(&merged));
+    assert_eq!(receipts_of(world, taken.id).await, [merged, ("deduped".to_owned(), None)]);
+    let again = world.send("save", json!({ "doc": "c", "id": 2 })).await;
+    let (third, _) = window(&again);
+    world.tick(1000).await;
+    assert_eq!(world.drain().await, [third], "the free key was not taken");
+}
+
+/// The same for requests under the policy `debounce`: their callers follow the run by its id.
+pub async fn a_request_that_lost_its_key_ends_as_deduped(world: &World) {
+    let policy = json!({ "policy": "debounce", "periodMs": 1000 });
+    let action = json!({ "concurrency": policy, "idempotency": { "key": "input.id" } });
+    world.define_flow(json!({ "name": "chat", "actions": { "say": action } })).await;
+    let first = world.call("chat", "say", "s1", json!({ "id": 1 })).await.run().unwrap();
+    world.pass(1);
+    let second = world.call("chat", "say", "s2", json!({ "id": 1 })).await.run().unwrap();
+    let sentence = why(&*world.store, &world.ws, second).await.unwrap().unwrap().sentence;
+    assert!(sentence.contains("holds 1 events for it"), "{sentence}");
+    world.tick(1000).await;
+    assert_eq!(world.drain().await, [first]);
+    assert_eq!(end_of(world, second).await.0, cancelled("deduped", Some(first)));
+    let late = world.call("chat", "say", "s3", json!({ "id": 1 })).await;
+    assert_eq!(late.outcome(), "deduped", "{late:?}");
+}
+
+/// F4: the window that opens a buffer keeps its run; one that joins it names the run that carries
+/// its event.
+pub async fn a_window_that_fires_into_a_buffer_names_its_run(world: &World) {
+    let debounce = json!({ "periodMs": 1000, "key": "doc" });
+    let batch = json!({ "maxSize": 9, "timeoutMs": 5000 });
+    world.define(json!({ "name": "index", "debounce": debounce, "batch": batch })).await;
+    let (opens, _) = window(&world.send("index", json!({ "doc": "a" })).await);
+    world.pass(1);
+    let (joins, _) = window(&world.send("index", json!({ "doc": "b" })).await);
+    world.tick(1000).await;
+    let (ending, sentence) = end_of(world, joins).await;
+    assert_eq!(ending, cancelled("buffered", Some(opens)));
+    assert!(sentence.contains(&opens.to_string()), "{sentence}");
+    assert_eq!(world.state(opens).await, "none", "it is collecting");
+    assert!(why(&*world.store, &world.ws, opens).await.unwrap().is_ok());
+    world.tick(5000).await;
+    assert_eq!(world.drain().await, [opens]);
+    let both = vec![json!({ "doc": "a" }), json!({ "doc": "b" })];
+    assert_eq!(world.inputs_of(opens).await, Some(both));
+}
+
+/// A release that requires a key refuses what was merged before it; its run says so.
+pub async fn a_window_that_a_release_refuses_ends(world: &World) {
+    let debounce = json!({ "periodMs": 1000 });
+    world.define(json!({ "name": "save", "version": 1, "debounce": debounce })).await;
+    let (run, _) = window(&world.send("save", json!({ "n": 1 })).await);
+    let handoff = json!({ "type": "keyed", "keyField": "tenant", "onNewVersion": "drain" });
+    let second = json!({
+        "name": "save", "version": 2, "debounce": debounce, "handoff": handoff,
+    });
+    world.define(second).await;
+    world.tick(1000).await;
+    assert!(world.drain().await.is_empty());
+    let (ending, sentence) = end_of(world, run).await;
+    assert_eq!(ending.state(), "cancelled");
+    assert!(sentence.contains("rejected by handoff: the required key `tenant`"), "{sentence}");
+}
+
+/// However many windows are open, each is found by the id of its run.
+pub async fn an_open_window_is_found_among_many(world: &World) {
+    world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
+    // The keys sort as their numbers do, so that the last windows are found last.
+    let event = |n: usize| event("save", &json!({ "doc": format!("{n:04}") }));
+    let mut last = None;
+    for from in [0, 501] {
+        let posted = world.post_all((from..from + 501).map(event).collect()).await;
+        last = posted.last().and_then(Posted::run);
+    }
+    let found = why(&*world.store, &world.ws, last.unwrap()).await.unwrap();
+    assert!(found.is_ok(), "{found:?}");
+}

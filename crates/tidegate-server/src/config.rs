@@ -19,7 +19,7 @@ struct Setting {
     what: &'static str,
 }
 
-const SETTINGS: [Setting; 10] = [
+const SETTINGS: [Setting; 11] = [
     Setting {
         name: "store",
         default: "sqlite:tidegate.db",

@@ -33,7 +33,7 @@ impl Reference {
             return told("dropped", None);
         }
         let told = match fold {
-            Some((control, place)) => self.open(name, &def, control, place, data),
+            Some((control, place)) => self.open(name, &def, control, place, data, None),
             None => self.create(name, data, None),
         };
         if let Some(meter) = meter.filter(|_| !matches!(told.outcome, "skipped" | "deduped")) {
@@ -64,7 +64,7 @@ impl Reference {
             };
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
-        Some(self.add(at, def, data))
+        Some(self.add(at, def, data, None))
     }
 
     fn open(
@@ -74,21 +74,23 @@ impl Reference {
         control: &'static str,
         place: Place,
         data: &Value,
+        run: Option<Ordinal>,
     ) -> Told {
         let workflow = name.to_owned();
         self.folds.push(Fold { place, workflow, control, items: Vec::new(), blocked: None });
-        self.add(self.folds.len() - 1, def, data)
+        self.add(self.folds.len() - 1, def, data, run)
     }
 
-    /// Puts one event into a fold; a batch that is full goes at once.
-    fn add(&mut self, at: usize, def: &Value, data: &Value) -> Told {
+    /// Puts one event into a fold, which opens for `run` if one is given; a batch that is full goes
+    /// at once.
+    fn add(&mut self, at: usize, def: &Value, data: &Value, run: Option<Ordinal>) -> Told {
         let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
         let batch = control == "batch";
         let most = count(&def["batch"], "maxSize").filter(|_| batch).unwrap_or(usize::MAX);
         let full = |run: Ordinal| items.iter().filter(|item| item.run == run).count() >= most;
         let run = match items.last() {
             Some(last) if !full(last.run) => last.run,
-            _ => self.new_run(&name),
+            _ => run.unwrap_or_else(|| self.new_run(&name)),
         };
         let item = Item { at: self.now, data: data.clone(), run };
         self.folds[at].items.push(item);
@@ -158,11 +160,16 @@ impl Reference {
         let def = self.current(&fold.workflow).clone();
         let name = fold.workflow.clone();
         if fold.control == "debounce" && def.get("batch").is_some() {
-            let last = self.folds.remove(at).items.pop().expect("never empty").data;
+            let Item { data: last, run, .. } =
+                self.folds.remove(at).items.pop().expect("never empty");
             let place = scoped(&name, "batch", &def, &last);
             let deduped = claim_of(&name, &def, &last).is_some_and(|claim| self.claimed(&claim));
-            if !deduped && self.join(&def, "batch", &place, &last).is_none() {
-                self.open(&name, &def, "batch", place, &last);
+            if deduped || self.join(&def, "batch", &place, &last).is_some() {
+                // Another run carries the event, and this id was answered to callers.
+                self.runs[run].state = State::Ended("cancelled");
+            } else {
+                self.runs[run].events.clear();
+                self.open(&name, &def, "batch", place, &last, Some(run));
             }
             return true;
         }
@@ -209,6 +216,9 @@ impl Reference {
         // The members of a batch took their claims when they joined it.
         let claim = claim_of(name, &def, data).filter(|_| def.get("batch").is_none());
         if claim.as_ref().is_some_and(|claim| self.claimed(claim)) {
+            if let Some(run) = id {
+                self.runs[run].state = State::Ended("cancelled");
+            }
             return told("deduped", None);
         }
         if self.skipped_at(name, &def, data).is_some() {

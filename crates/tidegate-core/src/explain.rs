@@ -177,7 +177,7 @@ fn is_stranded(draft: &Draft, run: &Run) -> Decided<bool> {
 }
 
 /// A live run that is stranded.
-fn stranded_run<'a>(draft: &'a Draft, id: RunId) -> Decided<Option<&'a Run>> {
+fn stranded_run(draft: &Draft, id: RunId) -> Decided<Option<&Run>> {
     let Some(run) = draft.run(id.seq)? else { return Ok(None) };
     Ok(is_stranded(draft, run)?.then_some(run))
 }

@@ -116,7 +116,7 @@ pub fn register(
         version: number,
         body: body(workflow, number),
         released: known.and_then(|known| known.release),
-        assigned: assigned(known, workflow),
+        assigned: Some(assigned(known, workflow)),
         deployed: known.is_some_and(|known| known.def.deployed),
     };
     draft.put(def.clone());
@@ -140,7 +140,7 @@ fn register_again(
     workflow: &Workflow,
 ) -> Decided<Registered> {
     let (ws, version, lane) = (&known.def.ws, known.number, known.lane);
-    let (body, assigned) = (body(workflow, version), assigned(Some(known), workflow));
+    let (body, assigned) = (body(workflow, version), Some(assigned(Some(known), workflow)));
     let def = Def { body, assigned, ..Def::clone(&known.def) };
     let changed = def != *known.def;
     if changed {
@@ -181,9 +181,9 @@ fn assign(entry: &Entry, workflow: &Workflow, dev: bool) -> u32 {
 
 /// Whether a version counts as registered without a number. It does for good once code without a
 /// number has registered it: such code may come back, and its runs are to find it.
-fn assigned(known: Option<&Version>, workflow: &Workflow) -> Option<bool> {
+fn assigned(known: Option<&Version>, workflow: &Workflow) -> bool {
     let before = known.is_some_and(|known| known.def.assigned == Some(true));
-    Some(before || workflow.version.is_none())
+    before || workflow.version.is_none()
 }
 
 /// Releases a registered version: it gets the new runs from now on. Rolling back is a release.

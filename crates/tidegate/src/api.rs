@@ -339,6 +339,11 @@ impl Engine {
         self.idle(HAND_OVER).await;
     }
 
+    /// Why the last heartbeat was not written to the store, if it was not: for readiness probes.
+    pub fn heartbeat_error(&self) -> Option<String> {
+        self.shared.heartbeat_error()
+    }
+
     /// Whether it takes no more runs, because it drains or is shut down.
     pub fn is_draining(&self) -> bool {
         self.shared.committer.is_closed()

@@ -40,6 +40,11 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
             answer = shared.store.beat(id, shared.options.lease_ms()) => Some(answer),
             () = timer.sleep_until(deadline.max(asked)) => None,
         };
+        shared.note_heartbeat(match &answer {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(error.to_string()),
+            None => Some("the store did not answer".to_owned()),
+        });
         let wait = match answer {
             Some(Ok(true)) => {
                 shared.beaten(id);

@@ -84,6 +84,8 @@ pub(crate) struct Shared {
     /// Runs that are leased from now on are handed over at once.
     leaving: AtomicBool,
     identity: Mutex<Identity>,
+    /// Why the last heartbeat was not written.
+    heartbeat_error: Mutex<Option<String>>,
     driven: Mutex<BTreeMap<Seq, Driven>>,
     endings: Mutex<Endings>,
 }
@@ -190,6 +192,7 @@ impl Shared {
             idle: Notify::new(),
             leaving: AtomicBool::new(false),
             identity: Mutex::new(Identity { id, known: false }),
+            heartbeat_error: Mutex::default(),
             driven: Mutex::default(),
             endings: Mutex::default(),
         }
@@ -208,6 +211,16 @@ impl Shared {
             drop(identity);
             self.say_what_is_served();
         }
+    }
+
+    /// Remembers how the last heartbeat went, for readiness probes.
+    pub(crate) fn note_heartbeat(&self, error: Option<String>) {
+        *lock(&self.heartbeat_error) = error;
+    }
+
+    /// Why the last heartbeat was not written, if it was not.
+    pub(crate) fn heartbeat_error(&self) -> Option<String> {
+        lock(&self.heartbeat_error).clone()
     }
 
     /// Tells the store, for `why` and for whoever releases a version, and looks for such runs.

@@ -82,8 +82,8 @@ impl Stored {
 /// A version that is driven by code of this program, which may be another version's.
 fn in_process(stored: &Arc<Definition>, served: &Served) -> Version {
     let (definition, handler) = (stored.clone(), served.handler.clone());
-    let handled = stored.handles_failure();
-    let missing = || handled.then(|| Arc::new(NoFailureHandler) as Arc<dyn Handler>);
+    let promised = stored.handles_failure();
+    let missing = || promised.then(|| Arc::new(NoFailureHandler) as Arc<dyn Handler>);
     let on_failure = served.on_failure.clone().or_else(missing);
     Version { definition, handler, on_failure }
 }

@@ -168,7 +168,8 @@ pub fn cancel_unstarted(
         | Verdict::Dropped { .. }
         | Verdict::Skipped { .. }
         | Verdict::Replaced { .. }
-        | Verdict::HeldByAncestor { .. } => (verdict.outcome().to_owned(), verdict.run()),
+        // Whatever has become of the buffer: its run carries the event.
+        | Verdict::HeldByAncestor { .. } => ("buffered".to_owned(), verdict.run()),
     };
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
     let name = (workflow.app.clone(), workflow.name.clone());

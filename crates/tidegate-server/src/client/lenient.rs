@@ -46,9 +46,9 @@ fn string<'a>(mut text: &'a str, out: &mut String) -> &'a str {
     while let Some(at) = text.find(['"', '\\']) {
         out.push_str(&text[..at]);
         text = &text[at..];
-        if text.starts_with('"') {
+        if let Some(rest) = text.strip_prefix('"') {
             out.push('"');
-            return &text[1..];
+            return rest;
         }
         let (taken, written) = match (code_unit(text), text.get(6..).and_then(code_unit)) {
             (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => (12, &text[..12]),

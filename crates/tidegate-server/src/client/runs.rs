@@ -133,7 +133,10 @@ pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(
         }
         Runs::Export { workflow, state, limit } => {
             let histories = export(server, &filter(workflow, state)?, limit).await?;
-            let lines = histories.iter().map(|history| format!("{history}\n")).collect();
+            let mut lines = histories.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
+            if !lines.is_empty() {
+                lines.push('\n');
+            }
             return Ok((json!({ "histories": histories }), lines));
         }
         Runs::Show { run } => {

@@ -83,6 +83,9 @@ async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Pro
         let detail = format!("the server stops: it takes no new runs, and {runs} are under way");
         return Err(Problem::new(unavailable, "draining", detail));
     }
+    if let Some(detail) = engine.heartbeat_error() {
+        return Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1));
+    }
     match tokio::time::timeout(READY, engine.store().read(ReadSet::default())).await {
         Ok(Ok(_)) => Ok(Json(json!({ "status": "ready" }))),
         Ok(Err(error)) => Err(Error::from(error).into()),

@@ -69,3 +69,37 @@ async fn a_database_that_comes_back_is_gone_on_with() {
     .await
     .expect("it is ready again");
 }
+
+/// After `rm` the open file takes writes that nobody would find again: none is acknowledged, and
+/// the server says so, whether or not another one has begun anew at the same path.
+#[tokio::test]
+async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
+    let target = Target::kind().await;
+    let config = format!("[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n", target.url);
+    let server = Server::start_on_file(&config);
+    let run = server.start_run("sync", json!(0)).await;
+    server.until(&run, "completed").await;
+    for ending in ["", "-wal", "-shm", ".lock"] {
+        std::fs::remove_file(server.file(&format!("tidegate.db{ending}"))).unwrap();
+    }
+    let event = json!({ "name": "sync", "data": 1 }).to_string();
+    let (status, _, told) = server.try_ask("/events", Some(event.clone())).await.unwrap();
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
+    assert!(told["detail"].as_str().unwrap().contains("tidegate.db was removed"), "{told}");
+    let began = std::time::Instant::now();
+    while server.get("/ready").await.0 == StatusCode::OK {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is never said to be unready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let log = server.file("other.log");
+    let other = Server::start_on(
+        &format!("sqlite:{}", server.file("tidegate.db")),
+        &config,
+        std::path::Path::new(&log),
+    );
+    other.start_run("sync", json!(2)).await;
+    let (status, _, told) = server.try_ask("/events", Some(event)).await.unwrap();
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
+    assert!(told["detail"].as_str().unwrap().contains("was replaced"), "{told}");
+    assert_eq!(other.get("/runs").await.1["runs"].as_array().unwrap().len(), 1);
+}

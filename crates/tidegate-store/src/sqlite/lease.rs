@@ -91,10 +91,12 @@ impl Writer {
         &mut self,
         act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<A>,
     ) -> Result<A, StoreError> {
+        self.in_place()?;
         let begun = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
         let tx = begun.map_err(|error| refused(&error))?;
         let answer = act(&tx).map_err(|error| refused(&error))?;
         tx.commit().map_err(|error| not_committed(&error))?;
+        self.still_in_place()?;
         Ok(answer)
     }
 }

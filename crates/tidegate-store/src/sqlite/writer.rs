@@ -77,12 +77,12 @@ impl Writer {
     }
 
     /// Refuses to write into files that nobody would find again.
-    fn in_place(&self) -> Result<(), StoreError> {
+    pub(super) fn in_place(&self) -> Result<(), StoreError> {
         self.place.as_ref().map_or(Ok(()), Place::check).map_err(StoreError::Unavailable)
     }
 
     /// Refuses to acknowledge what was written into such files since.
-    fn still_in_place(&self) -> Result<(), StoreError> {
+    pub(super) fn still_in_place(&self) -> Result<(), StoreError> {
         self.place.as_ref().map_or(Ok(()), Place::check).map_err(StoreError::Unknown)
     }
 

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_send_is_not_overtaken_by_more_steps_than_fit_into_a_report() {
-        let steps = (0..MAX_OPS + 1).map(|n| step(n.to_string()));
+        let steps = (0..=MAX_OPS).map(|n| step(n.to_string()));
         let all = reports(std::iter::once(send("first")).chain(steps).collect());
         assert_eq!(all[0], ["first"]);
         assert_eq!((all[1].len(), all[2].len()), (MAX_OPS, 1));

@@ -105,7 +105,7 @@ impl Replay {
             claimable.chain(tries).map(|(id, kind)| (id.clone(), kind)).collect();
         let undelivered: BTreeSet<_> = own().map(|(_, record)| record.place).collect();
         let open = undelivered.is_empty() && unclaimed.is_empty();
-        Self { unclaimed, undelivered, copied, open, records, ..Self::default() }
+        Self { records, unclaimed, undelivered, copied, open, ..Self::default() }
     }
 
     /// The replay of records that must have no further effect.
@@ -137,6 +137,11 @@ impl Replay {
         !self.open
     }
 
+    /// How many operations wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.held.len() + self.queue.len()
+    }
+
     pub(super) fn outcome(&self, id: &str) -> Option<&Outcome> {
         self.records.get(id).map(|record| &record.outcome)
     }
@@ -149,7 +154,7 @@ impl Replay {
         cx: &Context<'_>,
     ) -> Poll<Option<Outcome>> {
         let Some(record) = self.records.get(id) else { return self.poll_begin(id, asks, cx) };
-        if self.undelivered.contains(&record.place) {
+        if !self.open && self.undelivered.contains(&record.place) {
             self.held.insert(record.place, cx.waker().clone());
             return Poll::Pending;
         }
@@ -198,7 +203,9 @@ impl Replay {
             self.open = true;
             let queue = std::mem::take(&mut self.queue);
             let advanced = !queue.is_empty();
-            queue.into_values().for_each(|queued| queued.waker.wake());
+            for queued in queue.into_values() {
+                queued.waker.wake();
+            }
             return if advanced { Settled::Advanced } else { Settled::Over };
         }
         if self.pass_early() {

@@ -120,7 +120,13 @@ impl State {
         if self.broken.is_some() {
             return Poll::Pending;
         }
-        self.replay.poll_turn(id, asks, cx)
+        let before = self.replay.waiting();
+        let turn = self.replay.poll_turn(id, asks, cx);
+        // A task that the handler has spawned asks while the driver is not polling it.
+        if self.replay.waiting() > before {
+            self.wake_driver();
+        }
+        turn
     }
 
     /// An operation was dropped before its turn came.
@@ -299,7 +305,13 @@ impl State {
             if let Some(fault) = &self.broken {
                 return Next::Stop(fault.clone());
             }
-            match self.replay.settle() {
+            // What was let begin and waits for its report is not a sign of changed code.
+            let settled = if self.sleepers.is_empty() || self.ops.is_empty() {
+                self.replay.settle()
+            } else {
+                Settled::Stuck
+            };
+            match settled {
                 Settled::Advanced => return Next::Again,
                 Settled::Changed { lost, new } => return Next::Changed(self.changed(&lost, &new)),
                 Settled::Fresh => return Next::Fresh,

@@ -93,7 +93,7 @@ impl Delivery {
             return self.put_off(self.keeper.shared.clock.now().plus_ms(60_000)).await;
         }
         match self.served.code.clone() {
-            Code::Fold(folds) => self.fold(&folds, events).await,
+            Code::Fold(folds) => Box::pin(self.fold(&folds, events)).await,
             Code::Each(handler) => self.each(Some(&handler), events).await,
             Code::Triggers | Code::None => self.each(None, events).await,
         }

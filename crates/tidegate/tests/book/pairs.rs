@@ -247,12 +247,10 @@ async fn what_debounce_fires_is_what_batch_collects() {
         controls,
         sent,
         expect![[r#"
-        a at 0 s, b at 0.5 s: coalesced; collects 0 s to 1.5 s
-        c at 0.5 s: coalesced; collects 0.5 s to 1.5 s
-        d at 4 s: coalesced; collects 4 s to 5 s
-        nobody was told of this run: runs (b c) 1.5 s to 2.5 s
-        nobody was told of this run: runs (d) 10 s to 11 s
-    "#]],
+            a at 0 s, b at 0.5 s: coalesced; collects 0 s to 1.5 s; runs (b c) 1.5 s to 2.5 s
+            c at 0.5 s: coalesced; collects 0.5 s to 1.5 s; replaced
+            d at 4 s: coalesced; collects 4 s to 10 s; runs (d) 10 s to 11 s
+        "#]],
     )
     .await;
 }

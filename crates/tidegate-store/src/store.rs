@@ -92,6 +92,10 @@ pub enum StoreError {
     /// The database may be read and not be written; it goes on when it may.
     #[error("the store is read-only: {0}")]
     ReadOnly(String),
+    /// A file of the store was removed or replaced while the store is open; nothing was changed,
+    /// and nothing will be.
+    #[error("the store's file is gone: {0}")]
+    FileGone(String),
     /// A row cannot be written or does not have the form that it should have.
     #[error("the store refused a row: {0}")]
     Data(String),

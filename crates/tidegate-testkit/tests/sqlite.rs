@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use tidegate_core::{
@@ -20,11 +21,15 @@ use tidegate_core::{
 };
 use tidegate_store::{
     Decide, Decision, ManualClock, SqliteLook, SqliteStore, Store, StoreError, SystemClock,
+    lease::Leases,
 };
 use tidegate_testkit::{
     contract::{Open, insert, row, scans, seen},
     sample,
 };
+
+/// How long a lease by name is asked for.
+const TTL: Duration = Duration::from_secs(60);
 
 /// A folder of its own, gone with the test.
 struct Place(PathBuf);
@@ -145,7 +150,9 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
     ];
     for (said, harm) in cases {
         let place = Place::new();
-        let store = place.open().await.unwrap();
+        let leases = SqliteStore::open(place.file(), Arc::new(SystemClock)).await.unwrap();
+        let leases = Arc::new(leases);
+        let store: Arc<dyn Store> = leases.clone();
         insert(&store, [sample::event(1, "1")]).await;
         assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
         assert!(beside(&place.file(), "-wal").exists());
@@ -153,12 +160,56 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
         let write: Decide =
             Box::new(|_| Decision::Apply(vec![Change::Insert(Row::from(sample::event(2, "2")))]));
         let error = store.transact(ReadSet::default(), write).await.unwrap_err();
-        assert!(matches!(error, StoreError::Unavailable(_)), "{said}: {error}");
+        assert!(matches!(error, StoreError::FileGone(_)), "{said}: {error}");
         assert!(error.to_string().contains(said), "{said}: {error}");
         assert!(error.to_string().contains("restore the file"), "{said}: {error}");
         let error = store.beat(7, sample::LEASE_MS).await.unwrap_err();
         assert!(error.to_string().contains(said), "{said}: {error}");
+        let error = leases.acquire("name", "holder", TTL).await.unwrap_err();
+        assert!(matches!(error, StoreError::FileGone(_)), "{said}: {error}");
+        assert!(error.to_string().contains(said), "{said}: {error}");
     }
+}
+
+/// What is written into a file that goes away before the commit is in doubt, never acknowledged.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_goes_during_a_transaction_leaves_it_in_doubt() {
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    let file = place.file();
+    let write: Decide = Box::new(move |_| {
+        std::fs::remove_file(&file).unwrap();
+        Decision::Apply(vec![Change::Insert(Row::from(sample::event(1, "1")))])
+    });
+    let error = store.transact(ReadSet::default(), write).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+    assert!(error.to_string().contains("tidegate.db was removed"), "{error}");
+}
+
+/// A copy that fails leaves no file behind that could be taken for a backup.
+#[tokio::test]
+async fn a_copy_that_fails_leaves_nothing_behind() {
+    let place = Place::new();
+    let store = place.open().await.unwrap();
+    insert(&store, (1..200).map(|seq| sample::event(seq, r#"{"some":"data"}"#))).await;
+    drop(store);
+    let copy = place.0.join("copy.db");
+    std::fs::write(&copy, "something else").unwrap();
+    SqliteLook::open(place.file()).await.unwrap().copy(&copy).await.unwrap_err();
+    assert_eq!(std::fs::read(&copy).unwrap(), b"something else", "what was there stays");
+    std::fs::remove_file(&copy).unwrap();
+
+    let mut bytes = std::fs::read(place.file()).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xa5);
+    let look = SqliteLook::open(place.file()).await.unwrap();
+    std::fs::write(place.file(), bytes).unwrap();
+    look.copy(&copy).await.unwrap_err();
+    assert!(!copy.exists());
+    let error = SqliteLook::restore(&copy, place.file()).await.unwrap_err();
+    assert!(error.to_string().contains("No such file"), "{error}");
+    assert!(!place.0.join("tidegate.db.restoring").exists());
 }
 
 #[cfg(unix)]

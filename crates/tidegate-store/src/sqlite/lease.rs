@@ -3,15 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, Params, Row, Transaction, TransactionBehavior};
+use rusqlite::{OptionalExtension, Params, Row, Transaction};
 use tidegate_core::time::Timestamp;
 
-use super::{
-    SqliteStore,
-    error::{not_committed, refused},
-    statements as sql,
-    writer::Writer,
-};
+use super::{SqliteStore, error::refused, statements as sql, writer::Writer};
 use crate::{
     StoreError,
     lease::{Acquire, Asked, Lease, Leases, Renew},
@@ -85,19 +80,11 @@ impl Writer {
         })
     }
 
-    /// A transaction of its own, acknowledged when it is on the disk. One that wrote nothing does
-    /// not wait for the disk.
     fn lease_transaction<A>(
         &mut self,
         act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<A>,
     ) -> Result<A, StoreError> {
-        self.in_place()?;
-        let begun = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
-        let tx = begun.map_err(|error| refused(&error))?;
-        let answer = act(&tx).map_err(|error| refused(&error))?;
-        tx.commit().map_err(|error| not_committed(&error))?;
-        self.still_in_place()?;
-        Ok(answer)
+        self.commit(|tx, _| act(tx).map_err(|error| refused(&error)))
     }
 }
 

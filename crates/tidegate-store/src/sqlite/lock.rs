@@ -16,8 +16,7 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(super) struct FileLock {
     _file: File,
-    /// The database, with every link in its path followed.
-    database: PathBuf,
+    place: Place,
 }
 
 impl FileLock {
@@ -26,7 +25,8 @@ impl FileLock {
         let unavailable =
             |error: io::Error| StoreError::Unavailable(format!("{}: {error}", database.display()));
         let real = real_path(database).map_err(unavailable)?;
-        let open = private().read(true).create(true).open(beside(&real, LOCK));
+        let path = beside(&real, LOCK);
+        let open = private().read(true).create(true).open(&path);
         let mut file = open.map_err(unavailable)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -38,13 +38,18 @@ impl FileLock {
         }
         file.set_len(0).map_err(unavailable)?;
         write!(file, "{}", std::process::id()).map_err(unavailable)?;
-        Ok(Self { _file: file, database: real })
+        let place = Place::of(real, path, &file).map_err(unavailable)?;
+        Ok(Self { _file: file, place })
     }
 
-    /// The files of the open store, all of which are there by now.
-    pub(super) fn place(&self) -> Result<Place, StoreError> {
-        let (log, lock) = (beside(&self.database, "-wal"), beside(&self.database, LOCK));
-        Place::of([self.database.clone(), log, lock])
+    /// The write-ahead log is open now, and belongs to the files of the store.
+    pub(super) fn add_log(&mut self) -> Result<(), StoreError> {
+        self.place.add_log().map_err(|error| StoreError::Unavailable(format!("-wal: {error}")))
+    }
+
+    /// Says which file of the open store is no longer at its path.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.place.check()
     }
 }
 

@@ -84,8 +84,11 @@ impl SqliteLook {
             let name = to.display().to_string();
             // SQLite copies into an empty file, and would make one that everybody may read.
             private().create_new(true).open(&to).map_err(|error| failed(&to, &error))?;
-            db.execute(sql::FILE_COPY, [&name]).map_err(|error| refused_for(&name, &error))?;
-            keep(&to).map_err(|error| failed(&to, &error))
+            let copied = db.execute(sql::FILE_COPY, [&name]);
+            let kept = copied
+                .map_err(|error| refused_for(&name, &error))
+                .and_then(|_| keep(&to).map_err(|error| failed(&to, &error)));
+            kept.inspect_err(|_| drop(fs::remove_file(&to)))
         };
         self.reader.call(copy).await
     }
@@ -101,10 +104,14 @@ impl SqliteLook {
 
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
     let part = beside(to, ".restoring");
+    replace_by(from, &part, to).inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
+fn replace_by(from: &Path, part: &Path, to: &Path) -> io::Result<()> {
     // Made before the copy, which would give it the mode of the backup.
-    let mut copy = private().create(true).truncate(true).open(&part)?;
+    let mut copy = private().create(true).truncate(true).open(part)?;
     io::copy(&mut File::open(from)?, &mut copy)?;
-    keep(&part)?;
+    keep(part)?;
     // What the old file had logged is not the new one's; without its log it is an older state of
     // itself, so that it goes last.
     for log in ["-wal", "-shm"] {
@@ -113,7 +120,7 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
             Ok(()) | Err(_) => {}
         }
     }
-    fs::rename(&part, to)?;
+    fs::rename(part, to)?;
     keep(to)
 }
 

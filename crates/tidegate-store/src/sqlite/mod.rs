@@ -76,7 +76,11 @@ impl SqliteStore {
         };
         let store = Self::start(clock, make).await?;
         let reader = Worker::start("tidegate-read", move || connect(&reader_path, Access::Read));
-        Ok(Self { path: Some(own_path), reader: Some(reader.await?), ..store })
+        let reader = Some(reader.await?);
+        // All of them have opened the one file that was found first.
+        let check = |writer: &mut Writer| writer.check_place().map_err(StoreError::FileGone);
+        store.writer.call(check).await?;
+        Ok(Self { path: Some(own_path), reader, ..store })
     }
 
     /// A store without a file, gone when it is dropped: for tests and trials.

@@ -3,9 +3,13 @@
 //! A file that was removed or replaced stays open: SQLite would go on to write into a file that
 //! nobody finds again, and another process could open a new one at the same path.
 
-use std::{fs::Metadata, io, path::PathBuf};
+use std::{
+    fs::{File, Metadata},
+    io,
+    path::PathBuf,
+};
 
-use crate::StoreError;
+use super::look::beside;
 
 /// Device and inode of a file.
 type Identity = (u64, u64);
@@ -17,13 +21,22 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Remembers which files are open: they have just been opened, under the lock.
-    pub(super) fn of(paths: [PathBuf; 3]) -> Result<Self, StoreError> {
-        let file = |path: PathBuf| match std::fs::metadata(&path) {
-            Ok(found) => Ok((path, identity(&found))),
-            Err(error) => Err(StoreError::Unavailable(format!("{}: {error}", path.display()))),
-        };
-        Ok(Self { files: paths.into_iter().map(file).collect::<Result<_, _>>()? })
+    /// The database and the lock, before SQLite opens the database.
+    ///
+    /// The order makes a file that is swapped meanwhile show as replaced: its path then leads to
+    /// another file than the one remembered here, whichever of the two SQLite opened. The lock's
+    /// identity is the open file's, since the lock is on that file and not on the path.
+    pub(super) fn of(database: PathBuf, path: PathBuf, lock: &File) -> io::Result<Self> {
+        let opened = identity(&database.metadata()?);
+        Ok(Self { files: vec![(database, opened), (path, identity(&lock.metadata()?))] })
+    }
+
+    /// Adds the write-ahead log, once SQLite has opened it: it may not exist before.
+    pub(super) fn add_log(&mut self) -> io::Result<()> {
+        let log = beside(&self.files[0].0, "-wal");
+        let opened = identity(&log.metadata()?);
+        self.files.push((log, opened));
+        Ok(())
     }
 
     /// Says which file is no longer at its path, and what to do.

@@ -202,3 +202,29 @@ async fn a_store_goes_on_when_there_is_room_again() {
     drop(store);
     fs::remove_dir_all(&folder).unwrap();
 }
+
+/// The files are compared with those that were there before SQLite opened the database: one that
+/// is swapped meanwhile is not taken for the file of the store.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_swapped_while_the_store_opens_is_noticed() {
+    let folder = std::env::temp_dir().join(format!("tidegate-swap-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("a.db");
+    let swaps: [(&str, &dyn Fn()); 2] = [
+        ("a.db was replaced", &|| {
+            fs::write(folder.join("b.db"), "").unwrap();
+            fs::rename(folder.join("b.db"), &path).unwrap();
+        }),
+        ("a.db.lock was removed", &|| fs::remove_file(folder.join("a.db.lock")).unwrap()),
+    ];
+    for (said, harm) in swaps {
+        let lock = FileLock::take(&path).unwrap();
+        harm();
+        let db = connect(&path, Access::Write).unwrap();
+        let opened = Writer::open(db, Some(lock), Arc::new(SystemClock), Arc::default());
+        let error = opened.unwrap().beat(1, 1).unwrap_err();
+        assert!(error.to_string().contains(said), "{said}: {error}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -13,7 +13,6 @@ use tidegate_core::{
 use super::{
     error::{not_committed, refused, refused_for},
     lock::FileLock,
-    place::Place,
     statements as sql,
     step::{SqliteTransaction, Watch},
     view::View,
@@ -44,9 +43,8 @@ pub(super) struct Writer {
     /// Engines that have beaten: one that was cleared away does not come back.
     known: BTreeSet<EngineId>,
     /// None for a store in memory.
-    place: Option<Place>,
     // Below the connection, so that the lock is let go of after the database is closed.
-    _lock: Option<FileLock>,
+    lock: Option<FileLock>,
 }
 
 /// What a decision is made with besides the rows.
@@ -64,7 +62,7 @@ impl Writer {
     /// Brings the schema up to date and voids the leases of engines that had the file before.
     pub(super) fn open(
         mut db: Connection,
-        lock: Option<FileLock>,
+        mut lock: Option<FileLock>,
         clock: Arc<dyn Clock>,
         catalogs: Arc<Catalogs>,
     ) -> Result<Self, StoreError> {
@@ -72,18 +70,31 @@ impl Writer {
         let watch = Watch::over(&mut db).map_err(|error| refused(&error))?;
         let rules = Rules { clock, catalogs, next, set_aside: next };
         let known = BTreeSet::new();
-        let place = lock.as_ref().map(FileLock::place).transpose()?;
-        Ok(Self { db, rules, watch, known, place, _lock: lock })
+        lock.as_mut().map_or(Ok(()), FileLock::add_log)?;
+        Ok(Self { db, rules, watch, known, lock })
     }
 
-    /// Refuses to write into files that nobody would find again.
-    pub(super) fn in_place(&self) -> Result<(), StoreError> {
-        self.place.as_ref().map_or(Ok(()), Place::check).map_err(StoreError::Unavailable)
+    /// Says which file of the store is no longer at its path.
+    pub(super) fn check_place(&self) -> Result<(), String> {
+        self.lock.as_ref().map_or(Ok(()), FileLock::check)
     }
 
-    /// Refuses to acknowledge what was written into such files since.
-    pub(super) fn still_in_place(&self) -> Result<(), StoreError> {
-        self.place.as_ref().map_or(Ok(()), Place::check).map_err(StoreError::Unknown)
+    /// One transaction, acknowledged when it is on the disk, in files that can be found again.
+    ///
+    /// Every write goes through here: none begins if a file is gone, and none is acknowledged if
+    /// one went meanwhile. A transaction that wrote nothing does not wait for the disk.
+    pub(super) fn commit<A, E: From<StoreError>>(
+        &mut self,
+        act: impl FnOnce(&Transaction<'_>, &mut Rules) -> Result<A, E>,
+    ) -> Result<A, E> {
+        self.check_place().map_err(StoreError::FileGone)?;
+        // Every way out but the last drops the transaction, which rolls it back: also a commit
+        // that fails, which leaves it open.
+        let tx = begin(&mut self.db)?;
+        let answer = act(&tx, &mut self.rules)?;
+        tx.commit().map_err(|error| not_committed(&error))?;
+        self.check_place().map_err(StoreError::Unknown)?;
+        Ok(answer)
     }
 
     /// One transaction: read, ask, write, commit.
@@ -92,13 +103,9 @@ impl Writer {
         reads: ReadSet,
         decide: &mut Decide,
     ) -> Result<(), StoreError> {
-        self.in_place()?;
-        let tx = begin(&mut self.db)?;
-        let set_aside = self.rules.carry_out(&tx, reads, decide)?;
-        // A commit that fails leaves the transaction open: dropping it rolls it back.
-        tx.commit().map_err(|error| not_committed(&error))?;
+        let set_aside = self.commit(|tx, rules| rules.carry_out(tx, reads, decide))?;
         self.rules.set_aside = set_aside;
-        self.still_in_place()
+        Ok(())
     }
 
     /// One transaction in which a step writes first and is recorded then.
@@ -108,31 +115,31 @@ impl Writer {
         step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E>,
         record: impl FnOnce(&T) -> Vec<Salted>,
     ) -> Result<Kept<T>, TransactionError<E>> {
-        self.in_place()?;
-        // Every way out but the last drops the transaction, which rolls it back.
-        let tx = begin(&mut self.db)?;
-        let value = self.watch.run(&tx, limit, step)?;
-        let (reads, mut decide, verdict) = recording(record(&value), &self.rules.catalogs.all());
-        let set_aside = self.rules.carry_out(&tx, reads, &mut decide)?;
-        let answers = verdict.take()?;
-        tx.commit().map_err(|error| not_committed(&error))?;
+        let watch = self.watch.clone();
+        let (kept, set_aside) = self.commit(|tx, rules| {
+            let value = watch.run(tx, limit, step)?;
+            let (reads, mut decide, verdict) = recording(record(&value), &rules.catalogs.all());
+            let set_aside = rules.carry_out(tx, reads, &mut decide)?;
+            let answers = verdict.take()?;
+            Ok::<_, TransactionError<E>>((Kept { value, answers }, set_aside))
+        })?;
         self.rules.set_aside = set_aside;
-        self.still_in_place()?;
-        Ok(Kept { value, answers })
+        Ok(kept)
     }
 
     /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
     pub(super) fn beat(&mut self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.in_place()?;
-        let there =
-            View { db: &self.db, catalogs: &self.rules.catalogs }.row(&RowKey::Engine(engine))?;
-        if there.is_none() && self.known.contains(&engine) {
-            return Ok(false);
-        }
-        let mut statement =
-            self.db.prepare_cached(sql::ENGINE_BEAT).map_err(|error| refused(&error))?;
-        let beats = statement.execute((codec::engine_text(engine), lease_ms));
-        let beats = beats.map_err(|error| not_committed(&error))? == 1;
+        let was_here = self.known.contains(&engine);
+        let beats = self.commit(|tx, rules| {
+            let view = View { db: tx, catalogs: &rules.catalogs };
+            if was_here && view.row(&RowKey::Engine(engine))?.is_none() {
+                return Ok(false);
+            }
+            let statement = tx.prepare_cached(sql::ENGINE_BEAT);
+            let row = (codec::engine_text(engine), lease_ms);
+            let written = statement.and_then(|mut statement| statement.execute(row));
+            Ok::<_, StoreError>(written.map_err(|error| refused(&error))? == 1)
+        })?;
         if beats {
             self.known.insert(engine);
         }
@@ -192,8 +199,7 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
 /// Makes the file this process's own: the schema up to date and older leases void, in one
 /// transaction. Gives the first sequence number that nobody was given.
 pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
-    let begun = db.transaction_with_behavior(TransactionBehavior::Immediate);
-    let tx = begun.map_err(|error| refused(&error))?;
+    let tx = begin(db)?;
     migrate(&tx, now)?;
     tx.execute(sql::ENGINE_VOID, ()).map_err(|error| refused(&error))?;
     let kept = tx.query_row(sql::META_READ, [SEQUENCE], |row| row.get(0)).optional();

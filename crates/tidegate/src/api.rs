@@ -15,7 +15,7 @@ use tidegate_core::{
     time::Timestamp,
     workflow::DEFAULT_APP,
 };
-use tidegate_store::{Store, why};
+use tidegate_store::{Store, StoreError, why};
 use tracing::Instrument;
 
 use crate::{
@@ -340,7 +340,7 @@ impl Engine {
     }
 
     /// Why the last heartbeat was not written to the store, if it was not: for readiness probes.
-    pub fn heartbeat_error(&self) -> Option<String> {
+    pub fn heartbeat_error(&self) -> Option<Arc<StoreError>> {
         self.shared.heartbeat_error()
     }
 

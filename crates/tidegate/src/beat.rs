@@ -13,7 +13,7 @@ use tidegate_core::{
     row::{Engine, EngineId, Phase, Row, RowKey, Run},
     run::record::{Record, Then},
 };
-use tidegate_store::commit;
+use tidegate_store::{StoreError, commit};
 
 use crate::{builder::LEASE_TTL, drive::Stop, engine::Shared, error::Error, telemetry};
 
@@ -37,13 +37,15 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
         let deadline = renewed + ttl * 3 / 4;
         let answer = tokio::select! {
             biased;
-            answer = shared.store.beat(id, shared.options.lease_ms()) => Some(answer),
+            answer = shared.store.beat(id, shared.options.lease_ms()) => {
+                Some(answer.map_err(Arc::new))
+            }
             () = timer.sleep_until(deadline.max(asked)) => None,
         };
         shared.note_heartbeat(match &answer {
             Some(Ok(_)) => None,
-            Some(Err(error)) => Some(error.to_string()),
-            None => Some("the store did not answer".to_owned()),
+            Some(Err(error)) => Some(error.clone()),
+            None => Some(Arc::new(StoreError::Unavailable("no answer in time".to_owned()))),
         });
         let wait = match answer {
             Some(Ok(true)) => {

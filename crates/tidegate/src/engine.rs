@@ -15,7 +15,7 @@ use tidegate_core::{
     id::{RunId, Seq},
     row::{Ended, EngineId, Event, Run, Workspace},
 };
-use tidegate_store::{Clock, Seen, Store};
+use tidegate_store::{Clock, Seen, Store, StoreError};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::{
@@ -85,7 +85,7 @@ pub(crate) struct Shared {
     leaving: AtomicBool,
     identity: Mutex<Identity>,
     /// Why the last heartbeat was not written.
-    heartbeat_error: Mutex<Option<String>>,
+    heartbeat_error: Mutex<Option<Arc<StoreError>>>,
     driven: Mutex<BTreeMap<Seq, Driven>>,
     endings: Mutex<Endings>,
 }
@@ -214,12 +214,12 @@ impl Shared {
     }
 
     /// Remembers how the last heartbeat went, for readiness probes.
-    pub(crate) fn note_heartbeat(&self, error: Option<String>) {
+    pub(crate) fn note_heartbeat(&self, error: Option<Arc<StoreError>>) {
         *lock(&self.heartbeat_error) = error;
     }
 
     /// Why the last heartbeat was not written, if it was not.
-    pub(crate) fn heartbeat_error(&self) -> Option<String> {
+    pub(crate) fn heartbeat_error(&self) -> Option<Arc<StoreError>> {
         lock(&self.heartbeat_error).clone()
     }
 

@@ -39,7 +39,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/ready", "ready", ready)
             .says("Whether to send requests here: the store answers, and no drain is under way.")
             .open()
-            .answers(200, "Send them.", object([("status", string())])),
+            .answers(200, "The server takes requests.", object([("status", string())])),
     ]
 }
 
@@ -80,11 +80,12 @@ async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Pro
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if engine.is_draining() {
         let runs = engine.driven();
-        let detail = format!("the server stops: it takes no new runs, and {runs} are under way");
+        let detail = format!("the server stops and takes no new runs; runs under way: {runs}");
         return Err(Problem::new(unavailable, "draining", detail));
     }
-    if let Some(detail) = engine.heartbeat_error() {
-        return Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1));
+    // The log has its text, with paths and addresses that are no business of every prober.
+    if let Some(error) = engine.heartbeat_error() {
+        return Err(Problem::of_store(&error));
     }
     match tokio::time::timeout(READY, engine.store().read(ReadSet::default())).await {
         Ok(Ok(_)) => Ok(Json(json!({ "status": "ready" }))),

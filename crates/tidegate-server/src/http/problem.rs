@@ -124,39 +124,57 @@ impl From<Error> for Problem {
 
 /// The store's own troubles: the log has the details, which are not the client's business.
 fn failed(error: &StoreError) -> Problem {
-    let (status, code, detail) = match error {
-        StoreError::Data(_) | StoreError::TooManyRounds => {
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            (status, "too_much_at_once", "more than one transaction can hold; send less at once")
-        }
-        StoreError::Unavailable(_) | StoreError::Busy(_) => {
-            let detail = "the store cannot be reached or is busy; nothing was changed, try again";
-            (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
-        }
-        StoreError::Full(_) => {
-            let detail = "there is no room where the data is; nothing was changed, and it goes on \
-                          when there is";
-            (StatusCode::SERVICE_UNAVAILABLE, "store_full", detail)
-        }
-        StoreError::ReadOnly(_) => {
-            let detail = "the data cannot be written; nothing was changed, and it goes on when it \
-                          can";
-            (StatusCode::SERVICE_UNAVAILABLE, "store_read_only", detail)
-        }
-        StoreError::Unknown(_) => {
-            let detail = "the connection to the store was lost at the commit: whether it took \
-                          place is not known; repeat the request under the same dedupeId or \
-                          Idempotency-Key";
-            (StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", detail)
-        }
-        _ => {
-            let detail = "the store holds something that cannot be used; see the server's log";
-            (StatusCode::INTERNAL_SERVER_ERROR, "store_error", detail)
-        }
-    };
     tracing::error!(%error, "the store failed");
-    let problem = Problem::new(status, code, detail);
-    if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(1) } else { problem }
+    Problem::of_store(error)
+}
+
+impl Problem {
+    /// A failure of the store, without its text: that may name paths, addresses and rows.
+    pub(super) fn of_store(error: &StoreError) -> Self {
+        let (status, code, detail) = match error {
+            StoreError::Data(_) | StoreError::TooManyRounds => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                (
+                    status,
+                    "too_much_at_once",
+                    "more than one transaction can hold; send less at once",
+                )
+            }
+            StoreError::Unavailable(_) | StoreError::Busy(_) => {
+                let detail =
+                    "the store cannot be reached or is busy; nothing was changed, try again";
+                (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
+            }
+            StoreError::Full(_) => {
+                let detail = "there is no room where the data is; nothing was changed, and it goes on \
+                              when there is";
+                (StatusCode::SERVICE_UNAVAILABLE, "store_full", detail)
+            }
+            StoreError::FileGone(_) => {
+                let detail = "the file of the store was removed or replaced while the server runs; \
+                              nothing was changed: stop the server, restore the file that its log \
+                              names and start again";
+                (StatusCode::SERVICE_UNAVAILABLE, "store_file_gone", detail)
+            }
+            StoreError::ReadOnly(_) => {
+                let detail = "the data cannot be written; nothing was changed, and it goes on when it \
+                              can";
+                (StatusCode::SERVICE_UNAVAILABLE, "store_read_only", detail)
+            }
+            StoreError::Unknown(_) => {
+                let detail = "the connection to the store was lost at the commit: whether it took \
+                              place is not known; repeat the request under the same dedupeId or \
+                              Idempotency-Key";
+                (StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", detail)
+            }
+            _ => {
+                let detail = "the store holds something that cannot be used; see the server's log";
+                (StatusCode::INTERNAL_SERVER_ERROR, "store_error", detail)
+            }
+        };
+        let problem = Problem::new(status, code, detail);
+        if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(1) } else { problem }
+    }
 }
 
 fn refused(refusal: &Refusal) -> Problem {
@@ -218,6 +236,7 @@ mod tests {
             (StoreError::Busy(text()), "store_unavailable"),
             (StoreError::Full(text()), "store_full"),
             (StoreError::ReadOnly(text()), "store_read_only"),
+            (StoreError::FileGone(text()), "store_file_gone"),
             (StoreError::Unknown(text()), "outcome_unknown"),
         ] {
             let problem = failed(&error);

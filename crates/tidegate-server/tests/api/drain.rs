@@ -47,7 +47,7 @@ async fn a_call_under_way_ends_before_the_server() {
     drains(&server).await;
     let (status, told) = server.get("/ready").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    let detail = "the server stops: it takes no new runs, and 1 are under way";
+    let detail = "the server stops and takes no new runs; runs under way: 1";
     assert_eq!(told["detail"], detail);
     assert_eq!(server.get(&format!("/runs/{run}")).await.1["state"], "running");
     let late = server.start_run("sync", json!(2)).await;

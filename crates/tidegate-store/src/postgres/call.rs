@@ -52,6 +52,20 @@ impl Param {
         }
     }
 
+    /// About how many bytes it takes to send.
+    pub(super) fn size(&self) -> usize {
+        fn sum<T>(values: &[Option<T>], size: impl Fn(&T) -> usize) -> usize {
+            values.iter().map(|value| 4 + value.as_ref().map_or(0, &size)).sum()
+        }
+        match self {
+            Self::Int(_) => 8,
+            Self::Text(value) => value.len(),
+            Self::Ints(values) => sum(values, |_| 8),
+            Self::Texts(values) => sum(values, String::len),
+            Self::Blobs(values) => sum(values, Vec::len),
+        }
+    }
+
     /// Numbers, none of them absent.
     pub(super) fn ints(values: impl IntoIterator<Item = i64>) -> Self {
         Self::Ints(values.into_iter().map(Some).collect())

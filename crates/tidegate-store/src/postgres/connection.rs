@@ -1,10 +1,10 @@
 //! One connection, and statements sent over it in one flight.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
     time::Duration,
 };
@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::Type};
 use super::{
     Settings,
     call::{self, Call, Param},
+    flight::Flight,
     sql,
     trouble::Trouble,
 };
@@ -32,6 +33,10 @@ pub(super) struct Connection {
     /// connection that has never heard of it.
     prepared: Option<Mutex<HashMap<&'static str, Statement>>>,
     round_trip: Duration,
+    flight: Arc<Flight>,
+    /// Statements that are sent together share one Sync. Not through a pooler, which does not see
+    /// soon that a client has gone, and not in a step, whose savepoint is gone back to.
+    merges: bool,
 }
 
 /// What each statement of a flight was answered.
@@ -53,7 +58,8 @@ impl Connection {
         settings: &Settings,
         heard: impl Fn() + Send + 'static,
     ) -> Result<Self, Trouble> {
-        let (client, mut driven) = settings.connect().await?;
+        let flight = Arc::<Flight>::default();
+        let (client, mut driven) = settings.connect(flight.clone()).await?;
         let (here, gone) = watch::channel(());
         let task = tokio::spawn(async move {
             let _here = here;
@@ -78,6 +84,8 @@ impl Connection {
             gone,
             prepared: (!settings.options.pooler).then(Mutex::default),
             round_trip: settings.options.round_trip_timeout,
+            merges: !settings.options.pooler && flight.merges(),
+            flight,
         };
         connection.greet(settings).await?;
         Ok(connection)
@@ -85,10 +93,7 @@ impl Connection {
 
     async fn greet(&self, settings: &Settings) -> Result<(), Trouble> {
         let mut calls = vec![Call::new(sql::SERVER_CHECK, Vec::new())];
-        if !settings.options.pooler {
-            let path = Param::Text(settings.search_path());
-            calls.push(Call::new(sql::SESSION_SETTINGS, vec![path]));
-        }
+        calls.extend(settings.for_session());
         let rows = first_error(self.run_unnamed(&calls).await?)?;
         let server = rows[0].first().ok_or_else(|| Trouble::lost("no answer to a greeting"))?;
         settings.check_server(server)
@@ -96,7 +101,9 @@ impl Connection {
 
     /// Sends all statements at once and waits for all answers.
     ///
-    /// An error says that the connection is lost; what a statement failed with is in its answer.
+    /// What a statement failed with is in its answer. Those after it fail too, and the transaction
+    /// is rolled back, except on the connection of a step. An error says that the connection is
+    /// lost, or that a final COMMIT has rolled back.
     pub(super) async fn run(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.prepare(calls).await?;
         self.fly(calls).await
@@ -127,26 +134,32 @@ impl Connection {
     /// a statement that waited for its own preparation would be overtaken by those after it.
     pub(super) async fn prepare(&self, calls: &[Call]) -> Result<(), Trouble> {
         let Some(prepared) = &self.prepared else { return Ok(()) };
-        let missing: Vec<&Call> = {
+        let missing: BTreeMap<&'static str, &Call> = {
             let known = locked(prepared);
+            // Each once: the driver would take back a second one while the flight is under way.
             calls
                 .iter()
                 .filter(|call| !is_control(call.sql))
                 .filter(|call| !known.contains_key(call.sql))
+                .map(|call| (call.sql, call))
                 .collect()
         };
         if missing.is_empty() {
             return Ok(());
         }
-        let preparing = missing.iter().map(|call| -> Answering<'_, _> {
+        let preparing = missing.values().map(|call| -> Answering<'_, _> {
             let kinds: Vec<Type> = call.params.iter().map(Param::kind).collect();
             Box::pin(async move { self.client.prepare_typed(call.sql, &kinds).await })
         });
         let statements = self.in_time(all(preparing.collect())).await?;
-        for (call, statement) in missing.into_iter().zip(statements) {
-            locked(prepared).insert(call.sql, statement.map_err(Trouble::from)?);
+        let mut failed = None;
+        for (sql, statement) in missing.into_keys().zip(statements) {
+            match statement {
+                Ok(statement) => drop(locked(prepared).insert(sql, statement)),
+                Err(error) => failed = Some(error),
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Shows each row that a statement without parameters answers with, and keeps none.
@@ -165,12 +178,31 @@ impl Connection {
     }
 
     async fn send(&self, calls: &[Call], sending: Sending) -> Result<Answers, Trouble> {
+        let commits = calls.last().is_some_and(|call| call.sql == sql::COMMIT);
+        let merged = self.merges && can_merge(calls);
+        if merged {
+            // COMMIT has a Sync of its own: it ends a transaction that has failed, too.
+            self.flight.announce(calls.len() - usize::from(commits));
+        }
         let flight = calls.iter().map(|call| self.answer(call, sending)).collect();
         let answers: Answers = self.in_time(all(flight)).await?;
-        match answers.iter().find_map(|answer| answer.as_ref().err().filter(|it| it.is_closed())) {
-            Some(error) => Err(Trouble::lost(&error.to_string())),
-            None => Ok(answers),
+        let closed = |answer: &Result<_, tokio_postgres::Error>| {
+            answer.as_ref().err().filter(|error| error.is_closed()).map(ToString::to_string)
+        };
+        if let Some(reason) = answers.iter().find_map(closed) {
+            return Err(Trouble::Lost(reason));
         }
+        match answers.iter().any(Result::is_err) {
+            // The server has skipped the rest of the flight.
+            true if merged && !commits => {
+                self.in_time(self.client.batch_execute(sql::ROLLBACK)).await??;
+            }
+            false if self.merges && commits && !self.flight.committed() => {
+                return Err(Trouble::Contended("COMMIT has rolled back".to_owned()));
+            }
+            _ => {}
+        }
+        Ok(answers)
     }
 
     fn answer<'a>(
@@ -178,9 +210,14 @@ impl Connection {
         call: &'a Call,
         sending: Sending,
     ) -> Answering<'a, Result<Vec<Row>, tokio_postgres::Error>> {
-        if is_control(call.sql) {
+        let script = match call.sql {
+            sql::COMMIT if !self.merges => Some(sql::COMMIT_IF_INTACT),
+            script if sql::SCRIPTS.contains(&script) => Some(script),
+            _ => None,
+        };
+        if let Some(script) = script {
             return Box::pin(async {
-                self.client.batch_execute(call.sql).await.map(|()| Vec::new())
+                self.client.batch_execute(script).await.map(|()| Vec::new())
             });
         }
         let prepared = match (&self.prepared, sending) {
@@ -230,7 +267,21 @@ enum Sending {
     Unnamed,
 }
 
-/// `begin`, `commit` and their like, which are sent as they are.
+/// Whether statements may share a Sync.
+///
+/// The server does not end a transaction that is idle before the Sync: a process that is stopped
+/// must have sent all of a flight or nothing (R16), so that it has to fit into a socket's buffer.
+fn can_merge(calls: &[Call]) -> bool {
+    let size = |call: &Call| call.params.iter().map(Param::size).sum::<usize>();
+    calls.iter().all(|call| !sql::SCRIPTS.contains(&call.sql))
+        && calls.iter().map(size).sum::<usize>() <= LARGEST_MERGED
+}
+
+/// The largest flight that is merged, in bytes of parameters.
+const LARGEST_MERGED: usize = 32 << 10;
+
+/// `begin`, `commit` and their like, which are not worth preparing, and can be sent in a failed
+/// transaction where nothing can be prepared.
 fn is_control(statement: &str) -> bool {
     sql::CONTROL.contains(&statement)
 }

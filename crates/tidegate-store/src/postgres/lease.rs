@@ -113,11 +113,9 @@ impl Shared {
         calls: [Call; N],
     ) -> Result<Vec<Row>, Trouble> {
         let settings = self.leases.settings();
-        let mut flight = vec![
-            Call::new(sql::BEGIN, Vec::new()),
-            settings.for_transaction(),
-            latch::lease(&settings.options.schema, name),
-        ];
+        let mut flight = vec![Call::new(sql::BEGIN, Vec::new())];
+        flight.extend(settings.for_transaction());
+        flight.push(latch::lease(&settings.options.schema, name));
         flight.extend(calls);
         flight.push(Call::new(sql::COMMIT, Vec::new()));
         // Every answer is looked at: the COMMIT of a failed transaction succeeds too (R11).

@@ -9,6 +9,8 @@
 mod address;
 mod call;
 mod connection;
+mod door;
+mod flight;
 mod latch;
 mod lease;
 mod migrate;

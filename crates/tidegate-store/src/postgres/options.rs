@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio_postgres::{Client, Row, tls::NoTlsStream};
+use tokio_postgres::{Client, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
-    address::{Address, Trust},
+    address::Address,
     call::{self, Call, Param},
+    door::{self, Driven},
+    flight::Flight,
     sql, tls,
     trouble::Trouble,
 };
@@ -88,6 +90,9 @@ const LONGEST_IDENTIFIER: usize = 63;
 /// The oldest version that is tested: 15. What is used exists since 13.
 const OLDEST_SERVER: i64 = 130_000;
 
+/// How many of the parameters of a transaction's settings are those of a session: not the clock.
+const SESSION_PARAMS: usize = 4;
+
 /// Options that make sense, with the addresses read.
 #[derive(Clone)]
 pub(super) struct Settings {
@@ -156,18 +161,8 @@ impl Settings {
         }
     }
 
-    pub(super) async fn connect(&self) -> Result<(Client, Driven), Trouble> {
-        let config = &self.address.config;
-        match self.address.trust {
-            Trust::Off => {
-                let (client, driven) = config.connect(tokio_postgres::NoTls).await?;
-                Ok((client, Driven::Plain(Box::new(driven))))
-            }
-            Trust::Anyone | Trust::Chain(_) | Trust::ChainAndName(_) => {
-                let (client, driven) = config.connect(self.connector.clone()).await?;
-                Ok((client, Driven::Encrypted(Box::new(driven))))
-            }
-        }
+    pub(super) async fn connect(&self, flight: Arc<Flight>) -> Result<(Client, Driven), Trouble> {
+        Ok(door::connect(&self.address, &self.connector, flight).await?)
     }
 
     /// The setting that makes bare names mean ours.
@@ -175,23 +170,40 @@ impl Settings {
         format!("\"{}\"", self.options.schema)
     }
 
-    /// What every transaction sets first.
-    pub(super) fn for_transaction(&self) -> Call {
-        let it = &self.options;
-        self.transaction_settings(it.lock_timeout, it.statement_timeout, it.idle_timeout)
+    /// The settings of a session of ours, so that no transaction has to make them.
+    pub(super) fn for_session(&self) -> Option<Call> {
+        let mut params = self.transaction_params();
+        (!self.options.pooler).then(|| {
+            params.truncate(SESSION_PARAMS);
+            Call::new(sql::SESSION_SETTINGS, params)
+        })
+    }
+
+    /// What a transaction sets first; nothing where the session has it.
+    pub(super) fn for_transaction(&self) -> Option<Call> {
+        (self.options.pooler || self.options.clock.is_some())
+            .then(|| Call::new(sql::TX_SETTINGS, self.transaction_params()))
     }
 
     /// For a dump or a migration, which lasts as long as it lasts.
     pub(super) fn for_long_transaction(&self) -> Call {
-        self.transaction_settings(Duration::from_mins(1), Duration::ZERO, self.options.idle_timeout)
+        let mut long = self.clone();
+        long.options.lock_timeout = Duration::from_mins(1);
+        long.options.statement_timeout = Duration::ZERO;
+        Call::new(sql::TX_SETTINGS, long.transaction_params())
     }
 
-    fn transaction_settings(&self, lock: Duration, statement: Duration, idle: Duration) -> Call {
+    fn transaction_params(&self) -> Vec<Param> {
         let ms = |time: Duration| Param::Text(time.as_millis().to_string());
-        let path = Param::Text(self.search_path());
-        let clock = self.options.clock.as_ref().map(|clock| clock.now().micros().to_string());
-        let clock = Param::Text(clock.unwrap_or_default());
-        Call::new(sql::TX_SETTINGS, vec![path, ms(lock), ms(statement), ms(idle), clock])
+        let it = &self.options;
+        let clock = it.clock.as_ref().map(|clock| clock.now().micros().to_string());
+        vec![
+            Param::Text(self.search_path()),
+            ms(it.lock_timeout),
+            ms(it.statement_timeout),
+            ms(it.idle_timeout),
+            Param::Text(clock.unwrap_or_default()),
+        ]
     }
 
     /// Refuses a server that must not be trusted with a commit.
@@ -251,31 +263,6 @@ fn is_postgres(product: &str) -> bool {
     ];
     let product = product.to_lowercase();
     product.starts_with("postgresql ") && !OTHERS.iter().any(|other| product.contains(other))
-}
-
-/// A connection that somebody has to poll.
-pub(super) enum Driven {
-    Plain(Box<PlainConnection>),
-    Encrypted(Box<EncryptedConnection>),
-}
-
-type PlainConnection = tokio_postgres::Connection<tokio_postgres::Socket, NoTlsStream>;
-
-type EncryptedConnection = tokio_postgres::Connection<
-    tokio_postgres::Socket,
-    <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>>::Stream,
->;
-
-impl Driven {
-    pub(super) fn poll_message(
-        &mut self,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<tokio_postgres::AsyncMessage, tokio_postgres::Error>>> {
-        match self {
-            Self::Plain(driven) => driven.poll_message(cx),
-            Self::Encrypted(driven) => driven.poll_message(cx),
-        }
-    }
 }
 
 /// A schema's name goes into `search_path` in quotes; it is kept to what needs none.

@@ -203,7 +203,8 @@ impl Reading {
     }
 
     fn begin_by(&mut self, begin: &'static str, settings: &Settings, reads: &ReadSet) {
-        let mut first = vec![Call::new(begin, Vec::new()), settings.for_transaction()];
+        let mut first = vec![Call::new(begin, Vec::new())];
+        first.extend(settings.for_transaction());
         if self.touch == Touch::Lock {
             first.extend(latch::lock(&settings.options.schema, &reads.latches));
         }

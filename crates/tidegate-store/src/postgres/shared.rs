@@ -139,14 +139,11 @@ impl Shared {
         connection: &Connection,
         call: Call,
     ) -> Result<Vec<tokio_postgres::Row>, Trouble> {
-        let calls = [
-            Call::new(sql::BEGIN, Vec::new()),
-            self.beats.settings().for_transaction(),
-            call,
-            Call::new(sql::COMMIT, Vec::new()),
-        ];
+        let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
+        calls.extend(self.beats.settings().for_transaction());
+        calls.extend([call, Call::new(sql::COMMIT, Vec::new())]);
         let mut answers = first_error(connection.run(&calls).await?)?;
-        Ok(answers.swap_remove(2))
+        Ok(answers.swap_remove(calls.len() - 2))
     }
 
     pub(super) async fn dump(&self) -> Result<Vec<Row>, StoreError> {

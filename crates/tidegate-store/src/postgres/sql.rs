@@ -91,7 +91,7 @@ pub(super) const BEGIN: &str = "begin isolation level read committed read write"
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
 // COMMIT of a failed transaction succeeds and rolls back (R11). A statement before it in the same
-// message fails there, and COMMIT is not run.
+// message fails there, and COMMIT is not run: for connections that do not see the answer's tag.
 pub(super) const COMMIT_IF_INTACT: &str = "select; commit";
 pub(super) const ROLLBACK: &str = "rollback";
 // A step may have made settings for the session: they are undone for the session.
@@ -102,11 +102,12 @@ pub(super) const DEALLOCATE: &str = "deallocate all";
 pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
 pub(super) const SAVEPOINT: &str = "savepoint tidegate";
 pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
-pub(super) const CONTROL: [&str; 12] = [
+/// Several statements in one: each is sent by itself, and no other with it.
+pub(super) const SCRIPTS: [&str; 2] = [SESSION_RESET, ROLLBACK_AND_DEALLOCATE];
+pub(super) const CONTROL: [&str; 11] = [
     BEGIN,
     BEGIN_READ,
     COMMIT,
-    COMMIT_IF_INTACT,
     ROLLBACK,
     WAKE_LISTEN,
     CONSTRAINTS_NOW,

@@ -100,14 +100,11 @@ async fn alone(
     connection: &Connection,
     call: Call,
 ) -> Result<Vec<tokio_postgres::Row>, Trouble> {
-    let calls = [
-        Call::new(sql::BEGIN, Vec::new()),
-        pool.settings().for_transaction(),
-        call,
-        Call::new(sql::COMMIT_IF_INTACT, Vec::new()),
-    ];
+    let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
+    calls.extend(pool.settings().for_transaction());
+    calls.extend([call, Call::new(sql::COMMIT, Vec::new())]);
     let mut answers = first_error(connection.run(&calls).await?)?;
-    Ok(answers.swap_remove(2))
+    Ok(answers.swap_remove(calls.len() - 2))
 }
 
 /// 64 bits that no other process draws: the keys of a hasher come from the operating system.

@@ -95,6 +95,8 @@ pub(super) async fn transact_in_step(
         }
     };
     if let Trouble::InDoubt(reason) = trouble {
+        // The server ends what is left of the transaction when its connection does.
+        drop(lent);
         return match outcome(shared, row, attempt.token, &reason).await? {
             Outcome::Committed => Ok(()),
             Outcome::Aborted => Err(StoreError::Unavailable(reason)),
@@ -168,7 +170,7 @@ impl<'a> Attempt<'a> {
         let mut reading = Reading::new(&self.reads, Touch::Lock)?;
         match self.ground {
             Ground::Own => reading.begin(&self.shared.settings, &self.reads),
-            Ground::Step => reading.begin_in_step(&self.shared.settings, &self.reads),
+            Ground::Step => reading.begin_in_step(self.shared.steps.settings(), &self.reads),
         }
         if again && self.ground == Ground::Own {
             reading.leave_last();
@@ -242,7 +244,7 @@ impl<'a> Attempt<'a> {
             // In one flight, a statement that fails would end the step's work too.
             first_error(connection.run(&std::mem::take(&mut calls)).await?)?;
         }
-        calls.push(Call::new(sql::COMMIT_IF_INTACT, Vec::new()));
+        calls.push(Call::new(sql::COMMIT, Vec::new()));
         connection.prepare(&calls).await?;
         self.token = token;
         connection.fly(&calls).await.and_then(first_error).map_err(in_doubt)?;

@@ -94,12 +94,9 @@ async fn send_one(settings: &Settings, connection: &mut Option<Connection>) -> R
         Some(open) => open,
         None => Connection::open(settings, || {}).await?,
     };
-    let calls = [
-        Call::new(sql::BEGIN, Vec::new()),
-        settings.for_transaction(),
-        Call::new(sql::WAKE_SEND, Vec::new()),
-        Call::new(sql::COMMIT, Vec::new()),
-    ];
+    let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
+    calls.extend(settings.for_transaction());
+    calls.extend([sql::WAKE_SEND, sql::COMMIT].map(|sql| Call::new(sql, Vec::new())));
     first_error(open.run(&calls).await?)?;
     *connection = Some(open);
     Ok(())

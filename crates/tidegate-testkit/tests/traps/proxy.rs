@@ -115,8 +115,9 @@ struct Counts {
     answered: u64,
     /// A request has begun and has not ended.
     within: bool,
-    /// The answer that is kept from the client.
-    swallow: Option<u64>,
+    /// The next error is kept from the client, with the end of its answer.
+    swallow: bool,
+    swallowing: bool,
 }
 
 async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
@@ -155,19 +156,20 @@ async fn forward(
     to.write_all(&startup).await.ok()?;
     loop {
         let message = message(&mut from).await?;
-        let commit = message[0] == b'Q' && message.ends_with(b"commit\0");
+        let commit = is_commit(&message);
         let fault = if commit { shared.next.lock().unwrap().take() } else { None };
         match fault {
             None => {}
             Some(Fault::CutAfter) => {
                 to.write_all(&message).await.ok()?;
+                pass_flight(message[0], &mut from, &mut to).await?;
                 return Some((Fault::CutAfter, to));
             }
             Some(fault @ (Fault::CutBefore | Fault::Vanish)) => return Some((fault, to)),
             Some(Fault::FailBefore) => {
                 {
                     let mut counts = counts.lock().unwrap();
-                    counts.swallow = Some(counts.asked);
+                    counts.swallow = true;
                     counts.asked += 1;
                 }
                 to.write_all(b"Q\0\0\0\x0fselect 1/0\0").await.ok()?;
@@ -176,6 +178,26 @@ async fn forward(
         count(&message, shared, &mut counts.lock().unwrap());
         to.write_all(&message).await.ok()?;
     }
+}
+
+/// The rest of a flight that COMMIT belongs to, with the Sync that lets it take place.
+async fn pass_flight(
+    mut kind: u8,
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+) -> Option<()> {
+    while kind != b'Q' && kind != b'S' {
+        let message = message(from).await?;
+        to.write_all(&message).await.ok()?;
+        kind = message[0];
+    }
+    Some(())
+}
+
+/// COMMIT is parsed without a name in a flight, and comes by itself from a step.
+fn is_commit(message: &[u8]) -> bool {
+    let alone = message[0] == b'Q' && message[5..].starts_with(b"select; commit");
+    alone || (message[0] == b'P' && message[5..].starts_with(b"\0commit\0"))
 }
 
 /// A flight begins with the first message that finds nothing outstanding.
@@ -195,9 +217,13 @@ async fn backward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Arc<M
     while let Some(message) = message(&mut from).await {
         let swallowed = {
             let mut counts = counts.lock().unwrap();
-            let swallowed = counts.swallow == Some(counts.answered);
+            if message[0] == b'E' && std::mem::take(&mut counts.swallow) {
+                counts.swallowing = true;
+            }
+            let swallowed = counts.swallowing;
             if message[0] == b'Z' {
                 counts.answered += 1;
+                counts.swallowing = false;
             }
             swallowed
         };

@@ -108,6 +108,11 @@ impl Ctx {
         &self.0.activation
     }
 
+    /// Whether somebody else has a clone of this.
+    pub(crate) fn is_held_elsewhere(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     fn store(&self) -> &dyn Store {
         &*self.0.shared.store
     }

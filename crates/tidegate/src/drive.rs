@@ -5,7 +5,15 @@
 
 mod poll;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use tidegate_core::{
     command::{Answer, Command, Refusal},
@@ -16,7 +24,7 @@ use tidegate_core::{
 use tidegate_store::StoreError;
 use tokio::sync::watch;
 
-pub(crate) use self::poll::{Polled, Reached};
+pub(crate) use self::poll::{Patience, Polled, Reached};
 use crate::{
     context::{Activation, Ctx, Next, Ops, State, undo_all},
     engine::Shared,
@@ -54,6 +62,8 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     ctx: Ctx,
     handler: Polled,
+    /// The code has given its [`Ctx`] to tasks of their own.
+    spawns: Arc<AtomicBool>,
     stop: watch::Receiver<Option<Stop>>,
     engine: EngineId,
     /// The handler may be polled: where an engine died with the run, only once that is on record.
@@ -62,9 +72,8 @@ pub(crate) struct Driver {
 
 /// Replays a handler on the records of the run that has to be undone, until it has registered
 /// all compensations again, and does them.
-fn undo(handler: BoxFuture<Result<Payload>>, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> {
+fn undo(mut handler: Polled, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> {
     Box::pin(async move {
-        let mut handler = Polled::new(handler);
         let registered = std::future::poll_fn(|cx| {
             let reached = handler.poll(&past, cx);
             let mut state = past.state();
@@ -72,8 +81,10 @@ fn undo(handler: BoxFuture<Result<Payload>>, past: Ctx, ctx: Ctx) -> BoxFuture<R
                 return Poll::Ready(Ok(undo));
             }
             match reached {
-                Poll::Ready(Reached::Next(Next::Stop(fault))) => Poll::Ready(Err(Some(fault))),
-                Poll::Ready(_) => Poll::Ready(Err(state.broken())),
+                Poll::Ready(Reached::Next(Next::Stop(fault) | Next::Changed(fault))) => {
+                    Poll::Ready(Err(Some(fault)))
+                }
+                Poll::Ready(_) => Poll::Ready(Err(state.broken().or_else(|| state.lost()))),
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -119,11 +130,15 @@ impl Driver {
             Some((past, steps)) => {
                 let (handler, state) = (code(past.run.purpose), State::past(&past.run, steps));
                 let past = Ctx::new(past, state, shared.clone(), stop.clone());
-                undo(handler.call(past.clone()), past, ctx.clone())
+                let patience = Patience::new(shared.timer.clone(), true);
+                undo(Polled::new(handler.call(past.clone()), patience), past, ctx.clone())
             }
             None => code(purpose).call(ctx.clone()),
         };
-        Self { shared, ctx, handler: Polled::new(handler), stop, engine, begun }
+        let spawns = version.spawns.clone();
+        let patience = Patience::new(shared.timer.clone(), spawns.load(Ordering::SeqCst));
+        let handler = Polled::new(handler, patience);
+        Self { shared, ctx, handler, spawns, stop, engine, begun }
     }
 
     fn run(&self) -> &Run {
@@ -157,6 +172,10 @@ impl Driver {
                 }
                 Turn::Reached(Reached::Next(Next::Stop(fault))) => {
                     return self.finish(Then::Fail(fault.to_row())).await;
+                }
+                Turn::Reached(Reached::Next(Next::Changed(fault))) => {
+                    let then = self.changed(&fault);
+                    return self.finish(then).await;
                 }
                 Turn::Reached(Reached::Next(_)) => {}
                 Turn::Reached(Reached::End(result)) => {
@@ -212,18 +231,36 @@ impl Driver {
         }
     }
 
-    /// How the run goes on once its handler has returned.
-    fn ending(&self, result: Result<Payload>) -> Then {
-        if let Some(broken) = self.ctx.state().broken() {
-            return Then::Fail(broken.to_row());
-        }
-        match result {
-            Ok(output) => Then::Complete(output),
-            Err(fault) => match self.ctx.next_attempt("", None, &fault) {
+    /// How the run goes on once its handler has returned. An error of the handler comes before
+    /// records that it has not asked for: it may ask for them at its next attempt.
+    fn ending(&mut self, result: Result<Payload>) -> Then {
+        let (broken, lost) = {
+            let state = self.ctx.state();
+            (state.broken(), state.lost())
+        };
+        match (broken, result) {
+            (Some(broken), _) => Then::Fail(broken.to_row()),
+            (None, Ok(output)) => match lost {
+                Some(lost) => self.changed(&lost),
+                None => Then::Complete(output),
+            },
+            (None, Err(fault)) => match self.ctx.next_attempt("", None, &fault) {
                 Some(wait) => Then::Suspend(vec![wait]),
                 None => Then::Fail(fault.to_row()),
             },
         }
+    }
+
+    /// How a run goes on whose code has not asked for all that is on record. A task that the
+    /// handler has spawned may be about to ask: it outlives the handler and holds its [`Ctx`].
+    /// Then the run is replayed once more, and waits for such tasks.
+    fn changed(&mut self, fault: &Fault) -> Then {
+        self.drop_handler();
+        if self.handler.waits_for_tasks() || !self.ctx.is_held_elsewhere() {
+            return Then::Fail(fault.to_row());
+        }
+        self.spawns.store(true, Ordering::SeqCst);
+        Then::Yield
     }
 
     /// Reports the last of it and lets go. `true` if the report freed the worker.

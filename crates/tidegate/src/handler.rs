@@ -97,6 +97,9 @@ impl Handler for NoFailureHandler {
     }
 }
 
+/// The code of an input that the handler cannot read.
+pub(crate) const BAD_INPUT: &str = "BadInput";
+
 /// The handler's input: an event's data, all data of a batch, or what a request carries.
 fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
     let text = ctx.input();
@@ -104,7 +107,7 @@ fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
         let wanted = std::any::type_name::<I>();
         let workflow = ctx.workflow();
         let message = format!("the input of `{workflow}` cannot be read as {wanted}: {error}");
-        Fault::coded("BadInput", message).fatal()
+        Fault::coded(BAD_INPUT, message).fatal()
     })
 }
 

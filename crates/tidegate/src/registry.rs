@@ -1,6 +1,10 @@
 //! What an engine serves: definitions with their code, by the lane that their runs come from.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use tidegate_core::{
     command::Command,
@@ -20,6 +24,18 @@ pub(crate) struct Version {
     pub(crate) definition: Arc<Workflow>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
+    /// The code has given its `Ctx` to tasks of their own, so that replays wait for them.
+    pub(crate) spawns: Arc<AtomicBool>,
+}
+
+impl Version {
+    pub(crate) fn new(
+        definition: Arc<Workflow>,
+        handler: Arc<dyn Handler>,
+        on_failure: Option<Arc<dyn Handler>>,
+    ) -> Self {
+        Self { definition, handler, on_failure, spawns: Arc::default() }
+    }
 }
 
 /// All that this engine can drive.

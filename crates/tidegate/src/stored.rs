@@ -75,7 +75,7 @@ impl Stored {
             return Some(in_process(stored, served));
         }
         let handler = self.code_for.as_ref()?(stored)?;
-        Some(Version { definition: stored.clone(), handler, on_failure: None })
+        Some(Version::new(stored.clone(), handler, None))
     }
 }
 
@@ -85,7 +85,7 @@ fn in_process(stored: &Arc<Definition>, served: &Served) -> Version {
     let promised = stored.handles_failure();
     let missing = || promised.then(|| Arc::new(NoFailureHandler) as Arc<dyn Handler>);
     let on_failure = served.on_failure.clone().or_else(missing);
-    Version { definition, handler, on_failure }
+    Version::new(definition, handler, on_failure)
 }
 
 /// Follows what others define, for as long as the engine lives.

@@ -46,6 +46,8 @@ pub(super) struct Replay {
     /// Ids that an earlier activation asked for, and this one has not yet: of records, of steps
     /// that failed and are tried again, and of waits that are not answered.
     unclaimed: BTreeMap<String, StepKind>,
+    /// Those of them that are on record, by their place.
+    lost: BTreeMap<usize, String>,
     /// Records that the handler has not got yet.
     undelivered: BTreeSet<usize>,
     /// Those of them that it has asked for.
@@ -64,17 +66,29 @@ pub(super) struct Replay {
     dry: bool,
 }
 
-/// What a handler that cannot advance by itself does next.
+/// How far a replay is once the handler was polled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// It has got something: poll it again.
+    /// The handler has got something: poll it again.
     Advanced,
     /// Nothing is left to replay.
     Over,
     /// Nothing is left to replay, and an operation would begin.
     Fresh,
-    /// Nothing new is asked for, and something on record was not.
+    /// Nothing new is asked for, and something on record was not; or the handler is busy.
     Stuck,
+    /// This is on record and not asked for, and the handler cannot advance by itself before
+    /// [`Replay::proceed`] takes it for lost.
+    Halted(String),
+}
+
+/// How a replay goes on without a record that is not asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Proceeds {
+    /// The handler has got something: poll it again.
+    Advanced,
+    /// An operation would begin.
+    Fresh,
     /// The code has changed.
     Changed {
         /// Asked for by an earlier activation, and by this one not.
@@ -103,9 +117,11 @@ impl Replay {
         let claimable = claimable.map(|(id, record)| (id, record.kind));
         let unclaimed: BTreeMap<_, _> =
             claimable.chain(tries).map(|(id, kind)| (id.clone(), kind)).collect();
+        let place = |id: &String| Some((records.get(id)?.place, id.clone()));
+        let lost = unclaimed.keys().filter_map(place).collect();
         let undelivered: BTreeSet<_> = own().map(|(_, record)| record.place).collect();
         let open = undelivered.is_empty() && unclaimed.is_empty();
-        Self { records, unclaimed, undelivered, copied, open, ..Self::default() }
+        Self { records, unclaimed, lost, undelivered, copied, open, ..Self::default() }
     }
 
     /// The replay of records that must have no further effect.
@@ -117,6 +133,9 @@ impl Replay {
     /// was before.
     pub(super) fn claim(&mut self, id: &str, kind: StepKind) -> Result<bool, StepKind> {
         let recorded = self.records.get(id).map(|record| record.kind);
+        if let Some(Record { place, .. }) = self.records.get(id) {
+            self.lost.remove(place);
+        }
         match self.unclaimed.remove(id).or(recorded) {
             Some(before) if before != kind => return Err(before),
             None if !self.open && !EFFECTS.contains(&kind) => {
@@ -185,41 +204,64 @@ impl Replay {
         }
     }
 
-    /// The handler cannot advance by itself: delivers the first record that it waits for, or else
-    /// ends the replay.
-    pub(super) fn settle(&mut self) -> Settled {
-        if let Some((place, waker)) = self.held.pop_first() {
-            self.undelivered.remove(&place);
-            waker.wake();
+    /// The handler was polled: delivers the record that is next, or ends the replay. Neither
+    /// depends on what else the handler does, so that they also take place while it is busy.
+    /// `quiet`: it cannot advance by itself.
+    pub(super) fn settle(&mut self, quiet: bool) -> Settled {
+        let (next, lost) = (self.held.first_key_value(), self.lost.first_key_value());
+        if next.is_some_and(|(place, _)| lost.is_none_or(|(lost, _)| place < lost)) {
+            self.deliver();
             return Settled::Advanced;
         }
         if self.open {
             return Settled::Over;
         }
-        if self.unclaimed.is_empty() {
-            if self.dry {
-                return if self.queue.is_empty() { Settled::Over } else { Settled::Fresh };
+        match (self.unclaimed.is_empty(), quiet) {
+            (true, false) if self.dry => Settled::Stuck,
+            (true, true) if self.dry && self.queue.is_empty() => Settled::Over,
+            (true, true) if self.dry => Settled::Fresh,
+            (true, _) => self.open(),
+            (false, true) if !self.is_asked_for_nothing() => {
+                Settled::Halted(self.first_unclaimed())
             }
-            self.open = true;
-            let queue = std::mem::take(&mut self.queue);
-            let advanced = !queue.is_empty();
-            for queued in queue.into_values() {
-                queued.waker.wake();
-            }
-            return if advanced { Settled::Advanced } else { Settled::Over };
+            (false, _) => Settled::Stuck,
         }
-        if self.pass_early() {
-            return Settled::Advanced;
+    }
+
+    /// Lets the operations begin that are not on record.
+    fn open(&mut self) -> Settled {
+        self.open = true;
+        let queue = std::mem::take(&mut self.queue);
+        let settled = if queue.is_empty() { Settled::Over } else { Settled::Advanced };
+        for queued in queue.into_values() {
+            queued.waker.wake();
+        }
+        settled
+    }
+
+    /// Delivers the first record that the handler waits for.
+    fn deliver(&mut self) -> bool {
+        let Some((place, waker)) = self.held.pop_first() else { return false };
+        self.undelivered.remove(&place);
+        waker.wake();
+        true
+    }
+
+    /// Goes on after [`Settled::Halted`]: what is not asked for will not be.
+    pub(super) fn proceed(&mut self) -> Proceeds {
+        if self.deliver() || self.pass_early() {
+            return Proceeds::Advanced;
         }
         let state = |queued: &Queued| queued.asks.kind == StepKind::State;
-        let new: Vec<_> = self.queue.keys().chain(&self.new_waits).cloned().collect();
-        if new.is_empty() {
-            return Settled::Stuck;
-        }
         if self.copied && self.queue.values().any(state) {
-            return Settled::Fresh;
+            return Proceeds::Fresh;
         }
-        Settled::Changed { lost: self.first_unclaimed(), new }
+        let new = self.queue.keys().chain(&self.new_waits).cloned().collect();
+        Proceeds::Changed { lost: self.first_unclaimed(), new }
+    }
+
+    fn is_asked_for_nothing(&self) -> bool {
+        self.held.is_empty() && self.queue.is_empty() && self.new_waits.is_empty()
     }
 
     /// Lets those of the queue go on that need no end of the replay: patches, of which the run is
@@ -237,17 +279,14 @@ impl Replay {
     }
 
     /// The first operation by its record that the code should have asked for, if any has one.
-    fn first_unclaimed(&self) -> String {
-        let place = |id: &&String| self.records.get(*id).map_or(usize::MAX, |it| it.place);
-        self.unclaimed.keys().min_by_key(place).cloned().unwrap_or_default()
+    pub(super) fn first_unclaimed(&self) -> String {
+        self.lost.values().chain(self.unclaimed.keys()).next().cloned().unwrap_or_default()
     }
 
     /// The first effect on record that the code has not asked for.
     pub(super) fn lost_effect(&self) -> Option<&str> {
-        let effect = |record: &&Record| EFFECTS.contains(&record.kind);
-        let record = |id: &String| self.records.get(id).filter(effect);
-        let lost = self.unclaimed.keys().filter_map(|id| Some((record(id)?.place, id)));
-        lost.min().map(|(_, id)| id.as_str())
+        let effect = |id: &&String| self.unclaimed.get(*id).is_some_and(|it| EFFECTS.contains(it));
+        self.lost.values().find(effect).map(String::as_str)
     }
 
     /// How many records are of this kind.

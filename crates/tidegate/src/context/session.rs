@@ -8,7 +8,10 @@ use tidegate_core::{
     session::{NewSessionOp, Outcome, path},
 };
 
-use super::{Ctx, step::read};
+use super::{
+    Ctx,
+    step::{Executing, read},
+};
 use crate::{
     fault::{Fault, Result},
     handler::write,
@@ -39,6 +42,7 @@ impl Session {
     /// try sees it anew. For a step that hands it to somebody else.
     pub async fn current(&self) -> Result<(i64, Payload)> {
         let ws = self.ctx.activation().run.ws.clone();
+        let _reading = Executing::begin(&self.ctx);
         let found = read_session(self.ctx.store(), ws, self.session.clone()).await?;
         Ok(found.unwrap_or_else(|| (0, Payload::null())))
     }

@@ -16,7 +16,7 @@ use tidegate_core::{
 
 use super::{
     ops::{Op, Ops, Unreported},
-    replay::{Outcome, Replay, Settled},
+    replay::{Outcome, Proceeds, Replay, Settled},
     turn::Asks,
     undo::Undo,
 };
@@ -65,8 +65,10 @@ pub(crate) enum Next {
     Again,
     /// Fail the run.
     Stop(Fault),
-    /// The handler asks for something new where something else is on record: fail the run, unless
-    /// the handler awaits something outside of its operations and can go on by that.
+    /// This is on record and not asked for: [`State::proceed`] without it, unless the handler
+    /// awaits something outside of its operations and can go on by that.
+    Halted(String),
+    /// Fail the run: something is on record that the code does not ask for any more.
     Changed(Fault),
     /// Nothing is left on record, and an operation would begin if it might.
     Fresh,
@@ -160,19 +162,14 @@ impl State {
         self.replay.wakers(of)
     }
 
-    /// What makes the run fail whatever its handler says: a wrong id, or an effect on record that
-    /// the code does not know any more.
+    /// What makes the run fail whatever its handler says, such as an id that is asked for twice.
     pub(crate) fn broken(&self) -> Option<Fault> {
-        let lost = || {
-            let id = self.replay.lost_effect()?;
-            let asked: Vec<_> = self.asked.keys().map(|id| format!("`{id}`")).collect();
-            let message = format!(
-                "step `{id}` is recorded and not asked for any more; asked for were {}: {ADVICE}",
-                if asked.is_empty() { "none".to_owned() } else { asked.join(", ") }
-            );
-            Some(Fault::coded("ChangedWorkflow", message).fatal())
-        };
-        self.broken.clone().or_else(lost)
+        self.broken.clone()
+    }
+
+    /// An effect is on record that the code has not asked for.
+    pub(crate) fn lost(&self) -> Option<Fault> {
+        self.replay.lost_effect().map(|lost| self.changed(lost, &[]))
     }
 
     fn changed(&self, lost: &str, new: &[String]) -> Fault {
@@ -180,16 +177,20 @@ impl State {
             Some(_) => "recorded",
             None => "on its way",
         };
-        let new = new.iter().take(MAX_NAMED).map(|id| {
-            let kind = self.asked.get(id).map_or("a step", |kind| word(*kind));
-            format!("`{id}` ({kind})")
-        });
-        let new = new.collect::<Vec<_>>().join(" and ");
-        let message = format!(
-            "step `{lost}` is {been} and not asked for any more; the code asks for {new} instead, \
-             which is not recorded: {ADVICE}"
-        );
-        Fault::coded("ChangedWorkflow", message).fatal()
+        let message = if new.is_empty() {
+            let asked: Vec<_> = self.asked.keys().map(|id| format!("`{id}`")).collect();
+            let asked = if asked.is_empty() { "none".to_owned() } else { asked.join(", ") };
+            format!("asked for were {asked}")
+        } else {
+            let new = new.iter().take(MAX_NAMED).map(|id| {
+                let kind = self.asked.get(id).map_or("a step", |kind| word(*kind));
+                format!("`{id}` ({kind})")
+            });
+            let new = new.collect::<Vec<_>>().join(" and ");
+            format!("the code asks for {new} instead, which is not recorded")
+        };
+        let message = format!("step `{lost}` is {been} and not asked for any more; {message}");
+        Fault::coded("ChangedWorkflow", format!("{message}: {ADVICE}")).fatal()
     }
 
     /// A step has finished.
@@ -300,20 +301,18 @@ impl State {
         if self.reporting {
             return Next::Wait;
         }
-        if self.executing == 0 && !woken {
+        if let Some(fault) = &self.broken {
             // What is under way when the run breaks off may end, and is recorded.
-            if let Some(fault) = &self.broken {
+            if self.executing == 0 {
                 return Next::Stop(fault.clone());
             }
+        } else {
             // What was let begin and waits for its report is not a sign of changed code.
-            let settled = if self.sleepers.is_empty() || self.ops.is_empty() {
-                self.replay.settle()
-            } else {
-                Settled::Stuck
-            };
-            match settled {
+            let begins = !self.sleepers.is_empty() && !self.ops.is_empty();
+            match self.replay.settle(self.executing == 0 && !woken && !begins) {
                 Settled::Advanced => return Next::Again,
-                Settled::Changed { lost, new } => return Next::Changed(self.changed(&lost, &new)),
+                Settled::Halted(lost) if self.ops.is_empty() => return Next::Halted(lost),
+                Settled::Halted(_) => return Next::Report,
                 Settled::Fresh => return Next::Fresh,
                 Settled::Over | Settled::Stuck => {}
             }
@@ -321,14 +320,28 @@ impl State {
         // A step that waits for the report is about to begin.
         let quiet = self.executing == 0 && self.sleepers.is_empty() && !woken;
         let idle = quiet && !self.waits.is_empty();
-        if idle && let Some(fault) = self.broken() {
-            return Next::Changed(fault);
+        if idle && let Some(lost) = self.replay.lost_effect() {
+            return Next::Halted(lost.to_owned());
         }
         match (self.ops.is_empty(), idle) {
             (_, true) => Next::Suspend(self.waits.values().cloned().collect()),
             (false, false) => Next::Report,
             (true, false) => Next::Wait,
         }
+    }
+
+    /// What there is to do after [`Next::Halted`], when the handler has had its time.
+    pub(crate) fn proceed(&mut self) -> Next {
+        match self.replay.proceed() {
+            Proceeds::Advanced => Next::Again,
+            Proceeds::Fresh => Next::Fresh,
+            Proceeds::Changed { lost, new } => Next::Changed(self.changed(&lost, &new)),
+        }
+    }
+
+    /// What is on record and not asked for so far, if anything is.
+    pub(crate) fn unclaimed(&self) -> Option<String> {
+        self.replay.is_under_way().then(|| self.replay.first_unclaimed())
     }
 
     /// Takes what has to be reported next; `true` if that is all.

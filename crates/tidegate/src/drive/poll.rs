@@ -1,6 +1,7 @@
 //! Polling a handler until it can advance neither by itself nor on recorded results.
 
 use std::{
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -9,9 +10,9 @@ use tidegate_core::json::Payload;
 
 use crate::{
     context::{Ctx, Next},
-    fault::{Fault, Result},
+    fault::Result,
     quiet::Watched,
-    timer::BoxFuture,
+    timer::{BoxFuture, Timer},
 };
 
 /// How long a replay that has come to a halt waits for something that its handler awaits outside
@@ -19,35 +20,58 @@ use crate::{
 /// stop one whose code is the same cannot be undone.
 const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 
+/// How a replay waits for a record that its handler has not asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) limit: Duration,
+    /// It also waits where the handler itself awaits nothing: tasks that it has spawned may ask.
+    pub(crate) for_tasks: bool,
+}
+
+impl Patience {
+    pub(crate) fn new(timer: Arc<dyn Timer>, for_tasks: bool) -> Self {
+        Self { timer, limit: SETTLE_LIMIT, for_tasks }
+    }
+}
+
 /// A handler under way.
 pub(crate) struct Polled {
     handler: BoxFuture<Result<Payload>>,
+    patience: Patience,
     watched: Option<Watched>,
-    /// The end that a handler would come to, and the time until then.
-    settling: Option<(Fault, BoxFuture<()>)>,
+    settling: Option<Settling>,
+}
+
+/// The wait for one record that is not asked for.
+struct Settling {
+    lost: String,
+    /// The time until then; `None` when it is over.
+    limit: Option<BoxFuture<()>>,
 }
 
 /// What a handler has come to.
 pub(crate) enum Reached {
     /// Its end.
     End(Result<Payload>),
-    /// A point where its driver has something to do. Never [`Next::Wait`] or [`Next::Again`].
+    /// A point where its driver has something to do. Never [`Next::Wait`], [`Next::Again`] or
+    /// [`Next::Halted`].
     Next(Next),
 }
 
 impl Polled {
-    pub(crate) fn new(handler: BoxFuture<Result<Payload>>) -> Self {
-        Self { handler, watched: None, settling: None }
+    pub(crate) fn new(handler: BoxFuture<Result<Payload>>, patience: Patience) -> Self {
+        Self { handler, patience, watched: None, settling: None }
     }
 
     /// Drops the handler: nothing of it goes on after this.
     pub(crate) fn stop(&mut self) {
-        *self = Self::new(Box::pin(std::future::pending()));
+        *self = Self::new(Box::pin(std::future::pending()), self.patience.clone());
     }
 
-    /// The end that the handler comes to unless something outside of its operations wakes it.
-    pub(crate) fn halted(&self) -> Option<Fault> {
-        self.settling.as_ref().map(|(fault, _)| fault.clone())
+    /// Whether the replay waits for tasks that the handler has spawned.
+    pub(crate) fn waits_for_tasks(&self) -> bool {
+        self.patience.for_tasks
     }
 
     pub(crate) fn poll(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> Poll<Reached> {
@@ -55,13 +79,17 @@ impl Polled {
             if let Poll::Ready(result) = self.poll_handler(ctx, cx) {
                 return Poll::Ready(Reached::End(result));
             }
-            let woken = self.watched.as_ref().is_some_and(Watched::is_woken);
-            let next = ctx.state().next(cx, woken);
+            let woken = self.is_woken(ctx, cx);
+            let mut next = ctx.state().next(cx, woken);
+            if let Next::Halted(lost) = &next {
+                if self.may_settle(lost, ctx, cx) {
+                    return Poll::Pending;
+                }
+                next = ctx.state().proceed();
+            }
             match next {
-                Next::Again => self.settling = None,
+                Next::Again => {}
                 Next::Wait => return Poll::Pending,
-                Next::Changed(fault) if self.may_settle(&fault, ctx, cx) => return Poll::Pending,
-                Next::Changed(fault) => return Poll::Ready(Reached::Next(Next::Stop(fault))),
                 next => return Poll::Ready(Reached::Next(next)),
             }
         }
@@ -80,15 +108,34 @@ impl Polled {
         polled
     }
 
-    /// Whether something outside of the handler's operations may still let it go on.
-    fn may_settle(&mut self, fault: &Fault, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
-        let Some(watched) = &self.watched else { return false };
-        let known = ctx.state().wakers(watched.waker());
-        if !watched.is_awaited_by_more_than(known) {
+    /// Whether the handler can go on by itself. One that wakes itself for ever cannot.
+    fn is_woken(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
+        if !self.watched.as_ref().is_some_and(Watched::is_woken) {
             return false;
         }
-        let limit = || ctx.timer().sleep_until(ctx.timer().elapsed() + SETTLE_LIMIT);
-        let (_, limit) = self.settling.get_or_insert_with(|| (fault.clone(), limit()));
-        limit.as_mut().poll(cx).is_pending()
+        let lost = ctx.state().unclaimed().unwrap_or_default();
+        self.is_in_time(&lost, cx)
+    }
+
+    /// Whether something outside of the handler's operations may still let it go on.
+    fn may_settle(&mut self, lost: &str, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
+        let awaited = self.watched.as_ref().is_some_and(|watched| {
+            watched.is_awaited_by_more_than(ctx.state().wakers(watched.waker()))
+        });
+        (awaited || self.patience.for_tasks) && self.is_in_time(lost, cx)
+    }
+
+    /// Whether the time for one record is not over.
+    fn is_in_time(&mut self, lost: &str, cx: &mut Context<'_>) -> bool {
+        let Patience { timer, limit, .. } = &self.patience;
+        if self.settling.as_ref().is_none_or(|settling| settling.lost != lost) {
+            let limit = Some(timer.sleep_until(timer.elapsed() + *limit));
+            self.settling = Some(Settling { lost: lost.to_owned(), limit });
+        }
+        let Some(Settling { limit, .. }) = &mut self.settling else { return false };
+        if limit.as_mut().is_some_and(|limit| limit.as_mut().poll(cx).is_ready()) {
+            *limit = None;
+        }
+        limit.is_some()
     }
 }

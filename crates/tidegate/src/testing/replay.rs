@@ -1,22 +1,28 @@
 //! Replays of histories against the code of today, without effects.
 
-use std::{fmt, future::poll_fn, time::Duration};
+use std::{
+    any::Any, collections::BTreeMap, fmt, future::poll_fn, panic::AssertUnwindSafe, sync::Arc,
+    task::Poll, time::Duration,
+};
 
 use tidegate_core::{
     id::RunId,
     row::{Purpose, Workspace},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::Lab;
 use crate::{
-    api::Engine,
     builder::EngineBuilder,
     context::{Activation, Ctx, Next, State},
-    drive::{Polled, Reached},
+    drive::{Patience, Polled, Reached},
+    engine::Shared,
     error::Error,
     fault::Fault,
+    handler::BAD_INPUT,
     history::History,
+    registry::Version,
+    timer::SystemTimer,
 };
 
 /// What became of histories under the code of today.
@@ -83,7 +89,10 @@ impl fmt::Display for Report {
 }
 
 /// How long a handler may await something outside of its operations.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How many histories are replayed side by side.
+const AT_ONCE: usize = 64;
 
 /// Replays histories, one line of JSON each as `tidegate runs export` writes them, against the
 /// code that an engine would serve, and says which runs it would break. No closure of a step is
@@ -114,47 +123,96 @@ pub async fn replay(
     let lab = Lab::new();
     // Nothing is sent to it and its clock stands still: it only knows the code.
     let engine = serve(lab.engine()).start().await?;
-    let mut runs = Vec::new();
+    let (mut replays, mut runs) = (JoinSet::new(), BTreeMap::new());
     for (n, line) in histories.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let history: History = serde_json::from_str(line).map_err(|error| {
             Error::Value(format!("line {} of the histories is none: {error}", n + 1))
         })?;
+        if replays.len() >= AT_ONCE {
+            runs.extend(replays.join_next().await.and_then(Result::ok));
+        }
         let (run, workflow, version) = (history.run, history.workflow.clone(), history.version);
-        let end = replay_one(&engine, history).await;
-        runs.push(Replayed { run, workflow, version, end });
+        let code = engine.code(&history.app, &history.workflow, history.version);
+        let (shared, ws) = (engine.shared().clone(), Workspace::from(engine.workspace()));
+        replays.spawn(async move {
+            let end = match code {
+                Some(code) => replay_one(&shared, &code, &ws, history).await,
+                None => ReplayEnd::Skipped("its workflow is not served".to_owned()),
+            };
+            (n, Replayed { run, workflow, version, end })
+        });
+    }
+    while let Some(replayed) = replays.join_next().await {
+        runs.extend(replayed.ok());
     }
     engine.shut_down().await;
-    Ok(Report { runs })
+    Ok(Report { runs: runs.into_values().collect() })
 }
 
-async fn replay_one(engine: &Engine, history: History) -> ReplayEnd {
+async fn replay_one(
+    shared: &Arc<Shared>,
+    code: &Version,
+    ws: &Workspace,
+    history: History,
+) -> ReplayEnd {
     let skipped = |reason: &str| ReplayEnd::Skipped(reason.to_owned());
     if history.purpose != Purpose::Ordinary {
         return skipped("it compensates another run or handles its failure");
     }
-    let shared = engine.shared();
-    let version = engine.code(&history.app, &history.workflow, history.version);
-    let Some(version) = version else { return skipped("its workflow is not served") };
-    let ws = Workspace::from(engine.workspace());
-    let Some((run, events, steps)) = history.into_rows(&ws) else {
-        return skipped("its input is not in the history");
-    };
-    let state = State::past(&run, steps);
-    let activation = Activation { run, events, definition: version.definition.clone() };
-    let (_stop, stopped) = watch::channel(None);
-    let ctx = Ctx::new(activation, state, shared.clone(), stopped);
-    let mut handler = Polled::new(version.handler.call(ctx.clone()));
-    let reached = poll_fn(|cx| handler.poll(&ctx, cx));
-    let reached = tokio::time::timeout(LIMIT, reached).await;
-    let broken = match reached {
-        Ok(Reached::Next(Next::Stop(fault))) => Some(fault),
-        Ok(Reached::Next(Next::Fresh)) => None,
-        Ok(_) => ctx.state().broken(),
-        Err(_) => Some(handler.halted().unwrap_or_else(|| {
-            let limit = LIMIT.as_secs();
-            let what = "the handler awaits something outside of its operations";
-            Fault::coded("TimedOut", format!("{what} for longer than {limit} s"))
-        })),
-    };
-    broken.map_or(ReplayEnd::Fine, ReplayEnd::Breaks)
+    // It has failed in this way already, whatever the code.
+    let failed = history.state == "failed" && history.steps.is_empty();
+    for for_tasks in [false, true] {
+        let Some((run, events, steps)) = history.clone().into_rows(ws) else {
+            return skipped("its input is not in the history");
+        };
+        let state = State::past(&run, steps);
+        let activation = Activation { run, events, definition: code.definition.clone() };
+        let (_stop, stopped) = watch::channel(None);
+        let ctx = Ctx::new(activation, state, shared.clone(), stopped);
+        let broken = match reach(&ctx, code, for_tasks).await {
+            Ok(broken) => broken,
+            Err(fault) => Some(fault).filter(|_| !failed),
+        };
+        match broken {
+            // A task that the handler has spawned may be about to ask for more.
+            Some(_) if !for_tasks && ctx.is_held_elsewhere() => {}
+            Some(fault) => return ReplayEnd::Breaks(fault),
+            None => break,
+        }
+    }
+    ReplayEnd::Fine
+}
+
+/// Replays a handler: what would stop the run whatever its handler makes of it, or else an error
+/// that is the code's own.
+async fn reach(ctx: &Ctx, code: &Version, for_tasks: bool) -> Result<Option<Fault>, Fault> {
+    let timer = Arc::new(SystemTimer::new());
+    let patience = Patience { timer, limit: LIMIT, for_tasks };
+    let mut handler = None;
+    let reached = poll_fn(|cx| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let start = || Polled::new(code.handler.call(ctx.clone()), patience.clone());
+            handler.get_or_insert_with(start).poll(ctx, cx)
+        }));
+        let panicked = |payload: Box<dyn Any + Send>| Fault::panicked(payload.as_ref());
+        polled.map_or_else(|payload| Poll::Ready(Err(panicked(payload))), |it| it.map(Ok))
+    });
+    // As long again for what the handler awaits where nothing is left to replay.
+    let reached = tokio::time::timeout(2 * LIMIT, reached).await;
+    drop(handler);
+    let state = ctx.state();
+    match reached {
+        Ok(Ok(Reached::Next(Next::Stop(fault) | Next::Changed(fault)))) => Ok(Some(fault)),
+        Ok(Ok(Reached::Next(Next::Fresh))) => Ok(None),
+        Ok(Ok(Reached::End(Err(fault)))) if state.lost().is_some() || fault.code() == BAD_INPUT => {
+            state.broken().map_or(Err(fault), |broken| Ok(Some(broken)))
+        }
+        Ok(Ok(_)) => Ok(state.broken().or_else(|| state.lost())),
+        Ok(Err(panic)) => Err(panic),
+        Err(_) => {
+            let (limit, what) = (2 * LIMIT.as_secs(), "the handler awaits something outside");
+            let message = format!("{what} of its operations for longer than {limit} s");
+            Ok(Some(Fault::coded("TimedOut", message)))
+        }
+    }
 }

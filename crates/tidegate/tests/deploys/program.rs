@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tidegate::{Ctx, Fault, Result, Retry, Workflow, testing::Lab};
 
@@ -24,6 +25,8 @@ pub(crate) enum Code {
     Text(String),
     /// A step whose first attempt fails.
     Flaky(String),
+    /// A step that fails for good.
+    Fails(String),
     /// The time.
     Now(String),
     /// An event that is sent.
@@ -46,19 +49,31 @@ pub(crate) enum Code {
     Select(Vec<Code>),
     /// As often as a step says, which is drawn by chance.
     Loop(String, Box<Code>),
+    /// An error of the handler itself, or a panic, at the second time that the code comes here.
+    Trip(String),
     /// The part, whatever becomes of it.
     Swallow(Box<Code>),
     /// The first if the run is patched, or else the second.
     Patch(String, Box<Code>, Box<Code>),
+    /// Side by side, all of them, each with a waker of its own.
+    Unordered(Vec<Code>),
+    /// The first in a task of its own beside the second, which is awaited before the task.
+    Spawn(Box<Code>, Box<Code>),
+    /// The part in a task of its own that nobody awaits.
+    Detach(Box<Code>),
     /// An await of something that is no operation of the run.
     Yield,
+    /// An await of so many milliseconds that is no operation of the run.
+    Outside(u64),
+    /// An await that wakes itself for ever.
+    Spin,
     /// An await of something outside that never comes.
     Hang,
 }
 
 pub(crate) use Code::{
-    All, Event, Flaky, Hang, Invoke, Join, Loop, Now, Patch, Select, Send, Signal, Sleep, Step,
-    Swallow, Text, Undo, Yield,
+    All, Detach, Event, Fails, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch, Select, Send,
+    Signal, Sleep, Spawn, Spin, Step, Swallow, Text, Trip, Undo, Unordered, Yield,
 };
 
 pub(crate) fn step(id: &str) -> Code {
@@ -133,6 +148,10 @@ impl World {
                     };
                     ctx.step(step.clone(), closure).await?;
                 }
+                Fails(step) => {
+                    let closure = || async { Err(Fault::new("never").fatal()) };
+                    ctx.step::<(), _, _>(id(step), closure).await?;
+                }
                 Now(step) => drop(ctx.now(id(step)).await?),
                 Send(step) => ctx.send_event(id(step), "told", 0).await?,
                 Undo(step) => ctx.compensate(id(step), || async { Ok(()) }).await?,
@@ -158,16 +177,56 @@ impl World {
                         self.clone().play(ctx.clone(), (*part).clone(), suffix).await?;
                     }
                 }
+                Trip(trip) => {
+                    self.mark(&trip);
+                    let second = self.effects()[&trip] == 2;
+                    assert!(!second || !trip.starts_with("panic"), "the handler trips");
+                    if second {
+                        return Err(Fault::new("the handler trips"));
+                    }
+                }
                 Swallow(part) => drop(self.play(ctx, *part, suffix).await),
                 Patch(patch, new, old) => {
                     let part = if ctx.patched(id(patch)).await? { new } else { old };
                     self.play(ctx, *part, suffix).await?;
                 }
-                Yield => tokio::task::yield_now().await,
-                Hang => tokio::sync::Notify::new().notified().await,
+                part => self.play_outside(ctx, part, suffix).await?,
             }
             Ok(())
         })
+    }
+
+    /// Plays tasks, futures with wakers of their own, and awaits that are no operations.
+    async fn play_outside(self, ctx: Ctx, code: Code, suffix: String) -> Result<()> {
+        let ms = Duration::from_millis;
+        match code {
+            Unordered(parts) => {
+                let play = |part| self.clone().play(ctx.clone(), part, suffix.clone());
+                let mut parts: FuturesUnordered<Part> = parts.into_iter().map(play).collect();
+                while let Some(result) = parts.next().await {
+                    result?;
+                }
+            }
+            Spawn(task, part) => {
+                let task = self.clone().play(ctx.clone(), *task, suffix.clone());
+                let task = tokio::spawn(task);
+                self.play(ctx, *part, suffix).await?;
+                task.await.unwrap()?;
+            }
+            Detach(task) => drop(tokio::spawn(self.play(ctx, *task, suffix))),
+            Yield => tokio::task::yield_now().await,
+            Outside(time) => self.timer.sleep_until(self.timer.elapsed() + ms(time)).await,
+            Spin => {
+                poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    Poll::<()>::Pending
+                })
+                .await;
+            }
+            Hang => tokio::sync::Notify::new().notified().await,
+            _ => unreachable!("an operation"),
+        }
+        Ok(())
     }
 
     async fn step(&self, ctx: &Ctx, id: String, takes: u64) -> Result<usize> {

@@ -92,18 +92,28 @@ impl Connection {
     }
 
     async fn greet(&self, settings: &Settings) -> Result<(), Trouble> {
+        self.be_answered().await?;
         let mut calls = vec![Call::new(sql::SERVER_CHECK, Vec::new())];
         calls.extend(settings.for_session());
-        let rows = first_error(self.run_unnamed(&calls).await?)?;
-        let server = rows[0].first().ok_or_else(|| Trouble::lost("no answer to a greeting"))?;
-        settings.check_server(server)
+        let mut answers = self.run_unnamed(&calls).await?.into_iter();
+        // First: a server that will not do may not have all of the settings either.
+        let check = answers.next().ok_or_else(|| Trouble::lost("no answer to a greeting"))??;
+        settings.check_server(only(&check)?)?;
+        first_error(answers.collect()).map(|_| ())
+    }
+
+    /// Waits until the server has answered all that was sent. The driver is content with less: it
+    /// does not wait for the end of a preparation, nor of its own question on connecting, and a
+    /// late end would be taken for one of the flight that follows.
+    async fn be_answered(&self) -> Result<(), Trouble> {
+        Ok(self.in_time(self.client.check_connection()).await??)
     }
 
     /// Sends all statements at once and waits for all answers.
     ///
-    /// What a statement failed with is in its answer. Those after it fail too, and the transaction
-    /// is rolled back, except on the connection of a step. An error says that the connection is
-    /// lost, or that a final COMMIT has rolled back.
+    /// What a statement failed with is in its answer. Those after it fail too. A transaction whose
+    /// flight was merged, or ends with COMMIT, is rolled back then. An error says that the
+    /// connection is lost, or that a final COMMIT has rolled back.
     pub(super) async fn run(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.prepare(calls).await?;
         self.fly(calls).await
@@ -152,11 +162,13 @@ impl Connection {
             Box::pin(async move { self.client.prepare_typed(call.sql, &kinds).await })
         });
         let statements = self.in_time(all(preparing.collect())).await?;
+        self.be_answered().await?;
         let mut failed = None;
         for (sql, statement) in missing.into_keys().zip(statements) {
             match statement {
                 Ok(statement) => drop(locked(prepared).insert(sql, statement)),
-                Err(error) => failed = Some(error),
+                // Those after the first fail because of it.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
         failed.map_or(Ok(()), |error| Err(error.into()))

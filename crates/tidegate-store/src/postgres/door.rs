@@ -34,7 +34,8 @@ pub(super) async fn connect(
     flight: Arc<Flight>,
 ) -> Result<(Client, Driven), tokio_postgres::Error> {
     let mut config = address.config.clone();
-    let ask = if is_by_name(&config) {
+    let by_name = is_by_name(&config);
+    let ask = if by_name {
         let mode = config.get_ssl_mode();
         let direct = config.get_ssl_negotiation() == SslNegotiation::Direct;
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
@@ -44,7 +45,12 @@ pub(super) async fn connect(
         Ask::Never
     };
     let tls = (address.trust != Trust::Off).then(|| tls.clone());
-    let (client, driven) = config.connect(Connector { tls, ask, flight }).await?;
+    let connector = Connector { tls, ask, flight: flight.clone() };
+    let (client, driven) = config.connect(connector).await?;
+    // Of several hosts, one that was given up may have had such a stream and this one none.
+    if by_name {
+        flight.set_merges();
+    }
     Ok((client, driven))
 }
 

@@ -32,6 +32,11 @@ pub(super) struct Flight {
 }
 
 impl Flight {
+    /// Notes that the connection goes through a [`Merged`] stream.
+    pub(super) fn set_merges(&self) {
+        self.merges.store(true, Ordering::Release);
+    }
+
     /// Whether flights can be merged.
     pub(super) fn merges(&self) -> bool {
         self.merges.load(Ordering::Acquire)
@@ -131,7 +136,6 @@ enum Part<'a> {
 
 impl<S> Merged<S> {
     pub(super) fn new(inner: S, flight: Arc<Flight>) -> Self {
-        flight.merges.store(true, Ordering::Release);
         Self {
             inner,
             flight,

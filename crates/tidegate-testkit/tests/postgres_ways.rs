@@ -202,7 +202,7 @@ async fn a_wake_up_reaches_another_process() {
 #[tokio::test]
 async fn a_store_outlives_its_connections() {
     let Some(url) = url() else { return };
-    let shared = options();
+    let shared = PostgresOptions { patience: STUCK, ..options() };
     let label = format!("application_name={}", shared.schema);
     let b = PostgresStore::open(url, shared.clone()).await.unwrap();
     let a = PostgresStore::open(&format!("{url}?{label}"), shared.clone()).await.unwrap();

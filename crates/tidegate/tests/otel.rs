@@ -28,16 +28,19 @@ fn collector(status: &'static str) -> (String, Receiver<Post>) {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            if tell.send(serve(stream.unwrap(), status)).is_err() {
+            let mut stream = stream.unwrap();
+            // Handed on before it is answered: whoever has the answer finds it.
+            if tell.send(read(&stream)).is_err() {
                 return;
             }
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
         }
     });
     (endpoint, told)
 }
 
-fn serve(mut stream: TcpStream, status: &str) -> Post {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
+fn read(stream: &TcpStream) -> Post {
+    let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
     let path = line.split(' ').nth(1).unwrap().to_owned();
@@ -54,7 +57,6 @@ fn serve(mut stream: TcpStream, status: &str) -> Post {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
     (path, kind, body)
 }
 

@@ -135,7 +135,7 @@ async fn whoever_waits_is_told_the_end(on: On) {
         flow("plain", "", "", url),
         flow("short", "concurrency = { policy = 'queue', maxWaitMs = 100 }", "", url),
         flow("restart", "concurrency = 'restart'", "", url),
-        flow("late", "concurrency = { policy = 'debounce', periodMs = 100 }", "", url),
+        flow("late", "concurrency = { policy = 'debounce', periodMs = 3000 }", "", url),
     ];
     let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
     it_ends(&fleet).await;

@@ -96,8 +96,7 @@ async fn a_line_is_served_in_order(on: On) {
     let (desk, url) = Desk::start().await;
     let flow = "[[flow]]\nname = 'line'\nconcurrency = 'queue'\nactions.act = ";
     let config = format!("{flow}{{ url = '{url}' }}");
-    let patient = [("TIDEGATE_LEASE_TTL_MS", "1000")];
-    let Some(mut fleet) = Fleet::start(on, &config, &patient).await else { return };
+    let Some(mut fleet) = Fleet::start(on, &config, &[]).await else { return };
     let mut runs = Vec::new();
     for n in 0..LINE {
         runs.push(stand(&fleet, json!({ "n": n })).await);

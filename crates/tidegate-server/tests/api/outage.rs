@@ -63,8 +63,10 @@ async fn a_database_that_comes_back_is_gone_on_with() {
     let called: BTreeSet<String> =
         target.calls().iter().map(|call| call.header("tidegate-run").to_owned()).collect();
     assert_eq!(called, all);
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while server.try_ask("/ready", None).await.unwrap().0 != 200 {}
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while server.try_ask("/ready", None).await.unwrap().0 != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     })
     .await
     .expect("it is ready again");

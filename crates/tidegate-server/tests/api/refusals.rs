@@ -82,7 +82,7 @@ async fn deliveries_are_arbitrated(on: On) {
         flow("busy", "concurrency = 'reject'", "", &target.url),
         flow("both", &reject, &once, &target.url),
         flow("once", "", &once, &target.url),
-        flow("calm", "concurrency = { policy = 'debounce', periodMs = 100 }", "", &target.url),
+        flow("calm", "concurrency = { policy = 'debounce', periodMs = 3000 }", "", &target.url),
     ];
     let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
     let send = async |flow: &str, id: &str| {

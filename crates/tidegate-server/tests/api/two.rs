@@ -144,15 +144,14 @@ async fn two_servers_are_one() {
         )
     };
     let config = [
-        format!("store = \"{database}\"\nleaseTtlMs = 2000\n"),
+        format!("store = \"{database}\"\n"),
         workflow("work", &format!("concurrency = {{ limit = {LIMIT}, key = \"k\" }}")),
         workflow("alone", "singleton = { mode = \"skip\", key = \"k\" }"),
         workflow("once", "idempotency = { key = \"id\", periodMs = 600000 }"),
         workflow("last", "debounce = { periodMs = 50, key = \"k\" }"),
     ]
     .concat();
-    // The variable that all tests set would win over the file.
-    let start = || Server::start_with(&config, &[("TIDEGATE_LEASE_TTL_MS", "2000")]);
+    let start = || Server::start(&config);
     let mut servers = [start(), start()];
     let urls = Arc::new(RwLock::new([0, 1].map(|n: usize| servers[n].url().to_owned())));
     let sent = Arc::new(AtomicUsize::new(0));

@@ -130,14 +130,17 @@ export async function look(url, options = {}) {
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(`fetched elsewhere: ${request.url()}`);
   });
-  page.on('response', async (response) => {
-    if (/\/(console\/.*)?$/.test(new URL(response.url()).pathname)) {
-      fetched.push({ url: response.url(), bytes: (await response.body().catch(() => Buffer.alloc(0))).length });
-    }
+  const bodies = /** @type {Promise<any>[]} */ ([]);
+  page.on('response', (response) => {
+    if (!/\/(console\/.*)?$/.test(new URL(response.url()).pathname)) return;
+    const body = response.body().catch(() => Buffer.alloc(0));
+    bodies.push(body.then((it) => fetched.push({ url: response.url(), bytes: it.length })));
   });
   return {
     page,
     fetched,
+    /** Waits until the bodies of all answers so far are in `fetched`. */
+    settled: () => Promise.all(bodies),
     /** @param {string} where as in `/runs?state=queued` */
     async go(where) {
       await page.goto(`${url}/#${where}`);

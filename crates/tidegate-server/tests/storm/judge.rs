@@ -192,6 +192,13 @@ impl<'a> Evidence<'a> {
                 _ => {}
             }
         }
+        // The rig itself stood still: nobody saw when the connection was closed.
+        let stalls = self.journal.faults.iter().filter(|fault| fault.kind == "stall");
+        for stall in stalls.filter(|_| call.how == CallEnd::Dropped) {
+            if (call.begin..=call.end).contains(&stall.from) {
+                end = end.min(stall.from);
+            }
+        }
         Some(end)
     }
 

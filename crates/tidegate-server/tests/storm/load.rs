@@ -24,6 +24,9 @@ use crate::{
 /// How long one try may take. A frozen server answers later than that.
 const TRY: Duration = Duration::from_secs(3);
 
+/// How long a look at everything may take, when no server is frozen.
+const LOOK: Duration = Duration::from_secs(30);
+
 /// How long a caller tries again. No fault lasts as long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -69,10 +72,18 @@ impl Front {
         &self,
         make: impl Fn(&Client, &str) -> RequestBuilder,
     ) -> (u32, Option<(u16, Value)>) {
+        self.ask_within(make, TRY).await
+    }
+
+    async fn ask_within(
+        &self,
+        make: impl Fn(&Client, &str) -> RequestBuilder,
+        within: Duration,
+    ) -> (u32, Option<(u16, Value)>) {
         let (began, mut tries) = (tokio::time::Instant::now(), 0);
         while began.elapsed() < PATIENCE {
             tries += 1;
-            match self.once(&make, TRY).await {
+            match self.once(&make, within).await {
                 Some((status, body)) if !is_temporary(status, &body) => {
                     return (tries, Some((status, body)));
                 }
@@ -84,7 +95,7 @@ impl Front {
 
     /// Reads until a server answers.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
-        let (_, answer) = self.ask(|http, url| http.get(format!("{url}{path}"))).await;
+        let (_, answer) = self.ask_within(|http, url| http.get(format!("{url}{path}")), LOOK).await;
         answer.unwrap_or((0, Value::Null))
     }
 }

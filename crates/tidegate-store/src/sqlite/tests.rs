@@ -165,6 +165,8 @@ async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError
 #[tokio::test]
 async fn a_store_goes_on_when_there_is_room_again() {
     let folder = std::env::temp_dir().join(format!("tidegate-full-{}", std::process::id()));
+    // What a failed run has left, under the number of a process that came round again.
+    let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let store = SqliteStore::open(folder.join("a.db"), Arc::new(SystemClock)).await.unwrap();
     let pragma = |text: &'static str| {
@@ -209,6 +211,8 @@ async fn a_store_goes_on_when_there_is_room_again() {
 #[test]
 fn a_file_that_is_swapped_while_the_store_opens_is_noticed() {
     let folder = std::env::temp_dir().join(format!("tidegate-swap-{}", std::process::id()));
+    // What a failed run has left, under the number of a process that came round again.
+    let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join("a.db");
     let swaps: [(&str, &dyn Fn()); 2] = [

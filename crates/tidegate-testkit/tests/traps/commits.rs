@@ -34,11 +34,11 @@ pub(crate) async fn behind_proxy_with(
     (store, proxy)
 }
 
-/// Options for a peer that may vanish.
+/// Options for a peer that may vanish. A busy machine that stands still for a moment is none.
 fn impatient(rig: &Rig) -> PostgresOptions {
     PostgresOptions {
-        idle_timeout: Duration::from_millis(500),
-        round_trip_timeout: Duration::from_secs(2),
+        idle_timeout: Duration::from_secs(4),
+        round_trip_timeout: Duration::from_secs(15),
         ..rig.options()
     }
 }
@@ -117,7 +117,10 @@ async fn a_transaction_takes_two_round_trips() {
     };
     let mut least = u64::MAX;
     // The first few prepare their statements; a busy machine may cut a flight in two.
-    for _ in 0..10 {
+    for _ in 0..200 {
+        if least == 2 {
+            break;
+        }
         let before = proxy.flights();
         apply(&store, ReadSet::default().catalog(&"main".into()).row(key.clone()), change)
             .await

@@ -27,7 +27,7 @@ const TTL: Duration = Duration::from_mins(5);
 const RUNS: usize = 6;
 
 /// How many short ones are brought under load, and how many of them are driven at once.
-const LOAD: usize = 300;
+const LOAD: usize = 2000;
 const WORKERS: usize = 8;
 
 /// This process was asked to go.
@@ -141,7 +141,7 @@ pub(crate) fn judge_under_load() {
     // It waits until the other is gone.
     second.signal("-STOP");
     let first = scene.start(Role::Leaver, "first", &place, TTL, Some("load"));
-    scene.journal.wait_for("first", "quick", LOAD / 3);
+    scene.journal.wait_for("first", "quick", 100);
     first.signal("-TERM");
     assert!(first.wait().success(), "it ends in good order");
     assert!(scene.journal.count("first", "quick") < LOAD, "nothing was left to be handed over");

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// How long anything may take before it is thought stuck. Generous: the machine may be busy.
-const STUCK: Duration = Duration::from_secs(40);
+const STUCK: Duration = Duration::from_secs(120);
 
 /// How often somebody who waits looks again.
 const LOOK: Duration = Duration::from_millis(5);

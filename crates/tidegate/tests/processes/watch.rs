@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How long nothing may move before it is thought stuck.
-const STUCK: Duration = Duration::from_secs(40);
+const STUCK: Duration = Duration::from_secs(120);
 
 /// How often somebody who waits looks again.
 const LOOK: Duration = Duration::from_millis(20);

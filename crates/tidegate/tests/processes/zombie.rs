@@ -27,7 +27,8 @@ use crate::{
     process::Scene,
 };
 
-const TTL: Duration = Duration::from_secs(1);
+/// A busy machine that stands still for a second must not cost the lease before its time.
+const TTL: Duration = Duration::from_secs(4);
 
 /// What a run can commit: each is tried by a run of its own.
 const WAYS: [&str; 6] = ["step", "state", "event", "chunk", "result", "transaction"];

@@ -12,9 +12,14 @@ use super::{Check, Ledger, Seen, Town, work};
 
 const NAME: &str = "send-mail";
 const PER_SECOND: u32 = 5;
+const BURSTS: &str = "bursts of mails";
 
 async fn deliver(ctx: Ctx, mail: Value, ledger: Arc<Ledger>) -> Result<String> {
-    check_turn(&ledger);
+    ledger.count("mails started", 1);
+    // What is late, on a busy machine, does not count for the next burst.
+    if mail["burst"] == ledger.counted(BURSTS) {
+        check_turn(&ledger);
+    }
     ctx.step("deliver", || work(80)).await?;
     Ok(format!("accepted for {}", mail["to"]))
 }
@@ -29,8 +34,11 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NAME);
     loop {
         town.ledger.begin_lap(NAME);
+        town.ledger.count(BURSTS, 1);
+        let burst = town.ledger.counted(BURSTS);
         for n in 1..=chance.of(6..=18) {
-            let mail = json!({ "to": format!("reader-{n}@example.com"), "about": "news" });
+            let to = format!("reader-{n}@example.com");
+            let mail = json!({ "to": to, "about": "news", "burst": burst });
             town.send(NAME, mail).await?;
         }
         if !town.pause(chance.of(4000..=7000)).await {
@@ -44,7 +52,6 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
 fn check_turn(ledger: &Ledger) {
     let (time, started) = ledger.lap(NAME);
     let turns = 2 + time.as_millis() * u128::from(PER_SECOND) / 1000;
-    ledger.count("mails started", 1);
     if u128::from(started) > turns {
         ledger.broken(NAME, &format!("{started} started when there had been turns for {turns}"));
     }

@@ -58,6 +58,15 @@ pub enum Command {
         /// The call.
         request: Request,
     },
+    /// Calls two actions: the second starts when the first has completed.
+    DispatchThen {
+        /// The workspace.
+        ws: Workspace,
+        /// The first call.
+        first: Box<Request>,
+        /// The second.
+        then: Box<Request>,
+    },
     /// Starts a planned occurrence of a schedule, once over all engines.
     Occur {
         /// The occurrence, and the one after it.
@@ -310,6 +319,8 @@ pub enum Answer {
     Posted(Vec<Posted>),
     /// To [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
     Admitted(Outcome),
+    /// To [`Command::DispatchThen`]: the second is absent where the first was refused.
+    AdmittedBoth(Outcome, Option<Box<Outcome>>),
     /// To [`Command::Lease`].
     Leased(Vec<Run>),
     /// To [`Command::Record`].
@@ -557,6 +568,7 @@ impl Command {
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
             Self::Dispatch { ws, .. }
+            | Self::DispatchThen { ws, .. }
             | Self::Lease { ws, .. }
             | Self::Cancel { ws, .. }
             | Self::Pause { ws, .. }
@@ -616,6 +628,10 @@ impl Command {
             }
             Self::Dispatch { ws, request } => {
                 request::dispatch(draft, ws, request).map(Answer::Admitted)
+            }
+            Self::DispatchThen { ws, first, then } => {
+                let (first, then) = request::dispatch_then(draft, ws, first, then)?;
+                Ok(Answer::AdmittedBoth(first, then.map(Box::new)))
             }
             Self::Occur { occurrence } => {
                 let outcome = schedule::occur(draft, occurrence)?;

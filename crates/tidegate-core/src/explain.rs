@@ -182,16 +182,16 @@ fn stranded_run(draft: &Draft, id: RunId) -> Decided<Option<&Run>> {
     Ok(is_stranded(draft, run)?.then_some(run))
 }
 
-/// What the run waits for that is stranded: a holder of the gate whose line it stands in, and
-/// children.
+/// The runs that it waits for: a stranded holder of the gate whose queue it is in, its children,
+/// and the run that goes before it.
 fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
     let line = gates.first().filter(|_| matches!(run.phase, Phase::Line { .. }));
     let holder = line.and_then(|gate| gate.stranded.first()).copied();
-    let children = run.waits.iter().filter_map(|wait| match &wait.on {
-        WaitOn::Child { run } => Some(*run),
+    let awaited = run.waits.iter().filter_map(|wait| match &wait.on {
+        WaitOn::Child { run } | WaitOn::Before { run } => Some(*run),
         WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
     });
-    holder.into_iter().chain(children).collect()
+    holder.into_iter().chain(awaited).collect()
 }
 
 /// What helps a run whose version no live engine serves (SPEC 8).
@@ -322,6 +322,7 @@ fn waiting(run: &Run) -> String {
             WaitOn::Event { name, .. } => format!("waits for an event `{name}`"),
             WaitOn::Signal { name } => format!("waits for a signal `{name}`"),
             WaitOn::Child { run } => format!("waits for its child {run}"),
+            WaitOn::Before { run } => return format!("it starts when {run} has completed"),
         };
         format!("step `{}` {what}{until}", wait.step)
     });

@@ -102,6 +102,7 @@ pub fn keep(draft: &mut Draft, asked: &Asked, response: &Payload, done: bool) ->
 enum Kept {
     Posted(Vec<Posted>),
     Admitted(Outcome),
+    AdmittedBoth(Outcome, Option<Box<Outcome>>),
     Registered(Registered),
     Released(Released),
     Retired(Retired),
@@ -118,6 +119,7 @@ impl Kept {
         Some(match answer.clone() {
             Answer::Posted(posted) => Self::Posted(posted),
             Answer::Admitted(outcome) if outcome.verdict.run().is_some() => Self::Admitted(outcome),
+            Answer::AdmittedBoth(first, Some(then)) => Self::AdmittedBoth(first, Some(then)),
             Answer::Registered(registered) => Self::Registered(registered),
             Answer::Released(released) => Self::Released(released),
             Answer::Retired(retired) => Self::Retired(retired),
@@ -127,6 +129,7 @@ impl Kept {
             Answer::Left(chore) => Self::Left(chore),
             Answer::Done => Self::Done,
             Answer::Admitted(_)
+            | Answer::AdmittedBoth(_, None)
             | Answer::Leased(_)
             | Answer::Recorded(_)
             | Answer::Changed(_)
@@ -149,6 +152,7 @@ impl From<Kept> for Answer {
         match kept {
             Kept::Posted(posted) => Self::Posted(posted),
             Kept::Admitted(outcome) => Self::Admitted(outcome),
+            Kept::AdmittedBoth(first, then) => Self::AdmittedBoth(first, then),
             Kept::Registered(registered) => Self::Registered(registered),
             Kept::Released(released) => Self::Released(released),
             Kept::Retired(retired) => Self::Retired(retired),

@@ -11,9 +11,10 @@ use crate::{
     draft::{Decided, Draft, Stop},
     event::{Outcome, consider},
     flow::{Verdict, needs::Origin, policy::PolicyKind},
+    id::RunId,
     json::Payload,
     key::{Key, Path},
-    row::{Event, Kind, Run, Workspace},
+    row::{Event, Kind, Row, RowKey, Run, Workspace},
     schema,
     time::Timestamp,
     workflow::Overlap,
@@ -69,6 +70,55 @@ pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
 
 /// Admits a request to its action, if its input is what the action takes.
 pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided<Outcome> {
+    dispatch_from(draft, ws, request, Origin::Arrival)
+}
+
+/// Admits two requests: the second starts when the first has completed, and is cancelled if the
+/// first fails or is cancelled. A first one that is refused is not followed by a second; one that
+/// is a repetition has the second that it had.
+///
+/// Both are admitted here, so that the second one's place in every queue is that of the first.
+pub fn dispatch_then(
+    draft: &mut Draft,
+    ws: &Workspace,
+    first: &Request,
+    then: &Request,
+) -> Decided<(Outcome, Option<Outcome>)> {
+    let outcome = dispatch(draft, ws, first)?;
+    let Some(run) = outcome.verdict.carrier() else { return Ok((outcome, None)) };
+    if let Verdict::Deduped { by, first, .. } = &outcome.verdict
+        && let Some(next) = successor(draft, run)?
+    {
+        let verdict = Verdict::Deduped { by: by.clone(), first: *first, run: Some(next) };
+        let workflow = format!("{}/{}", then.flow, then.action);
+        let then = Outcome { workflow, verdict, ..outcome.clone() };
+        return Ok((outcome, Some(then)));
+    }
+    let origin = Origin::After { runs: vec![run], wanted: false };
+    let then = dispatch_from(draft, ws, then, origin)?;
+    if let (Some(row), Some(next)) = (draft.run(run.seq)?.cloned(), then.verdict.run()) {
+        draft.put(Run { then: Some(next), ..row });
+    }
+    Ok((outcome, Some(then)))
+}
+
+/// The run that starts, or has started, after this one.
+fn successor(draft: &Draft, run: RunId) -> Decided<Option<RunId>> {
+    if let Some(run) = draft.run(run.seq)? {
+        return Ok(run.then);
+    }
+    Ok(match draft.row(&RowKey::Ended(run.seq))? {
+        Some(Row::Ended(ended)) => ended.then,
+        _ => None,
+    })
+}
+
+fn dispatch_from(
+    draft: &mut Draft,
+    ws: &Workspace,
+    request: &Request,
+    origin: Origin,
+) -> Decided<Outcome> {
     let name = format!("{}/{}", request.flow, request.action);
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(&request.app, &name).and_then(Entry::open);
@@ -77,7 +127,7 @@ pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided
     }
     let function_key = request.function_key.clone();
     let data = (Kind::Request, request.data());
-    let outcome = start(draft, ws, &request.app, &name, data, (Origin::Arrival, function_key))?;
+    let outcome = start(draft, ws, &request.app, &name, data, (origin, function_key))?;
     let policy = current.and_then(|current| current.workflow.policy.as_ref());
     let unbounded = PolicyKind::Queue { max_wait_ms: None };
     if let (Verdict::Queued { run, .. }, Some(ms)) = (&outcome.verdict, request.max_wait_ms)

@@ -11,6 +11,14 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use tidegate::core::{
+    action,
+    flow::{
+        concurrency::{Concurrency, Span},
+        policy::{Policy, PolicyKind},
+    },
+};
+
 use self::webhook::Webhook;
 
 /// All ways in, by flow.
@@ -87,7 +95,46 @@ fn take(
         known(fields, action)?;
     }
     let no_tools = no_tools(fields)?;
+    if let Some(chat) = &chat {
+        check_chat(chat, fields)?;
+    }
     Ok(Flow { app, chat, webhooks, no_tools })
+}
+
+/// A message and its reply are admitted together, so that they must not meet at the session's
+/// gate: the reply would be refused because of its own message, or replace it. Nor may a message
+/// wait for a gate that runs keep to their end: replies keep theirs while they wait for messages,
+/// so that both could wait for each other.
+fn check_chat(chat: &Chat, fields: &Map<String, Value>) -> anyhow::Result<()> {
+    // What is wrong with the definition itself is said when it is registered.
+    let Ok(flow) = action::Flow::parse(&Value::Object(fields.clone())) else { return Ok(()) };
+    let action = |name: &str| {
+        let ends = format!("/{name}");
+        flow.value.actions.iter().find(|action| action.name.ends_with(&ends))
+    };
+    let (Some(append), Some(respond)) = (action(&chat.append), action(&chat.respond)) else {
+        return Ok(());
+    };
+    if append.debounce.is_some() {
+        bail!("`chat.append`: `{}` must not have `debounce`, which loses messages", chat.append);
+    }
+    let to_its_end = |limit: &Concurrency| limit.span == Span::Run;
+    if append.singleton.is_some() || append.concurrency.iter().any(to_its_end) {
+        bail!(
+            "`chat.append`: `{}` must have neither `singleton` nor a limit with `span = \"run\"`",
+            chat.append
+        );
+    }
+    let kind = |policy: &Option<Policy>| policy.as_ref().map(|policy| policy.kind.clone());
+    let queues = |kind: &Option<PolicyKind>| matches!(kind, Some(PolicyKind::Queue { .. }));
+    let (append, respond) = (kind(&append.policy), kind(&respond.policy));
+    if matches!(append, None | Some(PolicyKind::Allow)) || (queues(&append) && queues(&respond)) {
+        return Ok(());
+    }
+    bail!(
+        "`chat.append`: `{}` must have the policy `allow`: `concurrency = \"allow\"`",
+        chat.append
+    )
 }
 
 /// The actions that say `mcp = false`, which is taken out of them.
@@ -177,7 +224,7 @@ mod tests {
     #[test]
     fn what_leads_nowhere_is_named() {
         for (field, value, said) in [
-            ("chat", json!({ "append": "x", "respond": "a" }), "no action `x`: known are `a`"),
+            ("chat", json!({ "append": "x", "respond": "a" }), "no action `x`: known are `a`, `b`"),
             ("chat", json!({ "append": "a" }), "`chat`: missing field `respond`"),
             ("webhooks", json!(1), "`webhooks` must be tables by name, got 1"),
             (
@@ -187,9 +234,25 @@ mod tests {
             ),
             ("schedules", json!({ "s": { "cron": "x" } }), "`schedules.s`: `action` must be"),
             ("schedules", json!({ "s": { "action": "a", "name": "t" } }), "leave it out"),
+            ("concurrency", json!("restart"), "`a` must have the policy `allow`"),
+            ("concurrency", json!("reject"), "`a` must have the policy `allow`"),
+            ("append", json!({ "debounce": { "periodMs": 1 } }), "`a` must not have `debounce`"),
+            ("append", json!({ "singleton": {} }), "`a` must have neither `singleton` nor"),
+            (
+                "append",
+                json!({ "concurrency": { "limit": 1, "span": "run" } }),
+                "`a` must have neither `singleton` nor",
+            ),
         ] {
-            let mut flow = json!({ "name": "f", "actions": { "a": {} } });
-            flow[field] = value;
+            let mut flow = json!({ "name": "f", "actions": { "a": {}, "b": {} } });
+            if ["concurrency", "append"].contains(&field) {
+                flow["chat"] = json!({ "append": "a", "respond": "b" });
+            }
+            if field == "append" {
+                flow["actions"]["a"] = value;
+            } else {
+                flow[field] = value;
+            }
             let error = format!("{:#}", Ways::take(&mut [flow], |_| None).unwrap_err());
             assert!(error.starts_with("flow `f`: ") && error.contains(said), "{error}");
         }

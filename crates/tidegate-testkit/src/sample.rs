@@ -101,6 +101,8 @@ pub fn run(seq: i64) -> Run {
         answered: Vec::new(),
         pausing: false,
         parent: None,
+        then: None,
+        wanted: false,
         replaced: None,
         replaced_on: None,
         replay_of: None,
@@ -254,6 +256,7 @@ pub fn ended_run(seq: i64) -> Ended {
         purpose: Purpose::Ordinary,
         effect_run: None,
         batch_of: None,
+        then: None,
         trail: Trail::default(),
         takeovers: 0,
     }
@@ -280,6 +283,7 @@ pub fn window(last: i64) -> Gate {
         run: run_id(1),
         first,
         last,
+        after: Vec::new(),
         opened: Timestamp::from_ms(1),
         deadline: Timestamp::from_ms(2),
         count: 2,
@@ -431,6 +435,7 @@ fn gates() -> Vec<Row> {
             run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
             first: EventId { seq: Seq(0), salt: 0 },
             last: EventId { seq: Seq(i64::MAX), salt: u64::MAX },
+            after: vec![run_id(0), run_id(i64::MAX)],
             opened: PAST,
             deadline: FUTURE,
             count: u32::MAX,
@@ -487,6 +492,8 @@ fn runs() -> Vec<Row> {
         answered: vec!["paid".to_owned()],
         pausing: true,
         parent: Some(Parent { run: Seq(3), step: NAME.to_owned(), line: vec![Seq(3), Seq(2)] }),
+        then: Some(run_id(i64::MAX)),
+        wanted: true,
         replaced: Some(run_id(5)),
         replaced_on: Some(gate_key("every", "place")),
         replay_of: Some(run_id(6)),
@@ -541,6 +548,7 @@ fn waits() -> Vec<Wait> {
         WaitOn::Event { name: NAME.to_owned(), matches: vec![("a.b".to_owned(), vec![0, 255])] },
         WaitOn::Signal { name: FREE_TEXT.to_owned() },
         WaitOn::Child { run: run_id(i64::MAX) },
+        WaitOn::Before { run: run_id(1) },
     ];
     let wait = |on| Wait { step: NAME.to_owned(), on, until: Some(FUTURE), since: Seq(i64::MAX) };
     on.into_iter().map(wait).collect()
@@ -569,6 +577,7 @@ fn ended() -> Vec<Row> {
         purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
         effect_run: (seq % 2 == 0).then(|| run_id(3)),
         batch_of: (seq % 2 == 0).then(|| run_id(4)),
+        then: (seq % 3 == 0).then(|| run_id(5)),
         trail: if seq % 2 == 0 { trail() } else { Trail::default() },
         takeovers: if seq % 2 == 0 { u32::MAX } else { 0 },
     };

@@ -62,6 +62,8 @@ pub enum Move {
     Post(Vec<Sent>),
     /// A call of an action.
     Call { action: &'static str, session: Option<&'static str>, key: u64 },
+    /// A message, and the action that answers it.
+    Say { respond: &'static str, session: Option<&'static str>, key: u64 },
     /// An occurrence of a schedule.
     Occur { workflow: &'static str },
     /// Ready runs are leased.
@@ -167,6 +169,8 @@ pub fn definitions(version: u32) -> Vec<Value> {
             "idempotency": { "key": "b", "periodMs": 60 } }),
         json!({ "name": "hand", "handoff": { "type": "keyed", "keyField": "a",
             "onNewVersion": if version == 2 { "supersede" } else { "drain" } } }),
+        json!({ "flow": "chat", "name": "say", "concurrency": "allow",
+            "idempotency": { "key": "input.b", "periodMs": 60 } }),
         json!({ "flow": "chat", "name": "queue", "concurrency": [
             { "policy": "queue", "maxWaitMs": 70 + more }, { "limit": 2 },
         ] }),
@@ -208,7 +212,12 @@ impl Chance {
     pub fn next_move(&mut self) -> Move {
         match self.below(100) {
             0..24 => Move::Post((0..=self.below(2)).map(|_| self.sent()).collect()),
-            24..32 => Move::Call {
+            24..28 => Move::Say {
+                respond: self.one(&["queue", "reject", "restart", "last"]),
+                session: self.one(&[None, Some("s"), Some("t")]),
+                key: self.below(3),
+            },
+            28..32 => Move::Call {
                 action: self.one(&["queue", "reject", "restart", "last"]),
                 session: self.one(&[None, Some("s"), Some("t")]),
                 key: self.below(3),

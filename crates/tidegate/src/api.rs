@@ -141,6 +141,33 @@ impl Engine {
         }
     }
 
+    /// Calls two actions in one transaction: the second starts when the first has completed, and
+    /// is cancelled if the first fails or is cancelled. Its place in every queue is fixed now.
+    ///
+    /// Answers what became of both; of the second, nothing where the first was refused.
+    ///
+    /// The second keeps its place, with every gate that runs keep to their end, while it waits.
+    /// Give the first action the policy `allow` and no such gate (`singleton`, `span: run`), or let
+    /// both queue at the same one: otherwise runs of two such calls can wait for each other.
+    pub async fn dispatch_then(
+        &self,
+        mut first: Request,
+        mut then: Request,
+    ) -> Result<(Outcome, Option<Outcome>), Error> {
+        first.function_key = self.function_key(&first);
+        then.function_key = self.function_key(&then);
+        let span = telemetry::dispatch_span(&self.ws, &first);
+        let (ws, first, then) = (self.ws.clone(), Box::new(first), Box::new(then));
+        let command = Command::DispatchThen { ws, first, then };
+        match self.ask(command).instrument(span.clone()).await? {
+            Answer::AdmittedBoth(first, then) => {
+                telemetry::dispatched(&span, &first);
+                Ok((first, then.map(|then| *then)))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Waits for the end of a run, wherever it is driven.
     pub async fn ended(&self, run: RunId) -> Result<Ended, Error> {
         // Subscribed first, so that no end falls in between.

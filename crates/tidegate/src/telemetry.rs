@@ -86,6 +86,9 @@ pub(crate) fn answered(answer: &Answer) {
             posted.iter().flat_map(|posted| &posted.runs).for_each(admitted);
         }
         Answer::Admitted(outcome) => admitted(outcome),
+        Answer::AdmittedBoth(first, then) => {
+            std::iter::once(first).chain(then.as_deref()).for_each(admitted);
+        }
         Answer::Stream(StreamAnswer::Committed(_)) => stream_committed(),
         Answer::Stream(StreamAnswer::Reacted(reacted)) => reacted.effects.iter().for_each(effected),
         _ => {}

@@ -189,12 +189,15 @@ impl Flow {
                     let key = RowKey::Wait(ws, name.clone(), path, value, run.id.seq, step);
                     self.waits.insert(key, run.id);
                 }
-                WaitOn::Child { run: child } => {
-                    self.awaited.insert(child.seq, run.id);
+                WaitOn::Child { run: before } | WaitOn::Before { run: before } => {
+                    self.awaited.insert(before.seq, run.id);
                 }
                 WaitOn::Time | WaitOn::Retry | WaitOn::Signal { .. } => {}
             }
         }
+        report.check(Rule::Reasons, !(run.started && run.is_after()), || {
+            format!("{} has started before a run that goes before it: {:?}", run.id, run.waits)
+        });
         if run.phase == Phase::Waiting {
             let timed = run.waits.iter().all(|wait| {
                 wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
@@ -378,7 +381,7 @@ impl Flow {
 fn fits(report: &mut Report, run: &Run) {
     let (has, all) = (run.has, run.needs.len());
     let fits = match run.phase {
-        Phase::Waiting => has == run.executing(),
+        Phase::Waiting => has == run.kept(),
         Phase::Paused => has <= run.executing(),
         Phase::Ready | Phase::Driven => has == all,
         Phase::Line { .. } => has < all,

@@ -15,7 +15,10 @@ use crate::{
     draft::{Decided, Draft, Stop},
     id::RunId,
     row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
-    run::end::{self, Replaced},
+    run::{
+        end::{self, Replaced},
+        wait,
+    },
 };
 
 /// Decides what becomes of one input for one workflow.
@@ -87,7 +90,7 @@ pub fn create(
     let (before, replaced_on) = place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
     let version = (version.number, version.lane);
-    let run = Run {
+    let mut run = Run {
         needs,
         parent: candidate.parent.clone(),
         replaced: before,
@@ -100,6 +103,8 @@ pub fn create(
         batch_of: again.and_then(|again| again.batch),
         ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
+    run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
+    wait::start_after(draft, &mut run, candidate.after())?;
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.
     gate::hand_on(draft, freed)?;

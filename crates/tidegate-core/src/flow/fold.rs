@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 
 use super::{
     admit::create,
-    claim,
+    claim, gate,
     needs::{Candidate, Origin},
     policy::PolicyKind,
     verdict::{By, Verdict},
@@ -19,12 +19,16 @@ use crate::{
     id::{EventId, RunId},
     key::Key,
     row::{Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, RowKey, Run, Scope, Source},
-    run::end,
+    run::{end, wait},
     time::Timestamp,
 };
 
 /// How often a window whose run waits to start is looked at.
 const RECHECK_MS: u64 = 60_000;
+
+/// How many runs a window's own run waits for: more messages of one conversation are not on their
+/// way at a time.
+const MAX_AFTER: usize = 32;
 
 /// How a fold folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +121,13 @@ fn join_fired(
     }
     run.claim = claim::take_for(draft, candidate, run.id)?;
     run.source = Source::Event(candidate.event);
+    if run.is_after() || !candidate.after().is_empty() {
+        run.wanted |= candidate.is_wanted() || !run.is_after();
+        wait::start_after(draft, &mut run, candidate.after())?;
+    }
+    if run.is_after() && matches!(run.phase, Phase::Line { .. } | Phase::Ready) {
+        gate::hold_back(draft, &mut run)?;
+    }
     draft.put(run);
     fold.last = candidate.event;
     fold.count += 1;
@@ -144,6 +155,7 @@ fn open_one(
         run: run.map_or_else(|| draft.new_run_id(), Ok)?,
         first: candidate.event,
         last: candidate.event,
+        after: Vec::new(),
         opened: now,
         deadline,
         count: 0,
@@ -172,6 +184,7 @@ fn add(
     if !crate::planted!(FirstPayloadWins) {
         fold.last = candidate.event;
     }
+    go_after(draft, &mut fold, candidate.after())?;
     match kind {
         Kind::Last { period_ms, max_wait_ms } => {
             fold.count += 1;
@@ -208,6 +221,22 @@ fn add(
             Ok(flushed.unwrap_or(Verdict::Buffered { run, by, pending, flush_at }))
         }
     }
+}
+
+/// Lets the window's run start after these. Those that have ended are forgotten when there are too
+/// many, and the oldest if that does not help.
+fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), E> {
+    fold.after.extend(before);
+    if fold.after.len() > MAX_AFTER {
+        let mut live = Vec::new();
+        for id in &fold.after {
+            if wait::completed(draft, *id)?.is_none() {
+                live.push(*id);
+            }
+        }
+        fold.after = live.split_off(live.len().saturating_sub(MAX_AFTER));
+    }
+    Ok(())
 }
 
 /// Closes the part that grew full while the buffer was held, and begins the next.
@@ -276,7 +305,11 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     let current = catalog.entry(&scope.app, &scope.name).and_then(|entry| entry.current.as_ref());
     let Some(event) = draft.event(event)?.cloned() else { return Ok(Flushed::Gone) };
     let Some(current) = current else { return Ok(Flushed::Gone) };
-    let candidate = candidate(&scope, current, event.id, event.data);
+    let origin = match fold.after.len() {
+        0 => Origin::Arrival,
+        n => Origin::After { runs: fold.after.clone(), wanted: fold.count as usize > n },
+    };
+    let candidate = candidate(&scope, current, event.id, event.data, origin);
     let source = if batch { Source::Batch(event.id) } else { Source::Event(event.id) };
     let outcome = draft.keep_or_undo(|draft| {
         if !batch && let Some((scope, kind)) = buffer(&candidate)? {
@@ -309,6 +342,7 @@ fn candidate<'a>(
     current: &'a Current,
     event: EventId,
     data: crate::json::Payload,
+    origin: Origin,
 ) -> Candidate<'a> {
     let by_function = scope.class == Class::Quiet && scope.slot.starts_with("function:");
     let function_key = Some(if by_function { scope.key.clone() } else { Key::Missing });
@@ -317,7 +351,7 @@ fn candidate<'a>(
         current,
         event,
         data,
-        origin: Origin::Arrival,
+        origin,
         parent: None,
         function_key,
         known: OnceCell::new(),

@@ -27,7 +27,7 @@ const SERVED_AT_ONCE: usize = 256;
 /// Takes the gates that a run still needs, as far as they let it in; then it is ready.
 pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     while let Some(need) = run.needs.get(run.has).cloned() {
-        if run.pausing && need.span != Span::Run {
+        if (run.pausing || run.is_after()) && need.span != Span::Run {
             break;
         }
         if need.span == Span::Start && run.started {
@@ -57,7 +57,11 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             }
         }
     }
-    run.phase = if run.pausing { Phase::Paused } else { Phase::Ready };
+    run.phase = match (run.pausing, run.is_after()) {
+        (true, _) => Phase::Paused,
+        (false, true) => Phase::Waiting,
+        (false, false) => Phase::Ready,
+    };
     draft.put(run);
     Ok(())
 }
@@ -79,6 +83,19 @@ fn place(need: &Need, rank: Rank) -> Place {
 pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
     let freed = vacate(draft, run, keep)?;
     hand_on(draft, freed)
+}
+
+/// Takes the slots and the throttle turn back from a run that must not start or go on yet. `false`
+/// means that it has none: it is in the queue of a gate that it keeps to its end, and stays there
+/// because others look for it there: a second run of a singleton must find it.
+pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
+    let queued = matches!(run.phase, Phase::Line { .. });
+    if queued && run.needs.get(run.has).is_some_and(|need| need.span == Span::Run) {
+        return Ok(false);
+    }
+    let keep = run.kept().min(run.has);
+    release(draft, run, keep)?;
+    Ok(true)
 }
 
 /// Gives back the executing gates of a run that has to go on, and lets it stand in line again.

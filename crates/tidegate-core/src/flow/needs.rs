@@ -26,6 +26,13 @@ use crate::{
 pub enum Origin {
     /// A posted event, a stream's event or a request: passes everything.
     Arrival,
+    /// As [`Origin::Arrival`], for a run that starts when others have ended.
+    After {
+        /// Those.
+        runs: Vec<RunId>,
+        /// Whether it starts even if none of them completes.
+        wanted: bool,
+    },
     /// A schedule's occurrence: no idempotency, no rate limit, no folds.
     Cron {
         /// The schedule.
@@ -256,7 +263,17 @@ impl Candidate<'_> {
 
     /// Whether arrival's controls apply: idempotency, rate limit and folds.
     pub fn arrives(&self) -> bool {
-        self.origin == Origin::Arrival
+        matches!(self.origin, Origin::Arrival | Origin::After { .. })
+    }
+
+    /// The runs that go before this one.
+    pub fn after(&self) -> &[RunId] {
+        if let Origin::After { runs, .. } = &self.origin { runs } else { &[] }
+    }
+
+    /// Whether its run starts even if none of those before it completes.
+    pub fn is_wanted(&self) -> bool {
+        !matches!(self.origin, Origin::After { wanted: false, .. })
     }
 
     /// What it takes over, if it is a new go at a run.
@@ -279,7 +296,7 @@ impl Candidate<'_> {
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
         let kind = match &self.origin {
             Origin::Cron { overlap, .. } => Some(overlap.policy()),
-            Origin::Arrival | Origin::Invoke | Origin::Replay(_) => {
+            Origin::Arrival | Origin::After { .. } | Origin::Invoke | Origin::Replay(_) => {
                 self.workflow().policy.as_ref().map(|policy| policy.kind.clone())
             }
         };

@@ -152,6 +152,11 @@ impl Verdict {
         }
     }
 
+    /// As [`Verdict::run`]; for a repetition, the run of the first.
+    pub fn carrier(&self) -> Option<RunId> {
+        if let Self::Deduped { run, .. } = self { *run } else { self.run() }
+    }
+
     /// The word that callers, receipts and the console use.
     pub fn outcome(&self) -> &'static str {
         match self {

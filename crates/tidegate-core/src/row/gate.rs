@@ -324,6 +324,9 @@ pub struct Fold {
     pub first: EventId,
     /// The last event accepted.
     pub last: EventId,
+    /// The runs that go before its own: those that were live when they were last looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<RunId>,
     /// When the first event came.
     pub opened: Timestamp,
     /// When it flushes if nothing more comes.

@@ -166,6 +166,12 @@ pub enum WaitOn {
         /// The child.
         run: RunId,
     },
+    /// The end of a run that goes before it. It starts when none of those is left, and is
+    /// cancelled if none of them completed.
+    Before {
+        /// That run.
+        run: RunId,
+    },
 }
 
 /// One thing that a run waits for.
@@ -249,6 +255,12 @@ pub struct Run {
     /// Who waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// The run that starts when this one has completed: it has a [`WaitOn::Before`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<RunId>,
+    /// While it has a [`WaitOn::Before`]: whether another run before it has completed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wanted: bool,
     /// The run that it replaced, or whose place it has from others that never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
@@ -341,6 +353,8 @@ impl Run {
             answered: Vec::new(),
             pausing: false,
             parent: None,
+            then: None,
+            wanted: false,
             replaced: None,
             replaced_on: None,
             replay_of: None,
@@ -406,6 +420,17 @@ impl Run {
         first.unwrap_or(self.needs.len())
     }
 
+    /// How many of its needs it keeps while it waits or is paused: not its slots, and before its
+    /// start not the turn of a throttle either.
+    pub fn kept(&self) -> usize {
+        let first = self.needs.iter().position(|need| match need.span {
+            Span::Run => false,
+            Span::Start => !self.started,
+            Span::Executing => true,
+        });
+        first.unwrap_or(self.needs.len())
+    }
+
     /// Whose place one has that replaces this run on a gate, and on which gate it has it: this
     /// run's own, or while this run has not started the place that it took itself, if the newcomer
     /// passes that gate too. One that does not would not wait for the first to stop.
@@ -414,6 +439,11 @@ impl Run {
         let taken = self.replaced.zip(self.replaced_on.as_ref().filter(passes));
         let (run, gate) = taken.filter(|_| !self.started).unwrap_or((self.id, gate));
         (run, gate.clone())
+    }
+
+    /// Whether another run has to end before this one may start.
+    pub fn is_after(&self) -> bool {
+        self.waits.iter().any(|wait| matches!(wait.on, WaitOn::Before { .. }))
     }
 
     /// Has this run got the gate?
@@ -516,6 +546,8 @@ pub struct Ended {
     pub ending: Ending,
     /// Who waited for it.
     pub parent: Option<Seq>,
+    /// The run that started when it had completed, or was cancelled.
+    pub then: Option<RunId>,
     /// The run that it was a new go at.
     pub replay_of: Option<RunId>,
     /// The number of its version's definition.

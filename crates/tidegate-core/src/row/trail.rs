@@ -55,6 +55,8 @@ pub enum Awaited {
     Signal,
     /// The end of this child.
     Child(RunId),
+    /// The end of the run that goes before it.
+    Before(RunId),
 }
 
 impl From<Vec<Mark>> for Trail {
@@ -129,6 +131,7 @@ impl Awaited {
             Self::Event => ("event", None),
             Self::Signal => ("signal", None),
             Self::Child(run) => ("child", Some(run)),
+            Self::Before(run) => ("run", Some(run)),
         }
     }
 
@@ -139,6 +142,7 @@ impl Awaited {
             WaitOn::Event { .. } => Self::Event,
             WaitOn::Signal { .. } => Self::Signal,
             WaitOn::Child { run } => Self::Child(*run),
+            WaitOn::Before { run } => Self::Before(*run),
         }
     }
 }

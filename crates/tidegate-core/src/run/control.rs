@@ -7,7 +7,7 @@ use crate::{
     flow::gate,
     id::RunId,
     json::Payload,
-    row::{Phase, Row, RowKey, Run, Signal, Span, WaitOn, Workspace},
+    row::{Phase, Row, RowKey, Run, Signal, WaitOn, Workspace},
 };
 
 /// Finds a run of this workspace that has not ended.
@@ -40,21 +40,11 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             run.pausing = true;
             draft.put(run);
         }
-        // In the line of a gate that it keeps to its end it stays, because others look for it
-        // there: a second run of a singleton must find it. It is paused once it is inside.
-        Phase::Line { .. } if run.needs.get(run.has).is_some_and(|it| it.span == Span::Run) => {
-            run.pausing = true;
-            draft.put(run);
-        }
+        // One that stays in a queue is paused once it is inside.
         Phase::Line { .. } | Phase::Ready => {
-            let first = if run.started { Span::Executing } else { Span::Start };
-            let at = run
-                .needs
-                .iter()
-                .position(|need| need.span == first || need.span == Span::Executing);
-            let keep = at.unwrap_or(run.needs.len()).min(run.has);
-            gate::release(draft, &mut run, keep)?;
-            run.phase = Phase::Paused;
+            if gate::hold_back(draft, &mut run)? {
+                run.phase = Phase::Paused;
+            }
             run.pausing = true;
             draft.put(run);
         }

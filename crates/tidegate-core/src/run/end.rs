@@ -193,6 +193,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
         ended_at: draft.now(),
         ending,
         parent: run.parent.as_ref().map(|parent| parent.run),
+        then: run.then,
         replay_of: run.replay_of,
         lane: run.lane,
         purpose: run.purpose,
@@ -212,7 +213,11 @@ fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
             Err(Fault { code: "Cancelled".to_owned(), message: reason.clone() })
         }
     };
+    let completed = result.is_ok();
     draft.put(ended);
+    if let Some(next) = run.then.map(|next| draft.run(next.seq)).transpose()?.flatten().cloned() {
+        wait::ended_before(draft, next, run.id, completed)?;
+    }
     if let Some(parent) = run.parent.as_ref().filter(|_| !crate::planted!(ChildEndUntold))
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {

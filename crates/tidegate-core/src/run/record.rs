@@ -74,7 +74,8 @@ impl Record {
         let Self { sends, chunks, progress, session, commits, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
         let brings_steps = sends.is_empty() && session.is_empty() && quiet;
-        let alone = known.needs.is_empty() && known.parent.is_none() && known.staged == 0;
+        let awaited = known.then.is_some() || known.parent.is_some();
+        let alone = known.needs.is_empty() && !awaited && known.staged == 0;
         let simple = known.waits.is_empty() && known.purpose == Purpose::Ordinary;
         let ends_well = matches!(self.then, Then::Continue | Then::Complete(_));
         let steps = self.steps.iter().map(|step| RowKey::Step(self.run, step.id.clone()));

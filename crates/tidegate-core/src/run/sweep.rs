@@ -72,15 +72,18 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
         return follow::let_go(draft, run);
     }
     match run.phase {
+        Phase::Waiting if run.is_after() => wait::recheck(draft, run),
         Phase::Waiting => {
             let over = |run: &Run| {
                 run.waits.iter().find(|wait| wait.until.is_some_and(|until| until <= now)).cloned()
             };
             while let Some(wait) = over(&run) {
                 let result = match wait.on {
-                    WaitOn::Time | WaitOn::Event { .. } | WaitOn::Signal { .. } | WaitOn::Retry => {
-                        Ok(Payload::null())
-                    }
+                    WaitOn::Time
+                    | WaitOn::Event { .. }
+                    | WaitOn::Signal { .. }
+                    | WaitOn::Retry
+                    | WaitOn::Before { .. } => Ok(Payload::null()),
                     WaitOn::Child { run } => Err(Fault {
                         code: "TimedOut".to_owned(),
                         message: format!("the child {run} did not end in time"),

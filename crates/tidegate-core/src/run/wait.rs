@@ -3,17 +3,22 @@
 //! A wait stays registered until it is answered, also while its run is driven for the sake of
 //! another one, so that nothing that comes in between is missed.
 
+use super::end;
 use crate::{
-    draft::{Decided, Draft},
-    flow::gate,
+    draft::{Decided, Draft, Stop},
+    flow::{Verdict, gate},
     id::{RunId, Seq},
     json::Payload,
     key::{Key, Path},
     reads::Scan,
     row::{
-        Fault, Phase, Row, RowKey, Run, Signal, Step, StepKind, Wait, WaitOn, WaitPath, WaitRow,
+        Ending, Fault, Phase, Row, RowKey, Run, Signal, Step, StepKind, Wait, WaitOn, WaitPath,
+        WaitRow,
     },
 };
+
+/// How often a run looks whether those before it are still there.
+const RECHECK_MS: u64 = 60_000;
 
 /// Gives a wait its answer and wakes the run if it sleeps.
 pub fn answer<E>(
@@ -46,6 +51,78 @@ pub fn answer<E>(
             Ok(())
         }
     }
+}
+
+/// Lets a run that has not started wait for those that go before it and have not ended. It is
+/// refused where all have ended and none completed, so that nothing is left to start for.
+pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decided<(), Verdict> {
+    for id in before {
+        match completed(draft, *id)? {
+            Some(completed) => run.wanted |= completed,
+            None => {
+                let (on, since) = (WaitOn::Before { run: *id }, draft.next_seq()?);
+                let until = Some(draft.now().plus_ms(RECHECK_MS));
+                run.waits.push(Wait { step: id.to_string(), on, until, since });
+            }
+        }
+    }
+    match before.last() {
+        Some(last) if !run.wanted && !run.is_after() => {
+            let (control, reason) = ("policy", format!("{last} did not complete"));
+            Err(Stop::Refused(Verdict::Rejected { control, reason }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells a run that one of those before it has ended. If it was the last one and none completed,
+/// the run is cancelled.
+pub fn ended_before<E>(
+    draft: &mut Draft,
+    mut run: Run,
+    before: RunId,
+    completed: bool,
+) -> Decided<(), E> {
+    let step = before.to_string();
+    let others = run.waits.iter().filter(|wait| wait.step != step).count();
+    if others == run.waits.len() {
+        return Ok(());
+    }
+    run.wanted |= completed;
+    if others == 0 && !run.wanted {
+        return end::cancel(draft, run, format!("{before} did not complete"), None);
+    }
+    answer(draft, run, &step, Ok(Payload::null()))
+}
+
+/// Looks whether the runs before this one are still there. Their end tells it; an engine of a
+/// version that does not know of it says nothing.
+pub fn recheck<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    for wait in &run.waits {
+        if let WaitOn::Before { run: before } = wait.on
+            && let Some(completed) = completed(draft, before)?
+        {
+            return ended_before(draft, run, before, completed);
+        }
+    }
+    for wait in &mut run.waits {
+        wait.until = Some(draft.now().plus_ms(RECHECK_MS));
+    }
+    draft.put(run);
+    Ok(())
+}
+
+/// Whether a run that has ended completed; none where it goes on. One that retention has deleted
+/// counts as completed.
+pub fn completed<E>(draft: &Draft, run: RunId) -> Decided<Option<bool>, E> {
+    if draft.run(run.seq)?.is_some_and(|run| run.phase != Phase::Stopping) {
+        return Ok(None);
+    }
+    let failed = match draft.row(&RowKey::Ended(run.seq))? {
+        Some(Row::Ended(ended)) => !matches!(ended.ending, Ending::Completed { .. }),
+        _ => false,
+    };
+    Ok(Some(!failed))
 }
 
 /// Sends a run that waits on its way: it queues for its executing gates again.
@@ -94,7 +171,11 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
 pub fn children(run: &Run) -> Vec<RunId> {
     let child = |wait: &Wait| match &wait.on {
         WaitOn::Child { run } => Some(*run),
-        WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
+        WaitOn::Time
+        | WaitOn::Retry
+        | WaitOn::Event { .. }
+        | WaitOn::Signal { .. }
+        | WaitOn::Before { .. } => None,
     };
     run.waits.iter().filter_map(child).collect()
 }
@@ -156,6 +237,6 @@ fn kind(on: &WaitOn) -> Option<StepKind> {
         WaitOn::Event { .. } => Some(StepKind::Event),
         WaitOn::Signal { .. } => Some(StepKind::Signal),
         WaitOn::Child { .. } => Some(StepKind::Invoke),
-        WaitOn::Retry => None,
+        WaitOn::Retry | WaitOn::Before { .. } => None,
     }
 }

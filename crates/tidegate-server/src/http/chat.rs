@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use tidegate::{
     Engine, RunId,
-    core::{flow::Verdict, json::MAX_EVENT_BYTES, request::Request, row::Ending},
+    core::{json::MAX_EVENT_BYTES, request::Request, row::Ending},
 };
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
     shape::{any, closed, nullable, string, text},
 };
 
-/// How long the message itself may take to be taken in.
+/// How long the sender waits for the message to be in.
 const APPENDING: Duration = Duration::from_secs(30);
 
 /// What this file adds to the API.
@@ -47,8 +47,8 @@ struct Message<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// The reply is asked for once the message is in, so that it sees this one and all before it. It
-/// stands in line then, whether or not anybody goes on listening.
+/// Message and reply are admitted together, so that neither a caller who leaves nor a crash comes
+/// between them; the reply starts when the message is in.
 async fn send(
     State(app): State<App>,
     caller: Caller,
@@ -61,7 +61,7 @@ async fn send(
         Problem::not_found("no_chat", format!("flow `{flow}` is no conversation: it has no `chat`"))
     })?;
     let message: Message<'_> = body.read()?;
-    let mut request = Request {
+    let append = Request {
         app: ways.app.clone(),
         flow,
         action: chat.append.clone(),
@@ -72,26 +72,25 @@ async fn send(
         function_key: None,
         max_wait_ms: None,
     };
-    let appended = append(engine, request.clone()).await?;
-    request.action.clone_from(&chat.respond);
-    let verdict = engine.dispatch(request).await?.verdict;
-    let reply = match &verdict {
-        Verdict::Deduped { run, .. } => *run,
-        verdict => verdict.run(),
+    let respond = Request { action: chat.respond.clone(), ..append.clone() };
+    let (append, respond) = engine.dispatch_then(append, respond).await?;
+    let (Some(appended), Some(respond)) = (append.verdict.carrier(), respond) else {
+        return Err(actions::refused(engine, &append.verdict));
     };
-    let reply = reply.ok_or_else(|| actions::refused(engine, &verdict).with("appended", true))?;
+    // Each sender's messages are in the order in which they were sent: the next one is sent when
+    // this one is in.
+    wait_for_append(engine, appended).await?;
+    let reply = respond
+        .verdict
+        .carrier()
+        .ok_or_else(|| actions::refused(engine, &respond.verdict).with("appended", true))?;
     let first = json!({ "appended": appended, "requestId": reply }).to_string();
     let first = Event::default().event("accepted").data(first);
     Ok(follow::stream(engine.clone(), reply, 0, Some(first))?.into_response())
 }
 
-/// Takes the message in, and waits until it is.
-async fn append(engine: &Engine, request: Request) -> Result<RunId, Problem> {
-    let verdict = engine.dispatch(request).await?.verdict;
-    let run = match &verdict {
-        Verdict::Deduped { run: Some(run), .. } => *run,
-        verdict => verdict.run().ok_or_else(|| actions::refused(engine, verdict))?,
-    };
+/// Waits until the message is in, so that its sender is told whether it is.
+async fn wait_for_append(engine: &Engine, run: RunId) -> Result<(), Problem> {
     let not_appended = |detail: String| {
         let problem = Problem::new(StatusCode::BAD_GATEWAY, "not_appended", detail);
         problem.with("requestId", json!(run)).with("appended", false)
@@ -102,7 +101,7 @@ async fn append(engine: &Engine, request: Request) -> Result<RunId, Problem> {
             .with("requestId", json!(run)));
     };
     match ended?.ending {
-        Ending::Completed { .. } => Ok(run),
+        Ending::Completed { .. } => Ok(()),
         Ending::Failed { error } => Err(not_appended(error.message)),
         Ending::Cancelled { reason, .. } => Err(not_appended(reason)),
     }

@@ -83,8 +83,7 @@ fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
     };
     let run = match verdict {
         Verdict::Skipped { holder, .. } | Verdict::HeldByAncestor { holder, .. } => Some(*holder),
-        Verdict::Deduped { run, .. } => *run,
-        verdict => verdict.run(),
+        verdict => verdict.carrier(),
     };
     let mut said = json!({ "status": status });
     if let Some(run) = run {

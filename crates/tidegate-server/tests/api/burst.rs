@@ -60,10 +60,14 @@ impl Service {
         self.seen.lock().unwrap().iter().filter(|it| matches!(it, Seen::Ends(_))).count()
     }
 
+    /// A number that the seed decides.
+    fn draw(&self, n: u64) -> u64 {
+        (self.seed ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+    }
+
     /// The chunks of the reply to a message, the same whenever it is asked for.
     fn reply(&self, n: u64) -> Vec<String> {
-        let drawn = (self.seed ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        (0..=drawn % LONGEST).map(|part| format!("re {n}.{part}")).collect()
+        (0..=self.draw(n) % LONGEST).map(|part| format!("re {n}.{part}")).collect()
     }
 
     /// Appends to a list of the session, as a step of the run that it is called for.
@@ -95,6 +99,8 @@ async fn serve(
     let n = body["input"].as_u64().unwrap();
     let unavailable = axum::http::StatusCode::SERVICE_UNAVAILABLE.into_response();
     if uri.path() == "/append" {
+        // Appends end in another order than they begin: the longest ones overlap two more.
+        tokio::time::sleep(Duration::from_millis(service.draw(n) % LONGEST * 10)).await;
         if !service.append(&run, "messages", n).await {
             return unavailable;
         }
@@ -217,6 +223,50 @@ async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
 /// which the messages were taken, each sees all messages that were in before it began, everybody
 /// gets the whole of their replies, and nobody hears of a collision.
 async fn a_burst_of_messages_stays_in_order(on: On) {
+    let Some((mut fleet, service, repeat)) = start(on).await else { return };
+    let mut people = JoinSet::new();
+    for person in 0..2 {
+        let front = fleet.front.at(person);
+        people.spawn(async move {
+            let mut replies = JoinSet::new();
+            for n in 0..MESSAGES {
+                write(&front, 2 * n + person as u64, &mut replies).await;
+            }
+            replies.join_all().await
+        });
+    }
+    while service.replies() < KILLED_AFTER {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    fleet.crash_and_restart(0);
+    let replies: Vec<(u64, Reply)> = people.join_all().await.into_iter().flatten().collect();
+    let messages = judge(&fleet, &service, replies, &repeat).await;
+    for person in 0..2 {
+        let own: Vec<_> = messages.iter().copied().filter(|n| n % 2 == person).collect();
+        assert!(own.is_sorted(), "each person's messages are in their order: {own:?}; {repeat}");
+    }
+}
+
+/// As [`a_burst_of_messages_stays_in_order`], of people who do not wait until a message is in: one
+/// sends every 30 ms.
+async fn impatient_people_are_answered_in_order(on: On) {
+    let Some((fleet, service, repeat)) = start(on).await else { return };
+    let mut people = JoinSet::new();
+    for n in 0..2 * MESSAGES {
+        let front = fleet.front.at(usize::try_from(n % 5).unwrap());
+        people.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(30 * n)).await;
+            let mut replies = JoinSet::new();
+            write(&front, n, &mut replies).await;
+            replies.join_all().await
+        });
+    }
+    let replies: Vec<(u64, Reply)> = people.join_all().await.into_iter().flatten().collect();
+    judge(&fleet, &service, replies, &repeat).await;
+}
+
+/// Servers with a conversation, its service, and how to repeat the test.
+async fn start(on: On) -> Option<(Fleet, Service, String)> {
     let drawn = RandomState::new().hash_one(0) >> 1;
     let seed = std::env::var("TIDEGATE_SEED").map_or(drawn, |seed| seed.parse().unwrap());
     let repeat = format!("TIDEGATE_SEED={seed} cargo test -p tidegate-server --test api burst");
@@ -235,28 +285,18 @@ async fn a_burst_of_messages_stays_in_order(on: On) {
         actions.respond = {{ url = "{url}/respond" }}
         "#
     );
-    let Some(mut fleet) = Fleet::start(on, &config, &[]).await else { return };
+    let fleet = Fleet::start(on, &config, &[]).await?;
     service.front.set(fleet.front.clone()).ok().expect("it is set once");
-    let mut people = JoinSet::new();
-    for person in 0..2 {
-        let front = fleet.front.at(person);
-        people.spawn(async move {
-            let mut replies = JoinSet::new();
-            for n in 0..MESSAGES {
-                write(&front, 2 * n + person as u64, &mut replies).await;
-            }
-            replies.join_all().await
-        });
-    }
-    while service.replies() < KILLED_AFTER {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    fleet.crash_and_restart(0);
-    let replies: Vec<(u64, Reply)> = people.join_all().await.into_iter().flatten().collect();
-    judge(&fleet, &service, replies, &repeat).await;
+    Some((fleet, service, repeat))
 }
 
-async fn judge(fleet: &Fleet, service: &Service, replies: Vec<(u64, Reply)>, repeat: &str) {
+/// Judges what the service has seen, and answers the messages as the session has them.
+async fn judge(
+    fleet: &Fleet,
+    service: &Service,
+    replies: Vec<(u64, Reply)>,
+    repeat: &str,
+) -> Vec<u64> {
     assert_eq!(replies.len() as u64, 2 * MESSAGES, "{repeat}");
     let mut runs = BTreeMap::new();
     for (n, reply) in replies {
@@ -264,10 +304,14 @@ async fn judge(fleet: &Fleet, service: &Service, replies: Vec<(u64, Reply)>, rep
         assert_eq!(reply.chunks, service.reply(n), "{n}; {repeat}");
         runs.insert(reply.run.unwrap(), n);
     }
-    // As they were taken, oldest first.
-    let (_, told) = fleet.next().get("/runs?workflow=chat%2Frespond&limit=500").await;
-    let listed = told["runs"].as_array().unwrap().iter().rev();
-    let taken: Vec<u64> = listed.map(|run| runs[run["id"].as_str().unwrap()]).collect();
+    // As the messages were taken, oldest first: a reply's place is its message's.
+    let (_, told) = fleet.next().get("/runs?workflow=chat%2Fappend&limit=500").await;
+    let mut taken: Vec<u64> = Vec::new();
+    for run in told["runs"].as_array().unwrap().iter().rev() {
+        let (_, run) = fleet.next().get(&format!("/runs/{}", run["id"].as_str().unwrap())).await;
+        taken.push(run["input"]["input"].as_u64().unwrap());
+    }
+    assert_eq!(taken.len(), runs.len(), "{repeat}");
     let seen = service.seen.lock().unwrap().clone();
     let mut begun: Vec<u64> = Vec::new();
     let (mut in_before, mut appended) = (Vec::new(), Vec::new());
@@ -289,16 +333,14 @@ async fn judge(fleet: &Fleet, service: &Service, replies: Vec<(u64, Reply)>, rep
     assert_eq!(begun, taken, "one after another, as they were taken; {repeat}");
     let (_, told) = fleet.next().get("/sessions/chat/s").await;
     assert_eq!(told["state"]["replies"], json!(taken), "{repeat}");
-    let mut messages: Vec<u64> = serde_json::from_value(told["state"]["messages"].clone()).unwrap();
-    for person in 0..2 {
-        let own: Vec<_> = messages.iter().copied().filter(|n| n % 2 == person).collect();
-        assert!(own.is_sorted(), "each person's messages are in their order: {own:?}; {repeat}");
-    }
-    messages.sort_unstable();
-    assert!(messages.into_iter().eq(0..2 * MESSAGES), "every message once; {repeat}");
+    let messages: Vec<u64> = serde_json::from_value(told["state"]["messages"].clone()).unwrap();
+    let mut sorted = messages.clone();
+    sorted.sort_unstable();
+    assert!(sorted.into_iter().eq(0..2 * MESSAGES), "every message once; {repeat}");
     let refused = service.refused.lock().unwrap();
     let collided = refused.keys().any(|code| code.starts_with("session"));
     assert!(!collided, "{refused:?}; {repeat}");
+    messages
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,4 +351,14 @@ async fn a_burst_of_messages_stays_in_order_on_a_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_messages_stays_in_order_on_two_servers() {
     a_burst_of_messages_stays_in_order(On::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn impatient_people_are_answered_in_order_on_a_file() {
+    impatient_people_are_answered_in_order(On::File).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn impatient_people_are_answered_in_order_on_two_servers() {
+    impatient_people_are_answered_in_order(On::Postgres).await;
 }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
+const MESSAGES: &str = "/flows/chat/sessions/s1/messages";
+
 fn chat(url: &str, respond: &str) -> String {
     format!(
         r#"
@@ -75,7 +77,65 @@ async fn a_refused_reply_leaves_the_message_in() {
     assert_eq!((status, &told["appended"]), (StatusCode::CONFLICT, &json!(true)), "{told}");
     let (status, told) = server.post(path, json!({ "input": "bad" })).await;
     assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
+    let (status, told) =
+        server.post("/flows/chat/sessions/s2/messages", json!({ "input": "bad" })).await;
+    assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
+    let (_, told) = server.get("/runs?workflow=chat%2Frespond&state=cancelled").await;
+    assert_eq!(told["runs"].as_array().unwrap().len(), 1, "the reply to it: {told}");
     let (status, told) = server.post("/flows/other/sessions/s1/messages", "").await;
     assert_eq!((status.as_u16(), &told["error"]), (404, &json!("no_chat")), "{told}");
     target.shut("/respond", false);
+}
+
+/// The inputs of the replies that were asked for, in order.
+fn replies(target: &Target) -> Vec<Value> {
+    let calls = target.calls();
+    let replies = calls.iter().filter(|call| call.path == "/respond");
+    replies
+        .map(|call| serde_json::from_str::<Value>(&call.body).unwrap()["input"].clone())
+        .collect()
+}
+
+/// Sends messages whose appends do not end, and drops each connection once its append is called.
+async fn say_and_leave(server: &Server, target: &Target, messages: usize) {
+    target.shut("/append", true);
+    for n in 0..messages {
+        let sent = server.open(MESSAGES, json!({ "input": n }).to_string());
+        tokio::select! {
+            () = target.called(n + 1) => {}
+            answer = sent => panic!("answered before the append has ended: {answer:?}"),
+        }
+    }
+}
+
+/// SPEC 6: a message is answered, in its turn, whatever becomes of its sender.
+#[tokio::test]
+async fn a_sender_who_leaves_is_answered() {
+    let target = Target::start(|_, _| (200, vec![], String::new())).await;
+    let server = Server::start(&chat(&target.url, ""));
+    say_and_leave(&server, &target, 3).await;
+    target.shut("/append", false);
+    target.called(6).await;
+    assert_eq!(replies(&target), [0, 1, 2].map(Value::from));
+}
+
+/// A kill between message and reply loses neither: each message is answered once, in the order in
+/// which they were taken.
+#[tokio::test]
+async fn a_crash_between_message_and_reply_loses_neither() {
+    let target = Target::start(|_, _| (200, vec![], String::new())).await;
+    let mut server = Server::start_on_file(&chat(&target.url, ""));
+    say_and_leave(&server, &target, 4).await;
+    server.kill();
+    target.shut("/append", false);
+    server.restart();
+    while replies(&target).len() < 4 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(replies(&target), [0, 1, 2, 3].map(Value::from));
+    let (_, told) = server.get("/runs?workflow=chat%2Frespond").await;
+    for run in told["runs"].as_array().unwrap() {
+        server.until(run["id"].as_str().unwrap(), "completed").await;
+    }
+    assert_eq!(replies(&target).len(), 4, "each is answered once");
 }

@@ -40,6 +40,8 @@ pub(super) struct EndedBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) then: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replay_of: Option<RunId>,
     #[serde(default)]
     pub(super) purpose: Purpose,
@@ -292,6 +294,7 @@ fn ended(from: &mut Cells) -> Result<Row, StoreError> {
         ended_at,
         ending,
         parent,
+        then: body.then,
         replay_of,
         lane: from.seq()?,
         purpose,

@@ -300,6 +300,7 @@ fn ended(row: &Ended) -> Vec<Cell> {
             source: row.source,
             ending: row.ending.clone(),
             parent: row.parent,
+            then: row.then,
             replay_of: row.replay_of,
             purpose: row.purpose,
             effect_run: row.effect_run,

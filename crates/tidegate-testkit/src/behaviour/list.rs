@@ -113,6 +113,24 @@ macro_rules! behaviours {
                 gates_of_a_batch_go_by_its_key,
                 each_buffered_event_has_a_receipt,
             }
+            conversations {
+                replies_start_in_the_order_of_their_messages,
+                a_message_that_did_not_get_in_has_no_reply,
+                a_refused_reply_leaves_its_message,
+                a_refused_message_has_no_reply,
+                a_repeated_message_is_answered_once,
+                a_reply_holds_no_slot_before_its_message_is_in,
+                a_repetition_has_the_reply_of_the_first,
+                a_repetition_of_a_failed_call_has_no_reply,
+                a_reply_finds_out_that_its_message_has_ended,
+                calls_in_both_orders_come_to_their_end,
+                a_coalesced_reply_waits_for_all_messages,
+                a_coalesced_reply_starts_if_one_message_got_in,
+                a_window_remembers_only_messages_under_way,
+                a_reply_that_is_ready_waits_for_a_message_that_joins,
+                a_cancelled_reply_leaves_its_message,
+                a_paused_reply_waits_for_its_message,
+            }
             promises {
                 a_window_that_lost_its_key_ends_as_deduped,
                 a_request_that_lost_its_key_ends_as_deduped,

@@ -14,6 +14,7 @@ pub mod chores;
 pub mod compensation;
 pub mod concurrency;
 pub mod control;
+pub mod conversations;
 pub mod debounce;
 pub mod deploys;
 pub mod explain;

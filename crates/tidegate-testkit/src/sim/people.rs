@@ -16,7 +16,7 @@ use super::{
     faults::Trouble,
     state::State,
     task::SIGNAL,
-    workload::{Delivery, Plan, SCHEDULE, VERSIONS},
+    workload::{Delivery, MESSAGE, Plan, SCHEDULE, VERSIONS},
     world::World,
 };
 use crate::{
@@ -82,6 +82,10 @@ fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
         Delivery::Call { action, session, input } => {
             let request = request("f", &action, session.as_deref(), None, &input);
             Command::Dispatch { ws, request }
+        }
+        Delivery::Say { then, session, input } => {
+            let call = |action| Box::new(request("f", action, session.as_deref(), None, &input));
+            Command::DispatchThen { ws, first: call(MESSAGE), then: call(&then) }
         }
         Delivery::Occur { workflow } => occur(world, ws, workflow),
     }

@@ -17,6 +17,8 @@ pub enum Concern {
     Faults,
     /// The settings of each engine.
     Settings,
+    /// Which calls are two, one after the other.
+    Pairs,
 }
 
 impl Chance {

@@ -14,6 +14,9 @@ use crate::workload::Chance;
 /// How many versions a workflow can come to have.
 pub const VERSIONS: u32 = 3;
 
+/// The action that takes messages in, in worlds that have it. It has no control.
+pub const MESSAGE: &str = "say";
+
 /// The schedule of every workflow that can have one.
 pub const SCHEDULE: &str = "@daily";
 
@@ -89,6 +92,15 @@ pub enum Delivery {
         /// With what.
         input: Value,
     },
+    /// A call of [`MESSAGE`], and then of an action with the same session and input.
+    Say {
+        /// Which.
+        then: String,
+        /// In which session.
+        session: Option<String>,
+        /// With what.
+        input: Value,
+    },
     /// A schedule's occurrence.
     Occur {
         /// Of which workflow.
@@ -157,8 +169,9 @@ impl Plan {
         let workspaces = if chance.percent(25) { vec!["left", "right"] } else { vec!["left"] };
         let keys = chance.one(&[1, 1, 2, 3]);
         let count = chance.one(&[1, 1, 2, 3]);
-        let specs: Vec<Spec> = (0..count).map(|n| spec(n, count, chance)).collect();
-        let traffic = traffic(&specs, &workspaces, keys, chance);
+        let mut specs: Vec<Spec> = (0..count).map(|n| spec(n, count, chance)).collect();
+        let mut traffic = traffic(&specs, &workspaces, keys, chance);
+        pair(&mut specs, &mut traffic, &mut Chance::stream(seed, Concern::Pairs));
         let mut faults = Chance::stream(seed, Concern::Mix);
         let mut settings = Chance::stream(seed, Concern::Settings);
         Self {
@@ -242,6 +255,24 @@ fn traffic(
     }
     all.sort_by_key(|(at, ..)| *at);
     all
+}
+
+/// Makes messages of some calls, in some worlds that have actions.
+fn pair(specs: &mut Vec<Spec>, traffic: &mut [(u64, usize, Delivery)], chance: &mut Chance) {
+    let calls = |it: &(u64, usize, Delivery)| matches!(it.2, Delivery::Call { .. });
+    if !traffic.iter().any(calls) || !chance.percent(60) {
+        return;
+    }
+    for (_, _, delivery) in traffic {
+        if let Delivery::Call { action, session, input } = delivery.clone()
+            && chance.percent(70)
+        {
+            *delivery = Delivery::Say { then: action, session, input };
+        }
+    }
+    let script = Script::draw(0, 1, chance);
+    let versions = vec![(Controls::default(), script); VERSIONS as usize];
+    specs.push(Spec { name: MESSAGE.to_owned(), flow: Some("f"), versions, on_all: false });
 }
 
 fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {

@@ -185,6 +185,10 @@ impl Player {
                 self.runs.extend(outcomes.filter_map(|outcome| outcome.verdict.run()));
             }
             Ok(Answer::Admitted(outcome)) => self.runs.extend(outcome.verdict.run()),
+            Ok(Answer::AdmittedBoth(first, then)) => {
+                let both = std::iter::once(first).chain(then.map(|then| *then));
+                self.runs.extend(both.filter_map(|outcome| outcome.verdict.run()));
+            }
             Ok(Answer::Leased(runs)) => self.leased.extend(runs),
             Ok(Answer::Stream(StreamAnswer::Claimed(claimed))) => {
                 self.leases.extend(claimed.leased.into_iter().map(|it| (it.lease, it.want)));
@@ -209,6 +213,11 @@ impl Player {
             Move::Call { action, session, key } => {
                 let request = request("chat", action, *session, None, &data(*key));
                 Command::Dispatch { ws, request }
+            }
+            Move::Say { respond, session, key } => {
+                let call = |action| request("chat", action, *session, None, &data(*key));
+                let (first, then) = (Box::new(call("say")), Box::new(call(respond)));
+                Command::DispatchThen { ws, first, then }
             }
             Move::Occur { workflow } => {
                 let planned = self.planned.get_mut(workflow)?;

@@ -322,7 +322,8 @@ fn in_order(mut steps: Vec<row::Step>) -> Vec<row::Step> {
 fn kind_of(on: &WaitOn) -> StepKind {
     match on {
         WaitOn::Time => StepKind::Sleep,
-        WaitOn::Retry => StepKind::Run,
+        // Nothing is driven while it waits for the run that goes before it.
+        WaitOn::Retry | WaitOn::Before { .. } => StepKind::Run,
         WaitOn::Event { .. } => StepKind::Event,
         WaitOn::Signal { .. } => StepKind::Signal,
         WaitOn::Child { .. } => StepKind::Invoke,

@@ -7,6 +7,7 @@ use tidegate::{
     Engine, Error, NewEvent, RunId,
     core::{
         event::Outcome,
+        request::Request,
         row::{Ended, Row, Run},
     },
     new_event, new_request,
@@ -15,7 +16,7 @@ use tidegate::{
 use tidegate_testkit::{
     sim::{
         task::SIGNAL,
-        workload::{Delivery, Plan},
+        workload::{Delivery, MESSAGE, Plan},
     },
     workload::Chance,
 };
@@ -101,6 +102,14 @@ async fn deliver(engine: &Engine, delivery: &Delivery) -> Result<Vec<Outcome>, E
             let mut request = new_request("f", action, input)?;
             request.session.clone_from(session);
             Ok(vec![engine.dispatch(request).await?])
+        }
+        Delivery::Say { then, session, input } => {
+            let call = |action| {
+                let request = new_request("f", action, input)?;
+                Ok::<_, Error>(Request { session: session.clone(), ..request })
+            };
+            let (first, then) = engine.dispatch_then(call(MESSAGE)?, call(then)?).await?;
+            Ok(std::iter::once(first).chain(then).collect())
         }
         // The engines have schedules of their own.
         Delivery::Occur { .. } => Ok(Vec::new()),

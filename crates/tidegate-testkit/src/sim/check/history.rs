@@ -9,6 +9,7 @@ use tidegate_core::{
     flow::Verdict,
     id::{EventId, RunId, Seq},
     json::Payload,
+    request::Request,
     row::{Ending, EngineId, GateKey, GateState, Row, RowKey, Span, StepKind, Workspace},
     run::record::NewSend,
     time::Timestamp,
@@ -270,13 +271,19 @@ fn told(look: &Look<'_>) -> Vec<Told> {
                 }
             }
             (Command::Dispatch { ws, request }, Ok(Answer::Admitted(outcome))) => {
-                let data = serde_json::json!({
-                    "session": request.session, "input": json(&request.input),
-                });
-                all.push(of(ws, outcome, input(look), data, true));
+                all.push(of(ws, outcome, inputs(look).next(), called_with(request), true));
+            }
+            (
+                Command::DispatchThen { ws, first, then },
+                Ok(Answer::AdmittedBoth(outcome, second)),
+            ) => {
+                let mut inputs = inputs(look);
+                all.push(of(ws, outcome, inputs.next(), called_with(first), true));
+                let second = second.as_deref();
+                all.extend(second.map(|it| of(ws, it, inputs.next(), called_with(then), true)));
             }
             (Command::Occur { occurrence, .. }, Ok(Answer::Admitted(outcome))) => {
-                all.push(of(&occurrence.ws, outcome, input(look), Value::Null, false));
+                all.push(of(&occurrence.ws, outcome, inputs(look).next(), Value::Null, false));
             }
             (Command::Record { known, report }, Ok(_)) => {
                 for send in &report.sends {
@@ -300,6 +307,10 @@ fn answers(look: &Look<'_>) -> Vec<Seq> {
                 ids.extend(outcomes.flat_map(|outcome| named(&outcome.verdict)));
             }
             Ok(Answer::Admitted(outcome)) => ids.extend(named(&outcome.verdict)),
+            Ok(Answer::AdmittedBoth(first, then)) => {
+                let both = std::iter::once(first).chain(then.as_deref());
+                ids.extend(both.flat_map(|outcome| named(&outcome.verdict)));
+            }
             _ => {}
         }
     }
@@ -341,12 +352,22 @@ fn of(
     }
 }
 
-/// The input that a commit of one call wrote.
-fn input(look: &Look<'_>) -> Option<EventId> {
-    look.deltas.iter().find_map(|delta| match &delta.after {
-        Some(Row::Event(event)) if delta.before.is_none() => Some(event.id),
-        _ => None,
-    })
+fn called_with(request: &Request) -> Value {
+    serde_json::json!({ "session": request.session, "input": json(&request.input) })
+}
+
+/// The inputs that a commit of one call wrote, in order.
+fn inputs(look: &Look<'_>) -> impl Iterator<Item = EventId> {
+    let mut ids: Vec<EventId> = look
+        .deltas
+        .iter()
+        .filter_map(|delta| match &delta.after {
+            Some(Row::Event(event)) if delta.before.is_none() => Some(event.id),
+            _ => None,
+        })
+        .collect();
+    ids.sort_by_key(|id| id.seq);
+    ids.into_iter()
 }
 
 /// What a step was told of the event that it sent: its record says.

@@ -6,6 +6,7 @@
 mod arbitration;
 mod bulk;
 mod burst;
+mod callers;
 mod calls;
 mod chat;
 mod commands;

@@ -23,6 +23,9 @@ pub(crate) struct Answer {
     pub(crate) event: Option<String>,
     /// The version of a stream or session.
     pub(crate) version: Option<i64>,
+    /// The run that takes a message in; `run` is that of its reply.
+    #[serde(default)]
+    pub(crate) appended: Option<String>,
 }
 
 /// One request of the load, with all its tries: they carry the same key, so they are one.

@@ -4,6 +4,7 @@
 //! faults excuse is said where it is used: a call of a server counts until that server was killed
 //! or frozen, and a call may be repeated only where a fault came between.
 
+mod chat;
 mod flow;
 mod loss;
 mod repeat;
@@ -107,6 +108,8 @@ pub(crate) fn judge(journal: &Journal) -> Vec<Violation> {
         repeat::effects,
         repeat::calls,
         repeat::answers,
+        chat::replies,
+        chat::order,
         flow::concurrency,
         flow::throttle,
         flow::rate,

@@ -13,6 +13,8 @@ pub(crate) enum Way {
     Action,
     /// `POST /webhooks/{lane}/hook`, signed; the delivery's id is the key of `idempotency`.
     Webhook,
+    /// `POST /flows/{lane}/sessions/{key}/messages`, with an `Idempotency-Key`.
+    Chat,
     /// Nobody sends: the clock starts it.
     Schedule,
     /// `POST /streams/{key}/events` with `expectedVersion`, and an `Idempotency-Key`.
@@ -86,7 +88,7 @@ const fn lane(name: &'static str, way: Way, controls: &'static str) -> Lane {
 const RETRY: &str = "retry = { maxAttempts = 20, backoffMs = 50 }";
 
 /// Every lane.
-pub(crate) const LANES: [Lane; 19] = [
+pub(crate) const LANES: [Lane; 20] = [
     Lane {
         clients: 3,
         per_key: 2,
@@ -183,6 +185,13 @@ pub(crate) const LANES: [Lane; 19] = [
         once: true,
         ..lane("hook", Way::Webhook, "idempotency = { key = 'metadata.webhook.deliveryId' }")
     },
+    Lane {
+        clients: 3,
+        pace: 500,
+        per_key: 1,
+        ordered: true,
+        ..lane("chat", Way::Chat, "concurrency = 'queue'")
+    },
     Lane { clients: 2, ..lane("ledger", Way::Stream, "") },
     lane("notes", Way::Session, ""),
 ];
@@ -191,6 +200,9 @@ pub(crate) const LANES: [Lane; 19] = [
 pub(crate) const CLOCK: Lane =
     Lane { keys: 0, per_key: 1, ordered: true, ..lane("clock", Way::Schedule, "") };
 pub(crate) const CLOCK_SECONDS: u64 = 2;
+
+/// Added to the name of a [`Way::Chat`] lane in calls that take a message in.
+pub(crate) const APPEND: &str = "/append";
 
 /// The secret of the webhook.
 pub(crate) const HOOK_SECRET: &str = "storm";
@@ -228,6 +240,11 @@ fn definition(lane: &Lane, service: &str, revision: u64) -> String {
             }
             flow
         }
+        Way::Chat => format!(
+            "[[flow]]\nname = '{name}'\nchat = {{ append = 'append', respond = 'respond' }}\n\
+             [flow.actions.append]\nurl = '{service}/{name}{APPEND}?revision={revision}'\n{RETRY}\n\
+             concurrency = 'allow'\n[flow.actions.respond]\n{url}\n{RETRY}\n{controls}\n"
+        ),
         Way::Schedule => format!(
             "[[flow]]\nname = '{name}'\n[flow.actions.act]\n{url}\n{RETRY}\n\
              [flow.schedules.tick]\naction = 'act'\ncron = '*/{CLOCK_SECONDS} * * * * *'\n\

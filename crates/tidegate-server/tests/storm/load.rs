@@ -62,8 +62,18 @@ impl Front {
         within: Duration,
     ) -> Option<(u16, Value)> {
         let request = make(&self.http, &self.url()).timeout(within);
-        let answer = request.send().await.ok()?;
+        let mut answer = request.send().await.ok()?;
         let status = answer.status().as_u16();
+        let kind = answer.headers().get("content-type").map_or(&[][..], |kind| kind.as_bytes());
+        if kind.starts_with(b"text/event-stream") {
+            // Its first event says it all: nobody stays for the rest.
+            let mut text = String::new();
+            while !text.contains("\n\n") {
+                text.push_str(&String::from_utf8_lossy(&answer.chunk().await.ok()??));
+            }
+            let data = text.lines().find_map(|line| line.strip_prefix("data:"));
+            return Some((status, serde_json::from_str(data.unwrap_or_default().trim()).ok()?));
+        }
         Some((status, serde_json::from_str(&answer.text().await.ok()?).unwrap_or_default()))
     }
 
@@ -102,7 +112,8 @@ impl Front {
 
 fn is_temporary(status: u16, body: &Value) -> bool {
     let code = body["error"].as_str().unwrap_or_default();
-    status >= 500 || ["in_progress", "too_many_requests"].contains(&code)
+    (status >= 500 && code != "not_appended")
+        || ["in_progress", "too_many_requests"].contains(&code)
 }
 
 /// The load of a round.
@@ -228,6 +239,14 @@ impl Sender {
                 (if deduped { "deduped" } else { word }).clone_into(&mut answer.outcome);
                 answer.run = text(&body["requestId"]);
             }
+            (Way::Chat, 200) => {
+                "taken".clone_into(&mut answer.outcome);
+                answer.run = text(&body["requestId"]);
+                answer.appended = text(&body["appended"]);
+            }
+            (Way::Chat, 502) if code == "not_appended" => {
+                answer.appended = text(&body["requestId"]);
+            }
             (Way::Action, 409) if code == "busy" => answer.run = text(&body["requestId"]),
             (Way::Stream, 201) => {
                 "committed".clone_into(&mut answer.outcome);
@@ -258,6 +277,7 @@ fn body(lane: &Lane, request: &Request, version: i64) -> Value {
             json!({ "name": lane.name, "data": data, "dedupeId": format!("storm-{n}") })
         }
         Way::Action => json!({ "input": { "n": n, "key": key }, "session": key }),
+        Way::Chat => json!({ "input": { "n": n, "key": key } }),
         Way::Webhook => json!({ "id": key, "n": n }),
         Way::Stream => {
             json!({ "events": [{ "name": "e", "data": { "n": n } }], "expectedVersion": version })
@@ -281,11 +301,12 @@ fn prepare(way: Way, http: &Client, url: &str, of: &Request, body: &Value) -> Re
             let hex = mac.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
             http.post(format!("{url}/webhooks/{lane}/hook")).header("x-signature", hex)
         }
+        Way::Chat => http.post(format!("{url}/flows/{lane}/sessions/{key}/messages")),
         Way::Stream => http.post(format!("{url}/streams/{key}/events")),
         Way::Session => http.patch(format!("{url}/sessions/{lane}/{key}")),
         Way::Schedule => unreachable!("lane `{}` has no clients", CLOCK.name),
     };
-    let keyed = matches!(way, Way::Action | Way::Stream | Way::Session);
+    let keyed = matches!(way, Way::Action | Way::Chat | Way::Stream | Way::Session);
     let request = request.header("content-type", "application/json").body(body);
     if keyed { request.header("idempotency-key", format!("storm-{n}")) } else { request }
 }

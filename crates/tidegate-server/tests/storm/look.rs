@@ -167,6 +167,7 @@ async fn unresolved(front: &Front, journal: &Shared) -> Vec<String> {
     let mut paths = BTreeSet::new();
     for request in &journal.lock().unwrap().requests {
         for answer in request.answer.iter().chain(&request.again) {
+            paths.extend(answer.appended.iter().map(|id| format!("/runs/{id}")));
             paths.extend(answer.run.iter().map(|id| format!("/runs/{id}")));
             paths.extend(answer.event.iter().map(|id| format!("/events/{id}")));
         }

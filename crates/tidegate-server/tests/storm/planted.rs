@@ -11,7 +11,8 @@ const SECOND: i64 = 1_000_000;
 fn request(n: u64, lane: &str, key: &str, sent: i64, outcome: &str) -> Request {
     let run = Some(format!("run_{n}"));
     let event = Some(format!("evt_{n}"));
-    let answer = Answer { status: 202, outcome: outcome.to_owned(), run, event, version: None };
+    let outcome = outcome.to_owned();
+    let answer = Answer { status: 202, outcome, run, event, ..Answer::default() };
     let (lane, key, answer) = (lane.to_owned(), key.to_owned(), Some(answer));
     Request { n, lane, key, sent, done: sent + 10_000, tries: 1, answer, again: None }
 }
@@ -76,6 +77,7 @@ fn clean() -> Journal {
     journal.calls.push(refused);
     journal.calls.push(call(901, 1000, "clock", "", 80 * SECOND));
     journal.calls.push(call(902, 1002, "clock", "", 82 * SECOND));
+    converse(&mut journal);
     let entries = vec![(0, 90), (1, 91)];
     journal.world.logs.push(Log { lane: "ledger".to_owned(), key: "k0".to_owned(), entries });
     for (n, version) in [(90, 0), (91, 1)] {
@@ -85,6 +87,19 @@ fn clean() -> Journal {
         journal.requests.push(commit);
     }
     journal
+}
+
+/// Three messages of one conversation with their replies; the runs that take them in have the
+/// numbers of the messages and 200.
+fn converse(journal: &mut Journal) {
+    add(journal, "chat", "k0", 100, 3);
+    for n in 100..103 {
+        let at = i64::try_from(n).unwrap() * SECOND;
+        let mut append = call(n + 200, n + 200, "chat/append", "k0", at + 7000);
+        (append.numbers, append.end) = (vec![n], at + 12_000);
+        journal.calls.push(append);
+        journal.world.runs.push(run(n + 200, "chat", at + 5000, n + 200));
+    }
 }
 
 fn find_call(journal: &mut Journal, n: u64) -> &mut Call {
@@ -126,7 +141,7 @@ type Doctor = fn(&mut Journal);
 
 /// What is planted, and what must be found.
 #[rustfmt::skip]
-const PLANTED: [(&str, Kind, Doctor); 33] = [
+const PLANTED: [(&str, Kind, Doctor); 38] = [
     ("a repeat before its server has given the call up", Kind::Doubled, |it| {
         repeat(it);
         let first = find_call(it, 10);
@@ -214,6 +229,27 @@ const PLANTED: [(&str, Kind, Doctor); 33] = [
         it.calls.last_mut().unwrap().version = "2".into();
     }),
     ("a version whose definition changes", Kind::OutOfOrder, |it| find_call(it, 11).revision = 2),
+    ("a message without its reply, whose sender has left", Kind::Lost, |it| {
+        it.requests.retain(|request| request.n != 101);
+        it.calls.retain(|call| call.run != "run_101");
+        it.world.runs.retain(|run| run.id != "run_101");
+    }),
+    ("a message that is answered twice", Kind::Doubled, |it| {
+        let mut other = call(906, 101, "chat", "k0", 105 * SECOND);
+        (other.run, other.effect) = ("run_97".into(), "run_97:call".into());
+        it.calls.push(other);
+    }),
+    ("a reply before its message is in", Kind::OutOfOrder, |it| {
+        find_call(it, 301).end = 101 * SECOND + 30_000;
+    }),
+    ("a reply to a message that did not get in", Kind::OutOfOrder, |it| {
+        find_call(it, 301).how = CallEnd::Answered(400);
+        find_run(it, 301).state = "failed".into();
+    }),
+    ("replies in another order than their messages", Kind::OutOfOrder, |it| {
+        find_run(it, 302).queued = 100 * SECOND + 6000;
+        it.requests.iter_mut().find(|it| it.n == 102).unwrap().sent = 100 * SECOND;
+    }),
     ("an answer that nobody may get", Kind::Unexpected, |it| it.unexpected.push("404".into())),
 ];
 

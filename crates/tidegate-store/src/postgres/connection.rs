@@ -4,7 +4,10 @@ use std::{
     collections::{BTreeMap, HashMap},
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -37,7 +40,14 @@ pub(super) struct Connection {
     /// Statements that are sent together share one Sync. Not through a pooler, which does not see
     /// soon that a client has gone, and not in a step, whose savepoint is gone back to.
     merges: bool,
+    /// A commit since the last flight was not waited for until the standby had it.
+    unreplicated: Arc<AtomicBool>,
 }
+
+/// The function of the server that waits for synchronous standbys. It warns where that wait is cut
+/// short, by an administrator or by a time-out, and the commit then counts as done. The text of the
+/// warning is in the server's language; the name of the function is not.
+const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 
 /// What each statement of a flight was answered.
 pub(super) type Answers = Vec<Result<Vec<Row>, tokio_postgres::Error>>;
@@ -61,12 +71,17 @@ impl Connection {
         let flight = Arc::<Flight>::default();
         let (client, mut driven) = settings.connect(flight.clone()).await?;
         let (here, gone) = watch::channel(());
+        let unreplicated = Arc::new(AtomicBool::new(false));
+        let noted = unreplicated.clone();
         let task = tokio::spawn(async move {
             let _here = here;
             loop {
                 match poll_fn(|cx| driven.poll_message(cx)).await {
                     Some(Ok(AsyncMessage::Notification(_))) => heard(),
                     Some(Ok(AsyncMessage::Notice(notice))) => {
+                        if notice.routine() == Some(STANDBY_WAIT) {
+                            noted.store(true, Ordering::Release);
+                        }
                         tracing::debug!(message = notice.message(), "the database says");
                     }
                     Some(Ok(_)) => {}
@@ -86,6 +101,7 @@ impl Connection {
             round_trip: settings.options.round_trip_timeout,
             merges: !settings.options.pooler && flight.merges(),
             flight,
+            unreplicated,
         };
         connection.greet(settings).await?;
         Ok(connection)
@@ -197,12 +213,23 @@ impl Connection {
             self.flight.announce(calls.len() - usize::from(commits));
         }
         let flight = calls.iter().map(|call| self.answer(call, sending)).collect();
-        let answers: Answers = self.in_time(all(flight)).await?;
+        let answers: Answers = match self.in_time(all_or_unsent(flight)).await? {
+            Ok(answers) => answers,
+            Err(unsent) => {
+                // The server waits for the rest of the flight, which will not come.
+                self.driver.abort();
+                return Err(unsent);
+            }
+        };
         let closed = |answer: &Result<_, tokio_postgres::Error>| {
             answer.as_ref().err().filter(|error| error.is_closed()).map(ToString::to_string)
         };
         if let Some(reason) = answers.iter().find_map(closed) {
             return Err(Trouble::Lost(reason));
+        }
+        if self.unreplicated.swap(false, Ordering::Acquire) {
+            // As good as unanswered: the commit is done here, and a failover may undo it.
+            return Err(Trouble::lost("the wait for the synchronous standby was cancelled"));
         }
         match answers.iter().any(Result::is_err) {
             // The server has skipped the rest of the flight.
@@ -322,6 +349,26 @@ async fn all<T>(mut futures: Vec<Answering<'_, T>>) -> Vec<T> {
     done.into_iter().flatten().collect()
 }
 
+/// As [`all`], but stops at a statement that cannot be sent: those after it, a COMMIT among them,
+/// must not go out without it. The transaction is left to be rolled back.
+async fn all_or_unsent<T>(
+    mut flight: Vec<Answering<'_, Result<T, tokio_postgres::Error>>>,
+) -> Result<Vec<Result<T, tokio_postgres::Error>>, Trouble> {
+    let mut sent = Vec::with_capacity(flight.len());
+    for statement in &mut flight {
+        // A statement is sent when it is first polled, and not answered before the next is.
+        let first = poll_fn(|cx| Poll::Ready(statement.as_mut().poll(cx))).await;
+        match first {
+            Poll::Ready(Err(error)) if error.as_db_error().is_none() => return Err(error.into()),
+            Poll::Ready(answer) => sent.push(Some(answer)),
+            Poll::Pending => sent.push(None),
+        }
+    }
+    let waiting = flight.into_iter().zip(&sent).filter(|(_, answer)| answer.is_none());
+    let mut rest = all(waiting.map(|(statement, _)| statement).collect()).await.into_iter();
+    Ok(sent.into_iter().filter_map(|answer| answer.or_else(|| rest.next())).collect())
+}
+
 /// All answers, or the first error: those after it only say that the transaction has failed.
 pub(super) fn first_error(answers: Answers) -> Result<Vec<Vec<Row>>, Trouble> {
     answers.into_iter().map(|answer| answer.map_err(Trouble::from)).collect()
@@ -335,4 +382,35 @@ pub(super) fn only(rows: &[Row]) -> Result<&Row, StoreError> {
 /// The number in the one row that a statement answers with.
 pub(super) fn only_int(rows: &[Row]) -> Result<i64, StoreError> {
     call::int(only(rows)?, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A statement whose parameters cannot be encoded never leaves: neither may the COMMIT that
+    /// follows it in the flight.
+    #[tokio::test]
+    async fn nothing_is_sent_after_a_statement_that_could_not_be() {
+        let error = "port=x".parse::<tokio_postgres::Config>().unwrap_err();
+        let sent = Mutex::new(Vec::new());
+        let send = |name: &'static str, error: Option<tokio_postgres::Error>| -> Answering<'_, _> {
+            let sent = &sent;
+            Box::pin(async move {
+                if let Some(error) = error {
+                    return Err(error);
+                }
+                locked(sent).push(name);
+                tokio::task::yield_now().await;
+                Ok(name)
+            })
+        };
+        let answers = all_or_unsent(vec![send("begin", None), send("commit", None)]).await;
+        let answers: Vec<_> = answers.unwrap().into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, ["begin", "commit"]);
+        locked(&sent).clear();
+        let flight = vec![send("begin", None), send("insert", Some(error)), send("commit", None)];
+        assert!(all_or_unsent(flight).await.is_err());
+        assert_eq!(*locked(&sent), ["begin"]);
+    }
 }

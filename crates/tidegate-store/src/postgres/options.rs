@@ -222,11 +222,11 @@ impl Settings {
             ));
         }
         if standby {
-            return refused(
+            // Not refused: it may be about to be promoted.
+            return Err(Trouble::lost(
                 "the server is a standby and cannot be written to; give the address of the \
-                 primary, or all addresses with target_session_attrs=read-write"
-                    .to_owned(),
-            );
+                 primary, or all addresses with target_session_attrs=read-write",
+            ));
         }
         if version < OLDEST_SERVER {
             return refused(format!("the server is too old: 13 is needed, got {version}"));

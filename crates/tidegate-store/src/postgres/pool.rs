@@ -8,7 +8,13 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Settings, connection::Connection, pause, sql, trouble::Trouble};
+use super::{
+    Settings,
+    call::Call,
+    connection::{Connection, first_error},
+    pause, sql,
+    trouble::Trouble,
+};
 use crate::StoreError;
 
 /// Connections that are used by one at a time.
@@ -88,6 +94,20 @@ impl Pool {
         if lent.connection.control(rollback).await.is_ok() {
             self.give_back(lent);
         }
+    }
+
+    /// Runs one statement in a transaction of its own, all in one flight; its rows, once they are
+    /// durable.
+    pub(super) async fn write_alone(
+        &self,
+        connection: &Connection,
+        call: Call,
+    ) -> Result<Vec<tokio_postgres::Row>, Trouble> {
+        let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
+        calls.extend(self.settings.for_transaction());
+        calls.extend([call, Call::new(sql::COMMIT, Vec::new())]);
+        let mut answers = first_error(connection.run(&calls).await?)?;
+        Ok(answers.swap_remove(calls.len() - 2))
     }
 
     /// Begins a series of attempts.

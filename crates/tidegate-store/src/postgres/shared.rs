@@ -115,7 +115,7 @@ impl Shared {
         engine: EngineId,
         lease_ms: u32,
     ) -> Result<bool, Trouble> {
-        if self.write_alone(connection, beat_call(engine)).await?.len() == 1 {
+        if self.beats.write_alone(connection, beat_call(engine)).await?.len() == 1 {
             return Ok(true);
         }
         if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
@@ -124,26 +124,13 @@ impl Shared {
         }
         let row = Row::Engine(Engine::new(engine, lease_ms));
         let insert = Call::new(sql::insert(Table::Engine), row_params(&[row])?);
-        match self.write_alone(connection, insert).await {
+        match self.beats.write_alone(connection, insert).await {
             Ok(_) => Ok(true),
             Err(Trouble::Clash(..)) => {
-                Ok(self.write_alone(connection, beat_call(engine)).await?.len() == 1)
+                Ok(self.beats.write_alone(connection, beat_call(engine)).await?.len() == 1)
             }
             Err(trouble) => Err(trouble),
         }
-    }
-
-    /// One statement in a transaction of its own, all in one flight.
-    async fn write_alone(
-        &self,
-        connection: &Connection,
-        call: Call,
-    ) -> Result<Vec<tokio_postgres::Row>, Trouble> {
-        let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
-        calls.extend(self.beats.settings().for_transaction());
-        calls.extend([call, Call::new(sql::COMMIT, Vec::new())]);
-        let mut answers = first_error(connection.run(&calls).await?)?;
-        Ok(answers.swap_remove(calls.len() - 2))
     }
 
     pub(super) async fn dump(&self) -> Result<Vec<Row>, StoreError> {

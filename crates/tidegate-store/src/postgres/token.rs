@@ -18,7 +18,7 @@ use std::{
 use super::{
     Shared, call,
     call::{Call, Param},
-    connection::{Connection, first_error},
+    connection::Connection,
     pause,
     pool::{Pool, jittered},
     sql,
@@ -90,21 +90,8 @@ impl TokenRow {
 async fn open(pool: &Pool, connection: &Connection) -> Result<TokenRow, Trouble> {
     let row = TokenRow { id: random(), used: Instant::now() };
     let insert = Call::new(sql::TX_TOKEN_OPEN, vec![Param::Int(row.id)]);
-    alone(pool, connection, insert).await?;
+    pool.write_alone(connection, insert).await?;
     Ok(row)
-}
-
-/// One statement in a transaction of its own, all in one flight; its rows, once it is durable.
-async fn alone(
-    pool: &Pool,
-    connection: &Connection,
-    call: Call,
-) -> Result<Vec<tokio_postgres::Row>, Trouble> {
-    let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
-    calls.extend(pool.settings().for_transaction());
-    calls.extend([call, Call::new(sql::COMMIT, Vec::new())]);
-    let mut answers = first_error(connection.run(&calls).await?)?;
-    Ok(answers.swap_remove(calls.len() - 2))
 }
 
 /// 64 bits that no other process draws: the keys of a hasher come from the operating system.
@@ -153,7 +140,7 @@ const POLL: Duration = Duration::from_millis(50);
 async fn close(pool: &Pool, row: &TokenRow) -> Result<Option<i64>, Trouble> {
     let lent = pool.lend().await?;
     let close = Call::new(sql::TX_TOKEN_CLOSE, vec![Param::Int(row.id)]);
-    match alone(pool, &lent.connection, close).await {
+    match pool.write_alone(&lent.connection, close).await {
         Ok(rows) => {
             pool.give_back(lent);
             Ok(rows.first().map(|row| call::int(row, 0)).transpose()?)

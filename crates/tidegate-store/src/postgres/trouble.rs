@@ -133,7 +133,7 @@ impl From<tokio_postgres::Error> for Trouble {
         }
         let text = say(&error);
         // What never left this machine: a parameter that cannot be sent.
-        if text.starts_with("error serializing") {
+        if text.starts_with("error serializing") || text.starts_with("error encoding") {
             return Self::Refused(StoreError::Data(text));
         }
         if text.contains("invalid peer certificate") || text.contains("does not support TLS") {

@@ -14,7 +14,7 @@ use tidegate_core::{
     id::Seq,
     reads::{ReadSet, Snapshot},
 };
-use tidegate_store::{Decision, PostgresOptions, PostgresStore, Store};
+use tidegate_store::{Decision, PostgresOptions, PostgresStore, Store, StoreError};
 use tidegate_testkit::postgres::{FaultyCluster, fresh_schema};
 use tokio_postgres::{Client, NoTls};
 
@@ -209,4 +209,32 @@ async fn r10_an_outcome_is_judged_right_after_a_promotion() {
         two.judge(doubted, far, cluster.url(), turn).await;
         standby = cluster.add_standby();
     }
+}
+
+/// One address leads to a standby for a while, as behind a name or a virtual address that moves
+/// before the promotion: that is an outage, and not a mistake in the settings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_standby_that_is_not_promoted_yet_is_an_outage() {
+    let Some(mut cluster) = FaultyCluster::start() else { return };
+    let standby = cluster.add_standby();
+    let proxy = Proxy::new(cluster.url()).await;
+    let options = |patience| PostgresOptions {
+        schema: fresh_schema("standby"),
+        patience,
+        ..PostgresOptions::default()
+    };
+    let open = PostgresStore::open(&proxy.url, options(Duration::from_millis(50))).await;
+    let store = Arc::new(open.unwrap());
+    post(&store).await;
+    proxy.shut();
+    cluster.crash();
+    proxy.open(&standby);
+    let decide = |snapshot: Snapshot| Decision::Apply(vec![fresh_event(&snapshot)]);
+    let outcome = store.transact(ReadSet::default(), Box::new(decide)).await;
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "tried until the time is up: {error}");
+    assert!(error.to_string().contains("is a standby"), "{error}");
+    cluster.promote();
+    proxy.open(cluster.url());
+    post(&store).await;
 }

@@ -43,6 +43,42 @@ async fn r10_a_server_process_that_is_still_committing_is_waited_for() {
     assert_eq!(events(&store).await, 2);
 }
 
+/// An administrator cancels the wait for a standby, or a time-out does: the server says that the
+/// commit took place, which is true there and nowhere else yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
+    let Some(cluster) = FaultyCluster::start() else { return };
+    let rig = Rig::on(cluster.url()).await;
+    let store = rig.store("unreplicated").await;
+    post(&store).await;
+    rig.execute("alter system set synchronous_standby_names = 'absent'").await;
+    rig.execute("select pg_reload_conf()").await;
+    rig.until::<i32>("select 1 where current_setting('synchronous_standby_names') <> ''").await;
+    let posted = tokio::spawn(async move { (post(&store).await, store) });
+    let pid = rig.until::<i32>(&waiting("SyncRep")).await;
+    rig.execute(&format!("select pg_cancel_backend({pid})")).await;
+    // Its outcome is asked for by a transaction that has to wait for the standby, too.
+    let asks = format!(
+        "select pid from pg_stat_activity where wait_event = 'SyncRep' and pid <> {pid} limit 1"
+    );
+    tokio::select! {
+        _ = rig.until::<i32>(&asks) => {}
+        () = finished(&posted) => panic!("acknowledged, and no standby has it"),
+    }
+    assert!(!posted.is_finished());
+    rig.execute("alter system reset synchronous_standby_names").await;
+    rig.execute("select pg_reload_conf()").await;
+    let (asked, store) = posted.await.unwrap();
+    assert_eq!(asked, 1, "it has committed, once");
+    assert_eq!(events(&store).await, 2);
+}
+
+async fn finished<T>(task: &tokio::task::JoinHandle<T>) {
+    while !task.is_finished() {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn signal(name: &str, pid: i32) {
     let status = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
     assert!(status.success(), "kill {name} {pid}");

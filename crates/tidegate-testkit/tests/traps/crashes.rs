@@ -140,7 +140,7 @@ impl Two {
 
 /// A transaction that waits for the answer to its COMMIT.
 struct Doubted {
-    task: tokio::task::JoinHandle<Result<(), tidegate_store::StoreError>>,
+    task: tokio::task::JoinHandle<Result<(), StoreError>>,
     /// The numbers that its attempts were given.
     blocks: Arc<Mutex<Vec<Seq>>>,
 }

@@ -53,9 +53,9 @@ impl Entry {
     }
 
     /// Whether a release by hand is in force: the current version is not the highest, and no
-    /// registration released it.
-    pub fn is_released_by_hand(&self) -> bool {
-        let current = self.current.as_ref().map(|current| &current.version);
+    /// registration released it. A release of the highest by hand ends it.
+    pub fn holds_release(&self) -> bool {
+        let current = self.open().map(|current| &current.version);
         current.is_some_and(|version| version.number < self.highest() && !version.def.deployed)
     }
 

@@ -120,10 +120,13 @@ pub fn register(
         deployed: known.is_some_and(|known| known.def.deployed),
     };
     draft.put(def.clone());
-    // What is current stays so, and its new numbers rule from now on.
+    // What is current stays so, and its new numbers rule from now on. In development a definition
+    // without a number is released in its place, as one that was deployed again.
     let current = entry.and_then(|entry| entry.current.as_ref());
     let is_current = current.is_some_and(|current| current.version.lane == lane);
-    let released = if number > entry.map_or(0, Entry::highest) || is_current {
+    let held = entry.is_some_and(Entry::holds_release);
+    let deployed = workflow.version.is_none() && !held;
+    let released = if number > entry.map_or(0, Entry::highest) || is_current || deployed {
         Some(release_def(draft, &catalog, def, workflow, By::Registration)?)
     } else {
         bump(draft, ws)?;
@@ -148,8 +151,7 @@ fn register_again(
         draft.put(def.clone());
     }
     let is_current = entry.open().is_some_and(|current| current.version.lane == lane);
-    let held = entry.is_released_by_hand() && !entry.is_retired();
-    let released = if workflow.version.is_none() && !is_current && !held {
+    let released = if workflow.version.is_none() && !is_current && !entry.holds_release() {
         draft.row::<Refusal>(&RowKey::Def(lane))?;
         let catalog = draft.catalog(ws)?;
         Some(release_def(draft, &catalog, def, workflow, By::Registration)?)

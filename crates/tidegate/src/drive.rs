@@ -110,7 +110,10 @@ impl Driver {
     ) -> Self {
         let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
         let begun = run.begun == Begun::Untracked;
-        let Loaded { events, steps, undoes } = loaded;
+        let Loaded { events, mut steps, undoes } = loaded;
+        // An answer that came between lease and load is for the next activation, as those are that
+        // come later: the order of the records says so.
+        steps.retain(|step| step.kind.is_effect() || step.fence < run.fence);
         let definition = version.definition.clone();
         let activation = Activation { run, events, definition };
         let past = undoes.map(|(ended, steps)| {

@@ -56,26 +56,38 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
         .collect();
     versions.sort_by_key(|(_, version)| std::cmp::Reverse(version.lane));
     versions.truncate(VERSIONS);
-    let scan = |version: &Version| Scan::Lane(version.lane, Seq(i64::MIN));
-    let reads = versions
-        .iter()
-        .fold(ReadSet::default(), |reads, (_, version)| reads.scan(scan(version), COUNTED));
-    if versions.is_empty() {
-        listed.clear();
-        return Ok(());
-    }
-    let snapshot = shared.store.read(reads).await?;
-    let mut stranded = BTreeSet::new();
-    for (ws, version) in &versions {
-        let runs = snapshot.found(&scan(version)).len();
-        if runs > 0 && stranded.insert(version.lane) && !listed.contains(&version.lane) {
-            let (workflow, version) = (&version.def.name, version.number);
-            tracing::warn!(
-                workspace = %ws, workflow, version, runs, fix = WAYS_OUT,
-                "no live engine serves these runs"
-            );
-        }
+    // One run of each says whether there are any. The others are counted once, for the log.
+    versions = live(shared, versions, 1).await?.into_iter().map(|(found, _)| found).collect();
+    let stranded = versions.iter().map(|(_, version)| version.lane).collect();
+    versions.retain(|(_, version)| !listed.contains(&version.lane));
+    for ((ws, version), runs) in live(shared, versions, COUNTED).await? {
+        let (workflow, version) = (&version.def.name, version.number);
+        tracing::warn!(
+            workspace = %ws, workflow, version, runs, fix = WAYS_OUT,
+            "no live engine serves these runs"
+        );
     }
     *listed = stranded;
     Ok(())
+}
+
+/// The versions that have live runs, each with their number up to a limit.
+async fn live<'a>(
+    shared: &Shared,
+    versions: Vec<(&'a Workspace, Version)>,
+    limit: u32,
+) -> Result<Vec<((&'a Workspace, Version), usize)>, Error> {
+    if versions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let scan = |version: &Version| Scan::Lane(version.lane, Seq(i64::MIN));
+    let reads = versions
+        .iter()
+        .fold(ReadSet::default(), |reads, (_, version)| reads.scan(scan(version), limit));
+    let snapshot = shared.store.read(reads).await?;
+    let counted = versions.into_iter().map(|found| {
+        let runs = snapshot.found(&scan(&found.1)).len();
+        (found, runs)
+    });
+    Ok(counted.filter(|(_, runs)| *runs > 0).collect())
 }

@@ -600,6 +600,16 @@ pub enum StepKind {
     Commit,
 }
 
+impl StepKind {
+    /// Whether the code did something, as opposed to what it waited for.
+    pub fn is_effect(self) -> bool {
+        match self {
+            Self::Run | Self::Send | Self::State | Self::Compensate | Self::Commit => true,
+            Self::Sleep | Self::Event | Self::Signal | Self::Invoke => false,
+        }
+    }
+}
+
 /// A remembered part of a run: written once, never changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -617,6 +627,19 @@ pub struct Step {
     pub result: Result<Payload, Fault>,
     /// Its order: grows with every step of the run.
     pub seq: Seq,
+}
+
+impl Step {
+    /// Sorts the steps of a run into the order in which its code got them first. An answer that
+    /// came while an activation was under way is seen by the next one, after all that this one
+    /// recorded. Copies out of another run have no fences, and stand in this order already.
+    pub fn sort(steps: &mut [Self]) {
+        steps.sort_by(|a, b| (a.seq, &a.id).cmp(&(b.seq, &b.id)));
+        let same = |a: &Self, b: &Self| a.fence == b.fence && a.fence != 0;
+        for activation in steps.chunk_by_mut(same) {
+            activation.sort_by_key(|step| (!step.kind.is_effect(), step.seq));
+        }
+    }
 }
 
 /// Something that a run has emitted: written once, never changed.

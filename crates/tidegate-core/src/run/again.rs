@@ -84,7 +84,7 @@ fn ended(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Ended> {
     Err(Stop::Refused(if live { Refusal::NotEnded(id) } else { Refusal::NoRun(id) }))
 }
 
-/// The steps that were recorded before one, in order.
+/// The steps that the code got before one, in that order.
 fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     let run = old.id.seq;
     let [first, last] =
@@ -95,6 +95,7 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     let mut steps: Vec<Step> = rows.filter_map(step).filter(|step| step.run == run).collect();
     steps.sort_by(|a, b| (a.seq, &a.id).cmp(&(b.seq, &b.id)));
     steps.dedup_by(|a, b| a.id == b.id);
+    Step::sort(&mut steps);
     let Some(at) = steps.iter().position(|step| step.id == from) else {
         let (run, step, hint) = (old.id, from.to_owned(), hint(from, &steps));
         return Err(Stop::Refused(Refusal::NoStep { run, step, hint }));

@@ -162,6 +162,12 @@ pub async fn development_keeps_the_number(world: &World) {
     world.define(order(3)).await;
     assert_eq!(outcome(&world.define_dev(order(4)).await), (2, false, true));
     assert_eq!(outcome(&world.define_dev(order(2)).await), (1, true, true), "it is known");
+    // Version 1 was released by a deploy: the place of version 2 is released instead.
+    assert_eq!(outcome(&world.define_dev(order(7)).await), (2, false, true));
+    assert_eq!(current(world).await, 2);
+    world.release("order", 1).await;
+    assert_eq!(outcome(&world.define_dev(order(8)).await), (2, false, false), "held by hand");
+    world.release("order", 2).await;
     world.define(numbered(3, 5)).await;
     assert_eq!(outcome(&world.define_dev(order(6)).await), (4, false, true), "3 is its author's");
 }

@@ -43,9 +43,11 @@ struct Queued {
 pub(super) struct Replay {
     /// The records of earlier activations, by id.
     records: BTreeMap<String, Record>,
-    /// Ids that an earlier activation asked for, and this one has not yet: of records, of steps
-    /// that failed and are tried again, and of waits that are not answered.
+    /// Ids that an earlier activation asked for, and this one has not yet: of records, and of
+    /// waits that are not answered.
     unclaimed: BTreeMap<String, StepKind>,
+    /// The same of steps that failed and are tried again.
+    retries: BTreeSet<String>,
     /// Those of them that are on record, by their place.
     lost: BTreeMap<usize, String>,
     /// Records that the handler has not got yet.
@@ -99,9 +101,10 @@ pub(super) enum Proceeds {
 }
 
 impl Replay {
-    pub(super) fn new(run: &Run, steps: Vec<row::Step>) -> Self {
+    pub(super) fn new(run: &Run, mut steps: Vec<row::Step>) -> Self {
         let copied = steps.iter().any(|step| step.fence == 0);
-        let records: BTreeMap<String, Record> = in_order(steps)
+        row::Step::sort(&mut steps);
+        let records: BTreeMap<String, Record> = steps
             .into_iter()
             .enumerate()
             .map(|(place, step)| {
@@ -109,19 +112,21 @@ impl Replay {
                 (id, Record { kind, outcome, place })
             })
             .collect();
-        let failed = run.failures.keys().map(|step| (step, StepKind::Run));
-        let waits = run.waits.iter().map(|wait| (&wait.step, kind_of(&wait.on)));
-        let tries = failed.chain(waits).filter(|(step, _)| !step.is_empty());
+        // An attempt that failed is no record: `Ctx::attempt` may lead the next one elsewhere.
+        let retries = run.waits.iter().filter(|wait| wait.on == WaitOn::Retry);
+        let retries = retries.map(|wait| &wait.step).chain(run.failures.keys());
+        let retries = retries.filter(|step| !step.is_empty()).cloned().collect();
+        let waits = run.waits.iter().filter_map(|wait| Some((&wait.step, kind_of(&wait.on)?)));
         let own = || records.iter().filter(|(id, record)| !is_outside(id, record.kind));
         let claimable = own().filter(|(id, record)| !is_marker(id, record.kind));
         let claimable = claimable.map(|(id, record)| (id, record.kind));
         let unclaimed: BTreeMap<_, _> =
-            claimable.chain(tries).map(|(id, kind)| (id.clone(), kind)).collect();
+            claimable.chain(waits).map(|(id, kind)| (id.clone(), kind)).collect();
         let place = |id: &String| Some((records.get(id)?.place, id.clone()));
         let lost = unclaimed.keys().filter_map(place).collect();
         let undelivered: BTreeSet<_> = own().map(|(_, record)| record.place).collect();
         let open = undelivered.is_empty() && unclaimed.is_empty();
-        Self { records, unclaimed, lost, undelivered, copied, open, ..Self::default() }
+        Self { records, unclaimed, retries, lost, undelivered, copied, open, ..Self::default() }
     }
 
     /// The replay of records that must have no further effect.
@@ -136,9 +141,10 @@ impl Replay {
         if let Some(Record { place, .. }) = self.records.get(id) {
             self.lost.remove(place);
         }
+        self.retries.remove(id);
         match self.unclaimed.remove(id).or(recorded) {
             Some(before) if before != kind => return Err(before),
-            None if !self.open && !EFFECTS.contains(&kind) => {
+            None if !self.open && !kind.is_effect() => {
                 self.new_waits.insert(id.to_owned());
             }
             _ => {}
@@ -148,7 +154,7 @@ impl Replay {
 
     /// Whether an earlier activation has come further than this one.
     pub(super) fn is_under_way(&self) -> bool {
-        !self.unclaimed.is_empty()
+        !self.unclaimed.is_empty() || !self.retries.is_empty()
     }
 
     /// Whether operations that are not on record still wait.
@@ -285,7 +291,7 @@ impl Replay {
 
     /// The first effect on record that the code has not asked for.
     pub(super) fn lost_effect(&self) -> Option<&str> {
-        let effect = |id: &&String| self.unclaimed.get(*id).is_some_and(|it| EFFECTS.contains(it));
+        let effect = |id: &&String| self.unclaimed.get(*id).is_some_and(|kind| kind.is_effect());
         self.lost.values().find(effect).map(String::as_str)
     }
 
@@ -306,40 +312,24 @@ impl Replay {
     }
 }
 
-/// Steps in the order in which the code got them first. An answer that came while an activation
-/// was under way is seen by the next one, after all that this one recorded. Copies have lost
-/// their fences.
-fn in_order(mut steps: Vec<row::Step>) -> Vec<row::Step> {
-    steps.sort_by_key(|step| step.seq);
-    let same = |a: &row::Step, b: &row::Step| a.fence == b.fence && a.fence != 0;
-    for activation in steps.chunk_by_mut(same) {
-        activation.sort_by_key(|step| (!EFFECTS.contains(&step.kind), step.seq));
-    }
-    steps
-}
-
-/// The kind of a step that waits.
-fn kind_of(on: &WaitOn) -> StepKind {
+/// The kind of a step that waits for an answer.
+fn kind_of(on: &WaitOn) -> Option<StepKind> {
     match on {
-        WaitOn::Time => StepKind::Sleep,
+        WaitOn::Time => Some(StepKind::Sleep),
         // Nothing is driven while it waits for the run that goes before it.
-        WaitOn::Retry | WaitOn::Before { .. } => StepKind::Run,
-        WaitOn::Event { .. } => StepKind::Event,
-        WaitOn::Signal { .. } => StepKind::Signal,
-        WaitOn::Child { .. } => StepKind::Invoke,
+        WaitOn::Retry | WaitOn::Before { .. } => None,
+        WaitOn::Event { .. } => Some(StepKind::Event),
+        WaitOn::Signal { .. } => Some(StepKind::Signal),
+        WaitOn::Child { .. } => Some(StepKind::Invoke),
     }
 }
-
-/// What the code does, as opposed to what it waits for.
-const EFFECTS: [StepKind; 5] =
-    [StepKind::Run, StepKind::Send, StepKind::State, StepKind::Compensate, StepKind::Commit];
 
 /// What the ids of steps begin with that those have asked for whom the handler has called
 /// ([`Engine::change_session_in`](crate::Engine::change_session_in)): no code comes to them.
 pub(crate) const OUTSIDE: &str = "session:";
 
-/// What the ids of the markers of [`Ctx::patched`](crate::Ctx::patched) begin with. The code may
-/// stop asking for them.
+/// What the ids of the markers of [`Ctx::patched`](crate::Ctx::patched) begin with, and no other
+/// id may. The code may stop asking for them.
 pub(super) const PATCH: &str = "patch:";
 
 fn is_outside(id: &str, kind: StepKind) -> bool {

@@ -16,7 +16,7 @@ use tidegate_core::{
 
 use super::{
     ops::{Op, Ops, Unreported},
-    replay::{Outcome, Proceeds, Replay, Settled},
+    replay::{Outcome, PATCH, Proceeds, Replay, Settled},
     turn::Asks,
     undo::Undo,
 };
@@ -87,9 +87,17 @@ impl State {
     }
 
     /// The handler comes to an operation; `true` if it is on record.
-    pub(crate) fn ask(&mut self, id: &str, kind: StepKind) -> Result<bool> {
+    pub(super) fn ask(&mut self, id: &str, Asks { kind, patch }: Asks) -> Result<bool> {
         if let Err(rule) = check_name(id) {
             return Err(self.break_off("BadStep", format!("a step's id {rule}")));
+        }
+        if id.starts_with(PATCH) && !patch {
+            let message = format!(
+                "step `{id}` ({}) has an id that begins with `{PATCH}`, which only the markers of \
+                 `ctx.patched` may: give it another",
+                word(kind)
+            );
+            return Err(self.break_off("BadStep", message));
         }
         if self.asked.len() >= MAX_STEPS as usize {
             let message = format!("a run has at most {MAX_STEPS} steps: split the work over runs");
@@ -341,7 +349,7 @@ impl State {
 
     /// What is on record and not asked for so far, if anything is.
     pub(crate) fn unclaimed(&self) -> Option<String> {
-        self.replay.is_under_way().then(|| self.replay.first_unclaimed())
+        Some(self.replay.first_unclaimed()).filter(|id| !id.is_empty())
     }
 
     /// Takes what has to be reported next; `true` if that is all.

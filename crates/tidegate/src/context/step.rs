@@ -95,9 +95,10 @@ where
         poll_fn(|cx| ctx.state().poll_durable(cx)).await;
         let span = telemetry::step_span(&id, ctx.attempt(&id));
         let outcome = ctx.execute(&id, timeout, run).instrument(span).await;
-        let outcome = outcome.and_then(|value| write(&value));
+        // Read back, so that the first time sees what every replay sees.
+        let outcome = outcome.and_then(|value| write_back::<T>(&id, &value));
         let result = match outcome {
-            Ok(value) => Ok(value),
+            Ok(written) => Ok(written),
             Err(fault) => match ctx.next_attempt(&id, retry.as_ref(), &fault) {
                 Some(wait) => {
                     ctx.state().wait(wait);
@@ -106,11 +107,24 @@ where
                 None => Err(fault),
             },
         };
-        let recorded = result.clone().map_err(|fault| fault.to_row());
-        ctx.state().finish(NewStep { id: id.clone(), kind: StepKind::Run, result: recorded });
-        // Read back, so that the first time sees what every replay sees.
-        read(&id, result.map_err(Fault::fatal)?)
+        let (recorded, value) = match result {
+            Ok((payload, value)) => (Ok(payload), Ok(value)),
+            Err(fault) => (Err(fault.to_row()), Err(fault.fatal())),
+        };
+        ctx.state().finish(NewStep { id, kind: StepKind::Run, result: recorded });
+        value
     }
+}
+
+/// A value as it is recorded, and as every replay reads it. One that cannot be read is the
+/// step's failure, before it is recorded.
+pub(super) fn write_back<T: Serialize + DeserializeOwned>(
+    id: &str,
+    value: &T,
+) -> Result<(Payload, T)> {
+    let payload = write(value)?;
+    let value = read(id, payload.clone())?;
+    Ok((payload, value))
 }
 
 /// A recorded value in the caller's type.

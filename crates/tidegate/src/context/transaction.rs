@@ -17,11 +17,10 @@ use tracing::Instrument;
 
 use super::{
     Ctx, Outcome,
-    step::{Executing, read},
+    step::{Executing, read, write_back},
 };
 use crate::{
     fault::{Fault, Result},
-    handler::write,
     telemetry,
 };
 
@@ -46,7 +45,10 @@ impl Ctx {
         let Database::Sqlite(store) = self.store().database() else {
             return Err(self.no_database("SQLite file"));
         };
-        let work = move |tx: &tidegate_store::SqliteTransaction<'_>| write(&run(tx)?);
+        let step = id.clone();
+        let work = move |tx: &tidegate_store::SqliteTransaction<'_>| {
+            write_back(&step, &run(tx)?).map(|(payload, _)| payload)
+        };
         let done = store.transact_with(LIMIT, work, move |value| recorder.record(value));
         let done = done.instrument(telemetry::step_span(&id, self.attempt(&id))).await;
         drop(executing);
@@ -71,7 +73,7 @@ impl Ctx {
         let Database::Postgres(store) = self.store().database() else {
             return Err(self.no_database("PostgreSQL database"));
         };
-        let work = |tx| async { write(&run(tx).await?) };
+        let work = async |tx| write_back(&id, &run(tx).await?).map(|(payload, _)| payload);
         let done = store.transact_with(LIMIT, work, |value| recorder.record(value));
         let done = done.instrument(telemetry::step_span(&id, self.attempt(&id))).await;
         drop(executing);

@@ -57,7 +57,7 @@ impl Future for Turn<'_> {
         let this = &mut *self;
         let mut state = this.ctx.state();
         if this.stage == Stage::New {
-            state.ask(this.id, this.asks.kind)?;
+            state.ask(this.id, this.asks)?;
             this.stage = Stage::Asked;
         }
         let outcome = ready!(state.poll_turn(this.id, this.asks, cx));

@@ -155,9 +155,10 @@ impl<T: FromAnswer> Future for Wait<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let asks = Asks { kind: this.kind, patch: false };
         let mut state = this.ctx.state();
         if this.stage == Stage::New {
-            if state.ask(&this.step, this.kind)? {
+            if state.ask(&this.step, asks)? {
                 this.stage = Stage::Answered;
             } else {
                 let on = this.on.clone()?;
@@ -168,8 +169,7 @@ impl<T: FromAnswer> Future for Wait<T> {
         if this.stage == Stage::Registered {
             return Poll::Pending;
         }
-        let outcome =
-            ready!(state.poll_turn(&this.step, Asks { kind: this.kind, patch: false }, cx));
+        let outcome = ready!(state.poll_turn(&this.step, asks, cx));
         this.stage = Stage::Over;
         drop(state);
         let outcome = outcome.unwrap_or_else(|| Ok(Payload::null()));

@@ -1,12 +1,17 @@
 //! Runs that begin with the records of another: retries from a step.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
-use serde_json::Value;
-use tidegate::{Action, Ctx, Fault, Flow, Policy, new_request, testing::Lab};
+use serde_json::{Value, json};
+use tidegate::{Action, Ctx, Fault, Flow, Policy, core::row::Ending, new_request, testing::Lab};
+
+use crate::program::{All, Fails, Select, Signal, Sleep, Step, World, step};
 
 /// Under `restart` the operations on a session went with the run that failed: they are taken
 /// again before the steps that were copied, and the code has not changed for that.
@@ -41,4 +46,26 @@ async fn a_retry_takes_staged_operations_again_before_copied_steps() {
     lab.settle().await;
     assert_eq!(lab.completed(&engine, second).await, "new");
     assert_eq!(charged.load(SeqCst), 1);
+}
+
+/// The copies come in the order in which the first run got them: a signal that arrived while its
+/// steps ran was seen after them.
+#[tokio::test]
+async fn a_retry_gets_its_copies_in_their_first_order() {
+    let id = str::to_owned;
+    let lab = Lab::new();
+    let world = World::new(&lab);
+    let steps = All(vec![Step(id("x"), 5_000), step("y"), Sleep(id("long"), 600_000)]);
+    let race = Select(vec![steps, Signal(id("signal"), 600_000)]);
+    let code = All(vec![race, Fails(id("mail"))]);
+    let engine = lab.engine().workflow(world.job(&code)).start().await.unwrap();
+    let first = engine.send("job", json!(null)).await.unwrap().run().unwrap();
+    lab.advance(Duration::from_secs(1)).await;
+    engine.signal(first, "go", json!(null)).await.unwrap();
+    lab.advance(Duration::from_mins(1)).await;
+    let second = engine.retry_from(first, "mail").await.unwrap().verdict.run().unwrap();
+    lab.advance(Duration::from_mins(1)).await;
+    let (_, ended) = engine.look_up(second).await.unwrap();
+    let Ending::Failed { error } = ended.unwrap().ending else { panic!("it has completed") };
+    assert_eq!(error.message, "never", "{}", error.code);
 }

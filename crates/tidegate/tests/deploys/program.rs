@@ -51,6 +51,8 @@ pub(crate) enum Code {
     Loop(String, Box<Code>),
     /// An error of the handler itself, or a panic, at the second time that the code comes here.
     Trip(String),
+    /// The first at the first attempt of a step, or else the second.
+    Attempt(String, Box<Code>, Box<Code>),
     /// The part, whatever becomes of it.
     Swallow(Box<Code>),
     /// The first if the run is patched, or else the second.
@@ -72,8 +74,8 @@ pub(crate) enum Code {
 }
 
 pub(crate) use Code::{
-    All, Detach, Event, Fails, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch, Select, Send,
-    Signal, Sleep, Spawn, Spin, Step, Swallow, Text, Trip, Undo, Unordered, Yield,
+    All, Attempt, Detach, Event, Fails, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch,
+    Select, Send, Signal, Sleep, Spawn, Spin, Step, Swallow, Text, Trip, Undo, Unordered, Yield,
 };
 
 pub(crate) fn step(id: &str) -> Code {
@@ -177,13 +179,9 @@ impl World {
                         self.clone().play(ctx.clone(), (*part).clone(), suffix).await?;
                     }
                 }
-                Trip(trip) => {
-                    self.mark(&trip);
-                    let second = self.effects()[&trip] == 2;
-                    assert!(!second || !trip.starts_with("panic"), "the handler trips");
-                    if second {
-                        return Err(Fault::new("the handler trips"));
-                    }
+                Attempt(step, first, later) => {
+                    let part = if ctx.attempt(&id(step)) == 1 { first } else { later };
+                    self.play(ctx, *part, suffix).await?;
                 }
                 Swallow(part) => drop(self.play(ctx, *part, suffix).await),
                 Patch(patch, new, old) => {
@@ -196,7 +194,7 @@ impl World {
         })
     }
 
-    /// Plays tasks, futures with wakers of their own, and awaits that are no operations.
+    /// Plays tasks, futures with wakers of their own, awaits and errors that are no operations.
     async fn play_outside(self, ctx: Ctx, code: Code, suffix: String) -> Result<()> {
         let ms = Duration::from_millis;
         match code {
@@ -214,6 +212,14 @@ impl World {
                 task.await.unwrap()?;
             }
             Detach(task) => drop(tokio::spawn(self.play(ctx, *task, suffix))),
+            Trip(trip) => {
+                self.mark(&trip);
+                let second = self.effects()[&trip] == 2;
+                assert!(!second || !trip.starts_with("panic"), "the handler trips");
+                if second {
+                    return Err(Fault::new("the handler trips"));
+                }
+            }
             Yield => tokio::task::yield_now().await,
             Outside(time) => self.timer.sleep_until(self.timer.elapsed() + ms(time)).await,
             Spin => {

@@ -6,9 +6,9 @@ use serde_json::json;
 use tidegate::{Fault, core::row::Ending, testing::Lab};
 
 use crate::program::{
-    All, Code, Detach, Event, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch, Select, Send,
-    Signal, Sleep, Spawn, Spin, Step, Swallow, Text, Trip, Undo, Unordered, World, Yield, night,
-    sleep, step,
+    All, Attempt, Code, Detach, Event, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch,
+    Select, Send, Signal, Sleep, Spawn, Spin, Step, Swallow, Text, Trip, Undo, Unordered, World,
+    Yield, night, sleep, step,
 };
 
 /// What becomes of a run.
@@ -155,6 +155,14 @@ fn of_errors() -> Vec<Change> {
     vec![
         same("the handler fails before its records", order("error"), &["error", "mail"]),
         same("the handler panics before its records", order("panic"), &["mail", "panic"]),
+        same(
+            "an attempt that failed leads to another step",
+            {
+                let cash = boxed(vec![step("cash"), night(), step("mail")]);
+                vec![step("charge"), Attempt(id("card"), boxed(vec![Flaky(id("card"))]), cash)]
+            },
+            &["mail"],
+        ),
     ]
 }
 

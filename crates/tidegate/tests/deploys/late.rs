@@ -1,0 +1,103 @@
+//! Answers that come when a run is leased and its records are not loaded yet.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tidegate::{
+    core::{
+        catalog::Catalog,
+        reads::{ReadSet, Snapshot},
+        row::{EngineId, Row, Workspace},
+    },
+    store::{Database, Decide, Store, StoreError},
+    testing::Lab,
+};
+use tokio::sync::watch;
+
+use crate::program::{All, Select, Signal, Sleep, Step, World, night, step};
+
+type Before = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A store in which something happens right before the steps of a run are read.
+struct Late {
+    store: Arc<dyn Store>,
+    before: Mutex<Option<Before>>,
+}
+
+impl fmt::Debug for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Late")
+    }
+}
+
+#[async_trait]
+impl Store for Late {
+    async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
+        self.store.transact(reads, decide).await
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        if format!("{reads:?}").contains("Steps(") {
+            let before = self.before.lock().unwrap().take();
+            if let Some(before) = before {
+                before.await;
+            }
+        }
+        self.store.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.store.beat(engine, lease_ms).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.store.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.store.wakes()
+    }
+
+    fn wake(&self) {
+        self.store.wake();
+    }
+
+    fn database(&self) -> Database<'_> {
+        self.store.database()
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.store.dump().await
+    }
+}
+
+/// The signal's branch must not get ahead of steps that were recorded without it.
+#[tokio::test]
+async fn an_answer_between_lease_and_load_is_for_the_next_activation() {
+    let id = str::to_owned;
+    let slow =
+        All(vec![Signal(id("signal"), 600_000), Step(id("s"), 1_000), Sleep(id("l"), 600_000)]);
+    let quick = All(vec![Sleep(id("nap"), 1_000), Step(id("x"), 2_000)]);
+    let code = All(vec![Select(vec![slow, quick]), night(), step("after")]);
+    let lab = Lab::new();
+    let world = World::new(&lab);
+    let late = Arc::new(Late { store: lab.store().clone(), before: Mutex::default() });
+    let engine = lab.engine_through(late.clone()).workflow(world.job(&code)).start().await.unwrap();
+    let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
+    lab.settle().await;
+    let other = lab.engine().start().await.unwrap();
+    *late.before.lock().unwrap() = Some(Box::pin(async move {
+        other.signal(run, "go", json!(null)).await.unwrap();
+    }));
+    lab.advance(Duration::from_mins(2)).await;
+    assert!(late.before.lock().unwrap().is_none(), "the signal came");
+    lab.completed(&engine, run).await;
+}

@@ -55,12 +55,13 @@ async fn a_retry_gets_its_copies_in_their_first_order() {
     let id = str::to_owned;
     let lab = Lab::new();
     let world = World::new(&lab);
-    let steps = All(vec![Step(id("x"), 5_000), step("y"), Sleep(id("long"), 600_000)]);
+    let nap = Sleep(id("nap"), 1_000);
+    let steps = All(vec![nap, Step(id("x"), 5_000), step("y"), Sleep(id("long"), 600_000)]);
     let race = Select(vec![steps, Signal(id("signal"), 600_000)]);
     let code = All(vec![race, Fails(id("mail"))]);
     let engine = lab.engine().workflow(world.job(&code)).start().await.unwrap();
     let first = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.advance(Duration::from_secs(1)).await;
+    lab.advance(Duration::from_secs(3)).await;
     engine.signal(first, "go", json!(null)).await.unwrap();
     lab.advance(Duration::from_mins(1)).await;
     let second = engine.retry_from(first, "mail").await.unwrap().verdict.run().unwrap();

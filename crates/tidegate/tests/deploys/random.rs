@@ -6,7 +6,8 @@ use serde_json::json;
 use tidegate::{core::row::Ending, testing::Lab};
 
 use crate::program::{
-    All, Code, Event, Flaky, Join, Loop, Now, Patch, Select, Send, Signal, Sleep, Step, Undo, World,
+    All, Code, Event, Fails, Flaky, Invoke, Join, Loop, Now, Outside, Patch, Select, Send, Signal,
+    Sleep, Step, Swallow, Undo, Unordered, World, Yield,
 };
 
 /// A small generator of random numbers, so that a seed repeats a program everywhere.
@@ -25,7 +26,7 @@ impl Dice {
         *next += 1;
         let id = format!("{next}");
         let times = [0, 10, 40, 100, 400];
-        let kinds = if depth == 0 { 9 } else { 14 };
+        let kinds = if depth == 0 { 13 } else { 20 };
         match self.roll(kinds) {
             0 | 1 => {
                 let takes = times[self.index(3)];
@@ -38,9 +39,15 @@ impl Dice {
             6 => Signal(id, times[self.index(5)]),
             7 => Flaky(id),
             8 => Undo(id),
-            9 => Join(self.parts(depth, next)),
-            10 | 11 => Select(self.parts(depth, next)),
-            12 => Loop(id, Box::new(self.code(depth - 1, next))),
+            // A race that something outside ends may end otherwise on a replay: a step follows.
+            9 => All(vec![Yield, Step(id, 0)]),
+            10 => All(vec![Outside(times[self.index(4)]), Step(id, 0)]),
+            11 => Invoke(id),
+            12 => Swallow(Box::new(Fails(id))),
+            13 | 14 => Join(self.parts(depth, next)),
+            15 => Unordered(self.parts(depth, next)),
+            16 | 17 => Select(self.parts(depth, next)),
+            18 => Loop(id, Box::new(self.code(depth - 1, next))),
             _ => {
                 let new = Box::new(self.code(depth - 1, next));
                 Patch(id, new, Box::new(self.code(depth - 1, next)))
@@ -91,7 +98,9 @@ async fn play(seed: u64) {
     let world = World::new(&lab);
     let serve = || {
         let (second, tick) = (Duration::from_secs(1), Duration::from_millis(100));
-        lab.engine().lease_ttl(second).poll_interval(tick).workflow(world.job(&code)).start()
+        let child = tidegate::Workflow::new("child", async |_: tidegate::Ctx, _: u64| Ok(()));
+        let engine = lab.engine().lease_ttl(second).poll_interval(tick);
+        engine.workflow(world.job(&code)).workflow(child).start()
     };
     let mut engine = serve().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();

@@ -10,6 +10,7 @@ mod streams;
 use std::collections::BTreeMap;
 
 use crate::{
+    retention,
     row::{Def, Row, Workspace},
     time::Timestamp,
 };
@@ -192,6 +193,10 @@ impl Checkup {
 
     /// Looks at the next row.
     pub fn see(&mut self, row: &Row) {
+        if let Some(horizon) = retention::horizon(row) {
+            // Comes before all receipts. Rows from before it was kept have none.
+            self.kept_since = self.kept_since.max(Some(horizon));
+        }
         if self.only.as_ref().is_some_and(|only| !self.is_of(row, only)) {
             return;
         }

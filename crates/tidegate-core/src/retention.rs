@@ -11,7 +11,7 @@ use crate::{
     draft::{Decided, Draft},
     id::Seq,
     reads::{Latch, Mode, ReadSet, Scan},
-    row::{Row, RowKey},
+    row::{Epoch, Row, RowKey},
     time::Timestamp,
 };
 
@@ -46,6 +46,29 @@ pub struct Forgotten {
 /// What deciding it relies on besides rows.
 pub fn reads() -> ReadSet {
     ReadSet::default().latch(latch(), Mode::Exclusive)
+}
+
+/// The row that remembers until when ended runs were deleted, in microseconds: an id that was
+/// answered later still resolves, whatever retention was set to. It belongs to no workspace.
+fn horizon_key() -> RowKey {
+    RowKey::Epoch("".into())
+}
+
+/// The moment before which ended runs may have been deleted, if this row says it.
+pub fn horizon(row: &Row) -> Option<Timestamp> {
+    match row {
+        Row::Epoch(epoch) if epoch.ws.is_empty() => Some(Timestamp::from_micros(epoch.n)),
+        _ => None,
+    }
+}
+
+/// Remembers that runs which ended before a moment may be gone. Written under the latch.
+fn remember(draft: &mut Draft, before: Timestamp) -> Decided<()> {
+    let known = draft.row(&horizon_key())?.and_then(horizon);
+    if known.is_none_or(|known| known < before) {
+        draft.put(Epoch { ws: "".into(), n: before.micros() });
+    }
+    Ok(())
 }
 
 /// Held by all that relies on runs which have ended: shared to look back, exclusive to forget.
@@ -93,6 +116,9 @@ pub fn forget(
             loose
         }
     };
+    if past == Past::Runs {
+        remember(draft, before)?;
+    }
     let mut rows = 0;
     for old in found.iter().filter(|old| old.over < before && loose.contains(&old.key)) {
         let (gone, whole) = delete(draft, &old.key)?;

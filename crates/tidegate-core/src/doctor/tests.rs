@@ -4,8 +4,8 @@ use crate::{
     json::Payload,
     key::Key,
     row::{
-        Class, Engine, Event, Gate, GateKey, GateState, Hold, Kind, LogHead, Logged, Need, Phase,
-        Rank, Receipt, RowKey, Run, Scope, Slots, Source, Span, Stream, Sub,
+        Class, Engine, Epoch, Event, Gate, GateKey, GateState, Hold, Kind, LogHead, Logged, Need,
+        Phase, Rank, Receipt, RowKey, Run, Scope, Slots, Source, Span, Stream, Sub,
     },
     time::Timestamp,
     workflow::Workflow,
@@ -152,6 +152,15 @@ fn a_receipt_names_runs_that_can_be_found() {
     let (gone, later) = (named("runId", 8), Timestamp::from_micros(2));
     assert_eq!(check(Checkup::default().kept_since(AT), &gone), ["I48"]);
     assert_eq!(check(Checkup::default().kept_since(later), &gone), [""; 0], "old enough to go");
+    // What retention has deleted by any setting is remembered by a row of no workspace.
+    for (horizon, found) in [(AT, &["I48"][..]), (later, &[])] {
+        let mut gone = gone.clone();
+        let row = Epoch { ws: "".into(), n: horizon.micros() };
+        gone.insert(RowKey::Epoch("".into()), row.into());
+        for checkup in [Checkup::default(), Checkup::of("w".into())] {
+            assert_eq!(check(checkup, &gone), found, "{horizon:?}");
+        }
+    }
     assert_eq!(check(Checkup::default(), &named("firstRunId", 8)), [""; 0], "a claim outlives it");
 }
 

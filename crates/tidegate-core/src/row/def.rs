@@ -76,7 +76,8 @@ pub struct LogHead {
     pub pos: i64,
 }
 
-/// Grows with every change of a workspace's definitions.
+/// Grows with every change of a workspace's definitions. That of no workspace is the horizon of
+/// retention (`retention::horizon`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// The workspace.

@@ -12,6 +12,7 @@ use tidegate_core::{
     },
     time::Timestamp,
 };
+use tidegate_store::check_up;
 
 use crate::world::{World, payload, step};
 
@@ -176,4 +177,20 @@ pub async fn a_pass_goes_part_by_part(world: &World) {
     assert_eq!(part(world, Past::Runs, now, Seq(i64::MIN), 4).await.rows, 1);
     let early = part(world, Past::Events, now.minus_ms(2 * DAY_MS), Seq(i64::MIN), 3).await;
     assert_eq!(early, Forgotten { rows: 0, next: None }, "nothing is old: it looks no further");
+}
+
+/// I48 holds for any retention: what was deleted is remembered in the store, so that receipts which
+/// outlive their runs are no findings, and whoever checks needs to know no setting.
+pub async fn a_receipt_may_outlive_its_run(world: &World) {
+    world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
+    world.send("order", json!(1)).await;
+    world.send("order", json!(2)).await;
+    assert_eq!(world.drain().await.len(), 2);
+    world.pass(1);
+    let gone = part(world, Past::Runs, world.now(), Seq(i64::MIN), 9).await;
+    assert!(gone.rows >= 2, "{gone:?}");
+    assert!(left(world).await.contains(&"receipt"), "the second was queued");
+    let all = |visit| world.store.walk(visit);
+    let report = check_up(None, Timestamp::default(), all).await.unwrap();
+    assert_eq!(report.findings, []);
 }

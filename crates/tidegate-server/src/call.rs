@@ -20,7 +20,7 @@ use tidegate::{
     Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
     core::{
         json::Payload,
-        workflow::{OnFailure, Workflow as Definition},
+        workflow::{MAX_CALL_TIMEOUT_MS, OnFailure, Workflow as Definition},
     },
     store::{Clock as _, SystemClock},
 };
@@ -333,8 +333,20 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
     }
 }
 
-/// The whole body, if it is not too large.
-async fn body(mut answer: Answer) -> Result<Vec<u8>> {
+/// The longest time for the body of an answer that is not streamed: nobody reads it before its
+/// end, so that a byte now and then is no sign of progress.
+const LONGEST_BODY: Duration = Duration::from_millis(MAX_CALL_TIMEOUT_MS);
+
+/// The whole body, if it is not too large and does not take too long.
+async fn body(answer: Answer) -> Result<Vec<u8>> {
+    tokio::time::timeout(LONGEST_BODY, all_parts(answer)).await.unwrap_or_else(|_| {
+        let minutes = LONGEST_BODY.as_secs() / 60;
+        let message = format!("the answer has not ended within {minutes} minutes");
+        Err(Fault::coded("CallTimedOut", message))
+    })
+}
+
+async fn all_parts(mut answer: Answer) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
         bytes.extend_from_slice(&chunk);

@@ -31,7 +31,7 @@ const SETTINGS: [Setting; 11] = [
     Setting {
         name: "pauseAfterDeaths",
         default: "10",
-        what: "worker deaths in a row that pause a run under way; 0 for none",
+        what: "worker deaths in a row, after a first one, that pause a run; 0 for none",
     },
     Setting {
         name: "callTimeoutMs",
@@ -268,8 +268,18 @@ fn known_beside(name: &str) -> String {
     others.chain(here).collect::<Vec<_>>().join(", ")
 }
 
-/// A URL without its password.
+/// A URL without its password, which may stand before the host or among the parameters.
 fn hide_password(url: &str) -> String {
+    let url = hide_in_user(url);
+    let Some((place, parameters)) = url.split_once('?') else { return url };
+    let hidden = parameters.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=***"),
+        _ => parameter.to_owned(),
+    });
+    format!("{place}?{}", hidden.collect::<Vec<_>>().join("&"))
+}
+
+fn hide_in_user(url: &str) -> String {
     let hidden = url.split_once("://").and_then(|(scheme, rest)| {
         let (who, place) = rest.split_once('@')?;
         let (user, _) = who.split_once(':')?;
@@ -365,6 +375,10 @@ mod tests {
         assert_eq!(variable("postgres.listenUrl"), "TIDEGATE_POSTGRES_LISTEN_URL");
         assert_eq!(hide_password("postgres://me:secret@db/x"), "postgres://me:***@db/x");
         assert_eq!(hide_password("postgres://me@db/x"), "postgres://me@db/x");
+        assert_eq!(
+            hide_password("postgres://db/x?user=me&password=secret&sslmode=disable"),
+            "postgres://db/x?user=me&password=***&sslmode=disable"
+        );
         let told = load("[postgres]\nlistenUrl = \"postgres://me:secret@db/x\"", &[]).unwrap();
         assert!(told.print().contains("postgres://me:***@db/x"));
     }

@@ -49,7 +49,8 @@ const CONTROLS: &str = "crates/tidegate-core/src/flow/mod.rs";
 const AT_A_GLANCE: &str = "docs/controls/at-a-glance.md";
 const ERRORS: &str = "docs/reference/errors.md";
 /// The files whose errors of runs are listed there too.
-const CALLS: &str = "crates/tidegate-server/src/call";
+const FAULTS: [&str; 3] =
+    ["crates/tidegate-server/src/call", "crates/tidegate/src/", "crates/tidegate-core/src/run/"];
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// How many files lead from an event to a finished run.
 const WALK: usize = 8;
@@ -228,8 +229,9 @@ fn errors_are_documented(tree: &Tree) -> Vec<String> {
     let page = tree.file(ERRORS).map_or("", |page| page.text.as_str());
     let mut complaints = Vec::new();
     for file in tree.with_extension("rs").filter(|file| file.path.starts_with("crates/")) {
-        let called = file.path.starts_with(CALLS);
-        let codes = codes_of(&file.text).chain(faults_of(&file.text).filter(|_| called));
+        let ends_runs = FAULTS.iter().any(|path| file.path.starts_with(path))
+            && !file.path.contains("/testing");
+        let codes = codes_of(&file.text).chain(faults_of(&file.text).filter(|_| ends_runs));
         for code in codes.filter(|code| !page.contains(&format!("| `{code}` |"))) {
             complaints.push(format!("{}: `{code}`: add a row to {ERRORS}", file.path));
         }
@@ -242,12 +244,19 @@ fn codes_of(text: &str) -> impl Iterator<Item = &str> {
     let bodies = text.split("pub fn code(&self)").skip(1);
     let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
     let words = bodies.flat_map(|body| body.split('"').skip(1).step_by(2));
-    words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+    let is_code = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    words.filter(|word| !word.is_empty()).filter(is_code)
 }
 
-/// The codes of the errors that calls of a URL end with.
+/// The codes of the errors that runs and steps end with, outside of examples and tests.
 fn faults_of(text: &str) -> impl Iterator<Item = &str> {
-    text.split("Fault::coded(\"").skip(1).filter_map(|rest| rest.split('"').next())
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let marks = [r#"Fault::coded(""#, r#"Self::coded(""#, r#"code: ""#];
+    lines.filter_map(move |line| {
+        let (_, rest) = marks.iter().find_map(|mark| line.split_once(mark))?;
+        rest.split('"').next()
+    })
 }
 
 fn controls_are_documented(tree: &Tree) -> Vec<String> {
@@ -587,6 +596,8 @@ mod tests {
         let fault = ("crates/tidegate-server/src/call/a.rs", "Fault::coded(\"Lost\", x)");
         passes(errors_are_documented, &[fault, (ERRORS, "| `Lost` | it is |")]);
         fails(errors_are_documented, &[fault, (ERRORS, "")], "`Lost`: add a row");
+        let fault = ("crates/tidegate-core/src/run/a.rs", r#"Fault { code: "Late".to_owned() }"#);
+        fails(errors_are_documented, &[fault, (ERRORS, "")], "`Late`: add a row");
     }
 
     #[test]

@@ -119,16 +119,27 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
             Ok(found) => strays = found,
             Err(error) => tracing::warn!(%error, "own runs could not be looked through"),
         }
-        let (timer, ttl) = (&*shared.timer, shared.options.lease_ttl);
-        let (looked, pause) = (timer.elapsed(), ttl / 60);
-        // Others may have shorter leases: the next look is at the first one's end.
-        let next = lease_end.map_or(ttl / 3, |end| end.saturating_sub(looked).min(ttl / 3));
+        let timer = &*shared.timer;
+        let looked = timer.elapsed();
+        let (pause, next) =
+            pauses(shared.options.lease_ttl, lease_end.map(|end| end.saturating_sub(looked)));
         tokio::select! {
             biased;
             () = shared.own.notified() => timer.sleep_until(looked + pause).await,
-            () = timer.sleep_until(looked + next.max(pause)) => {}
+            () = timer.sleep_until(looked + next) => {}
         }
     }
+}
+
+/// The shortest time between two looks at the other engines, and the time to the next one if
+/// nothing happens. `lease_end` is the time to the end of the first lease of the others.
+///
+/// An engine with a long lease looks as often as one with the default: others may have shorter
+/// leases, and one that has started since the last look is not known yet.
+fn pauses(own: Duration, lease_end: Option<Duration>) -> (Duration, Duration) {
+    let own = own.min(LEASE_TTL);
+    let (pause, next) = (own / 60, own / 3);
+    (pause, lease_end.map_or(next, |end| end.min(next)).max(pause))
 }
 
 /// Declares engines dead whose heartbeat has stood still for the length of their lease, and takes
@@ -183,12 +194,15 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
         let asked: Vec<_> = runs
             .into_iter()
             .map(|run| {
-                let (id, known) = (run.id, Box::new(run));
-                (id, shared.ask(Command::Reap { known, engine, max_deaths }))
+                let (id, stopping) = (run.id, run.phase == Phase::Stopping);
+                let known = Box::new(run);
+                (id, stopping, shared.ask(Command::Reap { known, engine, max_deaths }))
             })
             .collect();
-        for (run, answer) in asked {
+        for (run, stopping, answer) in asked {
             match answer.await? {
+                // It had ended before, and is only cleared away: nobody takes it over.
+                Answer::Changed(true) if stopping => {}
                 Answer::Changed(true) => telemetry::taken_over(),
                 Answer::Paused { reason } => {
                     telemetry::taken_over();
@@ -271,7 +285,23 @@ pub(crate) async fn listen(shared: &Arc<Shared>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Engine, lease_of};
+    use super::{Duration, Engine, lease_of, pauses};
+
+    #[test]
+    fn a_long_lease_does_not_make_an_engine_look_seldom() {
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        for (own, lease_end, looks) in [
+            (s(30), None, (ms(500), s(10))),
+            (s(30), Some(s(2)), (ms(500), s(2))),
+            (s(30), Some(ms(1)), (ms(500), ms(500))),
+            (s(3), Some(s(2)), (ms(50), s(1))),
+            // The longest lease of all.
+            (s(3600), None, (ms(500), s(10))),
+            (s(3600), Some(s(1)), (ms(500), s(1))),
+        ] {
+            assert_eq!(pauses(own, lease_end), looks, "{own:?}, {lease_end:?}");
+        }
+    }
 
     #[test]
     fn a_lease_is_as_long_as_its_engine_says() {

@@ -174,7 +174,8 @@ impl EngineBuilder {
     }
 
     /// After how many deaths of engines in a row, with its handler under way, a run is paused: 10
-    /// unless set; 0 pauses none. [`Engine::resume`] lets it go on and count anew. A recorded step
+    /// unless set; 0 pauses none. The first death is not counted: until then it is not recorded
+    /// whether the handler is under way. [`Engine::resume`] lets it go on and count anew. A recorded step
     /// makes the count start over. The engine that takes the run over decides by its own setting.
     pub fn pause_after_deaths(mut self, deaths: u32) -> Self {
         self.options.max_deaths = deaths;

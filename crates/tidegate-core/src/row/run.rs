@@ -231,8 +231,8 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
     /// Deaths of engines in a row with its handler under way. Progress resets them.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub losses: u32,
+    #[serde(default, rename = "losses", skip_serializing_if = "is_default")]
+    pub deaths: u32,
     /// Whether it is on record that its handler is under way.
     #[serde(default, skip_serializing_if = "is_default")]
     pub begun: Begun,
@@ -345,7 +345,7 @@ impl Run {
             started: false,
             failures: BTreeMap::new(),
             staged: 0,
-            losses: 0,
+            deaths: 0,
             begun: Begun::Untracked,
             pause_reason: None,
             takeovers: 0,
@@ -373,7 +373,7 @@ impl Run {
 
     /// It has made progress: deaths of engines are counted anew.
     pub(crate) fn made_progress(&mut self) {
-        (self.losses, self.begun) = (0, Begun::Untracked);
+        (self.deaths, self.begun) = (0, Begun::Untracked);
     }
 
     /// When the sweep has to look at it: the first of all that time alone decides.

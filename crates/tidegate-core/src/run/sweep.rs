@@ -162,12 +162,12 @@ fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Opti
         return Ok(None);
     }
     match run.begun {
-        Begun::Yes => run.losses += u32::from(!crate::planted!(LossNotCounted)),
+        Begun::Yes => run.deaths += u32::from(!crate::planted!(LossNotCounted)),
         Begun::No => {}
-        Begun::Untracked => run.losses = 0,
+        Begun::Untracked => run.deaths = 0,
     }
     run.begun = Begun::No;
-    let deaths = run.losses;
+    let deaths = run.deaths;
     let paused = max_deaths > 0 && deaths >= max_deaths;
     Ok(paused.then(|| {
         format!(

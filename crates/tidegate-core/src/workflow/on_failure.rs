@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::read::read_url;
 use crate::definition::{Code, Fields, Problems, Reported, shorten};
 
-/// Who handles the failure of a run.
+/// What handles the failure of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub enum OnFailure {
-    /// Nobody.
+    /// Nothing.
     #[default]
     Nobody,
     /// A handler in the program that serves the workflow.

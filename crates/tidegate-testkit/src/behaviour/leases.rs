@@ -237,7 +237,7 @@ pub async fn deaths_under_way_pause_a_run(world: &World) {
         assert_eq!(die(world, &mut engine, false).await.begun, Begun::Untracked, "{progress}");
         for deaths in 0..MAX_DEATHS - 1 {
             let leased = die(world, &mut engine, true).await;
-            assert_eq!((leased.losses, leased.begun), (deaths, Begun::No), "{progress}");
+            assert_eq!((leased.deaths, leased.begun), (deaths, Begun::No), "{progress}");
         }
         engine += 1;
         let last = world.engine(engine);
@@ -275,7 +275,7 @@ pub async fn deaths_under_way_pause_a_run(world: &World) {
     assert_eq!(world.drain().await, [other], "its place among those that execute is free");
     world.resume(run).await.expect("it is paused");
     let leased = world.lease_one().await;
-    assert_eq!((leased.id, leased.losses, leased.begun), (run, 0, Begun::Untracked));
+    assert_eq!((leased.id, leased.deaths, leased.begun), (run, 0, Begun::Untracked));
     assert_eq!((leased.pause_reason.as_ref(), leased.takeovers), (None, 52));
     world.complete(&leased).await;
     world.check_quiet().await;
@@ -288,7 +288,7 @@ pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
     let mut engine = 10;
     for n in 0..3 * MAX_DEATHS {
         let leased = die(world, &mut engine, false).await;
-        assert_eq!((leased.losses, leased.takeovers), (0, n));
+        assert_eq!((leased.deaths, leased.takeovers), (0, n));
     }
     // Nor is one that was handed over after it had begun.
     engine += 1;
@@ -299,7 +299,7 @@ pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
     die(world, &mut engine, false).await;
     let world = world.engine(engine + 1);
     let leased = world.lease_one().await;
-    assert_eq!((leased.id, leased.losses), (run, 0));
+    assert_eq!((leased.id, leased.deaths), (run, 0));
     world.complete(&leased).await;
     world.check_quiet().await;
 }
@@ -311,7 +311,7 @@ pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
     let mut engine = 10;
     for n in 0..3 * MAX_DEATHS {
         let leased = die(world, &mut engine, true).await;
-        assert_eq!((leased.begun, leased.losses, leased.takeovers), (Begun::Untracked, 0, n));
+        assert_eq!((leased.begun, leased.deaths, leased.takeovers), (Begun::Untracked, 0, n));
     }
     let world = world.engine(engine + 1);
     assert_eq!(world.drain().await, [run]);
@@ -327,7 +327,7 @@ pub async fn a_handover_is_no_loss(world: &World) {
     let mut engine = world.engine(2);
     for n in 0..3 * MAX_DEATHS {
         let run = engine.lease_one().await;
-        assert_eq!((run.losses, run.fence), (0, i64::from(n) + 1));
+        assert_eq!((run.deaths, run.fence), (0, i64::from(n) + 1));
         let told = engine.report(&run, Vec::new(), Then::Yield).await;
         assert_eq!(told, Ok(Recorded::LetGo));
         can_write_nothing(&engine, &run).await;

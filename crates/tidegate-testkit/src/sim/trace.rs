@@ -116,7 +116,7 @@ fn short(row: &Row) -> String {
             add("started", run.started.then(String::new));
             add("pausing", run.pausing.then(String::new));
             add("begun", (run.begun != Begun::Untracked).then(|| format!("{:?}", run.begun)));
-            add("losses", (run.losses > 0).then(|| run.losses.to_string()));
+            add("deaths", (run.deaths > 0).then(|| run.deaths.to_string()));
             add("replaced", run.replaced.map(|old| old.seq.to_string()));
             add("parent", run.parent.as_ref().map(|parent| parent.run.to_string()));
             add("source", Some(run.source.first().seq.to_string()));

@@ -188,7 +188,7 @@ async fn r15_a_run_is_changed_by_one_after_another() {
     let reads = ReadSet::default().row(RowKey::Run(Seq(1)));
     let fail = |snapshot: &Snapshot| {
         let run = snapshot.rows[&RowKey::Run(Seq(1))].as_ref().and_then(Row::as_run).unwrap();
-        vec![Change::Update(Run { losses: run.losses + 1, ..run.clone() }.into())]
+        vec![Change::Update(Run { deaths: run.deaths + 1, ..run.clone() }.into())]
     };
     let (pause, mut stand_still) = Pause::new();
     let first = tokio::spawn({
@@ -210,10 +210,10 @@ async fn r15_a_run_is_changed_by_one_after_another() {
     paused.go_on();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    let before = sample::run(1).losses;
+    let before = sample::run(1).deaths;
     let snapshot = a.read(reads).await.unwrap();
     let run = snapshot.rows[&RowKey::Run(Seq(1))].as_ref().and_then(Row::as_run).unwrap();
-    assert_eq!(run.losses, before + 2);
+    assert_eq!(run.deaths, before + 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -222,7 +222,7 @@ async fn a_row_that_only_a_hint_found_is_locked_before_it_changes() {
     let (a, b) = (rig.store("a").await, rig.store("b").await);
     insert(&a, vec![Run { owner: Some(7), ..sample::run(1) }.into()]).await;
     let fail =
-        |run: &Run| vec![Change::Update(Run { losses: run.losses + 1, ..run.clone() }.into())];
+        |run: &Run| vec![Change::Update(Run { deaths: run.deaths + 1, ..run.clone() }.into())];
     let the_run = |snapshot: &Snapshot| {
         let key = RowKey::Run(Seq(1));
         let row = snapshot.rows.get(&key).cloned().flatten().or(snapshot.hints.get(&key).cloned());
@@ -245,5 +245,5 @@ async fn a_row_that_only_a_hint_found_is_locked_before_it_changes() {
     apply(&b, reads.clone(), move |snapshot| fail(&the_run(&snapshot))).await.unwrap();
     paused.go_on();
     hinted.await.unwrap().unwrap();
-    assert_eq!(the_run(&b.read(reads).await.unwrap()).losses, 2);
+    assert_eq!(the_run(&b.read(reads).await.unwrap()).deaths, 2);
 }

@@ -179,7 +179,7 @@ pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
     let runs = rows.iter().filter_map(Row::as_run);
     let owners: BTreeSet<_> = runs.clone().map(|run| run.owner).collect();
     assert_eq!(owners.len(), 1, "all belong to the second");
-    assert!(runs.clone().all(|run| run.losses == 0));
+    assert!(runs.clone().all(|run| run.deaths == 0));
     let engines = rows.iter().filter(|row| matches!(row, Row::Engine(_))).count();
     assert_eq!(engines, 1, "the first has said goodbye");
     door.open();

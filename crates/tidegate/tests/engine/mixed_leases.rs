@@ -133,7 +133,7 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(lab: &Lab) {
         lab.advance(secs(3)).await;
     }
     let row = front.look_up(guilty).await.unwrap().0.expect("it has not ended");
-    assert_eq!((row.phase, row.losses, row.takeovers), (Phase::Paused, 3, 4));
+    assert_eq!((row.phase, row.deaths, row.takeovers), (Phase::Paused, 3, 4));
     let why = front.why(guilty).await.unwrap().sentence;
     assert!(why.starts_with("it was paused after 3 worker deaths"), "{why}");
     let engine = start_one(2).await;

@@ -105,7 +105,7 @@ pub(crate) fn judge() {
     let rows = block_on(place.rows());
     let live: Vec<_> = rows.iter().filter_map(Row::as_run).collect();
     assert_eq!(live.len(), RUNS);
-    assert!(live.iter().all(|run| run.losses == 0), "a loss was counted: {live:#?}");
+    assert!(live.iter().all(|run| run.deaths == 0), "a loss was counted: {live:#?}");
 
     scene.open_door("go");
     let ended = |rows: &[Row]| rows.iter().filter(|row| matches!(row, Row::Ended(_))).count();

@@ -120,19 +120,19 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
             });
         let taken = reaped && new.owner != old.owner;
         let died = taken && old.begun == Begun::Yes;
-        let grown = new.losses.saturating_sub(old.losses);
+        let grown = new.deaths.saturating_sub(old.deaths);
         let may_grow = look.rows_only && old.begun == Begun::Yes && grown == 1;
         if grown != u32::from(died) && !may_grow {
-            return Err(format!("its losses go from {} to {}", old.losses, new.losses));
+            return Err(format!("its deaths go from {} to {}", old.deaths, new.deaths));
         }
         let taken_over = new.takeovers.saturating_sub(old.takeovers);
         if taken_over != u32::from(taken) && !(look.rows_only && taken_over <= 1) {
             return Err(format!("takeovers go from {} to {}", old.takeovers, new.takeovers));
         }
-        let at_its_bound = max > 0 && new.losses >= max;
+        let at_its_bound = max > 0 && new.deaths >= max;
         let paused = new.phase == Phase::Paused && new.pause_reason.is_some();
         if at_its_bound != new.pause_reason.is_some() || (at_its_bound && !paused) {
-            return Err(format!("{} deaths of {max}, and it is {:?}", new.losses, new.phase));
+            return Err(format!("{} deaths of {max}, and it is {:?}", new.deaths, new.phase));
         }
     }
     Ok(())

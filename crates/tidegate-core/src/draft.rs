@@ -451,3 +451,26 @@ pub const LINE_READ: u32 = 2;
 pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {
     Err(Stop::Need(Box::new(reads)))
 }
+
+/// Reads that are asked for together: one round for all instead of one for each.
+#[derive(Default)]
+pub(crate) struct Missing(ReadSet);
+
+impl Missing {
+    /// What was read, or the note that it was not.
+    pub(crate) fn note<T, E>(&mut self, read: Decided<T, E>) -> Decided<Option<T>, E> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(Stop::Need(more)) => {
+                self.0.merge(*more);
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Stops until all that was missing is read.
+    pub(crate) fn settle<E>(self) -> Decided<(), E> {
+        if self.0.is_empty() { Ok(()) } else { need(self.0) }
+    }
+}

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     catalog::Limit,
     command::Refusal,
-    draft::{Decided, Draft, Stop},
+    draft::{Decided, Draft, Missing, Stop},
     flow::{meter, verdict::By},
     id::RunId,
     reads::Scan,
@@ -23,8 +23,8 @@ const MAX_PLACE: usize = 1000;
 /// How many holders of a full gate are looked up to say which of them are stranded.
 const MAX_HOLDERS: usize = 100;
 
-/// How many open folds of a workspace are read at first for a run that does not exist yet. All of
-/// them are searched: whoever was told of the run must find it.
+/// How many open buffers of a workspace are read at first to find the one that an earlier part
+/// belongs to. All of them are searched: a caller who was told of the part's run must find it.
 const FOLDS_READ: u32 = 1000;
 
 /// Everything that keeps a run where it is.
@@ -94,7 +94,9 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
         let (gates, earliest, stranded) = (Vec::new(), None, false);
         return Ok(Why { run: id, state, sentence, gates, earliest, stranded });
     }
-    match folding(draft, ws, id)? {
+    // A run of this number that is not the one asked for: no other will have it.
+    let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
+    match if taken { None } else { folding(draft, ws, id)? } {
         Some(why) => Ok(why),
         None => Err(Stop::Refused(Refusal::NoRun(id))),
     }
@@ -102,7 +104,7 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
 
 fn ending(ending: &Ending) -> String {
     if let Some(by) = ending.deduped_by() {
-        return format!("it was cancelled: deduped, as {by} has its idempotency key");
+        return format!("it was cancelled: deduped: run {by} holds its idempotency key");
     }
     match ending {
         Ending::Completed { .. } => "it completed".to_owned(),
@@ -329,19 +331,25 @@ fn waiting(run: &Run) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// A run whose id is fixed and which an open window or buffer will become.
+/// A run that a window or a buffer will become. An id that was never given out costs two rows that
+/// are not there: such ids may come from anywhere.
 fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
-    for class in [Class::Debounce, Class::Batch, Class::Quiet] {
-        let scan = Scan::Gates(GateKey::class_prefix(ws, class));
-        let mine = draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(|row| {
-            let gate = row.as_gate()?;
-            Some((gate, carried(gate, id)?))
-        });
-        if let Some((gate, fold)) = mine {
-            return Ok(Some(folded(gate, fold, id)));
-        }
+    let mut missing = Missing::default();
+    let window = missing.note(draft.found(&Scan::Window(id.seq), 1))?;
+    let item = missing.note(draft.row(&RowKey::Item(id.seq, 0)))?.flatten();
+    missing.settle()?;
+    let window = window.into_iter().flatten().find_map(|row| promise(row, ws, id));
+    if window.is_some() || item.is_none() {
+        return Ok(window);
     }
-    Ok(None)
+    // An earlier part of a buffer that is held, or a buffer that an older server has opened.
+    let scan = Scan::Gates(GateKey::class_prefix(ws, Class::Batch));
+    Ok(draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(|row| promise(row, ws, id)))
+}
+
+fn promise(row: &Row, ws: &Workspace, id: RunId) -> Option<Why> {
+    let gate = row.as_gate().filter(|gate| gate.key.is_of(ws))?;
+    Some(folded(gate, carried(gate, id)?, id))
 }
 
 fn carried(gate: &Gate, id: RunId) -> Option<&Fold> {

@@ -13,12 +13,7 @@ pub mod schedules;
 pub mod stats;
 pub mod timeline;
 
-use crate::{
-    draft::{Decided, Stop},
-    id::Seq,
-    reads::ReadSet,
-    row::Row,
-};
+use crate::{id::Seq, row::Row};
 
 /// A part of a list, newest first.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,28 +61,5 @@ impl Part {
             }
         }
         Newest { items, next: last.filter(|_| rows.len() >= look as usize) }
-    }
-}
-
-/// Reads that are asked for together: one round for all instead of one for each.
-#[derive(Default)]
-struct Missing(ReadSet);
-
-impl Missing {
-    /// What was read, or the note that it was not.
-    fn note<T, E>(&mut self, read: Decided<T, E>) -> Decided<Option<T>, E> {
-        match read {
-            Ok(read) => Ok(Some(read)),
-            Err(Stop::Need(more)) => {
-                self.0.merge(*more);
-                Ok(None)
-            }
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// Stops until all that was missing is read.
-    fn settle<E>(self) -> Decided<(), E> {
-        if self.0.is_empty() { Ok(()) } else { crate::draft::need(self.0) }
     }
 }

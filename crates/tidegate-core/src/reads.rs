@@ -71,6 +71,8 @@ pub enum Scan {
     Inbox(Seq, String),
     /// Receipts of an event.
     Receipts(Seq),
+    /// The open window or buffer that gathers for the run of a number. A hint.
+    Window(Seq),
     /// Gates whose key begins with these bytes, in key order. A hint.
     Gates(Vec<u8>),
     /// Events of a stream from a version on, in order.

@@ -231,6 +231,9 @@ impl View<'_> {
             (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
             (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
             (Scan::Engines, Row::Engine(engine)) => by_key(!engine.dead || self.owns(engine.id)),
+            (Scan::Window(run), Row::Gate(gate)) => {
+                by_key(gate.id == *run && gate.event().is_some())
+            }
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 by_key(gate.key.as_bytes().starts_with(prefix))
             }
@@ -262,6 +265,7 @@ impl View<'_> {
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
+                | Scan::Window(_)
                 | Scan::Gates(_)
                 | Scan::Log(..)
                 | Scan::Feed(..)

@@ -19,7 +19,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 53] = [
+const HOT: [&str; 54] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
@@ -62,6 +62,7 @@ const HOT: [&str; 53] = [
     "receipt_after",
     "log_feed_back",
     "stream_of_number",
+    "gate_of_run",
     "snapshot_of_stream",
     "event_newest",
     "receipt_newest",

@@ -303,7 +303,7 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(42) {
+        match self.below(43) {
             33 => Scan::EventsBelow("main".into(), Seq(self.below(12))),
             34 => Scan::ReceiptsBelow("main".into(), Seq(self.below(12))),
             35 => {
@@ -313,6 +313,7 @@ impl Chance {
             36 => Scan::RunsOf(Seq(self.below(9))),
             37 => Scan::EndedOf(Seq(self.below(9))),
             38 => Scan::ItemsOf(Seq(self.below(9))),
+            41 => Scan::Window(Seq(self.below(12))),
             39 => Scan::RepliesAfter(Seq(self.below(9))),
             40 => Scan::ApiKeys,
             32 => Scan::FeedBack("main".into(), self.below(20)),

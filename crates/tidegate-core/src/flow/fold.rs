@@ -1,10 +1,11 @@
 //! Folds: a window that keeps the last event, or a buffer that keeps all of them.
 //!
 //! One row holds the whole of it, so that joining, firing and emptying are one transaction each.
-//! The run's id is fixed when the fold opens. An event that comes after the deadline never joins,
+//! The run's id is fixed when the fold opens, and the row's number is the run's: so a run that is
+//! still to come is found by its id. An event that comes after the deadline never joins,
 //! even if the flush is late: the old fold is flushed first.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, collections::BTreeSet};
 
 use super::{
     admit::create,
@@ -15,10 +16,13 @@ use super::{
 };
 use crate::{
     catalog::Current,
-    draft::{Decided, Draft, Stop},
+    draft::{Decided, Draft, Missing, Stop},
     id::{EventId, RunId},
     key::Key,
-    row::{Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, RowKey, Run, Scope, Source},
+    reads::Scan,
+    row::{
+        Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, Row, RowKey, Run, Scope, Source,
+    },
     run::{end, wait},
     time::Timestamp,
 };
@@ -164,7 +168,7 @@ fn open_one(
         held: false,
         fired: false,
     };
-    let (key, id) = (GateKey::new(scope), draft.next_seq()?);
+    let (key, id) = (GateKey::new(scope), fold.run.seq);
     let due = Some(deadline).filter(|_| !crate::planted!(WindowWithoutTimer));
     let gate = Gate { key, id, at: now, due, state: GateState::Fold(fold.clone()) };
     add(draft, candidate, scope, kind, gate, fold)
@@ -181,6 +185,8 @@ fn add(
 ) -> Decided<Verdict, Verdict> {
     let by = By::scope(scope);
     gate.at = gate.at.max(draft.now());
+    // Also of a fold that an older server has opened, under a number of its own.
+    gate.id = fold.run.seq;
     if !crate::planted!(FirstPayloadWins) {
         fold.last = candidate.event;
     }
@@ -202,6 +208,7 @@ fn add(
         Kind::All { max_size, max_bytes, .. } => {
             if !fits(candidate, kind, &fold) {
                 part(draft, &mut fold)?;
+                gate.id = fold.run.seq;
             }
             if fold.count == 0 {
                 fold.first = candidate.event;
@@ -303,14 +310,16 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     let event = if batch { part.first } else { fold.last };
     let catalog = draft.catalog(&scope.ws)?;
     let current = catalog.entry(&scope.app, &scope.name).and_then(|entry| entry.current.as_ref());
-    let Some(event) = draft.event(event)?.cloned() else { return Ok(Flushed::Gone) };
-    let Some(current) = current else { return Ok(Flushed::Gone) };
+    let source = if batch { Source::Batch(event) } else { Source::Event(event) };
+    let (Some(event), Some(current)) = (draft.event(event)?.cloned(), current) else {
+        end::lost_unstarted(draft, scope, current, (part.run, source));
+        return Ok(Flushed::Gone);
+    };
     let origin = match fold.after.len() {
         0 => Origin::Arrival,
         n => Origin::After { runs: fold.after.clone(), wanted: fold.count as usize > n },
     };
     let candidate = candidate(&scope, current, event.id, event.data, origin);
-    let source = if batch { Source::Batch(event.id) } else { Source::Event(event.id) };
     let outcome = draft.keep_or_undo(|draft| {
         if !batch && let Some((scope, kind)) = buffer(&candidate)? {
             // What debounce fires is what batch collects.
@@ -332,9 +341,43 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     // Callers have the id of this run already: if another one carries the event, or none does,
     // it ends here.
     if verdict.run() != Some(part.run) {
+        if batch && matches!(flushed, Flushed::Gone) {
+            give_claims_back(draft, &scope, current, part)?;
+        }
         end::cancel_unstarted(draft, &candidate, (part.run, source), &verdict);
     }
     Ok(flushed)
+}
+
+/// Frees the idempotency keys that a buffer's events took when they joined it: its run will not
+/// be, and later events with these keys are no repeats.
+fn give_claims_back<E>(
+    draft: &mut Draft,
+    scope: &Scope,
+    current: &Current,
+    part: Part,
+) -> Decided<(), E> {
+    let Some(idempotency) = &current.workflow.idempotency else { return Ok(()) };
+    let items = draft.found(&Scan::Items(part.run.seq), part.count)?;
+    let items: Vec<EventId> =
+        items.into_iter().filter_map(Row::as_item).map(|item| item.event).collect();
+    let (mut missing, mut keys) = (Missing::default(), BTreeSet::new());
+    for item in items {
+        if let Some(Some(event)) = missing.note(draft.event(item))? {
+            let candidate =
+                candidate(scope, current, event.id, event.data.clone(), Origin::Arrival);
+            let claimed = candidate.scope(Class::Idempotency, idempotency.key.as_ref());
+            keys.extend(claimed.ok().map(|scope| GateKey::new(&scope)));
+        }
+    }
+    for key in &keys {
+        missing.note(draft.gate(key))?;
+    }
+    missing.settle()?;
+    for key in &keys {
+        claim::give_back(draft, key, part.run)?;
+    }
+    Ok(())
 }
 
 fn candidate<'a>(

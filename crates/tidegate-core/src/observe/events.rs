@@ -1,11 +1,11 @@
 //! Events: the posted ones, newest first, and what became of one.
 
 use super::{
-    Missing, Newest, Part,
+    Newest, Part,
     receipts::{self, Listed},
 };
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     id::EventId,
     reads::Scan,
     row::{Event, Kind, Row, RowKey, Workspace},

@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use super::Missing;
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     flow::policy::PolicyKind,
     reads::Scan,
     row::{Class, Fold, GateKey, GateState, Row, Workspace},

@@ -4,10 +4,9 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
 
-use super::Missing;
 use crate::{
     catalog::{Catalog, Limit},
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     explain::words,
     flow::meter::{self, Rate},
     id::{EventId, RunId, Seq},

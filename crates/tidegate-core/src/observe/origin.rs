@@ -1,8 +1,7 @@
 //! Where a run came from: its input, and the runs that it belongs to.
 
-use super::Missing;
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     id::{RunId, Seq},
     reads::Scan,
     row::{At, Awaited, Event, Kind, Row, RowKey, Source, Trail, WaitOn, Workspace},

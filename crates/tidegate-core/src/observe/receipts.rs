@@ -1,8 +1,8 @@
 //! Receipts: every verdict other than a plain start, newest first.
 
-use super::{Missing, Newest, Part};
+use super::{Newest, Part};
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     id::{EventId, RunId, Seq},
     reads::Scan,
     row::{Ending, Receipt, Row, RowKey, Workspace},

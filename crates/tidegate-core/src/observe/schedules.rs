@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Missing;
 use crate::{
     catalog::{Catalog, Current},
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     id::ScheduleId,
     row::{Occurred, Row, RowKey, Schedule, Workspace},
     time::{Timestamp, all_readable, one_readable, readable},

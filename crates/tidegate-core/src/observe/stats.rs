@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use super::Missing;
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Missing},
     list::Which,
     reads::Count,
     row::Workspace,

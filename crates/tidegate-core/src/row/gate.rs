@@ -232,12 +232,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The event that an open window will fire with; a buffer's are filed as items.
+    /// The event that an open window will fire with, or that a buffer begins with: the others of a
+    /// buffer are filed as items, and its row changes no index with each of them.
     pub fn event(&self) -> Option<Seq> {
         match &self.state {
-            GateState::Fold(fold) if self.key.class() != Some(Class::Batch) => Some(fold.last.seq),
-            GateState::Fold(_)
-            | GateState::Slots(_)
+            GateState::Fold(fold) if self.key.class() == Some(Class::Batch) => Some(fold.first.seq),
+            GateState::Fold(fold) => Some(fold.last.seq),
+            GateState::Slots(_)
             | GateState::Turns(_)
             | GateState::Meter(_)
             | GateState::Claim(_) => None,

@@ -13,6 +13,11 @@ impl Row {
         if let Self::Gate(row) = self { Some(row) } else { None }
     }
 
+    /// An item of a batch.
+    pub fn as_item(&self) -> Option<&Item> {
+        if let Self::Item(row) = self { Some(row) } else { None }
+    }
+
     /// A run that has not ended.
     pub fn as_run(&self) -> Option<&Run> {
         if let Self::Run(row) = self { Some(row) } else { None }

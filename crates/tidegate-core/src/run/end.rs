@@ -2,14 +2,16 @@
 
 use super::{chore, follow, wait};
 use crate::{
+    catalog::Current,
     draft::{Decided, Draft},
     flow::{
         Verdict, claim, gate,
         needs::{Candidate, IN_PLACE},
     },
-    id::RunId,
+    id::{RunId, Seq},
     row::{
-        Class, Ended, Ending, Fault, GateKey, GateState, Phase, Rank, RowKey, Run, Source, Work,
+        Class, Ended, Ending, Fault, GateKey, GateState, Phase, Rank, RowKey, Run, Scope, Source,
+        Work,
     },
     session,
 };
@@ -177,6 +179,23 @@ pub fn cancel_unstarted(
     let rank = Rank { at: now, seq: id.seq };
     let run = Run::new(id, candidate.ws.clone(), name, version, source, now, rank);
     let ended = ended(draft, &run, Ending::Cancelled { reason, by });
+    draft.put(ended);
+}
+
+/// Ends the run of a window or a buffer whose event or workflow is not there any more. Neither
+/// happens unless rows were deleted by hand; the run's id resolves all the same.
+pub fn lost_unstarted(
+    draft: &mut Draft,
+    scope: Scope,
+    current: Option<&Current>,
+    (id, source): (RunId, Source),
+) {
+    let version =
+        current.map_or((0, Seq(0)), |current| (current.version.number, current.version.lane));
+    let (now, name) = (draft.now(), (scope.app, scope.name));
+    let run = Run::new(id, scope.ws, name, version, source, now, Rank { at: now, seq: id.seq });
+    let reason = "its event or its workflow is gone".to_owned();
+    let ended = ended(draft, &run, Ending::Cancelled { reason, by: None });
     draft.put(ended);
 }
 

@@ -35,6 +35,10 @@ select seq, salt, ws, kind, name, at, ts, data
            and abs((ended.event_seq >> 12) - (ended.seq >> 12)) > 1
          limit 1) is null
    and (select item.run from item where item.event_seq = event.seq limit 1) is null
-   and (select gate.id from gate where gate.event = event.seq limit 1) is null
+   and (select gate.event
+          from gate
+         where gate.event between event.seq and event.seq
+         order by gate.event
+         limit 1) is null
  order by seq
  limit $3::bigint

@@ -347,6 +347,8 @@ CREATE INDEX gate_due ON gate USING btree (due, key) WHERE due IS NOT NULL;
 
 CREATE INDEX gate_event ON gate USING btree (event) WHERE event IS NOT NULL;
 
+CREATE INDEX gate_window ON gate USING btree (id) WHERE event IS NOT NULL;
+
 CREATE INDEX item_event ON item USING btree (event_seq);
 
 CREATE INDEX receipt_event ON receipt USING btree (event, seq);

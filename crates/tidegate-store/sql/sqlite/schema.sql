@@ -294,6 +294,8 @@ CREATE INDEX gate_due on gate (due, key) where due is not null;
 
 CREATE INDEX gate_event on gate (event) where event is not null;
 
+CREATE INDEX gate_window on gate (id) where event is not null;
+
 CREATE INDEX item_event on item (event_seq);
 
 CREATE INDEX receipt_event on receipt (event, seq);

@@ -137,6 +137,7 @@ fn hint(scan: &Scan) -> Shape {
         }
         Scan::Inbox(run, name) => (sql::SIGNAL_INBOX, Table::Signal, vec![int(run.0), text(name)]),
         Scan::Receipts(event) => (sql::RECEIPT_OF_EVENT, Table::Receipt, vec![int(event.0)]),
+        Scan::Window(run) => (sql::GATE_OF_RUN, Table::Gate, vec![int(run.0)]),
         Scan::Gates(prefix) => {
             (sql::GATE_PREFIX, Table::Gate, vec![bytes(prefix), bytes(&prefix_end(prefix))])
         }

@@ -84,6 +84,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "lease_length",
         sql: include_str!("../../sql/postgres/migrations/0016_lease_length.sql"),
     },
+    Migration {
+        version: 17,
+        name: "window",
+        sql: include_str!("../../sql/postgres/migrations/0017_window.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.
@@ -162,6 +167,7 @@ statements!(
     ENGINE_BURIABLE = "engine_buriable",
     LOG_FEED_BACK = "log_feed_back",
     STREAM_OF_NUMBER = "stream_of_number",
+    GATE_OF_RUN = "gate_of_run",
     SNAPSHOT_OF_STREAM = "snapshot_of_stream",
     EVENT_NEWEST = "event_newest",
     RECEIPT_NEWEST = "receipt_newest",

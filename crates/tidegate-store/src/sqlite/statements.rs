@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 14, name: "tx_token", sql: sql!("migrations/0014_tx_token") },
     Migration { version: 15, name: "assigned", sql: sql!("migrations/0015_assigned") },
     Migration { version: 16, name: "lease_length", sql: sql!("migrations/0016_lease_length") },
+    Migration { version: 17, name: "window", sql: sql!("migrations/0017_window") },
 ];
 
 /// What is done with single rows of a table.
@@ -116,6 +117,7 @@ pub(super) const ENDED_AFTER: &str = sql!("ended_after");
 pub(super) const RECEIPT_AFTER: &str = sql!("receipt_after");
 pub(super) const ENGINE_BURIABLE: &str = sql!("engine_buriable");
 pub(super) const LOG_FEED_BACK: &str = sql!("log_feed_back");
+pub(super) const GATE_OF_RUN: &str = sql!("gate_of_run");
 pub(super) const STREAM_OF_NUMBER: &str = sql!("stream_of_number");
 pub(super) const SNAPSHOT_OF_STREAM: &str = sql!("snapshot_of_stream");
 pub(super) const EVENT_NEWEST: &str = sql!("event_newest");

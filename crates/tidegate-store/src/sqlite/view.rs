@@ -72,6 +72,7 @@ impl Source for View<'_> {
                 (Table::Signal, sql::SIGNAL_INBOX, vec![seq(*run), text(name)])
             }
             Scan::Receipts(event) => (Table::Receipt, sql::RECEIPT_OF_EVENT, vec![seq(*event)]),
+            Scan::Window(run) => (Table::Gate, sql::GATE_OF_RUN, vec![seq(*run)]),
             Scan::Gates(prefix) => {
                 let cells = vec![bytes(prefix), bytes(&codec::prefix_end(prefix))];
                 (Table::Gate, sql::GATE_PREFIX, cells)

@@ -137,6 +137,8 @@ macro_rules! behaviours {
                 a_window_that_fires_into_a_buffer_names_its_run,
                 a_window_that_a_release_refuses_ends,
                 an_open_window_is_found_among_many,
+                an_open_buffer_is_found_by_all_its_runs,
+                a_buffer_that_a_release_refuses_gives_its_keys_back,
             }
             priority {
                 ready_runs_are_leased_by_rank_over_all_workflows,
@@ -165,6 +167,7 @@ macro_rules! behaviours {
                 what_is_relied_on_stays,
                 the_source_of_a_replay_stays,
                 a_pass_goes_part_by_part,
+                a_receipt_may_outlive_its_run,
             }
             retired {
                 nothing_starts_a_retired_workflow,

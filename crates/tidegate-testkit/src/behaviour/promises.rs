@@ -1,10 +1,15 @@
 //! Promises: every id that was answered to a caller can be found until retention.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use tidegate_core::{
+    draft::{Draft, Stop},
     event::Posted,
-    id::{EventId, RunId},
+    explain::explain,
+    id::{EventId, RunId, Seq},
     observe::{Part, receipts},
+    reads::ReadSet,
     row::Ending,
 };
 use tidegate_store::{look, why};
@@ -130,6 +135,73 @@ pub async fn an_open_window_is_found_among_many(world: &World) {
         let posted = world.post_all((from..from + 501).map(event).collect()).await;
         last = posted.last().and_then(Posted::run);
     }
-    let found = why(&*world.store, &world.ws, last.unwrap()).await.unwrap();
-    assert!(found.is_ok(), "{found:?}");
+    let last = last.unwrap();
+    assert_eq!(rows_read(world, last).await, (true, 1), "the window");
+    // Ids that nobody was given may come from anywhere: they must not cost a look at all windows.
+    let unknown = RunId { seq: Seq(last.seq.0 + 1_000_000), ..last };
+    assert_eq!(rows_read(world, unknown).await, (false, 0));
+    let forged = RunId { salt: last.salt ^ 1, ..last };
+    assert_eq!(rows_read(world, forged).await, (false, 1), "the window of another run");
+}
+
+/// The same for buffers, whose earlier parts have runs of their own.
+pub async fn an_open_buffer_is_found_by_all_its_runs(world: &World) {
+    let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
+    let single = json!({ "mode": "skip" });
+    world.define(json!({ "name": "index", "batch": batch, "singleton": single })).await;
+    world.send("index", json!(1)).await;
+    world.send("index", json!(2)).await;
+    let holder = world.lease_one().await.id;
+    let mut runs = BTreeSet::new();
+    for n in 3..8 {
+        runs.extend(world.send("index", json!(n)).await.run());
+    }
+    assert_eq!(runs.len(), 3, "the buffer is held, in parts: {runs:?}");
+    for run in &runs {
+        assert!(rows_read(world, *run).await.0, "{run}");
+    }
+    let unknown = RunId { seq: Seq(holder.seq.0 + 1_000_000), ..holder };
+    assert_eq!(rows_read(world, unknown).await, (false, 0));
+    let forged = RunId { salt: holder.salt ^ 1, ..holder };
+    assert!(!rows_read(world, forged).await.0);
+}
+
+/// Whether `why` knows a run, and how many rows besides runs it has read to say so.
+async fn rows_read(world: &World, run: RunId) -> (bool, usize) {
+    let mut reads = ReadSet::default().catalog(&world.ws);
+    loop {
+        let snapshot = world.store.read(reads.clone()).await.unwrap();
+        let found: usize = snapshot.scans.values().map(|found| found.keys.len()).sum();
+        match explain(&Draft::new(snapshot), &world.ws, run) {
+            Ok(_) => return (true, found),
+            Err(Stop::Need(more)) => reads.merge(*more),
+            Err(_) => return (false, found),
+        }
+    }
+}
+
+/// A release refuses a whole buffer: the idempotency keys of its events are free again.
+pub async fn a_buffer_that_a_release_refuses_gives_its_keys_back(world: &World) {
+    let batch = json!({ "maxSize": 9, "timeoutMs": 1000, "key": "tenant" });
+    let once = json!({ "key": "id", "periodMs": 86_400_000 });
+    let first = json!({
+        "name": "index", "version": 1, "batch": batch, "idempotency": once,
+    });
+    world.define(first.clone()).await;
+    let run = world.send("index", json!({ "id": 1 })).await.run().unwrap();
+    world.send("index", json!({ "id": 2 })).await;
+    assert_eq!(world.send("index", json!({ "id": 2 })).await.outcome(), "deduped");
+    let handoff = json!({ "type": "keyed", "keyField": "tenant", "onNewVersion": "drain" });
+    let mut second = first.clone();
+    second["version"] = json!(2);
+    second["handoff"] = handoff;
+    world.define(second).await;
+    world.tick(1000).await;
+    assert!(world.drain().await.is_empty());
+    let (ending, sentence) = end_of(world, run).await;
+    assert_eq!(ending.state(), "cancelled", "{sentence}");
+    for id in [1, 2] {
+        let again = world.send("index", json!({ "id": id, "tenant": "a" })).await;
+        assert_eq!(again.outcome(), "buffered", "its key is free: {again:?}");
+    }
 }

@@ -75,6 +75,7 @@ macro_rules! store_contract {
             a_feed_is_read_after_a_position,
             a_feed_is_read_backwards_before_a_position,
             a_stream_is_found_by_its_number,
+            a_window_is_found_by_its_run,
             snapshots_are_found_by_their_stream,
             work_is_found_longest_waiting_first,
             leased_blocked_and_deferred_work_is_not_found,

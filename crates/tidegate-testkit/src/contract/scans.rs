@@ -318,6 +318,19 @@ pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
     check(store, Scan::Receipts(Seq(1)), rows(receipts)).await;
 }
 
+/// By the number of the run that they gather for, which no other kind of gate is found by.
+pub async fn a_window_is_found_by_its_run(store: &Arc<dyn Store>) {
+    let window = |key: &str, id| Gate {
+        key: sample::gate_key("main", key),
+        id: Seq(id),
+        ..sample::window(id)
+    };
+    insert(store, [window("a", 2), window("b", 1), sample::gate("main", "c", 3)]).await;
+    check(store, Scan::Window(Seq(1)), rows([window("b", 1)])).await;
+    check(store, Scan::Window(Seq(3)), Vec::new()).await;
+    check(store, Scan::Window(Seq(4)), Vec::new()).await;
+}
+
 /// All of a workspace, or all there are.
 pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store>) {
     let mut gates: Vec<_> = ["", "B", "a", "é"].map(|key| sample::gate("main", key, 1)).into();
@@ -597,6 +610,7 @@ fn every_scan() -> Vec<Scan> {
         Scan::Chores(ws.clone(), name.clone()),
         Scan::Inbox(Seq(1), name.clone()),
         Scan::Receipts(Seq(1)),
+        Scan::Window(Seq(1)),
         Scan::Gates(vec![1]),
         Scan::Log(Seq(1), 0),
         Scan::Feed(ws.clone(), 0),

@@ -289,7 +289,7 @@ fn what_the_look_at_the_end_shows_is_reported() {
 #[test]
 fn faults_excuse_what_they_cause() {
     let during = 10 * SECOND + 20_500;
-    let excused: [(&str, Doctor); 6] = [
+    let excused: [(&str, Doctor); 7] = [
         ("a repeat of a call that its server had given up", |it| {
             repeat(it);
             find_call(it, 10).how = CallEnd::Dropped;
@@ -298,6 +298,10 @@ fn faults_excuse_what_they_cause() {
         ("a repeat after the server was killed", |it| {
             repeat(it);
             fault(it, "kill", "a1", 10 * SECOND + 30_000, 11 * SECOND);
+        }),
+        ("a repeat by a server that has just woken up", |it| {
+            repeat(it);
+            fault(it, "freeze", "b1", 9 * SECOND, 12 * SECOND + 400_000);
         }),
         ("a repeat after a crash of the database", |it| {
             repeat(it);

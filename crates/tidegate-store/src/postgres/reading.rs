@@ -69,9 +69,8 @@ pub(super) struct Held {
     pub(super) stale: Vec<(Workspace, i64)>,
 }
 
-/// The tables with locked rows, in lock order.
-const LOCKED: [Table; 11] = [
-    Table::Reply,
+/// The tables with locked rows, in lock order. Replies come after all of them (R15).
+const LOCKED: [Table; 10] = [
     Table::ApiKey,
     Table::Chore,
     Table::Schedule,
@@ -98,7 +97,9 @@ impl Reading {
         let line = |scan: &Scan| touch == Touch::Lock && matches!(scan, Scan::Line(_));
         let mut scans: BTreeMap<&Scan, &u32> =
             reads.scans.iter().filter(|(scan, _)| !line(scan)).collect();
+        let mut replies = Vec::new();
         if touch == Touch::Lock {
+            replies = keys.remove(&Table::Reply).unwrap_or_default();
             it.lock(reads, &mut keys, &mut scans)?;
         }
         for (table, keys) in keys {
@@ -109,6 +110,13 @@ impl Reading {
             it.push(call, part);
         }
         for (call, part) in scans::counts(reads)? {
+            it.push(call, part);
+        }
+        // Whoever sees what a request has done must see its reply, or it would be refused because
+        // of its own first try: nothing that a reply is committed with is read after it.
+        if let Some(statement) = sql::lock(Table::Reply).filter(|_| !replies.is_empty()) {
+            let call = Call::new(statement, key_params(&replies)?);
+            let part = Part::Keys { table: Table::Reply, keys: replies, locked: true };
             it.push(call, part);
         }
         if !reads.catalogs.is_empty() {

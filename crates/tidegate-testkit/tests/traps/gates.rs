@@ -97,6 +97,49 @@ async fn r3_a_gate_deleted_while_another_waits_for_it_is_made_anew() {
     assert_eq!(holders(&a).await, [2]);
 }
 
+/// R15: a request that is sent again while the first try commits sees what it did together with
+/// its reply, never without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r15_a_reply_is_read_after_all_that_it_was_committed_with() {
+    let Some(rig) = Rig::new().await else { return };
+    let (a, b) = (rig.store("a").await, rig.store("b").await);
+    insert(&a, vec![sample::gate("main", "hot", 1).into()]).await;
+    let reply = Row::from(sample::reply("again", 7)).key();
+    let reads = gate_reads().row(reply.clone());
+    let (pause, mut stand_still) = Pause::new();
+    let first = tokio::spawn({
+        let (a, reads) = (a.clone(), reads.clone());
+        async move {
+            let decide = move |snapshot: Snapshot| {
+                stand_still();
+                let mut changes = hold(&snapshot, 1);
+                changes.push(Change::Insert(sample::reply("again", 7).into()));
+                changes
+            };
+            apply(&a, reads, decide).await
+        }
+    });
+    let paused = pause.reached().await;
+    let seen = Arc::new(Mutex::new(None));
+    let second = tokio::spawn({
+        let (b, seen) = (b.clone(), seen.clone());
+        async move {
+            let decide = move |snapshot: Snapshot| {
+                let held =
+                    gate_of(&snapshot).is_some_and(|gate| gate != sample::gate("main", "hot", 1));
+                *seen.lock().unwrap() = Some((held, snapshot.rows[&reply].is_some()));
+                Vec::new()
+            };
+            apply(&b, reads, decide).await
+        }
+    });
+    rig.until_it_waits("b").await;
+    paused.go_on();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(*seen.lock().unwrap(), Some((true, true)), "what it did, and its reply");
+}
+
 fn in_line(seq: i64) -> Row {
     let place = Place { tier: 0, rank: sample::run(seq).rank };
     Row::from(Run { phase: Phase::Line { gate: Seq(1), place }, ..sample::run(seq) })

@@ -60,8 +60,11 @@ pub(super) fn calls(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
             let (first, second) = (pair[0], pair[1]);
             let refused = matches!(first.how, CallEnd::Answered(status) if status >= 500);
             let given_up = first.how == CallEnd::Dropped && first.end <= second.begin;
+            // A server that wakes up sends what it had in hand before it notices its lost lease.
+            let waking = evidence.counts_until(second).is_none();
             if !refused
                 && !given_up
+                && !waking
                 && !evidence.disturbed(&first.server, first.begin, second.begin)
             {
                 let text = format!("{run} is called again by {} without a fault", second.server);

@@ -56,10 +56,8 @@ fn horizon_key() -> RowKey {
 
 /// The moment before which ended runs may have been deleted, if this row says it.
 pub fn horizon(row: &Row) -> Option<Timestamp> {
-    match row {
-        Row::Epoch(epoch) if epoch.ws.is_empty() => Some(Timestamp::from_micros(epoch.n)),
-        _ => None,
-    }
+    let Row::Epoch(epoch) = row else { return None };
+    epoch.ws.is_empty().then(|| Timestamp::from_micros(epoch.n))
 }
 
 /// Remembers that runs which ended before a moment may be gone. Written under the latch.

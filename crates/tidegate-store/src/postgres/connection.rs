@@ -394,7 +394,7 @@ mod tests {
     async fn nothing_is_sent_after_a_statement_that_could_not_be() {
         let error = "port=x".parse::<tokio_postgres::Config>().unwrap_err();
         let sent = Mutex::new(Vec::new());
-        let send = |name: &'static str, error: Option<tokio_postgres::Error>| -> Answering<'_, _> {
+        let make = |name: &'static str, error: Option<tokio_postgres::Error>| -> Answering<'_, _> {
             let sent = &sent;
             Box::pin(async move {
                 if let Some(error) = error {
@@ -405,11 +405,11 @@ mod tests {
                 Ok(name)
             })
         };
-        let answers = all_or_unsent(vec![send("begin", None), send("commit", None)]).await;
+        let answers = all_or_unsent(vec![make("begin", None), make("commit", None)]).await;
         let answers: Vec<_> = answers.unwrap().into_iter().map(Result::unwrap).collect();
         assert_eq!(answers, ["begin", "commit"]);
         locked(&sent).clear();
-        let flight = vec![send("begin", None), send("insert", Some(error)), send("commit", None)];
+        let flight = vec![make("begin", None), make("insert", Some(error)), make("commit", None)];
         assert!(all_or_unsent(flight).await.is_err());
         assert_eq!(*locked(&sent), ["begin"]);
     }

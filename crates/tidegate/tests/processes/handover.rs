@@ -27,7 +27,7 @@ const TTL: Duration = Duration::from_mins(5);
 const RUNS: usize = 6;
 
 /// How many short ones are brought under load, and how many of them are driven at once.
-const LOAD: usize = 2000;
+const LOAD: usize = 1000;
 const WORKERS: usize = 8;
 
 /// This process was asked to go.

@@ -171,6 +171,21 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
     }
 }
 
+/// A log whose database is gone is not deleted by a new, empty database at the same path.
+#[tokio::test]
+async fn a_log_without_its_database_is_kept() {
+    let place = Place::new();
+    let log = PathBuf::from(format!("{}-wal", place.file().display()));
+    std::fs::write(&log, "what was committed last").unwrap();
+    let error = place.open().await.unwrap_err();
+    assert!(matches!(error, StoreError::FileGone(_)), "{error}");
+    assert!(error.to_string().contains("tidegate.db is missing, and its"), "{error}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "what was committed last");
+    assert!(!place.file().exists(), "nothing is made");
+    std::fs::write(&log, "").unwrap();
+    place.open().await.expect("an empty log holds nothing");
+}
+
 /// What is written into a file that goes away before the commit is in doubt, never acknowledged.
 #[cfg(unix)]
 #[tokio::test]

@@ -24,6 +24,7 @@ impl FileLock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let unavailable =
             |error: io::Error| StoreError::Unavailable(format!("{}: {error}", database.display()));
+        check_log(database)?;
         let real = real_path(database).map_err(unavailable)?;
         let path = beside(&real, LOCK);
         let open = private().read(true).create(true).open(&path);
@@ -73,6 +74,21 @@ fn holder(file: &mut File) -> String {
         Ok(_) if !pid.is_empty() => format!(" (pid {pid})"),
         Ok(_) | Err(_) => String::new(),
     }
+}
+
+/// Refuses to begin anew where the log of a database that is gone is left: it holds what was
+/// committed last, and SQLite would delete it.
+fn check_log(database: &Path) -> Result<(), StoreError> {
+    let log = beside(database, "-wal");
+    let is_left = log.metadata().is_ok_and(|log| log.len() > 0);
+    if !is_left || database.exists() {
+        return Ok(());
+    }
+    let (database, log) = (database.display(), log.display());
+    Err(StoreError::FileGone(format!(
+        "{database} is missing, and its write-ahead log {log} is left; restore the file, or move \
+         the log away to begin with an empty store"
+    )))
 }
 
 /// The file itself: two links to one database must meet in one lock.

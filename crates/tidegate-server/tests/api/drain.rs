@@ -11,8 +11,10 @@ const LONG: (&str, &str) = ("TIDEGATE_DRAIN_MS", "600000");
 /// On a busy machine a short lease may be lost while a call is held open.
 const LEASE: (&str, &str) = ("TIDEGATE_LEASE_TTL_MS", "30000");
 
+/// A call that is held open is not given up: a server that waits for it waits for good.
 fn config(target: &Target) -> String {
-    format!("[[workflow]]\nname = \"sync\"\nurl = \"{}\"", target.url)
+    let url = &target.url;
+    format!("[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\ncallTimeoutMs = 600000")
 }
 
 /// The keys of all calls so far.

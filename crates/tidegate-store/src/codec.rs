@@ -15,7 +15,8 @@ pub use write::{cells, key_cells};
 
 use crate::StoreError;
 
-/// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order.
+/// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order. Replies
+/// are the exception: PostgreSQL locks them last (`postgres/reading.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// Rows of [`Row::Reply`].

@@ -1,4 +1,4 @@
-//! The second round trip: what a decision changes, table after table, in lock order.
+//! The second round trip: what a decision changes, table after table, in the order of tables.
 
 use std::collections::BTreeMap;
 

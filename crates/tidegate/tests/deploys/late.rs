@@ -14,7 +14,7 @@ use serde_json::json;
 use tidegate::{
     core::{
         catalog::Catalog,
-        reads::{ReadSet, Snapshot},
+        reads::{ReadSet, Scan, Snapshot},
         row::{EngineId, Row, Workspace},
     },
     store::{Database, Decide, Store, StoreError},
@@ -45,7 +45,7 @@ impl Store for Late {
     }
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
-        if format!("{reads:?}").contains("Steps(") {
+        if reads.scans.keys().any(|scan| matches!(scan, Scan::Steps(_))) {
             let before = self.before.lock().unwrap().take();
             if let Some(before) = before {
                 before.await;

@@ -113,9 +113,9 @@ pub(crate) enum Ask {
         workflow: String,
         /// The version.
         version: u32,
-        /// The app.
-        #[arg(long, default_value = "default")]
-        app: String,
+        /// The app; that of the server's file unless given.
+        #[arg(long)]
+        app: Option<String>,
     },
     #[command(flatten)]
     Observe(observe::Observe),
@@ -133,9 +133,9 @@ pub(crate) enum Workflows {
     Delete {
         /// The workflow.
         workflow: String,
-        /// The app.
-        #[arg(long, default_value = "default")]
-        app: String,
+        /// The app; that of the server's file unless given.
+        #[arg(long)]
+        app: Option<String>,
     },
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
         Ask::Bulk(asked) => bulk::bulk(&server, asked).await?,
         Ask::Schedules { command } => schedules::schedules(&server, command).await?,
         Ask::Workflows { command: Some(Workflows::Delete { workflow, app }) } => {
-            let path = format!("/workflows/{}?app={}", part(&workflow), part(&app));
+            let path = format!("/workflows/{}{}", part(&workflow), of_app(app));
             let told = server.ask(Method::DELETE, &path, None).await?;
             let live = &told["live"];
             let shown = format!("nothing starts {workflow} any more; {live} of its runs go on\n");
@@ -260,7 +260,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             (told, shown)
         }
         Ask::Release { workflow, version, app } => {
-            let path = format!("/workflows/{}/release?app={}", part(&workflow), part(&app));
+            let path = format!("/workflows/{}/release{}", part(&workflow), of_app(app));
             let told = server.post(&path, json!({ "version": version })).await?;
             let (older, stranded) = (&told["older"], &told["stranded"]);
             let shown = format!(
@@ -294,6 +294,11 @@ fn text(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// The parameter that names an app, where one is given.
+fn of_app(app: Option<String>) -> String {
+    app.map(|app| format!("?app={}", part(&app))).unwrap_or_default()
 }
 
 /// A text as a part of an address.

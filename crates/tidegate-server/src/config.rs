@@ -7,7 +7,11 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
-use tidegate::core::row::Workspace;
+use tidegate::core::{
+    action::Flow,
+    row::Workspace,
+    workflow::{DEFAULT_APP, Workflow},
+};
 
 pub(crate) use self::postgres::Location;
 use crate::ways::Ways;
@@ -124,15 +128,11 @@ impl Config {
         let mut values: BTreeMap<_, _> =
             settings().map(|it| (it.name, (it.default.to_owned(), Source::Default))).collect();
         let mut read = file.map(read_file).transpose()?.unwrap_or_default();
-        let app = read.remove("app");
-        let workflows = take_tables(&mut read, "workflow", app.as_ref())?;
-        let mut flows = take_tables(&mut read, "flow", app.as_ref())?;
-        let ways = Arc::new(Ways::take(&mut flows, &environment)?);
-        let workspace = match read.remove("workspace") {
-            None => tidegate::DEFAULT_WORKSPACE.to_owned(),
-            Some(Value::String(name)) if !name.is_empty() => name,
-            Some(other) => bail!("`workspace` must be a name, got {other}"),
-        };
+        let app = take_name(&mut read, "app", DEFAULT_APP)?;
+        let workspace = take_name(&mut read, "workspace", tidegate::DEFAULT_WORKSPACE)?;
+        let workflows = take_tables(&mut read, "workflow", &app)?;
+        let mut flows = take_tables(&mut read, "flow", &app)?;
+        let ways = Arc::new(Ways::take(&app, &mut flows, &environment)?);
         for (name, value) in with_sections(read)? {
             let Some(known) = settings().find(|it| it.name == name) else {
                 bail!("`{name}` is not a setting; known are {}", known_beside(&name));
@@ -195,6 +195,15 @@ impl Config {
         };
         let others = names.into_iter().filter(|it| !it.is_empty() && *it != self.workspace);
         Ok(std::iter::once(self.workspace.clone()).chain(others).map(Into::into).collect())
+    }
+
+    /// Says all that is wrong with the definitions by themselves.
+    pub(crate) fn check_definitions(&self) -> anyhow::Result<()> {
+        let workflows = self.workflows.iter().filter_map(|it| Workflow::parse(it).err());
+        let flows = self.flows.iter().filter_map(|it| Flow::parse(it).err());
+        let wrong: Vec<_> = workflows.chain(flows).map(|it| it.to_string()).collect();
+        anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
+        Ok(())
     }
 
     /// The settings that another one has different values of, and the ways into flows.
@@ -294,20 +303,25 @@ fn read_file(path: &Path) -> anyhow::Result<Map<String, Value>> {
     toml::from_str(&text).with_context(|| format!("{shown} is not valid TOML"))
 }
 
+/// Takes a name out of a file.
+fn take_name(read: &mut Map<String, Value>, what: &str, otherwise: &str) -> anyhow::Result<String> {
+    match read.remove(what) {
+        None => Ok(otherwise.to_owned()),
+        Some(Value::String(name)) if !name.is_empty() => Ok(name),
+        Some(other) => bail!("`{what}` must be a name, got {other}"),
+    }
+}
+
 /// Takes the definitions out of a file, each with the file's app where it names none.
-fn take_tables(
-    read: &mut Map<String, Value>,
-    kind: &str,
-    app: Option<&Value>,
-) -> anyhow::Result<Vec<Value>> {
+fn take_tables(read: &mut Map<String, Value>, kind: &str, app: &str) -> anyhow::Result<Vec<Value>> {
     let mut tables = match read.remove(kind) {
         None => Vec::new(),
         Some(Value::Array(tables)) => tables,
         Some(other) => bail!("`{kind}` must be tables, `[[{kind}]]`, got {other}"),
     };
     for table in &mut tables {
-        if let (Some(app), Some(fields)) = (app, table.as_object_mut()) {
-            fields.entry("app").or_insert_with(|| app.clone());
+        if let Some(fields) = table.as_object_mut() {
+            fields.entry("app").or_insert_with(|| app.into());
         }
     }
     Ok(tables)

@@ -29,7 +29,7 @@ mod streams;
 mod tail;
 mod timeline;
 mod webhooks;
-mod workflows;
+pub(crate) mod workflows;
 
 use std::sync::Arc;
 

@@ -20,7 +20,11 @@ mod serve;
 mod sign;
 mod ways;
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -120,7 +124,10 @@ async fn run() -> anyhow::Result<()> {
         Command::Serve(settings) => {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+            let stderr = std::io::stderr;
+            let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+            // Colours are for eyes: in a file they are noise that searches stumble over.
+            log.with_ansi(stderr().is_terminal()).init();
             serve::serve(config, move || settings.load(), out).await
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {

@@ -3,9 +3,10 @@
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 use tidegate::{
     Engine,
-    core::{version::Registered, workflow::MAX_CALL_TIMEOUT_MS},
+    core::workflow::MAX_CALL_TIMEOUT_MS,
     store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock},
 };
 use tokio::{net::TcpListener, signal::unix};
@@ -27,10 +28,8 @@ pub(crate) async fn serve(
     metrics::install();
     let hangups = unix::signal(unix::SignalKind::hangup())?;
     let drain = Duration::from_millis(config.within("drainMs", 0, MAX_DRAIN_MS)?);
-    let store = open(config.location()?).await?;
-    let keys = keys::all(&*store).await?.0.len();
-    let listener = bind(config.text("listen"), keys > 0).await?;
     let workspaces = config.workspaces()?;
+    let lease = Duration::from_millis(config.number("leaseTtlMs")?);
     let calls = Calls::new(
         config.text("allowPrivate").parse()?,
         Duration::from_millis(config.within("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS)?),
@@ -39,10 +38,16 @@ pub(crate) async fn serve(
     let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
     let deaths = u32::try_from(config.number("pauseAfterDeaths")?)
         .context("`pauseAfterDeaths` is too large")?;
+    config.check_definitions()?;
+    // A mistake in the file leaves no new store behind, so it is opened after all settings are read.
+    tracing::info!("opening {}", config.place());
+    let store = open(config.location()?).await?;
+    let keys = keys::all(&*store).await?.0.len();
+    let listener = bind(config.text("listen"), keys > 0).await?;
     let engine = Engine::builder(store)
         .workspaces(workspaces.clone())
         .workers(workers)
-        .lease_ttl(Duration::from_millis(config.number("leaseTtlMs")?))
+        .lease_ttl(lease)
         .pause_after_deaths(deaths)
         .code_for(move |definition| calls.code_for(definition))
         .start()
@@ -66,6 +71,7 @@ pub(crate) async fn serve(
     let served = listen::serve(listener, router, signals.drain(&engine, drain)).await;
     reloads.abort();
     engine.shut_down().await;
+    tracing::info!("stopped");
     Ok(served?)
 }
 
@@ -92,16 +98,36 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
     let mut defined = Vec::new();
     for workflow in &config.workflows {
         let name = workflow["name"].as_str().unwrap_or_default().to_owned();
-        defined.push((name, engine.define(workflow).await?));
+        defined.push((app(workflow), name, engine.define(workflow).await?));
     }
     for flow in &config.flows {
-        defined.extend(engine.define_flow(flow).await?);
+        let actions = engine.define_flow(flow).await?;
+        defined.extend(actions.into_iter().map(|(name, registered)| (app(flow), name, registered)));
     }
-    let changed = |it: &&(String, Registered)| !it.1.unchanged || it.1.released.is_some();
-    for (name, registered) in defined.iter().filter(changed) {
-        tracing::info!(name, version = registered.version, "defined");
+    let catalog = http::workflows::catalog(engine).await?;
+    let mut changed = 0;
+    for (app, name, registered) in defined {
+        if !registered.unchanged || registered.released.is_some() {
+            tracing::info!(name, version = registered.version, "defined");
+            changed += 1;
+        }
+        let current = catalog.entry(app, &name).and_then(|entry| entry.current.as_ref());
+        if let Some(held) = current.filter(|it| it.version.number != registered.version) {
+            tracing::warn!(
+                "`{name}` in the file is version {}, but version {} was released and gets the new \
+                 runs; `tidegate release {name} {} --app {app}` gives them to the file's",
+                registered.version,
+                held.version.number,
+                registered.version
+            );
+        }
     }
-    Ok(defined.iter().filter(changed).count())
+    Ok(changed)
+}
+
+/// The app of a definition of the file, which names one.
+fn app(definition: &Value) -> &str {
+    definition["app"].as_str().unwrap_or_default()
 }
 
 /// The address to listen at. Without keys it must be this machine's own.

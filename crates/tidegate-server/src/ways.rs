@@ -5,7 +5,10 @@
 
 pub(crate) mod webhook;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -17,13 +20,24 @@ use tidegate::core::{
         concurrency::{Concurrency, Span},
         policy::{Policy, PolicyKind},
     },
+    workflow::DEFAULT_APP,
 };
 
 use self::webhook::Webhook;
 
-/// All ways in, by flow.
-#[derive(Debug, Default)]
-pub(crate) struct Ways(BTreeMap<String, Flow>);
+/// All ways in.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    /// The app of the file, which is that of requests that name none.
+    pub(crate) app: Arc<str>,
+    flows: BTreeMap<String, Flow>,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self { app: DEFAULT_APP.into(), flows: BTreeMap::new() }
+    }
+}
 
 /// The ways into one flow.
 #[derive(Debug)]
@@ -48,6 +62,7 @@ pub(crate) struct Chat {
 impl Ways {
     /// Takes the ways in out of the definitions of flows, which are plain definitions afterwards.
     pub(crate) fn take(
+        app: &str,
         flows: &mut [Value],
         environment: impl Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Self> {
@@ -55,16 +70,16 @@ impl Ways {
         for flow in flows {
             let Some(fields) = flow.as_object_mut() else { bail!("`[[flow]]` must be a table") };
             let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let ways = take(fields, &environment).with_context(|| format!("flow `{name}`"))?;
+            let ways = take(app, fields, &environment).with_context(|| format!("flow `{name}`"))?;
             if all.insert(name.clone(), ways).is_some() {
                 bail!("flow `{name}` is given twice: give each its own name");
             }
         }
-        Ok(Self(all))
+        Ok(Self { app: app.into(), flows: all })
     }
 
     pub(crate) fn flow(&self, name: &str) -> Option<&Flow> {
-        self.0.get(name)
+        self.flows.get(name)
     }
 
     /// Whether models may call an action as a tool.
@@ -75,11 +90,11 @@ impl Ways {
 }
 
 fn take(
+    app: &str,
     fields: &mut Map<String, Value>,
     environment: impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<Flow> {
-    let app = fields.get("app").and_then(Value::as_str);
-    let app = app.unwrap_or(tidegate::core::workflow::DEFAULT_APP).to_owned();
+    let app = fields.get("app").and_then(Value::as_str).unwrap_or(app).to_owned();
     let chat = fields.remove("chat");
     let chat: Option<Chat> = chat.map(Chat::deserialize).transpose().context("`chat`")?;
     let mut webhooks = BTreeMap::new();
@@ -204,7 +219,7 @@ mod tests {
             "webhooks": { "w": { "action": "append", "scheme": "github", "secretEnv": "S" } },
             "schedules": { "s": { "action": "respond", "cron": "0 3 * * *" } },
         })];
-        let ways = Ways::take(&mut flows, |_| Some("secret".to_owned())).unwrap();
+        let ways = Ways::take("a", &mut flows, |_| Some("secret".to_owned())).unwrap();
         let flow = ways.flow("f").unwrap();
         assert_eq!((flow.app.as_str(), flow.webhooks["w"].action.as_str()), ("shop", "append"));
         assert_eq!(flow.chat.as_ref().unwrap().respond, "respond");
@@ -253,11 +268,11 @@ mod tests {
             } else {
                 flow[field] = value;
             }
-            let error = format!("{:#}", Ways::take(&mut [flow], |_| None).unwrap_err());
+            let error = format!("{:#}", Ways::take("a", &mut [flow], |_| None).unwrap_err());
             assert!(error.starts_with("flow `f`: ") && error.contains(said), "{error}");
         }
         let twice = json!({ "name": "f", "actions": {} });
-        let error = Ways::take(&mut [twice.clone(), twice], |_| None).unwrap_err().to_string();
+        let error = Ways::take("a", &mut [twice.clone(), twice], |_| None).unwrap_err().to_string();
         assert!(error.contains("given twice"), "{error}");
     }
 }

@@ -65,7 +65,7 @@ impl OnFailure {
                 }
             }
             Some(value) => {
-                let rule = r#"must be `{"url": …}`, true or false"#;
+                let rule = r#"must be `{"url": "https://…"}` beside `url`, or else true or false"#;
                 let message = format!("{rule}, got {}", shorten(value));
                 Err(fields.error(Code::WrongType, "onFailure", message))
             }

@@ -20,7 +20,7 @@ mod trips;
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate::EngineBuilder;
+use tidegate::{EngineBuilder, core::workflow::DEFAULT_APP};
 use tokio::task::JoinSet;
 
 use super::{
@@ -50,7 +50,8 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
 
 /// The ways into its flows over HTTP.
 pub(super) fn ways() -> anyhow::Result<Ways> {
-    Ways::take(&mut [support::way(), billing::way()], |_| Some(billing::SECRET.to_owned()))
+    let mut flows = [support::way(), billing::way()];
+    Ways::take(DEFAULT_APP, &mut flows, |_| Some(billing::SECRET.to_owned()))
 }
 
 /// Everybody who asks something of the world, until the town closes.

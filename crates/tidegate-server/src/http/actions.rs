@@ -19,7 +19,6 @@ use tidegate::{
         row::{Ended, Ending, Fault},
         run::sweep::WAITED_TOO_LONG,
         time::Timestamp,
-        workflow::DEFAULT_APP,
     },
 };
 
@@ -87,7 +86,7 @@ pub(super) async fn call(
     let engine = &caller.engine;
     let read: RequestBody<'_> = body.read()?;
     let request = Request {
-        app: options.app.unwrap_or_else(|| DEFAULT_APP.to_owned()),
+        app: caller.app(options.app),
         flow,
         action,
         input: raw(read.input, MAX_EVENT_BYTES)?,

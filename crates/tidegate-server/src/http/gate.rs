@@ -10,7 +10,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use tidegate::{Engine, core::row::ApiKey};
+use tidegate::{
+    Engine,
+    core::{row::ApiKey, workflow::DEFAULT_APP},
+};
 
 use super::{App, body::MAX_BODY_BYTES, operation::Needs, problem::Problem, repeat};
 
@@ -27,12 +30,19 @@ pub(crate) struct Caller {
     pub(super) once: Option<Arc<tidegate::Once>>,
     /// The key that was shown; none where none is needed.
     pub(super) key: Option<Arc<ApiKey>>,
+    /// The app that is meant where none is named: that of the server's file in its workspace.
+    app: Arc<str>,
 }
 
 impl Caller {
     /// Whether the request took place before, and only its answer is asked for.
     pub(super) fn is_again(&self) -> bool {
         self.once.as_ref().is_some_and(|once| once.is_again())
+    }
+
+    /// The app that is meant.
+    pub(super) fn app(&self, named: Option<String>) -> String {
+        named.unwrap_or_else(|| self.app.as_ref().to_owned())
     }
 }
 
@@ -76,7 +86,10 @@ async fn passed(
     }
     let admitted = app.access.admit(&app.engine, needs, &parts.method, &parts.headers).await?;
     let key = admitted.key.clone().map(Arc::new);
-    let mut caller = Caller { engine: admitted.engine.clone(), once: None, key };
+    let engine = admitted.engine.clone();
+    let ours = engine.workspace() == app.engine.workspace();
+    let named = if ours { app.ways.app.clone() } else { DEFAULT_APP.into() };
+    let mut caller = Caller { engine, once: None, key, app: named };
     if parts.method == Method::GET {
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body)).await);

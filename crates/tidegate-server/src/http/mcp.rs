@@ -126,7 +126,7 @@ async fn answer(app: &App, caller: &Caller, request: &Request<'_>) -> Result<Tol
         "initialize" => frame::initialize(request),
         "ping" => Ok(told(&json!({}))),
         "tools/list" => {
-            let catalog = workflows::catalog(caller).await?;
+            let catalog = workflows::catalog(&caller.engine).await?;
             tools::list(&tools::all(&catalog, ways(app, caller)), request)
         }
         "tools/call" => call::result_of(app, caller, request).await?,

@@ -13,7 +13,6 @@ use tidegate::{
         key::{Decimal, Path},
         row::{SessionOp, SessionRef},
         session::{MAX_SESSION_BYTES, NewSessionOp, Outcome},
-        workflow::DEFAULT_APP,
     },
 };
 
@@ -63,10 +62,6 @@ pub(super) struct Of {
     app: Option<String>,
 }
 
-fn session(of: Of, (flow, id): (String, String)) -> SessionRef {
-    SessionRef { app: of.app.unwrap_or_else(|| DEFAULT_APP.to_owned()), flow, id }
-}
-
 /// A session as clients read it: its document, or what an operation came to.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionView {
@@ -89,10 +84,10 @@ impl SessionView {
 
 async fn show(
     caller: Caller,
-    At(names): At<(String, String)>,
+    At((flow, id)): At<(String, String)>,
     Query(of): Query<Of>,
 ) -> Result<Json<SessionView>, Problem> {
-    let session = session(of, names);
+    let session = SessionRef { app: caller.app(of.app), flow, id };
     if let Some(name) =
         [&session.app, &session.flow, &session.id].into_iter().find(|name| !is_name(name))
     {
@@ -162,20 +157,27 @@ fn bad(said: &dyn std::fmt::Display) -> Problem {
 
 async fn change_one(
     caller: Caller,
-    At(names): At<(String, String)>,
+    At((flow, id)): At<(String, String)>,
     Query(of): Query<Of>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<SessionView>, Problem> {
-    let (engine, session) = (&caller.engine, session(of, names));
+    let engine = &caller.engine;
     let read: ChangeBody<'_> = body.read()?;
     let (op, expected_version) = (read.op()?, read.expected_version);
     let run = headers.get(RUN).map(|run| run.to_str().unwrap_or_default());
+    let mut session = SessionRef { app: String::new(), flow, id };
     let Outcome { version, value } = match (run, read.step) {
-        (None, None) => engine.change_session(session.clone(), op, expected_version).await?,
+        (None, None) => {
+            session.app = caller.app(of.app);
+            engine.change_session(session.clone(), op, expected_version).await?
+        }
         (Some(run), Some(step)) if (1..=200).contains(&step.chars().count()) => {
             let unknown = || Problem::not_found("no_run", format!("there is no run `{run}`"));
             let run = run.parse().map_err(|_| unknown())?;
+            // A service that was called need not know what app its flow belongs to.
+            let (live, _) = engine.look_up(run).await?;
+            session.app = caller.app(of.app.or(live.map(|live| live.app)));
             let asked = NewSessionOp { step, session: session.clone(), op, expected_version };
             engine.change_session_in(run, asked).await?.map_err(|fault| failed(&fault))?
         }

@@ -1,12 +1,16 @@
 //! Workflows: what is defined, defining it, and releasing versions.
 
+use std::sync::Arc;
+
 use axum::Json;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate::core::{
-    catalog::{Catalog, Entry},
-    reads::ReadSet,
-    workflow::DEFAULT_APP,
+use tidegate::{
+    Engine,
+    core::{
+        catalog::{Catalog, Entry},
+        reads::ReadSet,
+    },
 };
 
 use super::{
@@ -71,17 +75,10 @@ pub(super) struct Of {
     app: Option<String>,
 }
 
-impl Of {
-    fn app(&self) -> &str {
-        self.app.as_deref().unwrap_or(DEFAULT_APP)
-    }
-}
-
-pub(super) async fn catalog(caller: &Caller) -> Result<std::sync::Arc<Catalog>, Problem> {
-    let engine = &caller.engine;
+/// All definitions of a workspace.
+pub(crate) async fn catalog(engine: &Engine) -> Result<Arc<Catalog>, tidegate::Error> {
     let ws = engine.workspace().into();
-    let snapshot = engine.store().read(ReadSet::default().catalog(&ws)).await;
-    let catalogs = snapshot.map_err(tidegate::Error::from)?.catalogs;
+    let catalogs = engine.store().read(ReadSet::default().catalog(&ws)).await?.catalogs;
     Ok(catalogs.get(&ws).cloned().unwrap_or_default())
 }
 
@@ -109,7 +106,7 @@ fn view(app: &str, name: &str, entry: &Entry) -> Value {
 }
 
 pub(super) async fn list(caller: Caller) -> Result<Json<Value>, Problem> {
-    let catalog = catalog(&caller).await?;
+    let catalog = catalog(&caller.engine).await?;
     let there = catalog.entries().filter(|(_, entry)| !entry.is_retired());
     let all: Vec<_> = there.map(|((app, name), entry)| view(app, name, entry)).collect();
     Ok(Json(json!({ "workflows": all })))
@@ -120,13 +117,14 @@ pub(super) async fn show(
     At(name): At<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Value>, Problem> {
-    let catalog = catalog(&caller).await?;
-    let entry = catalog.entry(of.app(), &name).filter(|entry| !entry.is_retired());
+    let app = caller.app(of.app);
+    let catalog = catalog(&caller.engine).await?;
+    let entry = catalog.entry(&app, &name).filter(|entry| !entry.is_retired());
     let entry = entry.ok_or_else(|| {
-        let detail = format!("there is no workflow `{name}` in app `{}`", of.app());
+        let detail = format!("there is no workflow `{name}` in app `{app}`");
         Problem::not_found("no_workflow", detail)
     })?;
-    let mut told = view(of.app(), &name, entry);
+    let mut told = view(&app, &name, entry);
     if let Some(current) = &entry.current {
         told["definition"] = current.workflow.to_value();
     }
@@ -140,11 +138,12 @@ pub(super) async fn define(
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
+    let app = caller.app(of.app);
     let mut definition: Value = body.required()?;
     let members = definition
         .as_object_mut()
         .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
-    for (field, value) in [("name", name.as_str()), ("app", of.app())] {
+    for (field, value) in [("name", name.as_str()), ("app", app.as_str())] {
         let given = members.entry(field).or_insert_with(|| value.into());
         if given != value {
             let detail = format!("`{field}` is {given} in the body and `{value}` in the address");
@@ -153,7 +152,7 @@ pub(super) async fn define(
     }
     let registered = caller.engine.define(&definition).await?;
     let mut told = json!({
-        "app": of.app(), "name": name, "version": registered.version,
+        "app": app, "name": name, "version": registered.version,
         "unchanged": registered.unchanged,
     });
     if let Some(released) = registered.released {
@@ -167,8 +166,9 @@ pub(super) async fn delete(
     At(name): At<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Value>, Problem> {
-    let retired = caller.engine.retire(of.app(), &name).await?;
-    Ok(Json(json!({ "app": of.app(), "name": name, "live": retired.live })))
+    let app = caller.app(of.app);
+    let retired = caller.engine.retire(&app, &name).await?;
+    Ok(Json(json!({ "app": app, "name": name, "live": retired.live })))
 }
 
 #[derive(Deserialize)]
@@ -183,10 +183,11 @@ pub(super) async fn release(
     Query(of): Query<Of>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
+    let app = caller.app(of.app);
     let ReleaseBody { version } = body.required()?;
-    let released = caller.engine.release(of.app(), &name, version).await?;
+    let released = caller.engine.release(&app, &name, version).await?;
     Ok(Json(json!({
-        "app": of.app(), "name": name, "version": version,
+        "app": app, "name": name, "version": version,
         "older": released.older, "stranded": released.stranded,
     })))
 }

@@ -43,4 +43,22 @@ async fn a_changed_file_counts_after_a_hangup() {
     server.logged("`workers` is different in the file now").await;
     server.logged("`other` is no longer in the file and stays defined").await;
     assert_eq!((version("sync").await, version("other").await), (json!(3), json!(1)));
+
+    server.command(&["release", "sync", "2"]).unwrap();
+    server.reload(&format!("workers = 7\n{}", workflow("sync", 5)));
+    server.logged("`sync` in the file is version 3, but version 2 was released").await;
+    assert_eq!(version("sync").await, 2, "a release by hand stays in force");
+    assert!(!server.log().contains('\x1b'), "a log that nobody looks at has no colours");
+}
+
+/// A mistake in the file is found before anything is made of it.
+#[test]
+fn a_file_with_a_mistake_leaves_no_store_behind() {
+    for mistake in ["workers = \"many\"", "[[workflow]]\nname = \"w\"\nurl = \"ftp://h\""] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("new.db");
+        let said = Server::refused(&format!("store = \"sqlite:{}\"\n{mistake}", store.display()));
+        assert!(said.contains("must be"), "{said}");
+        assert!(!store.exists(), "{mistake}: {said}");
+    }
 }

@@ -98,3 +98,42 @@ async fn a_called_service_changes_the_session_as_the_run() {
     let (status, _) = server.patch(CHAT, Some(&second), json!({ "op": "get" })).await;
     assert_eq!(status.as_u16(), 422, "a step without a name");
 }
+
+/// Where a request names no app, that of the server's file is meant: a flow, its sessions and its
+/// definitions are the same things over every operation. A step of a run is in the run's app.
+#[tokio::test]
+async fn the_app_of_the_file_is_meant_unless_one_is_named() {
+    let target = Target::kind().await;
+    target.open(false);
+    let (url, chat) = (&target.url, "[[flow]]\nname = \"chat\"\n");
+    let server = Server::start(&format!(
+        "app = \"shop\"\n{chat}actions.respond = {{ url = \"{url}\" }}\n\
+         [[flow]]\nname = \"talk\"\napp = \"club\"\nactions.respond = {{ url = \"{url}\" }}\n"
+    ));
+    let state = async |path: &str| server.get(path).await.1["state"].clone();
+    let set = |value: &str| json!({ "op": "set", "value": value });
+    server.patch(CHAT, None, set("outside")).await;
+    assert_eq!(state("/sessions/chat/s1?app=shop").await, "outside");
+    assert_eq!(state("/sessions/chat/s1?app=default").await, json!(null));
+    for (n, flow) in ["chat?", "talk?app=club"].into_iter().enumerate() {
+        let (flow, query) = flow.split_once('?').unwrap();
+        let path = format!("/flows/{flow}/actions/respond?{query}");
+        let (status, told) = server.post(&path, json!({ "session": "s1" })).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{told}");
+        target.called(n + 1).await;
+        let path = format!("/sessions/{flow}/s1");
+        let step = json!({ "op": "set", "value": "inside", "step": "a" });
+        let run = told["requestId"].as_str().unwrap();
+        let (status, told) = server.patch(&path, Some(run), step).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+        assert_eq!(state(&format!("{path}?{query}")).await, "inside", "{flow}");
+    }
+    let definition = json!({ "url": url });
+    assert_eq!(server.put("/workflows/w", definition.clone()).await.1["app"], "shop");
+    let changed = json!({ "url": url, "timeoutMs": 1000 });
+    assert_eq!(server.put("/workflows/w", changed).await.1["version"], 2);
+    assert!(server.command(&["release", "w", "1"]).is_ok());
+    assert_eq!(server.get("/workflows/w?app=shop").await.1["version"], 1);
+    assert!(server.command(&["workflows", "delete", "w"]).is_ok());
+    assert_eq!(server.get("/workflows/w").await.0, StatusCode::NOT_FOUND);
+}

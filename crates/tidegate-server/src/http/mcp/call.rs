@@ -126,7 +126,7 @@ async fn dispatch(
     if params.meta.progress_token.is_some_and(|token| !is_id(token)) {
         return wrong(Fault::params("`progressToken` is a text or a number"));
     }
-    let catalog = workflows::catalog(caller).await?;
+    let catalog = workflows::catalog(&caller.engine).await?;
     let tools = tools::all(&catalog, super::ways(app, caller));
     let Some(tool) = tools.iter().find(|tool| tool.name == params.name) else {
         return wrong(Fault::params(format!("there is no tool `{}`: see tools/list", params.name)));

@@ -51,7 +51,7 @@ debounce = { periodMs = 600000, key = "doc" }
     for (const [of, number] of [['In flight', stats.inFlight], ['Queued', stats.queued], ['Debouncing', debouncing]]) {
       await until(async () => (await figure(of)) === String(number), `${of} is ${number}`);
     }
-    await seen.page.getByRole('row', { name: /acme/ }).getByText('18').waitFor();
+    await seen.page.getByRole('row', { name: /acme/ }).getByText('18', { exact: true }).waitFor();
     await seen.close();
   });
 

@@ -68,7 +68,7 @@ test('the tour runs to its end', async () => {
   const steps = Number((await tour.getByText(/^1 of \d+$/).textContent())?.split(' ').at(-1));
   for (let step = 2; step <= steps; step++) {
     await tour.getByRole('button', { name: 'Next' }).click();
-    await tour.getByText(`${step} of ${steps}`).waitFor();
+    await tour.getByText(`${step} of ${steps}`, { exact: true }).waitFor();
   }
   await tour.getByRole('button', { name: 'Done' }).click();
   await tour.waitFor({ state: 'detached' });

@@ -157,7 +157,7 @@ pub fn occur(
     overlap: Overlap,
     planned_at: Timestamp,
 ) -> Decided<Outcome> {
-    let input = json!({ "schedule": schedule, "plannedAt": planned_at });
+    let input = json!({ "schedule": schedule, "plannedAt": planned_at.rfc3339() });
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(app, workflow).and_then(Entry::open);
     // An action is called by its schedule as by everybody else: with a request.

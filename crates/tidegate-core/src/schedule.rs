@@ -103,7 +103,7 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
     draft.put(Schedule { outcome: Some(told), ..row });
     let Occurrence { ws, app, workflow, schedule, planned_at, next } = occurrence;
     let (id, at) = (draft.new_event_id()?, draft.now());
-    let data = json!({ "schedule": schedule, "plannedAt": planned_at });
+    let data = json!({ "schedule": schedule, "plannedAt": planned_at.rfc3339() });
     draft.put(Event {
         id,
         ws: ws.clone(),

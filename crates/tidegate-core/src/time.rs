@@ -2,14 +2,46 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// A moment in microseconds since 1970, by the store's clock.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+///
+/// Rows hold the number. Payloads hold RFC 3339. Both are read, so that a handler takes a moment
+/// out of its input as a `Timestamp`, also from a payload that was written before this was so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Reader)
+    }
+}
+
+/// Reads both forms of a moment.
+struct Reader;
+
+impl de::Visitor<'_> for Reader {
+    type Value = Timestamp;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a moment of RFC 3339, or microseconds since 1970")
+    }
+
+    fn visit_i64<E: de::Error>(self, micros: i64) -> Result<Timestamp, E> {
+        Ok(Timestamp(micros))
+    }
+
+    fn visit_u64<E: de::Error>(self, micros: u64) -> Result<Timestamp, E> {
+        let unread = || E::invalid_value(de::Unexpected::Unsigned(micros), &self);
+        i64::try_from(micros).map(Timestamp).map_err(|_| unread())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Timestamp, E> {
+        let unread = || E::invalid_value(de::Unexpected::Str(text), &self);
+        Timestamp::parse_rfc3339(text).ok_or_else(unread)
+    }
+}
 
 impl Timestamp {
     /// A moment so many microseconds after 1970.
@@ -179,6 +211,19 @@ mod tests {
             let at = Timestamp::from_micros(micros);
             assert_eq!(at.rfc3339(), text);
             assert_eq!(Timestamp::parse_rfc3339(text), Some(at), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_read_from_both_forms_and_from_nothing_else() {
+        let noon = Timestamp::from_ms(1_794_830_400_000);
+        let text = format!("\"{}\"", noon.rfc3339());
+        for json in ["1794830400000000", &text, "\"2026-11-16T13:00:00+01:00\""] {
+            assert_eq!(serde_json::from_str::<Timestamp>(json).ok(), Some(noon), "{json}");
+        }
+        assert_eq!(serde_json::to_string(&noon).unwrap(), "1794830400000000", "as rows hold it");
+        for json in ["\"noon\"", "1.5", "18446744073709551615", "null", "[]"] {
+            assert!(serde_json::from_str::<Timestamp>(json).is_err(), "{json}");
         }
     }
 

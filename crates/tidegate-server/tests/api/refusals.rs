@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use tidegate::core::time::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
@@ -175,7 +176,8 @@ async fn occurrences_are_runs_or_are_skipped(on: On) {
     assert_eq!(skipped[0]["holder"], alone[0]["id"], "{}", skipped[0]);
     let moment = |call: &crate::target::Call| {
         let body: Value = serde_json::from_str(&call.body).unwrap();
-        body["input"]["plannedAt"].as_i64().unwrap_or_else(|| panic!("{body}"))
+        let planned = body["input"]["plannedAt"].as_str().and_then(Timestamp::parse_rfc3339);
+        planned.unwrap_or_else(|| panic!("{body}"))
     };
     let calls = target.calls();
     let mut planned: Vec<_> =

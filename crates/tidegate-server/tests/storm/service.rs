@@ -19,6 +19,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use tidegate::core::time::Timestamp;
 use tokio::net::TcpListener;
 
 use crate::journal::{Call, CallEnd, Shared, now};
@@ -128,7 +129,8 @@ async fn serve(
 fn carried(payload: &Value) -> (Vec<u64>, String) {
     let one = |data: &Value| {
         let data = data.get("input").unwrap_or(data);
-        let planned = data["plannedAt"].as_u64().map(|micros| micros / 1_000_000);
+        let planned = data["plannedAt"].as_str().and_then(Timestamp::parse_rfc3339);
+        let planned = planned.map(|at| at.micros().unsigned_abs() / 1_000_000);
         let key = ["key", "id"].iter().find_map(|name| data[name].as_str());
         let key = data["payment"].as_str().or(key).unwrap_or_default().to_owned();
         (data["n"].as_u64().or(planned).unwrap_or_default(), key)

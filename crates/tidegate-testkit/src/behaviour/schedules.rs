@@ -77,7 +77,7 @@ pub async fn an_occurrence_is_no_event(world: &World) {
     assert_eq!(verdict, Verdict::Started { run: run.id });
     let source = world.row(RowKey::Event(run.source.first().seq)).await;
     let Some(Row::Event(input)) = source else { panic!("its input is kept: {source:?}") };
-    let data = json!({ "schedule": DAILY, "plannedAt": at });
+    let data = json!({ "schedule": DAILY, "plannedAt": at.rfc3339() });
     assert_eq!((input.kind, input.data.as_str()), (Kind::Cron, &*data.to_string()));
     assert_eq!(world.planned("report", DAILY).await, Some(None), "it was the last");
     assert!(world.schedules().await.is_empty(), "nobody looks at it again");

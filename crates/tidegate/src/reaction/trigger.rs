@@ -51,7 +51,7 @@ pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
 fn data(event: &StreamEvent) -> Payload {
     let StreamEvent { version, position, .. } = event;
     let (stream, name, data) = (json!(event.stream), json!(event.name), event.data.as_str());
-    let (id, at) = (json!(event.id), json!(event.at));
+    let (id, at) = (json!(event.id), json!(event.at.rfc3339()));
     let text = format!(
         r#"{{"stream":{stream},"version":{version},"position":{position},"name":{name},"data":{data},"id":{id},"at":{at}}}"#
     );

@@ -593,7 +593,7 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(lab: &Lab) {
         inputs.all().iter().map(|it| serde_json::from_str(it).unwrap()).collect();
     assert_eq!(data.len(), 2, "once for a stream, as its control says");
     let first = data.iter().find(|data| data["stream"] == "orders-1").unwrap();
-    let (id, at) = (json!(rows[1].id), json!(rows[1].at));
+    let (id, at) = (json!(rows[1].id), json!(rows[1].at.rfc3339()));
     let expected = json!({ "stream": "orders-1", "version": 1, "position": 2, "name": "paid",
         "data": { "sum": 7 }, "id": id, "at": at });
     assert_eq!(*first, expected);

@@ -3,11 +3,17 @@
 use serde_json::{Value, json};
 use tidegate::{
     Action, Ctx, Error, Flow, Policy, Schedule, ScheduleId, Workflow,
-    core::{command::Refusal, observe::schedules::Which, row::Row},
+    core::{command::Refusal, observe::schedules::Which, row::Row, time::Timestamp},
     testing::Lab,
 };
 
 use crate::words::{Journal, ms, secs, states};
+
+/// The moment that an occurrence was planned for, as its run reads it.
+fn planned_at(input: &Value) -> Timestamp {
+    let planned_at = input["plannedAt"].as_str().and_then(Timestamp::parse_rfc3339);
+    planned_at.unwrap_or_else(|| panic!("`plannedAt` is RFC 3339: {input}"))
+}
 
 /// A workflow that notes which minute it was planned for, and works for a time.
 fn tick(journal: &Journal, seconds: u64) -> Workflow<Value, ()> {
@@ -15,7 +21,7 @@ fn tick(journal: &Journal, seconds: u64) -> Workflow<Value, ()> {
     Workflow::new("tick", move |ctx: Ctx, input: Value| {
         let journal = journal.clone();
         async move {
-            let minute = input["plannedAt"].as_i64().unwrap_or(-1) / 60_000_000;
+            let minute = planned_at(&input).micros() / 60_000_000;
             let work = ctx.step("work", || async {
                 journal
                     .work("tick", format!("{} {minute}", input["schedule"]), secs(seconds))
@@ -211,7 +217,7 @@ pub(crate) async fn a_schedule_says_what_it_is(lab: &Lab) {
     let run = lab.runs("tick").await.pop().expect("it ran within a day").id;
     let input = lab.completed(&engine, run).await;
     assert_eq!(input["schedule"], json!("0 9 * * * Europe/Paris"));
-    let planned = input["plannedAt"].as_i64().unwrap() / 60_000_000 % (24 * 60);
+    let planned = planned_at(&input).micros() / 60_000_000 % (24 * 60);
     assert!([7 * 60, 8 * 60].contains(&planned), "nine in Paris: {planned}");
 }
 

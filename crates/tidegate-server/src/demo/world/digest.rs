@@ -10,7 +10,7 @@ use super::work;
 async fn digest(ctx: Ctx, occurrence: Value) -> Result<String> {
     ctx.step("gather", || work(300)).await?;
     ctx.step("write", || work(500)).await?;
-    Ok(format!("the news of {}", occurrence["plannedAt"]))
+    Ok(format!("the news of {}", occurrence["plannedAt"].as_str().unwrap_or_default()))
 }
 
 pub(super) fn serve(builder: EngineBuilder) -> EngineBuilder {

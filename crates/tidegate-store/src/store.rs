@@ -56,6 +56,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// or lost between processes: polling alone must be enough.
     fn wakes(&self) -> watch::Receiver<u64>;
 
+    /// Whether wake-ups of other processes come here at all. Where they do not, only polling tells
+    /// what others have done.
+    fn hears(&self) -> bool {
+        true
+    }
+
     /// Tells everyone who shares the store that there may be work. Never blocks.
     fn wake(&self);
 

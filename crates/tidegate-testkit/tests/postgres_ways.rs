@@ -186,6 +186,33 @@ async fn an_address_may_name_several_hosts() {
     assert!(error.contains("does not allow writes"), "{error}");
 }
 
+/// A server that is frozen accepts connections and says nothing: it is given up, and the next host
+/// is tried.
+#[tokio::test]
+async fn a_host_that_says_nothing_is_given_up() {
+    let Some(url) = url() else { return };
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = silent.local_addr().unwrap();
+    let hold = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((connection, _)) = silent.accept().await {
+            held.push(connection);
+        }
+    });
+    let quick = || PostgresOptions { connect_timeout: Duration::from_millis(200), ..options() };
+    for mode in ["disable", "prefer"] {
+        let address = format!("postgres://tidegate@{host}/tidegate?sslmode={mode}");
+        let opened = tokio::time::timeout(STUCK, PostgresStore::open(&address, quick())).await;
+        let opened = opened.unwrap_or_else(|_| panic!("sslmode={mode}: waits for ever"));
+        assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
+    }
+    let (before, rest) = url.rsplit_once('@').unwrap();
+    let address = format!("{before}@{host},{rest}");
+    let opened = tokio::time::timeout(STUCK, PostgresStore::open(&address, quick())).await;
+    opened.expect("the next host is tried").unwrap();
+    hold.abort();
+}
+
 #[tokio::test]
 async fn a_wake_up_reaches_another_process() {
     let Some(url) = url() else { return };

@@ -201,6 +201,8 @@ impl Connection {
         let mut rows = pin!(self.in_time(rows).await??);
         while let Some(row) = self.in_time(poll_fn(|cx| rows.as_mut().poll_next(cx))).await? {
             show(&row?)?;
+            // Rows that have come already are no wait: others have to get a turn in between.
+            tokio::task::coop::consume_budget().await;
         }
         Ok(())
     }

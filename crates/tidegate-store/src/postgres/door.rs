@@ -7,11 +7,18 @@
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    time::Sleep,
+};
 use tokio_postgres::{
     Client, Config, Connection, Socket,
     config::{Host, SslMode, SslNegotiation},
@@ -23,6 +30,9 @@ use super::{
     address::{Address, Trust},
     flight::{Flight, Merged},
 };
+
+/// The longest handshake where the address sets no limit.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// A connection that somebody has to poll.
 pub(super) type Driven = Connection<Socket, Stream>;
@@ -45,8 +55,11 @@ pub(super) async fn connect(
         Ask::Never
     };
     let tls = (address.trust != Trust::Off).then(|| tls.clone());
-    let connector = Connector { tls, ask, flight: flight.clone() };
+    let limit = config.get_connect_timeout().copied().unwrap_or(HANDSHAKE);
+    let done = Arc::new(AtomicBool::new(false));
+    let connector = Connector { tls, ask, flight: flight.clone(), limit, done: done.clone() };
     let (client, driven) = config.connect(connector).await?;
+    done.store(true, Ordering::Release);
     // Of several hosts, one that was given up may have had such a stream and this one none.
     if by_name {
         flight.set_merges();
@@ -73,6 +86,12 @@ struct Connector {
     tls: Option<MakeRustlsConnect>,
     ask: Ask,
     flight: Arc<Flight>,
+    /// The driver bounds how long a server may take to accept a connection, but not how long to say
+    /// something then: one that is frozen accepts, and says nothing for ever. Of several hosts, the
+    /// next one is tried.
+    limit: Duration,
+    /// The handshake is over.
+    done: Arc<AtomicBool>,
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -89,7 +108,8 @@ impl MakeTlsConnect<Socket> for Connector {
             Some(tls) => Some(MakeTlsConnect::<Socket>::make_tls_connect(tls, domain)?),
             None => None,
         };
-        Ok(Opening { tls, ask: self.ask, flight: self.flight.clone() })
+        let Self { ask, flight, limit, done, .. } = self.clone();
+        Ok(Opening { tls, ask, flight, limit, done })
     }
 }
 
@@ -98,6 +118,8 @@ pub(super) struct Opening {
     tls: Option<Encrypt>,
     ask: Ask,
     flight: Arc<Flight>,
+    limit: Duration,
+    done: Arc<AtomicBool>,
 }
 
 /// "Is this encrypted?", as the protocol asks it.
@@ -108,35 +130,62 @@ impl TlsConnect<Socket> for Opening {
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 
-    fn connect(self, mut socket: Socket) -> Self::Future {
+    fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
-            let encrypt = match self.ask {
-                Ask::Never => true,
-                Ask::First(_) if self.tls.is_none() => false,
-                Ask::First(mode) => {
-                    socket.write_all(&SSL_REQUEST).await?;
-                    let encrypts = socket.read_u8().await? == b'S';
-                    if !encrypts && mode != SslMode::Prefer {
-                        return Err("server does not support TLS".into());
-                    }
-                    encrypts
-                }
-            };
-            let door = match self.tls {
-                Some(tls) if encrypt => Door::Encrypted(Box::new(tls.connect(socket).await?)),
-                _ => Door::Plain(socket),
-            };
-            Ok(Stream(Merged::new(door, self.flight)))
+            let Self { tls, ask, flight, limit, done } = self;
+            let door = tokio::time::timeout(limit, open(tls, ask, socket));
+            let door = door.await.map_err(|_| silent())??;
+            let handshake = Some(Handshake { end: Box::pin(sleep(limit)), done });
+            Ok(Stream { merged: Merged::new(door, flight), handshake })
         })
     }
 }
 
+async fn open(tls: Option<Encrypt>, ask: Ask, mut socket: Socket) -> Result<Door, BoxError> {
+    let encrypt = match ask {
+        Ask::Never => true,
+        Ask::First(_) if tls.is_none() => false,
+        Ask::First(mode) => {
+            socket.write_all(&SSL_REQUEST).await?;
+            let encrypts = socket.read_u8().await? == b'S';
+            if !encrypts && mode != SslMode::Prefer {
+                return Err("server does not support TLS".into());
+            }
+            encrypts
+        }
+    };
+    Ok(match tls {
+        Some(tls) if encrypt => Door::Encrypted(Box::new(tls.connect(socket).await?)),
+        _ => Door::Plain(socket),
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
+fn sleep(time: Duration) -> Sleep {
+    tokio::time::sleep(time)
+}
+
+fn silent() -> io::Error {
+    let text = "the server accepted the connection and said nothing in time";
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
 /// The stream that the driver reads and writes.
-pub(super) struct Stream(Merged<Door>);
+pub(super) struct Stream {
+    merged: Merged<Door>,
+    /// None once it is over.
+    handshake: Option<Handshake>,
+}
+
+/// The bound on what comes before the first statement.
+struct Handshake {
+    end: Pin<Box<Sleep>>,
+    done: Arc<AtomicBool>,
+}
 
 impl TlsStream for Stream {
     fn channel_binding(&self) -> ChannelBinding {
-        match self.0.inner() {
+        match self.merged.inner() {
             Door::Plain(_) => ChannelBinding::none(),
             Door::Encrypted(stream) => stream.channel_binding(),
         }
@@ -149,7 +198,14 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        if let Some(handshake) = &mut self.handshake {
+            if handshake.done.load(Ordering::Acquire) {
+                self.handshake = None;
+            } else if handshake.end.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(silent()));
+            }
+        }
+        Pin::new(&mut self.merged).poll_read(cx, buffer)
     }
 }
 
@@ -159,15 +215,15 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.merged).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.merged).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.merged).poll_shutdown(cx)
     }
 }
 

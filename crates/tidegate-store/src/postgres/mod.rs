@@ -96,6 +96,10 @@ impl Store for PostgresStore {
         self.wake.subscribe()
     }
 
+    fn hears(&self) -> bool {
+        self.shared.settings.for_listening().is_some()
+    }
+
     fn wake(&self) {
         self.wake.send();
     }

@@ -162,7 +162,16 @@ impl Settings {
     }
 
     pub(super) async fn connect(&self, flight: Arc<Flight>) -> Result<(Client, Driven), Trouble> {
-        Ok(door::connect(&self.address, &self.connector, flight).await?)
+        // Each host may take a time-out for its name, its address, the connection and the
+        // handshake.
+        let hosts = u32::try_from(self.address.config.get_hosts().len()).unwrap_or(u32::MAX);
+        let each = self.address.config.get_connect_timeout().copied();
+        let limit = each.unwrap_or(self.options.connect_timeout) * 4 * hosts.max(1);
+        let connecting = door::connect(&self.address, &self.connector, flight);
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(Trouble::lost("no connection in time")),
+        }
     }
 
     /// The setting that makes bare names mean ours.

@@ -70,6 +70,13 @@ impl Timestamp {
     pub fn minus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_sub(micros_of(ms)))
     }
+
+    /// The moment, or `ms` milliseconds after `now` if that is earlier. A due time that lies
+    /// further ahead than its rule allows was written before the clock stepped back.
+    #[must_use]
+    pub fn capped(self, now: Self, ms: u64) -> Self {
+        self.min(now.plus_ms(ms))
+    }
 }
 
 /// As people and other programs read and write it.

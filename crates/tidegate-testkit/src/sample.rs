@@ -550,8 +550,11 @@ fn waits() -> Vec<Wait> {
         WaitOn::Child { run: run_id(i64::MAX) },
         WaitOn::Before { run: run_id(1) },
     ];
-    let wait = |on| Wait { step: NAME.to_owned(), on, until: Some(FUTURE), since: Seq(i64::MAX) };
-    on.into_iter().map(wait).collect()
+    let wait = |(n, on): (usize, WaitOn)| {
+        let within_ms = (n % 2 == 0).then_some(60_000);
+        Wait { step: NAME.to_owned(), on, until: Some(FUTURE), within_ms, since: Seq(i64::MAX) }
+    };
+    on.into_iter().enumerate().map(wait).collect()
 }
 
 fn ended() -> Vec<Row> {

@@ -31,7 +31,10 @@ use tidegate_core::{
     reads::{ReadSet, Scan},
     request::Request,
     row::{Ended, EngineId, GateState, Phase, Row, RowKey, Run, StepKind, Workspace},
-    run::record::{NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
+    run::{
+        record::{NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
+        sweep,
+    },
     time::Timestamp,
     version::{Registered, Released},
     workflow::Workflow,
@@ -249,7 +252,7 @@ impl World {
 
     /// Puts a leased run to sleep for so many milliseconds.
     pub async fn sleep(&self, run: &Run, step: &str, ms: u64) {
-        let until = Some(self.now().plus_ms(ms).into());
+        let until = Some(Until::In(ms));
         let wait = NewWait { step: step.to_owned(), on: NewWaitOn::Time, until };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
@@ -333,27 +336,17 @@ impl World {
 
     /// Does whatever is due, until nothing is.
     pub async fn sweep(&self) {
-        for _ in 0..1000 {
+        for round in 0..1000 {
             let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
             let all = kinds.iter().cloned();
             let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, MANY));
             let snapshot = self.read(due).await;
-            let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
-            let command = |row: &Row| match row {
-                Row::Gate(gate) if is_due(gate.due) => {
-                    let ws = gate.key.scope().expect("a gate's key").ws;
-                    Some(Command::SweepGate { ws, gate: gate.key.clone() })
-                }
-                Row::Run(run) if is_due(run.due()) => {
-                    Some(Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
-                }
-                Row::Chore(chore) if is_due(chore.due) => {
-                    Some(Command::SweepChore { known: Box::new(chore.clone()) })
-                }
-                _ => None,
-            };
-            let found = kinds.iter().flat_map(|scan| snapshot.found(scan));
-            let commands: Vec<_> = found.filter_map(command).collect();
+            let now = snapshot.now;
+            // The clock may have stepped back since the last sweep; it does not in this one.
+            let looks = kinds.iter().flat_map(|scan| snapshot.found(scan));
+            let looks = looks.filter_map(|row| sweep::look(row, now, round == 0));
+            let due = looks.filter(|(due, _)| *due <= now);
+            let commands: Vec<_> = due.map(|(_, command)| command).collect();
             if commands.is_empty() {
                 return;
             }
@@ -382,7 +375,7 @@ impl World {
                     .run(Command::Reap {
                         known: known.clone(),
                         engine,
-                        max_deaths: tidegate_core::run::sweep::MAX_DEATHS,
+                        max_deaths: sweep::MAX_DEATHS,
                     })
                     .await;
                 let taken = matches!(answer, Ok(Answer::Changed(true) | Answer::Paused { .. }));

@@ -92,10 +92,31 @@ pub fn dedupe_key(ws: &Workspace, id: &str) -> GateKey {
 }
 
 /// The sweep's look at a claim: deletes it when it has run out.
-pub fn sweep(draft: &mut Draft, gate: Gate, claim: Claim) {
-    if claim.until <= draft.now() {
+pub fn sweep<E>(draft: &mut Draft, gate: Gate, claim: Claim) -> Decided<(), E> {
+    let now = draft.now();
+    let until = match period(draft, &gate)? {
+        Some(ms) if gate.at > now => claim.until.capped(now, ms),
+        _ => claim.until,
+    };
+    if until <= now {
         draft.delete(RowKey::Gate(gate.key));
     } else {
-        draft.put(Gate { due: Some(claim.until), ..gate });
+        let state = GateState::Claim(Claim { until, ..claim });
+        draft.put(Gate { due: Some(until), state, ..gate });
     }
+    Ok(())
+}
+
+/// How long such a claim is held, in milliseconds; none if the current release has no such
+/// control.
+fn period<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
+    let Some(scope) = gate.key.scope() else { return Ok(None) };
+    if scope.class == Class::Dedupe {
+        return Ok(Some(DEDUPE_MS));
+    }
+    let catalog = draft.catalog(&scope.ws)?;
+    let entry = catalog.entry(&scope.app, &scope.name);
+    let current = entry.and_then(|entry| entry.current.as_ref());
+    let idempotency = current.and_then(|current| current.workflow.idempotency.as_ref());
+    Ok(idempotency.map(|control| control.period_ms))
 }

@@ -429,12 +429,35 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
         }
     } else if fold.held {
         draft.put(Gate { due: None, ..gate });
-    } else if fold.deadline > now {
-        draft.put(Gate { due: Some(fold.deadline), ..gate });
     } else {
-        flush(draft, &gate.key)?;
+        let (opened, deadline) = match longest(draft, &gate)? {
+            Some(ms) if gate.at > now => (fold.opened.min(now), fold.deadline.capped(now, ms)),
+            _ => (fold.opened, fold.deadline),
+        };
+        if deadline <= now {
+            flush(draft, &gate.key)?;
+        } else {
+            let state = GateState::Fold(Fold { opened, deadline, ..fold });
+            draft.put(Gate { due: Some(deadline), state, ..gate });
+        }
     }
     Ok(())
+}
+
+/// How long a fold stays open after an event, in milliseconds; none if the current release has no
+/// such control.
+fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
+    let Some(scope) = gate.key.scope() else { return Ok(None) };
+    let catalog = draft.catalog(&scope.ws)?;
+    let entry = catalog.entry(&scope.app, &scope.name);
+    let Some(current) = entry.and_then(|entry| entry.current.as_ref()) else { return Ok(None) };
+    let workflow = &current.workflow;
+    Ok(match (scope.class, workflow.policy.as_ref().map(|policy| &policy.kind)) {
+        (Class::Batch, _) => workflow.batch.as_ref().map(|batch| batch.timeout_ms),
+        (Class::Debounce, _) => workflow.debounce.as_ref().map(|debounce| debounce.period_ms),
+        (Class::Quiet, Some(PolicyKind::Debounce { period_ms, .. })) => Some(*period_ms),
+        _ => None,
+    })
 }
 
 /// Gives a held fold its chance: the gate that was in its way has let go.

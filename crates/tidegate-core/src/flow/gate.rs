@@ -37,6 +37,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         let mut gate = gate_or_new(draft, &need.gate)?;
         let limit = limit(draft, &gate)?;
         gate.at = gate.at.max(draft.now());
+        cut_off(&mut gate.state, limit, draft.now());
         let waiting = head(&gate.state).is_some();
         let offered =
             if waiting { Err(None) } else { offer(&mut gate.state, run.id, limit, draft.now()) };
@@ -188,8 +189,11 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         let mut run = run.expect("a run in a line has a row");
         let limit = limit(draft, &gate)?;
         set_head(&mut gate.state, Some(place));
+        cut_off(&mut gate.state, limit, draft.now());
         if let Err(due) = offer(&mut gate.state, run.id, limit, draft.now()) {
             gate.due = due;
+            // The sweep tells by it that the clock has stepped back since.
+            gate.at = gate.at.max(draft.now());
             draft.put(gate);
             return Ok(());
         }
@@ -256,6 +260,14 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     Ok(draft.run(seq)?.map(|run| run.id))
 }
 
+/// Brings a throttle's meter to the rate and the clock of today. Kept also where nobody is let in:
+/// a meter that is too far ahead is cut off once, or it would stay as far ahead of the clock.
+fn cut_off(state: &mut GateState, limit: Limit, now: Timestamp) {
+    if let (GateState::Turns(turns), Limit::Rate(rate)) = (state, limit) {
+        turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
+    }
+}
+
 /// Lets a run in if there is room; otherwise says when there will be, where time alone decides.
 fn offer(
     state: &mut GateState,
@@ -263,10 +275,6 @@ fn offer(
     limit: Limit,
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    if let (GateState::Turns(turns), Limit::Rate(rate)) = (&mut *state, limit) {
-        // Kept even if the answer is no: a meter that is too far ahead is cut off once.
-        turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
-    }
     room(state, limit, now)?;
     match state {
         GateState::Slots(slots) => slots.holders.push(Hold { run, draining: false }),

@@ -23,6 +23,13 @@ pub struct Chore {
     pub work: Work,
 }
 
+impl Chore {
+    /// Whether nothing is left to do but to forget it.
+    pub fn is_over(&self) -> bool {
+        matches!(&self.work, Work::Bulk(Bulk { ended_at: Some(_), .. }))
+    }
+}
+
 /// What there is to do, and how far it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -184,6 +184,10 @@ pub struct Wait {
     /// Until when: the moment itself, or a time-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The time from its beginning to `until`, where that was given: `until` is capped by it after
+    /// the clock has stepped back. None for a moment that the author named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
     /// When the wait began: an earlier event does not satisfy it.
     pub since: Seq,
 }

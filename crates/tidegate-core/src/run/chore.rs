@@ -60,7 +60,8 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     let Some(Row::Chore(mut chore)) = draft.row(&RowKey::Chore(seq))?.cloned() else {
         return Ok(());
     };
-    if chore.due.is_none_or(|due| due > draft.now()) {
+    // What is left to do does not wait for a clock that has stepped back.
+    if chore.due.is_none_or(|due| due > draft.now() && chore.is_over()) {
         return Ok(());
     }
     if draft.is_crowded() {

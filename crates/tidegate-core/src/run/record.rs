@@ -197,6 +197,13 @@ impl Until {
             Self::In(ms) => now.plus_ms(ms),
         }
     }
+
+    fn span(self) -> Option<u64> {
+        match self {
+            Self::At(_) => None,
+            Self::In(ms) => Some(ms),
+        }
+    }
 }
 
 /// What to wait for.
@@ -395,7 +402,6 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     let now = draft.now();
     let mut children: Vec<(String, _, _, _, _)> = Vec::new();
     for NewWait { step, on, until } in waits {
-        let until = until.map(|until| until.moment(now));
         if wait::is_answered(draft, &run, &step)? {
             answered = true;
             continue;
@@ -417,7 +423,9 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
                 continue;
             }
         };
-        answered |= wait::register(draft, &mut run, Wait { step, on, until, since })?;
+        let (until, within_ms) = (until.map(|it| it.moment(now)), until.and_then(Until::span));
+        let wait = Wait { step, on, until, within_ms, since };
+        answered |= wait::register(draft, &mut run, wait)?;
     }
     // The parent lets go of its executing gates first: its child may need them.
     let id = run.id.seq;
@@ -454,7 +462,7 @@ fn invoke(
     draft: &mut Draft,
     parent: Seq,
     step: String,
-    until: Option<Timestamp>,
+    until: Option<Until>,
     app: &str,
     workflow: &str,
     data: Payload,
@@ -479,9 +487,10 @@ fn invoke(
         Ok(verdict) => {
             receipts::write(draft, &candidate, &verdict)?;
             let Some(child) = verdict.run() else { return Ok(()) };
-            let since = run.id.seq;
+            let (on, since) = (WaitOn::Child { run: child }, run.id.seq);
+            let (until, within_ms) = (until.map(|it| it.moment(at)), until.and_then(Until::span));
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
-            run.waits.push(Wait { step, on: WaitOn::Child { run: child }, until, since });
+            run.waits.push(Wait { step, on, until, within_ms, since });
             draft.put(run);
             Ok(())
         }

@@ -4,9 +4,9 @@
 
 use super::{end, follow, wait};
 use crate::{
-    command::Answer,
+    command::{Answer, Command},
     draft::{Decided, Draft},
-    flow::{claim, fold, gate, meter},
+    flow::{claim, fold, gate, meter, policy::PolicyKind},
     id::Seq,
     json::Payload,
     reads::Scan,
@@ -14,6 +14,7 @@ use crate::{
         Begun, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run,
         WaitOn,
     },
+    time::Timestamp,
 };
 
 /// How many deaths of engines in a row, with its handler under way, pause a run unless set.
@@ -22,17 +23,68 @@ pub const MAX_DEATHS: u32 = 10;
 /// Why a run was cancelled that has given up its place in line.
 pub const WAITED_TOO_LONG: &str = "it waited longer than maxWaitMs";
 
+/// The command that looks at a row of the due scans, and the moment from which on it has something
+/// to do. `stepped` says that the clock may have stepped back since the row was written: then a row
+/// that was written later than `now` is looked at once, and its times are capped.
+///
+/// What a rule puts off is put off by so much at the most. A due time that was written before the
+/// clock stepped back would add the step to it.
+pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Command)> {
+    let (due, at_once, command) = if let Some(gate) = row.as_gate() {
+        let (ws, key) = (gate.key.scope()?.ws, gate.key.clone());
+        (gate.due?, stepped && gate.at > now, Command::SweepGate { ws, gate: key })
+    } else if let Some(run) = row.as_run() {
+        let command = Command::SweepRun { ws: run.ws.clone(), run: run.id.seq };
+        (run.due()?, stepped && is_ahead(run, now), command)
+    } else if let Row::Chore(chore) = row {
+        // Work that is left has no reason to wait, whatever the clock says.
+        (chore.due?, !chore.is_over(), Command::SweepChore { known: Box::new(chore.clone()) })
+    } else {
+        return None;
+    };
+    Some((if at_once { due.min(now) } else { due }, command))
+}
+
+/// Whether a run was written later than now.
+fn is_ahead(run: &Run, now: Timestamp) -> bool {
+    run.trail.marks().last().is_some_and(|mark| mark.0 > now)
+}
+
+/// Caps the times of a run by what set them. A moment that an author named stays.
+fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
+    let now = draft.now();
+    let cap = |at: Option<Timestamp>, ms: Option<u64>| match ms {
+        Some(ms) => at.map(|at| at.capped(now, ms)),
+        None => at,
+    };
+    for wait in &mut run.waits {
+        wait.until = cap(wait.until, wait.within_ms);
+    }
+    let catalog = draft.catalog(&run.ws)?;
+    let Some(workflow) = catalog.definition(run.lane) else { return Ok(()) };
+    run.deadline = cap(run.deadline, workflow.timeout_ms);
+    let queued = workflow.policy.as_ref().and_then(|policy| {
+        let PolicyKind::Queue { max_wait_ms } = policy.kind else { return None };
+        max_wait_ms
+    });
+    let gives_up = match run.purpose {
+        Purpose::Compensates(_) => Some(workflow.compensate_timeout_ms),
+        Purpose::Ordinary | Purpose::OnFailure(_) => queued,
+    };
+    run.gives_up_at = cap(run.gives_up_at, gives_up);
+    Ok(())
+}
+
 /// Looks at a gate that is due.
 pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(row) = draft.gate(key)?.cloned() else { return Ok(()) };
-    if row.due.is_none_or(|due| due > draft.now()) {
+    let now = draft.now();
+    // Each rule below caps the times of a row that the clock is behind.
+    if row.due.is_none_or(|due| due > now && row.at <= now) {
         return Ok(());
     }
     match row.state.clone() {
-        GateState::Claim(held) => {
-            claim::sweep(draft, row, held);
-            Ok(())
-        }
+        GateState::Claim(held) => claim::sweep(draft, row, held),
         GateState::Fold(fold) => fold::sweep(draft, row, fold),
         GateState::Meter(last) => {
             let until = meter::forgets_at(last);
@@ -61,6 +113,10 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
 pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(()) };
     let now = draft.now();
+    if run.due().is_some_and(|due| due > now) && is_ahead(&run, now) {
+        cap(draft, &mut run)?;
+        draft.put(run.clone());
+    }
     if run.due().is_none_or(|due| due > now) {
         return Ok(());
     }

@@ -62,7 +62,8 @@ pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decide
             None => {
                 let (on, since) = (WaitOn::Before { run: *id }, draft.next_seq()?);
                 let until = Some(draft.now().plus_ms(RECHECK_MS));
-                run.waits.push(Wait { step: id.to_string(), on, until, since });
+                let (step, within_ms) = (id.to_string(), Some(RECHECK_MS));
+                run.waits.push(Wait { step, on, until, within_ms, since });
             }
         }
     }

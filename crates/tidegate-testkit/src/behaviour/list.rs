@@ -231,6 +231,14 @@ macro_rules! behaviours {
                 a_dedupe_id_is_one_per_workspace,
                 a_lost_answer_can_be_asked_for_again,
             }
+            clock {
+                a_throttled_key_waits_for_one_period_at_most,
+                a_window_and_a_buffer_are_open_for_one_period_at_most,
+                a_claim_is_held_for_one_period_at_most,
+                a_wait_lasts_as_long_as_it_was_given_at_most,
+                a_time_out_comes_after_its_time_at_most,
+                work_that_is_left_does_not_wait,
+            }
             admission {
                 a_clock_that_steps_back_keeps_order_and_shuts_nothing,
                 controls_act_in_one_order,

@@ -11,6 +11,7 @@ pub mod arbitration;
 pub mod batch;
 pub mod children;
 pub mod chores;
+pub mod clock;
 pub mod compensation;
 pub mod concurrency;
 pub mod control;

@@ -8,7 +8,8 @@ use tidegate_core::{
     id::Seq,
     reads::{ReadSet, Scan},
     row::{Engine, EngineId, Phase, Row, Run, Workspace},
-    run::record::Recorded,
+    run::{record::Recorded, sweep},
+    time::Timestamp,
 };
 use tidegate_store::{Answered, Salted};
 
@@ -86,6 +87,8 @@ pub struct CommandEngine {
     seen: BTreeMap<EngineId, (i64, u64)>,
     /// The other engines as they were at the last look.
     sighted: Option<Vec<Engine>>,
+    /// The store's clock at the last sweep.
+    swept: Option<Timestamp>,
     turn: usize,
 }
 
@@ -105,6 +108,7 @@ impl CommandEngine {
             outbox: VecDeque::new(),
             seen: BTreeMap::new(),
             sighted: None,
+            swept: None,
             turn: 0,
         }
     }
@@ -140,6 +144,7 @@ impl CommandEngine {
         self.outbox.clear();
         self.seen.clear();
         self.sighted = None;
+        self.swept = None;
         self.up = false;
     }
 
@@ -282,21 +287,10 @@ impl CommandEngine {
         let all = kinds.iter().cloned();
         let reads = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, SEEN_AT_ONCE));
         let Some(snapshot) = world.read(reads) else { return };
+        let stepped = self.swept.is_none_or(|swept| snapshot.now < swept);
+        self.swept = Some(snapshot.now);
         for row in kinds.iter().flat_map(|scan| snapshot.found(scan)) {
-            let (due, command) = match row {
-                Row::Gate(gate) => {
-                    let ws = gate.key.scope().expect("a gate's key").ws;
-                    (gate.due, Command::SweepGate { ws, gate: gate.key.clone() })
-                }
-                Row::Run(run) => {
-                    (run.due(), Command::SweepRun { ws: run.ws.clone(), run: run.id.seq })
-                }
-                Row::Chore(chore) => {
-                    (chore.due, Command::SweepChore { known: Box::new(chore.clone()) })
-                }
-                _ => continue,
-            };
-            let Some(due) = due else { continue };
+            let Some((due, command)) = sweep::look(row, snapshot.now, stepped) else { continue };
             if due <= snapshot.now {
                 self.order(world, command);
                 self.agenda.due = world.now + 1000;

@@ -1,0 +1,161 @@
+//! A clock that steps back: what a rule puts off is put off by so much at the most.
+
+use serde_json::{Value, json};
+use tidegate_core::{
+    command::{Answer, Command},
+    event::NewEvent,
+    row::{BulkFilter, BulkWhat, Run},
+    run::record::{NewWait, NewWaitOn, Recorded, Then, Until},
+};
+
+use crate::world::{World, event};
+
+/// The steps that are tried: shorter than the periods below, longer, and much longer.
+const STEPS_MS: [u64; 3] = [400, 40_000, 3_600_000];
+
+/// The period of every control below.
+const PERIOD_MS: u64 = 10_000;
+
+/// Sets the clock back; the next sweep notices.
+async fn step_back(world: &World, ms: u64) {
+    world.clock.set(world.now().minus_ms(ms));
+    world.sweep().await;
+}
+
+/// Sets the clock back while something is put off. It must not happen at once, and must have
+/// happened a period later.
+async fn is_put_off_by_a_period(world: &World, name: &str, step_ms: u64) {
+    step_back(world, step_ms).await;
+    // Sweeps in between change nothing more: each would put it off again, or hasten it.
+    for _ in 0..4 {
+        assert!(world.lease_all().await.is_empty(), "`{name}` is early after {step_ms} ms back");
+        world.tick(PERIOD_MS / 4).await;
+    }
+    let runs = world.lease_all().await;
+    assert_eq!(runs.len(), 1, "`{name}` stands still {PERIOD_MS} ms after {step_ms} ms back");
+    world.complete(&runs[0]).await;
+}
+
+/// I14, M1: a throttled key stands still for one period at the most, and keeps its spacing.
+pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
+    let throttle = json!({ "limit": 1, "perMs": PERIOD_MS, "burst": 1 });
+    world.define(json!({ "name": "call", "throttle": throttle })).await;
+    for _ in 0..=STEPS_MS.len() {
+        world.send("call", json!({})).await;
+    }
+    assert_eq!(world.drain().await.len(), 1);
+    for step_ms in STEPS_MS {
+        is_put_off_by_a_period(world, "call", step_ms).await;
+    }
+    // Somebody who joins the line hastens nothing, and the sweep is not needed to notice.
+    world.send("call", json!({})).await;
+    world.clock.set(world.now().minus_ms(40_000));
+    world.send("call", json!({})).await;
+    assert!(world.lease_all().await.is_empty(), "the spacing holds");
+    world.tick(PERIOD_MS).await;
+    assert_eq!(world.drain().await.len(), 1);
+    world.check_holds().await;
+}
+
+/// F1, F2: a window fires a period after its last event at the latest, a buffer a time-out after
+/// its first.
+pub async fn a_window_and_a_buffer_are_open_for_one_period_at_most(world: &World) {
+    for (name, control) in [
+        ("save", json!({ "debounce": { "periodMs": PERIOD_MS } })),
+        ("edit", json!({ "debounce": { "periodMs": PERIOD_MS, "maxWaitMs": PERIOD_MS } })),
+        ("index", json!({ "batch": { "maxSize": 100, "timeoutMs": PERIOD_MS } })),
+    ] {
+        let mut definition = control;
+        definition["name"] = Value::from(name);
+        world.define(definition).await;
+        for step_ms in STEPS_MS {
+            world.send(name, json!({ "n": 1 })).await;
+            // Half of the time is over when the clock is set back.
+            world.tick(PERIOD_MS / 2).await;
+            world.clock.set(world.now().minus_ms(PERIOD_MS / 2));
+            is_put_off_by_a_period(world, name, step_ms).await;
+        }
+    }
+}
+
+/// C1: a claim is held for its period at the most.
+pub async fn a_claim_is_held_for_one_period_at_most(world: &World) {
+    let once = json!({ "key": "id", "periodMs": PERIOD_MS });
+    world.define(json!({ "name": "pay", "idempotency": once })).await;
+    world.define(json!({ "name": "mail" })).await;
+    for step_ms in STEPS_MS {
+        let data = json!({ "id": step_ms });
+        world.send("pay", data.clone()).await;
+        let id = format!("mail-{step_ms}");
+        let dedupe = || NewEvent { dedupe_id: Some(id.clone()), ..event("mail", &json!({})) };
+        world.post_all(vec![dedupe()]).await;
+        step_back(world, step_ms).await;
+        world.tick(PERIOD_MS - 1).await;
+        assert_eq!(world.send("pay", data.clone()).await.outcome(), "deduped");
+        world.tick(1).await;
+        assert_eq!(world.send("pay", data).await.outcome(), "started", "{step_ms} ms back");
+        world.tick(24 * 60 * 60 * 1000 - PERIOD_MS).await;
+        let posted = world.post_all(vec![dedupe()]).await;
+        assert_eq!(posted[0].runs.len(), 1, "a day is over, {step_ms} ms back");
+    }
+}
+
+/// SPEC 9: a span ends after its time at the latest; a moment that the author named stays.
+pub async fn a_wait_lasts_as_long_as_it_was_given_at_most(world: &World) {
+    world.define(json!({ "name": "job" })).await;
+    for step_ms in STEPS_MS {
+        for on in [
+            NewWaitOn::Time,
+            NewWaitOn::Retry,
+            NewWaitOn::Signal { name: "go".to_owned() },
+            NewWaitOn::Event { name: "paid".to_owned(), matches: Vec::new() },
+        ] {
+            world.send("job", json!({})).await;
+            let run = world.lease_one().await;
+            suspend(world, &run, on, Until::In(PERIOD_MS)).await;
+            is_put_off_by_a_period(world, "job", step_ms).await;
+        }
+    }
+    world.send("job", json!({})).await;
+    let (run, named) = (world.lease_one().await, world.now().plus_ms(PERIOD_MS));
+    suspend(world, &run, NewWaitOn::Time, named.into()).await;
+    step_back(world, 40_000).await;
+    world.tick(PERIOD_MS).await;
+    assert!(world.lease_all().await.is_empty(), "it is not that late yet");
+    world.tick(40_000).await;
+    assert_eq!(world.lease_one().await.id, run.id);
+}
+
+async fn suspend(world: &World, run: &Run, on: NewWaitOn, until: Until) {
+    let wait = NewWait { step: "wait".to_owned(), on, until: Some(until) };
+    let let_go = world.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
+    assert_eq!(let_go, Ok(Recorded::LetGo));
+}
+
+/// A run that takes too long times out a time-out after its start at the latest.
+pub async fn a_time_out_comes_after_its_time_at_most(world: &World) {
+    world.define(json!({ "name": "job", "timeoutMs": PERIOD_MS })).await;
+    for step_ms in STEPS_MS {
+        world.send("job", json!({})).await;
+        let run = world.lease_one().await;
+        suspend(world, &run, NewWaitOn::Signal { name: "go".to_owned() }, Until::In(3_600_000))
+            .await;
+        step_back(world, step_ms).await;
+        world.tick(PERIOD_MS - 1).await;
+        assert_eq!(world.state(run.id).await, "waiting");
+        world.tick(1).await;
+        assert_eq!(world.state(run.id).await, "failed", "{step_ms} ms back");
+    }
+}
+
+/// Work that is left for the sweep goes on at once.
+pub async fn work_that_is_left_does_not_wait(world: &World) {
+    world.define(json!({ "name": "job" })).await;
+    let run = world.send_for_run("job", json!({})).await;
+    let what = BulkWhat::Cancel { reason: "by hand".to_owned() };
+    let filter = BulkFilter::default();
+    let bulk = world.run(Command::Bulk { ws: world.ws.clone(), what, filter }).await;
+    assert!(matches!(bulk, Ok(Answer::Left(_))), "{bulk:?}");
+    step_back(world, 40_000).await;
+    assert_eq!(world.state(run).await, "cancelled");
+}

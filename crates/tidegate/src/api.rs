@@ -15,7 +15,7 @@ use tidegate_core::{
     time::Timestamp,
     workflow::DEFAULT_APP,
 };
-use tidegate_store::{Store, StoreError, why};
+use tidegate_store::{Store, why};
 use tracing::Instrument;
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     error::Error,
     fault::Fault,
     handler::{KeyFunction, check_name},
+    health::Health,
     once::Once,
     registry::Version,
     telemetry,
@@ -366,9 +367,15 @@ impl Engine {
         self.idle(HAND_OVER).await;
     }
 
-    /// Why the last heartbeat was not written to the store, if it was not: for readiness probes.
-    pub fn heartbeat_error(&self) -> Option<Arc<StoreError>> {
-        self.shared.heartbeat_error()
+    /// The store as this engine last found it, for readiness probes. Never waits for the store.
+    pub fn health(&self) -> Health {
+        let shared = &self.shared;
+        shared.health.health(shared.timer.elapsed(), shared.options.lease_ttl)
+    }
+
+    /// How many commands wait for a transaction, for those who ask what an engine is at.
+    pub fn pending(&self) -> usize {
+        self.shared.committer.pending()
     }
 
     /// Whether it takes no more runs, because it drains or is shut down.

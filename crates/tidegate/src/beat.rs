@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tidegate_core::{
     command::{Answer, Command},
-    reads::{ReadSet, Scan},
+    id::Seq,
+    reads::{ReadSet, Scan, Snapshot},
     row::{Engine, EngineId, Phase, Row, RowKey, Run},
     run::record::{Record, Then},
 };
@@ -25,6 +26,9 @@ const ENGINES: u32 = 1000;
 
 /// How many of its own runs an engine looks through.
 const OWNED: u32 = 10_000;
+
+/// How long an engine that ends waits for the store to remove its row.
+const LEAVE: Duration = Duration::from_millis(900);
 
 /// Renews the lease, and stops everything if that fails for too long.
 pub(crate) async fn renew(shared: &Arc<Shared>) {
@@ -42,11 +46,14 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
             }
             () = timer.sleep_until(deadline.max(asked)) => None,
         };
-        shared.note_heartbeat(match &answer {
-            Some(Ok(_)) => None,
-            Some(Err(error)) => Some(error.clone()),
-            None => Some(Arc::new(StoreError::Unavailable("no answer in time".to_owned()))),
-        });
+        match &answer {
+            Some(Ok(_)) => shared.health.beaten(asked),
+            Some(Err(error)) => shared.health.heartbeat_failed(error.clone()),
+            None => {
+                let late = StoreError::Unavailable("no answer in time".to_owned());
+                shared.health.heartbeat_failed(Arc::new(late));
+            }
+        }
         let wait = match answer {
             Some(Ok(true)) => {
                 shared.beaten(id);
@@ -68,7 +75,14 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
             shared.lose(id);
             renewed = timer.elapsed();
         }
-        timer.sleep_until(timer.elapsed() + wait).await;
+        tokio::select! {
+            biased;
+            () = timer.sleep_until(timer.elapsed() + wait) => {}
+            // Not more often than after a heartbeat that has failed.
+            () = shared.health.doubt.notified() => {
+                timer.sleep_until(timer.elapsed() + wait.min(ttl / 30)).await;
+            }
+        }
     }
 }
 
@@ -83,9 +97,17 @@ pub(crate) async fn leave(shared: &Shared) {
         let commands = vec![(dead, 0), (Command::Bury { engine }, 0)];
         commit(&*shared.store, commands).await.map(drop)
     };
-    if let Err(error) = left.await {
-        // Its lease ends by itself.
-        tracing::debug!(%error, "the engine left without a word");
+    // A store that does not answer must not hold up the end of the process: the lease ends by
+    // itself.
+    let timer = &*shared.timer;
+    tokio::select! {
+        biased;
+        left = left => if let Err(error) = left {
+            tracing::debug!(%error, "engine row not removed");
+        },
+        () = timer.sleep_until(timer.elapsed() + LEAVE) => {
+            tracing::debug!("engine row not removed: no answer in time");
+        }
     }
 }
 
@@ -106,19 +128,12 @@ fn lease_of(engine: &Engine, own: Duration) -> Duration {
 /// Watches the others, and takes over what the dead have left.
 pub(crate) async fn watch(shared: &Arc<Shared>) {
     let mut seen: BTreeMap<EngineId, Sighting> = BTreeMap::new();
-    let mut strays: BTreeMap<tidegate_core::id::Seq, i64> = BTreeMap::new();
+    let mut strays: BTreeMap<Seq, i64> = BTreeMap::new();
     loop {
-        let lease_end = look_around(shared, &mut seen).await.unwrap_or_else(|error| {
+        let lease_end = look(shared, &mut seen, &mut strays).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the other engines could not be watched");
             None
         });
-        if let Err(error) = bury(shared).await {
-            tracing::warn!(%error, "dead engines could not be cleared away");
-        }
-        match look_at_own(shared, &strays).await {
-            Ok(found) => strays = found,
-            Err(error) => tracing::warn!(%error, "own runs could not be looked through"),
-        }
         let timer = &*shared.timer;
         let looked = timer.elapsed();
         let (pause, next) =
@@ -142,13 +157,36 @@ fn pauses(own: Duration, lease_end: Option<Duration>) -> (Duration, Duration) {
     (pause, lease_end.map_or(next, |end| end.min(next)).max(pause))
 }
 
-/// Declares engines dead whose heartbeat has stood still for the length of their lease, and takes
-/// over their runs. Returns when the first lease of the others ends if no heartbeat changes.
-async fn look_around(
+/// One look at all engines and at the runs of this one, in one transaction. Returns when the first
+/// lease of the others ends if no heartbeat changes.
+async fn look(
     shared: &Arc<Shared>,
     seen: &mut BTreeMap<EngineId, Sighting>,
+    strays: &mut BTreeMap<Seq, i64>,
 ) -> Result<Option<Duration>, Error> {
-    let snapshot = shared.store.read(ReadSet::default().scan(Scan::Engines, ENGINES)).await?;
+    let engine = shared.id();
+    let reads = || {
+        let all = ReadSet::default().scan(Scan::Engines, ENGINES).scan(Scan::Buriable, ENGINES);
+        all.scan(Scan::Owned(engine), OWNED)
+    };
+    let mut snapshot = shared.store.read(reads()).await?;
+    let (lease_end, died) = look_around(shared, &snapshot, seen).await?;
+    if died {
+        // What was taken over leaves engines to bury.
+        snapshot = shared.store.read(reads()).await?;
+    }
+    bury(shared, &snapshot).await?;
+    *strays = look_at_own(shared, &snapshot, engine, strays).await?;
+    Ok(lease_end)
+}
+
+/// Declares engines dead whose heartbeat has stood still for the length of their lease, and takes
+/// over their runs. Returns when the first lease of the others ends, and whether one was dead.
+async fn look_around(
+    shared: &Arc<Shared>,
+    snapshot: &Snapshot,
+    seen: &mut BTreeMap<EngineId, Sighting>,
+) -> Result<(Option<Duration>, bool), Error> {
     let now = shared.timer.elapsed();
     let mut present = BTreeMap::new();
     let mut dead = Vec::new();
@@ -167,6 +205,7 @@ async fn look_around(
         present.insert(engine.id, sighting);
     }
     *seen = present;
+    let died = !dead.is_empty();
     for (engine, beat, marked) in dead {
         let gone = marked || {
             let answer = shared.ask(Command::MarkDead { engine, beat }).await?;
@@ -176,7 +215,7 @@ async fn look_around(
             reap(shared, engine).await?;
         }
     }
-    Ok(lease_end)
+    Ok((lease_end, died))
 }
 
 /// Takes over all runs of a dead engine, in pieces.
@@ -215,8 +254,7 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
 }
 
 /// Clears away dead engines that have nothing left.
-async fn bury(shared: &Arc<Shared>) -> Result<(), Error> {
-    let snapshot = shared.store.read(ReadSet::default().scan(Scan::Buriable, ENGINES)).await?;
+async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) -> Result<(), Error> {
     for row in snapshot.found(&Scan::Buriable) {
         if let Row::Engine(engine) = row {
             shared.ask(Command::Bury { engine: engine.id }).await?;
@@ -229,11 +267,11 @@ async fn bury(shared: &Arc<Shared>) -> Result<(), Error> {
 /// whose answer was lost. These are known by being there twice.
 async fn look_at_own(
     shared: &Arc<Shared>,
-    strays: &BTreeMap<tidegate_core::id::Seq, i64>,
-) -> Result<BTreeMap<tidegate_core::id::Seq, i64>, Error> {
-    let engine = shared.id();
+    snapshot: &Snapshot,
+    engine: EngineId,
+    strays: &BTreeMap<Seq, i64>,
+) -> Result<BTreeMap<Seq, i64>, Error> {
     let scan = Scan::Owned(engine);
-    let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), OWNED)).await?;
     let mut found = BTreeMap::new();
     for run in snapshot.found(&scan).into_iter().filter_map(Row::as_run) {
         let (seq, fence) = (run.id.seq, run.fence);
@@ -262,24 +300,13 @@ async fn look_at_own(
     Ok(found)
 }
 
-/// Looks for work when others say that there is some, and now and then by itself.
+/// Looks for work when others say that there is some. What they do not say, the sweep's polls find.
 pub(crate) async fn listen(shared: &Arc<Shared>) {
     let mut wakes = shared.store.wakes();
-    let timer = &*shared.timer;
-    loop {
-        let mut poll = timer.sleep_until(timer.elapsed() + shared.options.poll);
-        tokio::select! {
-            biased;
-            changed = wakes.changed() => if changed.is_err() {
-                poll.as_mut().await;
-            },
-            () = poll.as_mut() => {}
-        }
+    while wakes.changed().await.is_ok() {
         shared.committer.look();
         shared.reactions.look();
-        if shared.driven() > 0 {
-            shared.own.notify_one();
-        }
+        shared.look_at_own();
     }
 }
 

@@ -58,6 +58,8 @@ pub struct EngineBuilder {
     served: Vec<Result<(Definition, Served), Vec<Problem>>>,
     reactions: Vec<Result<reaction::Served, Vec<Problem>>>,
     options: Options,
+    /// The poll interval where one was set.
+    poll: Option<Duration>,
     dev: bool,
     clock: Arc<dyn Clock>,
     timer: Option<Arc<dyn Timer>>,
@@ -65,6 +67,12 @@ pub struct EngineBuilder {
     busy: Option<Arc<Busy>>,
     code_for: Option<Box<CodeFor>>,
 }
+
+/// The poll interval where no wake-ups come: quick enough to stand in for them.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The longest poll interval where wake-ups come.
+const IDLE_POLL: Duration = Duration::from_secs(15);
 
 impl fmt::Debug for EngineBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +85,7 @@ impl fmt::Debug for EngineBuilder {
 
 impl EngineBuilder {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let poll = Duration::from_secs(1);
+        let poll = POLL;
         Self {
             store,
             workspaces: vec![DEFAULT_WORKSPACE.into()],
@@ -91,6 +99,7 @@ impl EngineBuilder {
                 kept_states: 2000,
                 retention: Retention::default(),
             },
+            poll: None,
             dev: false,
             clock: Arc::new(SystemClock),
             timer: None,
@@ -182,9 +191,11 @@ impl EngineBuilder {
         self
     }
 
-    /// How often the store is looked at when nobody says that there is something: 1 s unless set.
+    /// How often the store is looked at when nobody says that there is something. Unless set, half
+    /// of the lease and 15 s at the most where engines hear of each other's work; 1 s behind a
+    /// pooler, where they do not.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.options.poll = interval;
+        self.poll = Some(interval);
         self
     }
 
@@ -231,8 +242,10 @@ impl EngineBuilder {
     }
 
     /// Checks and registers what it serves, and starts.
-    pub async fn start(self) -> Result<Engine, Error> {
+    pub async fn start(mut self) -> Result<Engine, Error> {
         check_lease(self.options.lease_ttl)?;
+        let hears = self.store.hears();
+        self.options.poll = self.poll.unwrap_or_else(|| poll(hears, self.options.lease_ttl));
         let mut problems = Vec::new();
         let mut served = Vec::new();
         for one in self.served {
@@ -281,7 +294,9 @@ impl EngineBuilder {
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
         stored::look(&shared, &mut BTreeMap::new()).await?;
         // The first beat is the lease that everything else is done under.
+        let asked = shared.timer.elapsed();
         shared.store.beat(shared.id(), shared.options.lease_ms()).await?;
+        shared.health.beaten(asked);
         shared.beaten(shared.id());
         spawn(&shared);
         let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
@@ -299,6 +314,12 @@ impl EngineBuilder {
         let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
         Engine::new(Arc::new(shared), ws)
     }
+}
+
+/// The poll interval of an engine that idles. What a dead engine has left is waited for until its
+/// lease ends, so that polls as long as half of it delay little, and an idle engine costs little.
+fn poll(hears: bool, lease: Duration) -> Duration {
+    if hears { (lease / 2).min(IDLE_POLL) } else { POLL }
 }
 
 fn check_lease(ttl: Duration) -> Result<(), Error> {
@@ -417,6 +438,8 @@ async fn register(
         (Command::Register { ws: ws.clone(), workflow, dev }, shared.entropy.number())
     });
     let answers = commit(&*shared.store, commands.collect()).await?;
+    // Others may have code for what is new.
+    shared.store.wake();
     let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
     for ((definition, served), answer) in served.iter().zip(answers) {
         let Answer::Registered(registered) = answer? else { continue };

@@ -148,6 +148,11 @@ impl Committer {
         self.queue().leasing
     }
 
+    /// How many commands wait for their transaction.
+    pub(crate) fn pending(&self) -> usize {
+        self.queue().pending.len()
+    }
+
     /// Decides nothing any more: whoever waits for an answer is told so.
     pub(crate) fn shut(&self) {
         let mut queue = self.queue();
@@ -228,7 +233,10 @@ impl Committer {
                 outcome.is_ok(),
             );
             match outcome {
-                Ok(done) => self.answer(shared, &commands, part, with, &inputs, done),
+                Ok(done) => {
+                    shared.health.committed();
+                    self.answer(shared, &commands, part, with, &inputs, done);
+                }
                 // A row that the store refuses must not take its neighbours down.
                 Err(StoreError::Data(_)) if part.len() > 1 => {
                     let again = part.into_iter().zip(&*commands);
@@ -241,7 +249,9 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::warn!(%error, commands = part.len(), "a transaction failed");
-                    let error = Error::from(error);
+                    let error = Arc::new(error);
+                    shared.health.commit_failed(error.clone());
+                    let error = Error::Store(error);
                     for waiting in part {
                         let _ = waiting.reply.send(Err(error.clone()));
                     }

@@ -15,7 +15,7 @@ use tidegate_core::{
     id::{RunId, Seq},
     row::{Ended, EngineId, Event, Run, Workspace},
 };
-use tidegate_store::{Clock, Seen, Store, StoreError};
+use tidegate_store::{Clock, Seen, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     cron::Cron,
     drive::{Driver, Stop},
     entropy::Entropy,
+    health::Notes,
     load::{Loaded, Loader, at_hand},
     reaction::Reactions,
     registry::{Registry, Version},
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) reactions: Reactions,
     /// Who acts on streams right now.
     pub(crate) lines: Arc<Lines>,
+    /// Rings when other versions are served from now on.
+    pub(crate) served: Notify,
     /// Rings when runs of this engine may have been cancelled by others.
     pub(crate) own: Notify,
     /// Rings when a run has been let go, and when there was none to lease.
@@ -84,8 +87,8 @@ pub(crate) struct Shared {
     /// Runs that are leased from now on are handed over at once.
     leaving: AtomicBool,
     identity: Mutex<Identity>,
-    /// Why the last heartbeat was not written.
-    heartbeat_error: Mutex<Option<Arc<StoreError>>>,
+    /// How the last writes went.
+    pub(crate) health: Notes,
     driven: Mutex<BTreeMap<Seq, Driven>>,
     endings: Mutex<Endings>,
 }
@@ -114,6 +117,9 @@ struct Endings {
     /// The last ones, for those who ask a moment too late.
     recent: VecDeque<Ended>,
 }
+
+/// The shortest time between two looks that wake-ups ask for.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// How many ends are remembered.
 const RECENT: usize = 1024;
@@ -188,11 +194,12 @@ impl Shared {
             tasks: Tasks::tracked(busy),
             reactions: Reactions::default(),
             lines,
+            served: Notify::new(),
             own: Notify::new(),
             idle: Notify::new(),
             leaving: AtomicBool::new(false),
             identity: Mutex::new(Identity { id, known: false }),
-            heartbeat_error: Mutex::default(),
+            health: Notes::default(),
             driven: Mutex::default(),
             endings: Mutex::default(),
         }
@@ -211,16 +218,6 @@ impl Shared {
             drop(identity);
             self.say_what_is_served();
         }
-    }
-
-    /// Remembers how the last heartbeat went, for readiness probes.
-    pub(crate) fn note_heartbeat(&self, error: Option<Arc<StoreError>>) {
-        *lock(&self.heartbeat_error) = error;
-    }
-
-    /// Why the last heartbeat was not written, if it was not.
-    pub(crate) fn heartbeat_error(&self) -> Option<Arc<StoreError>> {
-        lock(&self.heartbeat_error).clone()
     }
 
     /// Tells the store, for `why` and for whoever releases a version, and looks for such runs.
@@ -267,6 +264,34 @@ impl Shared {
     pub(crate) fn leases(&self, workers: i64) -> Vec<(Command, u32)> {
         let Identity { id, known } = *lock(&self.identity);
         if known { lock(&self.registry).leases(id, workers) } else { Vec::new() }
+    }
+
+    /// Has the runs that are driven here looked through: some may have been cancelled elsewhere.
+    pub(crate) fn look_at_own(&self) {
+        if self.driven() > 0 {
+            self.own.notify_one();
+        }
+    }
+
+    /// Waits for `next` or for the poll interval, whichever is shorter. Wake-ups of others end it, a
+    /// second after its beginning at the earliest: a busy store sends many. `true` after one.
+    pub(crate) async fn rest(
+        &self,
+        wakes: &mut watch::Receiver<u64>,
+        next: Option<Duration>,
+    ) -> bool {
+        let (timer, poll) = (&*self.timer, self.options.poll);
+        let began = timer.elapsed();
+        let end = began + next.map_or(poll, |next| next.min(poll));
+        tokio::select! {
+            biased;
+            () = timer.sleep_until(end) => false,
+            changed = wakes.changed() => {
+                let soon = if changed.is_ok() { end.min(began + NEWS) } else { end };
+                timer.sleep_until(soon).await;
+                true
+            }
+        }
     }
 
     /// A short wait after an error.

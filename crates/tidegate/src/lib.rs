@@ -26,6 +26,7 @@ mod context;
 mod error;
 mod fault;
 mod handler;
+mod health;
 mod history;
 
 mod alarm;
@@ -60,6 +61,7 @@ pub use error::Error;
 pub use fault::{Fault, OrFault, Result};
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, Served};
+pub use health::Health;
 pub use history::{Histories, History, Input, Recorded};
 pub use load::MAX_STEPS;
 pub use once::Once;

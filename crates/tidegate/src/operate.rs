@@ -220,6 +220,8 @@ impl Engine {
         let Shown { app, workflow, schedule, .. } = shown;
         let command = Command::HoldSchedule { ws: self.ws(), app, workflow, schedule, hold };
         self.ask(command).await?;
+        // Whoever serves it may not be this engine.
+        self.store().wake();
         self.schedule(id).await
     }
 

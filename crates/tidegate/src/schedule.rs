@@ -55,6 +55,7 @@ pub(crate) fn foresee(shown: &mut Shown, now: Timestamp) {
 /// Starts what is planned, for as long as the engine lives.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let (mut epochs, mut known) = (BTreeMap::new(), BTreeMap::new());
+    let mut wakes = shared.store.wakes();
     loop {
         let served = shared.schedules();
         if !served.keys().eq(known.keys()) {
@@ -66,7 +67,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             if !shared.stored.follows() {
                 return;
             }
-            shared.timer.sleep_until(shared.timer.elapsed() + shared.options.poll).await;
+            shared.served.notified().await;
             continue;
         }
         let next = match look(shared, &served, &mut epochs).await {
@@ -76,8 +77,11 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
                 None
             }
         };
-        let wait = next.unwrap_or(shared.options.poll).min(shared.options.poll);
-        shared.timer.sleep_until(shared.timer.elapsed() + wait).await;
+        tokio::select! {
+            biased;
+            () = shared.served.notified() => {}
+            _ = shared.rest(&mut wakes, next) => {}
+        }
     }
 }
 

@@ -93,13 +93,21 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     if !shared.stored.follows() {
         return;
     }
-    let mut epochs = BTreeMap::new();
+    let (mut epochs, mut wakes) = (BTreeMap::new(), shared.store.wakes());
     loop {
         if let Err(error) = look(shared, &mut epochs).await {
             tracing::warn!(%error, "definitions could not be looked at");
         }
-        shared.timer.sleep_until(shared.timer.elapsed() + shared.options.poll).await;
+        // The sweep reads the epochs of an idle engine along, so that nothing is read here.
+        while !shared.rest(&mut wakes, None).await && !has_changed(shared, &epochs) {}
     }
+}
+
+/// Whether this process has seen other definitions than these.
+fn has_changed(shared: &Shared, epochs: &BTreeMap<Workspace, i64>) -> bool {
+    let catalogs = shared.store.catalogs();
+    let seen = |ws: &Workspace| catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
+    shared.stored.workspaces.iter().any(|ws| epochs.get(ws) != Some(&seen(ws)))
 }
 
 /// Takes up the versions that this program has code for, and leaves those that it has none for any
@@ -129,6 +137,7 @@ pub(crate) async fn look(
     }
     if changed {
         shared.say_what_is_served();
+        shared.served.notify_one();
     }
     Ok(())
 }
@@ -197,7 +206,10 @@ impl Engine {
         let answer = if rehearsal {
             dry_run(&**self.store(), (command, 0)).await??
         } else {
-            self.ask(command).await?
+            let answer = self.ask(command).await?;
+            // Others may have code for it.
+            self.store().wake();
+            answer
         };
         match answer {
             Answer::Registered(registered) => Ok(registered),

@@ -12,6 +12,7 @@ use std::{
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     reaction::Claimed,
+    reads::Scan,
     row::Workspace,
 };
 use tokio::sync::{Notify, watch};
@@ -132,6 +133,11 @@ impl Runner {
         if first {
             self.bell.notify_one();
         }
+    }
+
+    /// Finds streams that can be claimed.
+    pub(crate) fn scan(&self) -> Scan {
+        Scan::Work(self.ws.clone(), self.served.definition.name.clone())
     }
 
     /// The next moment after now.

@@ -45,6 +45,10 @@ impl Store for Counted {
         self.store.wakes()
     }
 
+    fn hears(&self) -> bool {
+        self.store.hears()
+    }
+
     fn wake(&self) {
         self.store.wake();
     }

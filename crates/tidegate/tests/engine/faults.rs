@@ -86,6 +86,11 @@ impl Faults {
         self.plan().fails = Some((after, failure));
     }
 
+    /// Whether what was planned has come to pass; it does not any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.plan().fails.take().is_none()
+    }
+
     /// Holds the next transaction up until told.
     pub(crate) fn hold(&self) -> oneshot::Sender<()> {
         let (go, held) = oneshot::channel();

@@ -9,6 +9,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 mod batch;
+mod clock;
 mod closing;
 mod concurrency;
 mod control;
@@ -18,6 +19,7 @@ mod deploys;
 mod engines;
 mod faults;
 mod idempotency;
+mod idle;
 mod mixed_leases;
 mod priority;
 mod projections;
@@ -85,6 +87,10 @@ macro_rules! faulty_stories {
 }
 
 stories! {
+    idle {
+        an_idle_engine_costs_little,
+        what_others_define_is_taken_up_within_a_second,
+    }
     steps {
         completed_steps_are_not_run_again,
         a_failing_step_is_tried_as_often_as_it_may,

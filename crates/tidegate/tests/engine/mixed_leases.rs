@@ -147,9 +147,20 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(lab: &Lab) {
 
 /// A store's clock that can be set while engines measure on.
 #[derive(Debug)]
-struct Settable {
+pub(crate) struct Settable {
     clock: Arc<VirtualClock>,
     ahead: AtomicI64,
+}
+
+impl Settable {
+    pub(crate) fn new(clock: Arc<VirtualClock>) -> Self {
+        Self { clock, ahead: AtomicI64::new(0) }
+    }
+
+    /// Sets the clock so many microseconds ahead of the engines' own time, or behind it.
+    pub(crate) fn set(&self, ahead: i64) {
+        self.ahead.store(ahead, Ordering::SeqCst);
+    }
 }
 
 impl Clock for Settable {
@@ -173,7 +184,7 @@ async fn a_step_of_the_clock_takes_nothing_over(
         lab.settle().await;
     }
     for minutes in [10, 0, -10, 0] {
-        settable.ahead.store(minutes * 60_000_000, Ordering::SeqCst);
+        settable.set(minutes * 60_000_000);
         lab.advance(secs(12)).await;
         assert_eq!((short.driven(), long.driven()), (1, 1), "{minutes} minutes ahead");
     }
@@ -188,7 +199,7 @@ macro_rules! on_each_store {
         $(#[tokio::test]
         async fn $test() {
             let clock = Arc::new(VirtualClock::default());
-            let settable = Arc::new(Settable { clock: clock.clone(), ahead: AtomicI64::new(0) });
+            let settable = Arc::new(Settable::new(clock.clone()));
             let Some(store) = stores::$open(settable.clone()).await else { return };
             a_step_of_the_clock_takes_nothing_over(store, clock, &settable).await;
         })*

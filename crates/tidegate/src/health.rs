@@ -1,0 +1,125 @@
+//! What an engine knows about its store without asking it, for readiness probes.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tidegate_store::StoreError;
+use tokio::sync::Notify;
+
+/// The store as an engine last found it. Read from memory: a probe never waits for the store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Health {
+    /// The time since the last heartbeat that was written was sent.
+    pub heartbeat_age: Duration,
+    /// The longest such time of a store that answers: half of the lease.
+    pub heartbeat_limit: Duration,
+    /// Why the last attempt to write a heartbeat failed, if it did.
+    pub heartbeat_error: Option<Arc<StoreError>>,
+    /// Why the last commit failed, if it did and nothing was written since.
+    pub commit_error: Option<Arc<StoreError>>,
+}
+
+impl Health {
+    /// The failure that keeps the engine from working, if there is one.
+    pub fn error(&self) -> Option<&StoreError> {
+        self.commit_error.as_deref().or(self.heartbeat_error.as_deref())
+    }
+
+    /// Whether no heartbeat was written for too long.
+    pub fn is_overdue(&self) -> bool {
+        self.heartbeat_age > self.heartbeat_limit
+    }
+}
+
+/// Where the tasks of an engine note how their writes went.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    last: Mutex<Last>,
+    /// Rings when a commit has failed: the next heartbeat, sent at once, tells whether the store is
+    /// gone or only that transaction was.
+    pub(crate) doubt: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    heartbeat_at: Duration,
+    heartbeat_error: Option<Arc<StoreError>>,
+    commit_error: Option<Arc<StoreError>>,
+}
+
+impl Notes {
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A heartbeat that was sent at this time was written: what failed before is over.
+    pub(crate) fn beaten(&self, sent: Duration) {
+        *self.last() = Last { heartbeat_at: sent, ..Last::default() };
+    }
+
+    pub(crate) fn heartbeat_failed(&self, error: Arc<StoreError>) {
+        self.last().heartbeat_error = Some(error);
+    }
+
+    pub(crate) fn committed(&self) {
+        self.last().commit_error = None;
+    }
+
+    /// A commit failed because of the store. A row that it refuses is the sender's matter.
+    pub(crate) fn commit_failed(&self, error: Arc<StoreError>) {
+        if !matches!(*error, StoreError::Data(_) | StoreError::TooManyRounds) {
+            self.last().commit_error = Some(error);
+            self.doubt.notify_one();
+        }
+    }
+
+    pub(crate) fn health(&self, now: Duration, lease: Duration) -> Health {
+        let last = self.last();
+        Health {
+            heartbeat_age: now.saturating_sub(last.heartbeat_at),
+            heartbeat_limit: lease / 2,
+            heartbeat_error: last.heartbeat_error.clone(),
+            commit_error: last.commit_error.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Arc, Notes, StoreError};
+
+    #[test]
+    fn the_last_write_tells_whether_the_store_works() {
+        let (notes, s, lease) = (Notes::default(), Duration::from_secs, Duration::from_secs(30));
+        let gone = || Arc::new(StoreError::FileGone("x".to_owned()));
+        let code = |notes: &Notes| notes.health(s(3), lease).error().is_some();
+        notes.beaten(s(1));
+        assert!(!code(&notes));
+        notes.commit_failed(gone());
+        assert!(code(&notes), "at once, not after the next heartbeat");
+        notes.committed();
+        assert!(!code(&notes));
+        notes.commit_failed(gone());
+        notes.heartbeat_failed(gone());
+        notes.committed();
+        assert!(code(&notes), "heartbeats still fail");
+        notes.beaten(s(2));
+        assert!(!code(&notes));
+        notes.commit_failed(Arc::new(StoreError::Data("x".to_owned())));
+        assert!(!code(&notes), "a refused row is no trouble of the store");
+    }
+
+    #[test]
+    fn a_heartbeat_that_is_not_answered_shows_by_its_age() {
+        let (notes, s, lease) = (Notes::default(), Duration::from_secs, Duration::from_secs(30));
+        notes.beaten(s(100));
+        for (now, overdue) in [(100, false), (110, false), (115, false), (116, true)] {
+            assert_eq!(notes.health(s(now), lease).is_overdue(), overdue, "{now}");
+        }
+    }
+}

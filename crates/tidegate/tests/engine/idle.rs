@@ -1,0 +1,126 @@
+//! What an engine costs that has nothing to do: transactions, counted by the store's callers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tidegate::{
+    Rate, Reaction,
+    core::{
+        catalog::Catalog,
+        reads::{ReadSet, Snapshot},
+        row::{EngineId, Row, Workspace},
+    },
+    store::{Database, Decide, Store, StoreError},
+    testing::Lab,
+};
+use tokio::sync::watch;
+
+use crate::words::{Journal, ms, secs, start, states, work};
+
+/// Counts what goes to a store.
+#[derive(Debug)]
+struct Tally {
+    store: Arc<dyn Store>,
+    reads: AtomicUsize,
+    /// Transactions that lock, whether or not they write in the end.
+    locking: AtomicUsize,
+    beats: AtomicUsize,
+}
+
+impl Tally {
+    fn of(store: Arc<dyn Store>) -> Arc<Self> {
+        let (reads, locking, beats) = Default::default();
+        Arc::new(Self { store, reads, locking, beats })
+    }
+
+    /// How many there were of each since the last time.
+    fn take(&self) -> [usize; 3] {
+        [&self.reads, &self.locking, &self.beats].map(|count| count.swap(0, Ordering::SeqCst))
+    }
+}
+
+#[async_trait]
+impl Store for Tally {
+    async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
+        self.locking.fetch_add(1, Ordering::SeqCst);
+        self.store.transact(reads, decide).await
+    }
+
+    async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.read(reads).await
+    }
+
+    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.beats.fetch_add(1, Ordering::SeqCst);
+        self.store.beat(engine, lease_ms).await
+    }
+
+    fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+        self.store.catalogs()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.store.wakes()
+    }
+
+    fn wake(&self) {
+        self.store.wake();
+    }
+
+    async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+        self.store.dump().await
+    }
+
+    fn database(&self) -> Database<'_> {
+        self.store.database()
+    }
+}
+
+/// An idle engine makes at most half a transaction a second, and writes nothing but a heartbeat
+/// every third of its lease: with code for what others define, a schedule and a reaction.
+pub(crate) async fn an_idle_engine_costs_little(lab: &Lab) {
+    let tally = Tally::of(lab.store().clone());
+    let journal = Journal::new(lab);
+    let nightly = work(&journal, "nightly", ms(0)).cron("0 3 29 2 *", "UTC");
+    let reaction = Reaction::new("audit").on_any(|_, _| async { Ok(()) });
+    let engine = lab.engine_through(tally.clone()).lease_ttl(secs(30)).poll_interval(secs(15));
+    let engine = engine.workflow(nightly).workflow(work(&journal, "job", ms(0)));
+    let engine = engine.reaction(reaction).code_for(|_| None).start().await.unwrap();
+    start(&engine, "job", json!({ "n": 1 })).await;
+    lab.advance(secs(120)).await;
+    assert_eq!(states(lab, "job").await, ["completed"]);
+    tally.take();
+    lab.advance(secs(600)).await;
+    let [reads, locking, beats] = tally.take();
+    let seen = format!("{reads} reads, {locking} that lock, {beats} heartbeats in 600 s");
+    assert!(reads + locking + beats <= 300, "{seen}");
+    assert_eq!(locking, 0, "a lock takes a transaction id: {seen}");
+    assert!((59..=61).contains(&beats), "{seen}");
+    // It still hears of work: from another engine that says so, and by itself otherwise.
+    start(&engine, "job", json!({ "n": 2 })).await;
+    lab.settle().await;
+    assert_eq!(states(lab, "job").await, ["completed"; 2]);
+}
+
+/// What others define is taken up soon, although definitions are seldom read.
+pub(crate) async fn what_others_define_is_taken_up_within_a_second(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let long = || lab.engine().lease_ttl(secs(30)).poll_interval(secs(15));
+    let job = |n: u32| work(&journal, "job", ms(0)).throttle(Rate::per_second(n));
+    let first = long().workflow(job(1)).start().await.unwrap();
+    lab.advance(secs(100)).await;
+    // Newer code registers a version, and goes.
+    let second = long().workers(0).workflow(job(2)).start().await.unwrap();
+    let run = start(&second, "job", json!({ "n": 7 })).await;
+    second.shut_down().await;
+    lab.advance(secs(2)).await;
+    lab.completed(&first, run).await;
+}

@@ -29,7 +29,8 @@ use self::{judge::Seen, ledger::Ledger, town::Town};
 use crate::{
     call::{Calls, Private},
     http::{self, Access, App},
-    listen, metrics, serve,
+    listen::{self, Routes},
+    metrics, serve,
 };
 
 /// How long what is over is kept, so that a demo that runs for days stays small.
@@ -92,10 +93,19 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     let ([engine, printer], ledger) = begin(&demo, &folder).await?;
     let access = Arc::new(Access::new(vec![DEFAULT_WORKSPACE.into()], true));
     let ways = Arc::new(world::ways()?);
-    let app = App { engine: engine.clone(), access, ways, demo: true };
+    let app = App {
+        engine: engine.clone(),
+        access,
+        ways,
+        requests: http::Underway::default(),
+        demo: true,
+    };
     // Open pages follow it for ever: it does not wait for them at the end.
-    let answering =
-        tokio::spawn(listen::serve(listener, http::router(app), std::future::pending()));
+    let answering = tokio::spawn(listen::serve(
+        listener,
+        Routes::to(http::router(app)),
+        std::future::pending(),
+    ));
     let (close, closing) = watch::channel(false);
     let http = reqwest::Client::builder().no_proxy().build()?;
     let town = Town { engine: engine.clone(), ledger, server, http, seed: demo.seed, closing };

@@ -28,6 +28,7 @@ mod shape;
 mod streams;
 mod tail;
 mod timeline;
+mod underway;
 mod webhooks;
 pub(crate) mod workflows;
 
@@ -39,11 +40,12 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::Response,
+    routing::get,
 };
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-pub(crate) use self::{access::Access, doctor::view};
+pub(crate) use self::{access::Access, doctor::view, underway::Underway};
 use self::{body::MAX_BODY_BYTES, gate::Caller, operation::Operation, problem::Problem};
 use crate::ways::Ways;
 
@@ -54,6 +56,8 @@ pub(crate) struct App {
     pub(crate) access: Arc<Access>,
     /// The ways into flows that the file gives.
     pub(crate) ways: Arc<Ways>,
+    /// The requests that are being answered.
+    pub(crate) requests: Underway,
     /// It is the world of `tidegate demo`: the console offers a tour.
     pub(crate) demo: bool,
 }
@@ -129,8 +133,25 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
+/// The routes of a server that has not started yet: it opens its store, which may take a while, and
+/// says so.
+pub(crate) fn starting() -> Router {
+    let starting = async || {
+        let detail = "the server has not started yet: it waits for its store";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", detail).retry_after(1)
+    };
+    Router::new()
+        .route("/health", get(async || alive(false)))
+        .fallback(starting)
+        .layer(middleware::from_fn(guard))
+}
+
 async fn health(State(app): State<App>) -> Json<Value> {
-    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "demo": app.demo }))
+    alive(app.demo)
+}
+
+fn alive(demo: bool) -> Json<Value> {
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "demo": demo }))
 }
 
 async fn no_route(request: Request) -> Problem {

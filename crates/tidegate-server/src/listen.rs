@@ -3,7 +3,12 @@
 //! The accept loop is our own, because a client that sends its headers slowly, or never, must not
 //! hold a connection for ever, and `axum::serve` has no timer for that.
 
-use std::{convert::Infallible, net::SocketAddr, sync::LazyLock, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, LazyLock, OnceLock},
+    time::Duration,
+};
 
 use axum::{Router, body::Body, extract::Request};
 use hyper::body::Incoming;
@@ -30,10 +35,10 @@ const CONNECTIONS: usize = 10_000;
 /// Serves until `stop` ends, then lets requests that have begun go on for a while.
 pub(crate) async fn serve(
     listener: TcpListener,
-    router: Router,
+    routes: Routes,
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let connections = std::sync::Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -53,7 +58,7 @@ pub(crate) async fn serve(
             },
             () = &mut stop => break,
         };
-        let service = TowerToHyperService::new(WithPeer { router: router.clone(), peer });
+        let service = TowerToHyperService::new(WithPeer { routes: routes.clone(), peer });
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(64 * 1024);
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
@@ -85,7 +90,7 @@ pub(crate) async fn stopping() {
 /// Says who is at the other end.
 #[derive(Clone)]
 struct WithPeer {
-    router: Router,
+    routes: Routes,
     peer: SocketAddr,
 }
 
@@ -104,6 +109,29 @@ impl tower_service::Service<Request<Incoming>> for WithPeer {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer);
-        tower_service::Service::call(&mut self.router, request)
+        tower_service::Service::call(&mut self.routes.now(), request)
+    }
+}
+
+/// Where requests go: a server that starts answers too, that it has not started yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    first: Router,
+    then: Arc<OnceLock<Router>>,
+}
+
+impl Routes {
+    /// Requests go to this router, for good or until [`Routes::go_on`].
+    pub(crate) fn to(first: Router) -> Self {
+        Self { first, then: Arc::default() }
+    }
+
+    /// Requests go to this router from now on, also those on connections that are open already.
+    pub(crate) fn go_on(&self, router: Router) {
+        let _twice = self.then.set(router);
+    }
+
+    fn now(&self) -> Router {
+        self.then.get().unwrap_or(&self.first).clone()
     }
 }

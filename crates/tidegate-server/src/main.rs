@@ -12,18 +12,21 @@ mod http;
 mod keys;
 mod listen;
 mod load;
+mod log;
 mod metrics;
 mod operate;
 mod progress;
 mod reload;
 mod serve;
 mod sign;
+mod watchdog;
 mod ways;
 
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand};
@@ -34,6 +37,7 @@ use crate::{
     config::Config,
     demo::Demo,
     load::Load,
+    log::Log,
     operate::Operate,
 };
 
@@ -103,9 +107,16 @@ impl Settings {
     }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run().await {
+/// How long the end of the process waits for threads that are blocked, such as by a name server
+/// that does not answer.
+const BLOCKED: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("a process can start threads");
+    let ended = runtime.block_on(run());
+    runtime.shutdown_timeout(BLOCKED);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
@@ -124,11 +135,15 @@ async fn run() -> anyhow::Result<()> {
         Command::Serve(settings) => {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
-            let stderr = std::io::stderr;
-            let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+            let stderr = std::io::stderr();
             // Colours are for eyes: in a file they are noise that searches stumble over.
-            log.with_ansi(stderr().is_terminal()).init();
-            serve::serve(config, move || settings.load(), out).await
+            let ansi = stderr.is_terminal();
+            let log = Log::to(stderr)?;
+            let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
+            lines.with_writer(log.clone()).init();
+            let ended = serve::serve(config, move || settings.load(), out).await;
+            log.flush();
+            ended
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())

@@ -6,17 +6,20 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use tidegate::{
     Engine,
-    core::workflow::MAX_CALL_TIMEOUT_MS,
+    core::{row::Workspace, workflow::MAX_CALL_TIMEOUT_MS},
     store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock},
 };
-use tokio::{net::TcpListener, signal::unix};
+use tokio::{net::TcpListener, signal::unix, sync::oneshot};
 
 use crate::{
     call::Calls,
     config::{Config, Location},
-    http::{self, Access, App},
-    keys, listen, metrics, reload,
+    http::{self, Access, App, Underway},
+    keys,
+    listen::{self, Routes},
+    metrics, reload,
     sign::Secret,
+    watchdog,
 };
 
 /// Serves until it is told to stop; what it is to read again on SIGHUP is given by `load`.
@@ -26,53 +29,130 @@ pub(crate) async fn serve(
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     metrics::install();
+    // First: a server that waits for its store ends when it is told to.
+    let mut signals = Signals::listen();
     let hangups = unix::signal(unix::SignalKind::hangup())?;
-    let drain = Duration::from_millis(config.within("drainMs", 0, MAX_DRAIN_MS)?);
-    let workspaces = config.workspaces()?;
-    let lease = Duration::from_millis(config.number("leaseTtlMs")?);
-    let calls = Calls::new(
-        config.text("allowPrivate").parse()?,
-        Duration::from_millis(config.within("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS)?),
-        signing_secrets(config.text("signingSecretEnv"))?,
-    )?;
-    let workers = usize::try_from(config.number("workers")?).context("`workers` is too large")?;
-    let deaths = u32::try_from(config.number("pauseAfterDeaths")?)
-        .context("`pauseAfterDeaths` is too large")?;
-    config.check_definitions()?;
-    // A mistake in the file leaves no new store behind, so it is opened after all settings are read.
+    let settings = Settings::read(&config)?;
+    let drain = settings.drain;
+    let opened = tokio::select! {
+        biased;
+        () = signals.next() => return stopped_early(),
+        opened = open_and_bind(&config) => opened?,
+    };
+    let Opened { store, keys, listener } = opened;
+    let at = listener.local_addr()?;
+    let routes = Routes::to(http::starting());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let until = async { drop(stopped.await) };
+    let serving = tokio::spawn(listen::serve(listener, routes.clone(), until));
+    let workspaces = settings.workspaces.clone();
+    let engine = tokio::select! {
+        biased;
+        () = signals.next() => return stopped_early(),
+        engine = start(store, settings, &config) => engine?,
+    };
+    let requests = Underway::default();
+    watchdog::start(engine.clone(), requests.clone())?;
+    let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
+    let (engine_, ways) = (engine.clone(), config.ways.clone());
+    routes.go_on(http::router(App { engine: engine_, access, ways, requests, demo: false }));
+    greet(out, at, &config.place(), keys);
+    let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
+    signals.drain(&engine, drain).await;
+    drop(stop);
+    let served = serving.await;
+    reloads.abort();
+    engine.shut_down().await;
+    // The last wake-up tells the other servers what was handed over: it is on its way by then.
+    tokio::time::sleep(LAST_WAKE).await;
+    tracing::info!("stopped");
+    Ok(served??)
+}
+
+/// How long the last wake-up may take to leave: several times the pace of wake-ups.
+const LAST_WAKE: Duration = Duration::from_millis(50);
+
+/// Nothing is under way yet, and an engine that was starting loses its lease by itself.
+#[expect(clippy::unnecessary_wraps, reason = "it is what the caller returns")]
+fn stopped_early() -> anyhow::Result<()> {
+    tracing::info!("stopped before the start was complete");
+    Ok(())
+}
+
+/// The settings of the engine, all read before anything is opened: a mistake in the file leaves no
+/// new store behind.
+struct Settings {
+    drain: Duration,
+    workspaces: Vec<Workspace>,
+    lease: Duration,
+    workers: usize,
+    deaths: u32,
+    calls: Calls,
+}
+
+impl Settings {
+    fn read(config: &Config) -> anyhow::Result<Self> {
+        let drain = Duration::from_millis(config.within("drainMs", 0, MAX_DRAIN_MS)?);
+        let workspaces = config.workspaces()?;
+        let lease = Duration::from_millis(config.number("leaseTtlMs")?);
+        let calls = Calls::new(
+            config.text("allowPrivate").parse()?,
+            Duration::from_millis(config.within("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS)?),
+            signing_secrets(config.text("signingSecretEnv"))?,
+        )?;
+        let workers =
+            usize::try_from(config.number("workers")?).context("`workers` is too large")?;
+        let deaths = u32::try_from(config.number("pauseAfterDeaths")?)
+            .context("`pauseAfterDeaths` is too large")?;
+        config.check_definitions()?;
+        Ok(Self { drain, workspaces, lease, workers, deaths, calls })
+    }
+}
+
+struct Opened {
+    store: Arc<dyn Store>,
+    /// How many API keys there are.
+    keys: usize,
+    listener: TcpListener,
+}
+
+async fn open_and_bind(config: &Config) -> anyhow::Result<Opened> {
     tracing::info!("opening {}", config.place());
     let store = open(config.location()?).await?;
     let keys = keys::all(&*store).await?.0.len();
     let listener = bind(config.text("listen"), keys > 0).await?;
+    Ok(Opened { store, keys, listener })
+}
+
+/// Starts the engine and registers what the file defines.
+async fn start(
+    store: Arc<dyn Store>,
+    settings: Settings,
+    config: &Config,
+) -> anyhow::Result<Engine> {
+    let Settings { workspaces, lease, workers, deaths, calls, .. } = settings;
     let engine = Engine::builder(store)
-        .workspaces(workspaces.clone())
+        .workspaces(workspaces)
         .workers(workers)
         .lease_ttl(lease)
         .pause_after_deaths(deaths)
         .code_for(move |definition| calls.code_for(definition))
         .start()
         .await?;
-    define(&engine, &config).await?;
-    let mut signals = Signals::listen();
-    let (version, at) = (env!("CARGO_PKG_VERSION"), listener.local_addr()?);
+    define(&engine, config).await?;
+    Ok(engine)
+}
+
+/// Says where the server is. A server does not end because nobody reads what it says.
+fn greet(out: &mut impl Write, at: SocketAddr, place: &str, keys: usize) {
+    let version = env!("CARGO_PKG_VERSION");
     let who = match keys {
         0 => "there are no API keys: only this machine is let in".to_owned(),
         keys => format!("every request needs one of {keys} API keys"),
     };
-    let place = config.place();
     let said =
         format!("tidegate {version} listens at http://{at}\nits data is in {place}\n{who}\n");
-    // A server does not end because nobody reads what it says.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
-    let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
-    let app = App { engine: engine.clone(), access, ways: config.ways.clone(), demo: false };
-    let router = http::router(app);
-    let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
-    let served = listen::serve(listener, router, signals.drain(&engine, drain)).await;
-    reloads.abort();
-    engine.shut_down().await;
-    tracing::info!("stopped");
-    Ok(served?)
 }
 
 /// The secrets that calls are signed with; none, if there is no such variable.

@@ -31,7 +31,13 @@ pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result
     let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
     let engine = Engine::builder(store).workspaces([workspace]).look_only();
     let access = Arc::new(Access::inside(workspace));
-    Ok(http::router(App { engine, access, ways: Arc::default(), demo: false }))
+    Ok(http::router(App {
+        engine,
+        access,
+        ways: Arc::default(),
+        requests: http::Underway::default(),
+        demo: false,
+    }))
 }
 
 /// Asks it.

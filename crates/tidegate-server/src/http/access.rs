@@ -3,20 +3,20 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tidegate::{
-    Engine,
+    Engine, Error,
     core::{
         access::AccessCommand,
         row::{ApiKey, Workspace},
         time::Timestamp,
     },
 };
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{operation::Needs, problem::Problem};
 use crate::keys;
@@ -46,8 +46,10 @@ pub(crate) struct Access {
     /// Whoever asks has the store itself.
     inside: bool,
     known: Mutex<Known>,
+    /// Held by the one who reads the keys; the others wait for what that comes to.
+    turn: tokio::sync::Mutex<()>,
     room: Arc<Semaphore>,
-    rooms: std::sync::Mutex<HashMap<String, Arc<Semaphore>>>,
+    rooms: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +57,9 @@ struct Known {
     at: Option<Instant>,
     keys: HashMap<String, ApiKey>,
     now: Timestamp,
+    /// How many times the keys were read, and why the last time failed.
+    looks: u64,
+    error: Option<Error>,
 }
 
 /// Whom a request is answered to, and the room that it takes.
@@ -74,8 +79,9 @@ impl Access {
             loopback,
             inside: false,
             known: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             room,
-            rooms: std::sync::Mutex::default(),
+            rooms: Mutex::default(),
         }
     }
 
@@ -132,9 +138,8 @@ impl Access {
         if self.inside {
             return Ok(None);
         }
-        let mut known = self.known.lock().await;
-        known.look(engine, REMEMBERED).await?;
-        if known.keys.is_empty() && self.loopback {
+        self.look(engine, REMEMBERED).await?;
+        if self.known().keys.is_empty() && self.loopback {
             return Ok(None);
         }
         let Some(given) = given else {
@@ -142,15 +147,54 @@ impl Access {
             return Err(Problem::unauthorized("key_missing", detail));
         };
         let id = keys::public_part(given).unwrap_or_default();
-        if !known.keys.contains_key(id) {
-            known.look(engine, LOOKED_AGAIN).await?;
+        let is_known = self.known().keys.contains_key(id);
+        if !is_known {
+            self.look(engine, LOOKED_AGAIN).await?;
         }
+        let known = self.known();
         let key = known.keys.get(id).filter(|key| keys::is(given, key));
         let good = |key: &&ApiKey| {
             key.revoked_at.is_none() && key.expires_at.is_none_or(|end| known.now < end)
         };
         let bad = || Problem::unauthorized("bad_key", "this key is unknown, expired or revoked");
         key.filter(good).cloned().map(Some).ok_or_else(bad)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the keys if that was too long ago. One request reads for all that wait meanwhile, and
+    /// tells them also of a failure: in turn, each would wait for a store that does not answer.
+    async fn look(&self, engine: &Engine, remembered: Duration) -> Result<(), Problem> {
+        let looks = {
+            let known = self.known();
+            if known.at.is_some_and(|at| at.elapsed() < remembered) {
+                return Ok(());
+            }
+            known.looks
+        };
+        let _turn = self.turn.lock().await;
+        {
+            let known = self.known();
+            if known.looks != looks {
+                return known.error.clone().map_or(Ok(()), |error| Err(error.into()));
+            }
+        }
+        let read = keys::all(&**engine.store()).await;
+        let mut known = self.known();
+        known.looks += 1;
+        match read {
+            Ok((keys, now)) => {
+                known.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+                (known.now, known.at, known.error) = (now, Some(Instant::now()), None);
+                Ok(())
+            }
+            Err(error) => {
+                known.error = Some(error.clone());
+                Err(error.into())
+            }
+        }
     }
 
     /// Room for one more request.
@@ -182,9 +226,7 @@ impl Access {
             return;
         }
         // Noted here first, or every request of the next second would note it too.
-        if let Ok(mut known) = self.known.try_lock()
-            && let Some(known) = known.keys.get_mut(&key.id)
-        {
+        if let Some(known) = self.known().keys.get_mut(&key.id) {
             known.used_at = Some(now);
         }
         let (store, id) = (engine.store().clone(), key.id.clone());
@@ -194,19 +236,6 @@ impl Access {
                 tracing::warn!(%error, "the use of a key could not be noted");
             }
         });
-    }
-}
-
-impl Known {
-    /// Looks at the keys if that was too long ago.
-    async fn look(&mut self, engine: &Engine, remembered: Duration) -> Result<(), Problem> {
-        if self.at.is_some_and(|at| at.elapsed() < remembered) {
-            return Ok(());
-        }
-        let (keys, now) = keys::all(&**engine.store()).await?;
-        self.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
-        (self.now, self.at) = (now, Some(Instant::now()));
-        Ok(())
     }
 }
 
@@ -270,7 +299,91 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_local, name_of};
+    use std::{
+        collections::BTreeMap,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use async_trait::async_trait;
+    use tidegate::{
+        core::{
+            catalog::Catalog,
+            reads::{ReadSet, Snapshot},
+            row::{EngineId, Row},
+        },
+        store::{Decide, Store, StoreError},
+    };
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// A store that answers nothing until it is told to fail.
+    #[derive(Debug)]
+    struct Silent {
+        reads: AtomicUsize,
+        fails: Semaphore,
+    }
+
+    fn gone() -> StoreError {
+        StoreError::Unavailable("gone".to_owned())
+    }
+
+    #[async_trait]
+    impl Store for Silent {
+        async fn transact(&self, _: ReadSet, _: Decide) -> Result<(), StoreError> {
+            Err(gone())
+        }
+
+        async fn read(&self, _: ReadSet) -> Result<Snapshot, StoreError> {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            self.fails.acquire().await.unwrap().forget();
+            Err(gone())
+        }
+
+        async fn beat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
+            Err(gone())
+        }
+
+        fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+            BTreeMap::new()
+        }
+
+        fn wakes(&self) -> watch::Receiver<u64> {
+            watch::channel(0).1
+        }
+
+        fn wake(&self) {}
+
+        async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+            Err(gone())
+        }
+    }
+
+    /// Requests that wait for the keys at the same time are told together that the store is gone.
+    #[tokio::test]
+    async fn one_request_reads_the_keys_for_all() {
+        let store = Arc::new(Silent { reads: AtomicUsize::new(0), fails: Semaphore::new(0) });
+        let engine = Engine::builder(store.clone()).look_only();
+        let access = Arc::new(Access::new(vec!["default".into()], true));
+        let ask = || {
+            let (access, engine) = (access.clone(), engine.clone());
+            tokio::spawn(async move { access.key(&engine, None).await.is_err() })
+        };
+        let asked: Vec<_> = (0..10).map(|_| ask()).collect();
+        while store.reads.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // All others have come to wait by now: the runtime has one thread.
+        store.fails.add_permits(1);
+        for asked in asked {
+            assert!(asked.await.unwrap(), "nobody is let in");
+        }
+        assert_eq!(store.reads.load(Ordering::SeqCst), 1);
+        // Who comes later asks again.
+        store.fails.add_permits(1);
+        assert!(ask().await.unwrap());
+        assert_eq!(store.reads.load(Ordering::SeqCst), 2);
+    }
 
     #[test]
     fn only_names_of_this_machine_are_local() {

@@ -1,16 +1,11 @@
 //! `GET /doctor`: what always holds, checked on the workspace's rows; `GET /ready`: whether new
 //! requests should be sent here.
 
-use std::time::Duration;
-
 use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
 use tidegate::{
     Error,
-    core::{
-        doctor::{Report, Rule},
-        reads::ReadSet,
-    },
+    core::doctor::{Report, Rule},
     store::check_up,
 };
 
@@ -37,9 +32,13 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Checks what always holds on all rows of the workspace, as of one moment.")
             .answers(200, "What was checked, and what does not hold.", report),
         Operation::get("/ready", "ready", ready)
-            .says("Whether to send requests here: the store answers, and no drain is under way.")
+            .says("Whether to send requests here: the last writes to the store worked, no drain is under way.")
             .open()
-            .answers(200, "The server takes requests.", object([("status", string())])),
+            .answers(
+                200,
+                "The server takes requests.",
+                object([("status", string()), ("heartbeatAgeMs", count())]),
+            ),
     ]
 }
 
@@ -73,9 +72,8 @@ pub(crate) fn view(report: &Report) -> Value {
     })
 }
 
-/// How long the store may take to answer that it is there.
-const READY: Duration = Duration::from_secs(1);
-
+/// Answers from memory: a prober learns what the last writes came to, and never waits for a store
+/// that does not answer.
 async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if engine.is_draining() {
@@ -83,16 +81,15 @@ async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Pro
         let detail = format!("the server stops and takes no new runs; runs under way: {runs}");
         return Err(Problem::new(unavailable, "draining", detail));
     }
+    let health = engine.health();
     // The log has its text, with paths and addresses that are no business of every prober.
-    if let Some(error) = engine.heartbeat_error() {
-        return Err(Problem::of_store(&error));
+    if let Some(error) = health.error() {
+        return Err(Problem::of_store(error));
     }
-    match tokio::time::timeout(READY, engine.store().read(ReadSet::default())).await {
-        Ok(Ok(_)) => Ok(Json(json!({ "status": "ready" }))),
-        Ok(Err(error)) => Err(Error::from(error).into()),
-        Err(_) => {
-            let detail = "the store does not answer";
-            Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1))
-        }
+    let age = health.heartbeat_age.as_millis();
+    if health.is_overdue() {
+        let detail = format!("the store has taken no heartbeat for {age} ms");
+        return Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1));
     }
+    Ok(Json(json!({ "status": "ready", "heartbeatAgeMs": u64::try_from(age).unwrap_or(u64::MAX) })))
 }

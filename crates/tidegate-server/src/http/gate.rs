@@ -57,10 +57,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
 /// Every operation is behind it, with what it needs.
 pub(super) async fn pass(
-    State((app, needs)): State<(App, Needs)>,
+    State((app, needs, operation)): State<(App, Needs, &'static str)>,
     request: Request,
     next: Next,
 ) -> Response {
+    let _underway = app.requests.begin(operation);
     let answered = tokio::time::timeout(DEADLINE, passed(&app, needs, request, next)).await;
     let late = |_| {
         let detail = "it took too long, and may still take place; ask whether it did";

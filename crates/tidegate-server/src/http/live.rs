@@ -142,8 +142,14 @@ struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Live {
     points: Arc<Points>,
-    watched: Arc<Mutex<BTreeMap<String, watch::Sender<Arc<Seen>>>>>,
+    watched: Arc<Mutex<Watched>>,
 }
+
+/// Who tells what, by workspace.
+type Watched = BTreeMap<String, watch::Sender<Arc<Seen>>>;
+
+/// Where a watcher is told.
+type Watching = watch::Receiver<Arc<Seen>>;
 
 impl Live {
     /// Begins to keep what the charts show.
@@ -158,21 +164,31 @@ impl Live {
     }
 
     /// Watches a workspace from now on.
-    async fn join(&self, engine: &Engine) -> Result<watch::Receiver<Arc<Seen>>, Problem> {
+    async fn join(&self, engine: &Engine) -> Result<Watching, Problem> {
+        if let Some(receiver) = Self::joined(&*self.watched.lock().await, engine)? {
+            return Ok(receiver);
+        }
+        // Not under the lock: those of other workspaces would wait for the store too.
+        let mut looker = Looker { engine: engine.clone(), known: Vec::new() };
+        let seen = Arc::new(looker.look().await?);
         let mut watched = self.watched.lock().await;
+        if let Some(receiver) = Self::joined(&watched, engine)? {
+            return Ok(receiver);
+        }
+        let (sender, receiver) = watch::channel(seen);
+        watched.insert(engine.workspace().to_owned(), sender.clone());
+        tokio::spawn(looker.run(self.clone(), sender));
+        Ok(receiver)
+    }
+
+    /// Joins those who watch the workspace, if somebody does.
+    fn joined(watched: &Watched, engine: &Engine) -> Result<Option<Watching>, Problem> {
         if watched.values().map(watch::Sender::receiver_count).sum::<usize>() >= WATCHERS {
             let detail = format!("{WATCHERS} watch already; ask for the numbers meanwhile");
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
             return Err(problem.retry_after(10));
         }
-        if let Some(sender) = watched.get(engine.workspace()) {
-            return Ok(sender.subscribe());
-        }
-        let mut looker = Looker { engine: engine.clone(), known: Vec::new() };
-        let (sender, receiver) = watch::channel(Arc::new(looker.look().await?));
-        watched.insert(engine.workspace().to_owned(), sender.clone());
-        tokio::spawn(looker.run(self.clone(), sender));
-        Ok(receiver)
+        Ok(watched.get(engine.workspace()).map(watch::Sender::subscribe))
     }
 }
 

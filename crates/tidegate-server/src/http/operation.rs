@@ -153,7 +153,8 @@ impl Operation {
 
     /// The route, which lets in who shows what it needs.
     pub(super) fn into_route(self, app: &App) -> (&'static str, MethodRouter<App>) {
-        let guarded = middleware::from_fn_with_state((app.clone(), self.needs), gate::pass);
+        let state = (app.clone(), self.needs, self.name);
+        let guarded = middleware::from_fn_with_state(state, gate::pass);
         (self.path, self.route.route_layer(guarded))
     }
 

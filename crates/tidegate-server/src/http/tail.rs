@@ -124,22 +124,34 @@ impl Tails {
         kind: Kind,
     ) -> Result<broadcast::Receiver<Arc<News>>, Problem> {
         let key = (engine.workspace().to_owned(), kind);
-        let mut tails = self.0.lock().await;
-        if tails.values().map(broadcast::Sender::receiver_count).sum::<usize>() >= READERS {
-            let detail = format!("{READERS} read along already; look at the lists meanwhile");
-            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
-            return Err(problem.retry_after(10));
+        if let Some(receiver) = joined(&*self.0.lock().await, &key)? {
+            return Ok(receiver);
         }
-        if let Some(sender) = tails.get(&key) {
-            return Ok(sender.subscribe());
-        }
-        // Under the lock, so that whoever is answered misses nothing that comes after.
+        // Not under the lock: readers of other places would wait for the store too. Whoever is
+        // answered misses nothing that comes after: this look is older than the answer.
         let tail = Tail::begin(engine.clone(), kind).await?;
+        let mut tails = self.0.lock().await;
+        if let Some(receiver) = joined(&tails, &key)? {
+            return Ok(receiver);
+        }
         let (sender, receiver) = broadcast::channel(BEHIND);
         tails.insert(key.clone(), sender.clone());
         tokio::spawn(tail.run(self.clone(), key, sender));
         Ok(receiver)
     }
+}
+
+/// Joins those who read along at a place, if somebody does.
+fn joined(
+    tails: &BTreeMap<Place, Told>,
+    key: &Place,
+) -> Result<Option<broadcast::Receiver<Arc<News>>>, Problem> {
+    if tails.values().map(broadcast::Sender::receiver_count).sum::<usize>() >= READERS {
+        let detail = format!("{READERS} read along already; look at the lists meanwhile");
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
+        return Err(problem.retry_after(10));
+    }
+    Ok(tails.get(key).map(broadcast::Sender::subscribe))
 }
 
 /// The one who looks.

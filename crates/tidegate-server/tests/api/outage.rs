@@ -31,9 +31,9 @@ async fn a_database_that_comes_back_is_gone_on_with() {
     assert_eq!(server.get("/ready").await.0, StatusCode::OK);
     door.open(false);
     let event = json!({ "name": "sync", "data": 4, "dedupeId": "late" }).to_string();
-    let (status, again, told) = server.try_ask("/ready", None).await.unwrap();
-    assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
-    assert_eq!(told["error"], "store_unavailable");
+    unready_because_of(&server, "store_unavailable").await;
+    let (_, again, _) = server.try_ask("/ready", None).await.unwrap();
+    assert!(again, "it says when to ask again");
     assert_eq!(server.get("/health").await.0, StatusCode::OK, "the server itself lives");
     // The calls are answered while nobody can record it.
     target.open(true);
@@ -88,6 +88,9 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     let (status, _, told) = server.try_ask("/events", Some(event.clone())).await.unwrap();
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
     assert_eq!(told["error"], "store_file_gone");
+    let (status, problem) = server.get("/ready").await;
+    let gone = (StatusCode::SERVICE_UNAVAILABLE, "store_file_gone".into());
+    assert_eq!((status, problem["error"].clone()), gone, "the commit has told, not a heartbeat");
     unready_because_of(&server, "store_file_gone").await;
     let log = server.file("other.log");
     let other = Server::start_on(
@@ -104,9 +107,9 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     assert_eq!(other.get("/runs").await.1["runs"].as_array().unwrap().len(), 1);
 }
 
-/// Waits until `/ready` gives this code, which follows from the last heartbeat. Anybody may ask, so
-/// that it names no path.
-async fn unready_because_of(server: &Server, code: &str) {
+/// Waits until `/ready` gives this code, which follows from the last write. Anybody may ask, so that
+/// it names no path.
+pub(crate) async fn unready_because_of(server: &Server, code: &str) {
     let began = std::time::Instant::now();
     loop {
         let (status, problem) = server.get("/ready").await;

@@ -5,6 +5,7 @@ use serde_json::json;
 use tidegate_testkit::pgbouncer;
 
 use crate::{
+    outage::unready_because_of,
     postgres::{Door, client, database, through},
     server::Server,
     target::Target,
@@ -63,12 +64,10 @@ async fn a_server_follows_the_primary_to_another_host() {
     let run = server.start_run("sync", json!(1)).await;
     server.until(&run, "completed").await;
     first.open(false);
-    let (status, _, told) = server.try_ask("/ready", None).await.unwrap();
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
-    assert_eq!(told["error"], "store_unavailable");
+    unready_because_of(&server, "store_unavailable").await;
     second.open(true);
     // A request waits for the failover.
     let run = server.start_run("sync", json!(2)).await;
     server.until(&run, "completed").await;
-    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
+    server.ready().await;
 }

@@ -1,6 +1,6 @@
 //! A database of one's own, and a door to it that can be shut.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use tidegate::store::tokio_postgres::{Client, NoTls, connect};
 use tidegate_testkit::postgres;
@@ -53,6 +53,7 @@ fn split(url: &str) -> (&str, &str) {
 pub(crate) struct Door {
     pub(crate) url: String,
     open: Arc<watch::Sender<bool>>,
+    frozen: Arc<watch::Sender<bool>>,
 }
 
 impl Door {
@@ -65,24 +66,36 @@ impl Door {
         };
         let door = format!("{before}{}{rest}", listener.local_addr().unwrap());
         let open = Arc::new(watch::Sender::new(true));
-        let is_open = open.clone();
+        let frozen = Arc::new(watch::Sender::new(false));
+        let (is_open, is_frozen) = (open.clone(), frozen.clone());
         tokio::spawn(async move {
             while let Ok((mut inside, _)) = listener.accept().await {
-                let mut open = is_open.subscribe();
+                let (mut open, mut frozen) = (is_open.subscribe(), is_frozen.subscribe());
                 let host = host.clone();
                 tokio::spawn(async move {
                     if !*open.borrow() {
                         return;
                     }
                     let mut outside = TcpStream::connect(host).await.unwrap();
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut inside, &mut outside) => {}
-                        _ = open.wait_for(|open| !open) => {}
+                    let mut copying = pin!(copy_bidirectional(&mut inside, &mut outside));
+                    loop {
+                        let stands = *frozen.borrow_and_update();
+                        tokio::select! {
+                            _ = &mut copying, if !stands => return,
+                            _ = open.wait_for(|open| !open) => return,
+                            _ = frozen.changed() => {}
+                        }
                     }
                 });
             }
         });
-        Self { url: door, open }
+        Self { url: door, open, frozen }
+    }
+
+    /// Whether nothing comes through, while connections are accepted and stay: as with a server
+    /// whose machine stands still.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.frozen.send_replace(frozen);
     }
 
     pub(crate) fn open(&self, open: bool) {

@@ -341,6 +341,40 @@ impl Server {
         Self { process, url, client, folder, variables: Vec::new() }
     }
 
+    /// Starts one whose log goes into a pipe that nobody reads.
+    pub(crate) fn start_unread(config: &str, level: &str) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        let mut command = command(&folder);
+        let (process, url) = spawn(command.env("TIDEGATE_LOG", level).stderr(Stdio::piped()));
+        let client = Client::builder().no_proxy().build().unwrap();
+        Self { process, url, client, folder, variables: Vec::new() }
+    }
+
+    /// Starts one on a store, and does not wait until it listens.
+    pub(crate) fn begin(store: &str, config: &str) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        let process = command_on(&folder, store).stdout(Stdio::null()).spawn().unwrap();
+        let client = Client::builder().no_proxy().build().unwrap();
+        Self { process, url: String::new(), client, folder, variables: Vec::new() }
+    }
+
+    /// Waits until it takes requests.
+    pub(crate) async fn ready(&self) {
+        let began = Instant::now();
+        loop {
+            let (status, told) = self.get("/ready").await;
+            if status == StatusCode::OK {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "it is never ready: {told}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Kills it without a word, while others still speak to it.
     pub(crate) fn crash(&self) {
         let killed = Command::new("kill").args(["-9", &self.process.id().to_string()]).status();

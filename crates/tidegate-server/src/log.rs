@@ -1,0 +1,169 @@
+//! The log: lines go to standard error by a thread of their own.
+//!
+//! A terminal or a pipe that nobody reads blocks whoever writes to it. Were that the threads of the
+//! runtime, one reader that stands still would stop the server: requests, heartbeats and signals.
+//! So lines are queued, and those that do not fit are dropped and counted.
+
+use std::{
+    io::{self, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, SyncSender, TrySendError},
+    },
+    thread,
+    time::Duration,
+};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How many lines wait for the writer: a few megabytes at the most.
+const QUEUE: usize = 8192;
+
+/// How long the end of the process waits for the last lines.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Hands lines over to the thread that writes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    lines: SyncSender<Entry>,
+    dropped: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Line(Vec<u8>),
+    /// Everything before it has been written once this is answered.
+    Flush(SyncSender<()>),
+}
+
+impl Log {
+    /// Starts the thread, which ends with the process.
+    pub(crate) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
+        let (lines, queue) = mpsc::sync_channel(QUEUE);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counted = dropped.clone();
+        let write = move || write_all(&queue, &counted, out);
+        thread::Builder::new().name("tidegate-log".to_owned()).spawn(write)?;
+        Ok(Self { lines, dropped })
+    }
+
+    /// Waits until all lines are written, or for a second where nobody reads them.
+    pub(crate) fn flush(&self) {
+        let (done, written) = mpsc::sync_channel(1);
+        if self.lines.try_send(Entry::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(FLUSH);
+        }
+    }
+}
+
+fn write_all(queue: &mpsc::Receiver<Entry>, dropped: &AtomicU64, mut out: impl Write) {
+    loop {
+        let Some(entry) = queue.try_recv().ok().or_else(|| {
+            // All that was queued is written; what did not fit came after it.
+            let lost = dropped.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                drop(writeln!(out, "{lost} log lines were dropped: nobody read them in time"));
+            }
+            queue.recv().ok()
+        }) else {
+            return;
+        };
+        match entry {
+            // A log that cannot be written is no reason to end.
+            Entry::Line(line) => drop(out.write_all(&line).and_then(|()| out.flush())),
+            Entry::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+/// One line, handed over as a whole.
+#[derive(Debug)]
+pub(crate) struct Line<'a>(&'a Log);
+
+impl Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match self.0.lines.try_send(Entry::Line(line.to_vec())) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(_)) => {
+                self.0.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    /// A reader that stands still until it is told to go on.
+    #[derive(Clone, Default)]
+    struct Stuck(Arc<Pipe>);
+
+    #[derive(Default)]
+    struct Pipe {
+        /// Whether it is read, and what was.
+        state: Mutex<(bool, Vec<u8>)>,
+        bell: Condvar,
+    }
+
+    impl Stuck {
+        fn go_on(&self) {
+            self.0.state.lock().unwrap().0 = true;
+            self.0.bell.notify_all();
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.0.state.lock().unwrap().1.clone()).unwrap()
+        }
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let Pipe { state, bell } = &*self.0;
+            let mut state = bell.wait_while(state.lock().unwrap(), |state| !state.0).unwrap();
+            state.1.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_blocks_nobody() {
+        let stuck = Stuck::default();
+        let log = Log::to(stuck.clone()).unwrap();
+        let lines = QUEUE + 100;
+        for n in 0..lines {
+            log.make_writer().write_all(format!("line {n}\n").as_bytes()).unwrap();
+        }
+        stuck.go_on();
+        while !stuck.text().contains("dropped") {
+            log.flush();
+        }
+        let text = stuck.text();
+        assert!(text.starts_with("line 0\nline 1\n"), "in order");
+        let told = text.lines().find_map(|line| line.split_once(" log lines")?.0.parse().ok());
+        let told: usize = told.expect("how many were dropped");
+        log.flush();
+        let written = stuck.text().lines().filter(|it| it.starts_with("line")).count();
+        assert_eq!(written + told, lines, "each line is written or counted");
+    }
+}

@@ -1,0 +1,162 @@
+//! What must never make a server stand still: a store that does not answer, a log that nobody reads,
+//! other servers that are frozen, a machine that is busy, and a clock that steps back.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::{
+    outage::unready_because_of,
+    postgres::{Door, client, database},
+    server::Server,
+    target::Target,
+};
+
+/// Longer than anything here takes; reached only if something never happens.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// `/ready` answers from memory while the store says nothing, tells of it once a heartbeat is
+/// overdue, and the server ends when it is told to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_store_says_nothing_answers_and_ends() {
+    let Some(url) = database().await else { return };
+    let door = Door::to(&url).await;
+    let config = format!("store = \"{}\"\ndrainMs = 0\n", door.url);
+    let mut server = Server::start(&config);
+    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
+    door.freeze(true);
+    let (status, told) = server.get("/ready").await;
+    assert_eq!(status, StatusCode::OK, "nothing was asked of the store: {told}");
+    assert!(told["heartbeatAgeMs"].is_u64(), "{told}");
+    unready_because_of(&server, "store_unavailable").await;
+    door.freeze(false);
+    server.ready().await;
+    door.freeze(true);
+    server.signal("TERM");
+    assert!(server.ended().await.success());
+}
+
+/// A database that accepts connections and says nothing is not waited for beyond a signal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let store = format!("postgres://tidegate@{}/tidegate", silent.local_addr().unwrap());
+    let mut server = Server::begin(&store, "");
+    let (_connection, _) = silent.accept().await.unwrap();
+    server.signal("TERM");
+    assert!(server.ended().await.success(), "{}", server.log());
+}
+
+/// A log that nobody reads fills its pipe: requests and signals are answered all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_stops_nothing() {
+    let mut server = Server::start_unread("", "trace");
+    // Each leaves lines; a pipe holds 64 KiB.
+    for n in 0..400 {
+        let asked = tokio::time::timeout(PATIENCE, server.get("/ready")).await;
+        assert!(asked.is_ok(), "request {n} is never answered");
+    }
+    server.signal("TERM");
+    assert!(server.ended().await.success());
+}
+
+/// I14: with the database's clock set back by an hour, a throttled key waits for its period.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_steps_back_stops_no_key() {
+    let Some(url) = database().await else { return };
+    let target = Target::kind().await;
+    let server = Server::start(&format!(
+        "store = \"{url}\"\n[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
+         throttle = {{ limit = 1, perMs = 2000 }}\n\
+         [[workflow]]\nname = \"save\"\nurl = \"{}\"\ndebounce = {{ periodMs = 2000 }}\n",
+        target.url, target.url
+    ));
+    let mut runs = vec![server.start_run("save", json!(0)).await];
+    for n in 0..3 {
+        runs.push(server.start_run("sync", json!(n)).await);
+    }
+    let back = "create or replace function tidegate.clock() returns bigint language sql as $$
+        select (extract(epoch from clock_timestamp()) * 1000000)::bigint - 3600000000 $$";
+    client(&url).await.batch_execute(back).await.unwrap();
+    for run in &runs {
+        server.until(run, "completed").await;
+    }
+}
+
+/// Keeps the machine busy until it is dropped.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn with(threads: usize) -> Self {
+        let on = Arc::new(AtomicBool::new(true));
+        for _ in 0..threads {
+            let on = on.clone();
+            std::thread::spawn(move || while on.load(Ordering::Relaxed) {});
+        }
+        Self(on)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Servers that start on a busy machine, beside others that are frozen under load and killed later:
+/// each answers, becomes ready and ends when it is told to. `TIDEGATE_TEST_FULL=1` starts 200.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_start_beside_frozen_ones() {
+    let Some(url) = database().await else { return };
+    let full = std::env::var_os("TIDEGATE_TEST_FULL").is_some();
+    let (times, threads) = if full { (200, 20) } else { (3, 4) };
+    let target = Target::kind().await;
+    let config = format!(
+        "store = \"{url}\"\ndrainMs = 0\n[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n\
+         concurrency = {{ limit = 3 }}\n[[workflow]]\nname = \"save\"\nurl = \"{}\"\n\
+         debounce = {{ periodMs = 50, key = \"n\" }}\n",
+        target.url, target.url
+    );
+    let _busy = Busy::with(threads);
+    let mut frozen: Vec<Server> = Vec::new();
+    for round in 0..times {
+        let peer = begun(&config, round).await;
+        flood(&peer).await;
+        peer.signal("STOP");
+        frozen.push(peer);
+        if frozen.len() > 2 {
+            // Killed while it is frozen.
+            drop(frozen.remove(0));
+        }
+        let mut server = begun(&config, round).await;
+        let ready = tokio::time::timeout(PATIENCE, server.ready()).await;
+        assert!(ready.is_ok(), "round {round}: it is never ready; it has logged {}", server.log());
+        server.signal("TERM");
+        assert!(server.ended().await.success(), "round {round}");
+    }
+}
+
+/// A server, once it says where it listens.
+async fn begun(config: &str, round: usize) -> Server {
+    let config = config.to_owned();
+    let started = tokio::task::spawn_blocking(move || Server::start(&config));
+    let started = tokio::time::timeout(PATIENCE, started).await;
+    started.unwrap_or_else(|_| panic!("round {round}: the server never starts")).unwrap()
+}
+
+/// Sends events without waiting for their answers.
+async fn flood(server: &Server) {
+    let events: Vec<_> = (0..40)
+        .map(|n| json!({ "name": if n % 2 == 0 { "sync" } else { "save" }, "data": { "n": n } }))
+        .collect();
+    let posted = server.try_post("/events", json!(events).to_string());
+    let _ = tokio::time::timeout(Duration::from_millis(50), posted).await;
+}

@@ -2,7 +2,7 @@
 
 use std::{
     fs::OpenOptions,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -350,6 +350,13 @@ impl Server {
         let (process, url) = spawn(command.env("TIDEGATE_LOG", level).stderr(Stdio::piped()));
         let client = Client::builder().no_proxy().build().unwrap();
         Self { process, url, client, folder, variables: Vec::new() }
+    }
+
+    /// How many bytes of its log nobody has read, once it has ended.
+    pub(crate) fn unread(&mut self) -> usize {
+        let mut log = Vec::new();
+        self.process.stderr.take().unwrap().read_to_end(&mut log).unwrap();
+        log.len()
     }
 
     /// Starts one on a store, and does not wait until it listens.

@@ -11,7 +11,10 @@ use std::{
 
 use reqwest::StatusCode;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use crate::{
     outage::unready_because_of,
@@ -58,14 +61,23 @@ async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
 /// A log that nobody reads fills its pipe: requests and signals are answered all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_reads_stops_nothing() {
-    let mut server = Server::start_unread("", "trace");
-    // Each leaves lines; a pipe holds 64 KiB.
-    for n in 0..400 {
-        let asked = tokio::time::timeout(PATIENCE, server.get("/ready")).await;
-        assert!(asked.is_ok(), "request {n} is never answered");
+    let mut server = Server::start_unread("", "debug");
+    let address = server.url().strip_prefix("http://").unwrap().to_owned();
+    // Each leaves a line of more than a hundred bytes; a pipe holds 64 KiB.
+    for n in 0..1500 {
+        let garbage = async {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            stream.write_all(b"\0\r\n\r\n").await.unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        };
+        let answered = tokio::time::timeout(PATIENCE, garbage).await;
+        assert!(answered.is_ok(), "connection {n} is never answered");
     }
+    assert_eq!(server.get("/ready").await.0, StatusCode::OK);
     server.signal("TERM");
     assert!(server.ended().await.success());
+    let unread = server.unread();
+    assert!(unread > 60_000, "the pipe was not full: {unread} bytes");
 }
 
 /// I14: with the database's clock set back by an hour, a throttled key waits for its period.

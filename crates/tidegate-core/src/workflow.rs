@@ -1,7 +1,8 @@
 //! Workflows: what an author defines.
 //!
 //! A definition is written in JSON or built in Rust; both pass the same reader, so both get the
-//! same answers. [`Workflow::to_value`] is the author's form, without defaults. What serde writes
+//! same answers. [`Workflow::to_value`] is the author's form, with the defaults that were written
+//! out and no others. What serde writes
 //! is the stored form, with every number in it, so that a stored definition keeps its meaning
 //! when a default changes.
 
@@ -11,6 +12,8 @@ mod read;
 mod retry;
 mod rules;
 mod trigger;
+mod url;
+mod written;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,6 +23,7 @@ pub use overlap::Overlap;
 pub(crate) use read::{Context, read};
 pub use retry::Retry;
 pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
+pub use written::Written;
 
 use crate::{
     definition::{DefinitionErrors, Kind, Parsed, Problem, Problems},
@@ -130,6 +134,9 @@ pub struct Workflow {
     /// What the event's data or the request's input is: a [schema](crate::schema).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// The controls that the author wrote in another way than [`Workflow::to_value`] would.
+    #[serde(default, skip_serializing_if = "Written::is_empty")]
+    pub written: Written,
 }
 
 impl Workflow {
@@ -159,6 +166,7 @@ impl Workflow {
             call_timeout_ms: None,
             description: None,
             schema: None,
+            written: Written::default(),
         }
     }
 
@@ -188,6 +196,12 @@ impl Workflow {
             Workflow { description: None, schema: None, triggers, ..it.clone() }
         };
         silent(self) == silent(other)
+    }
+
+    /// The definition as readers see it: user info in URLs, which may be a password, is hidden.
+    pub fn public(&self) -> Workflow {
+        let url = self.url.as_deref().map(url::without_user);
+        Workflow { url, on_failure: self.on_failure.public(), ..self.clone() }
     }
 
     /// The trigger that is the schedule of this id.
@@ -264,8 +278,15 @@ impl Workflow {
         Value::Object(map)
     }
 
-    /// The control fields, in the author's form.
+    /// The control fields as the author wrote them.
     fn controls(&self) -> Map<String, Value> {
+        let mut controls = self.plain_controls();
+        self.written.restore(&mut controls);
+        controls
+    }
+
+    /// The control fields, in the author's form without defaults.
+    fn plain_controls(&self) -> Map<String, Value> {
         let policy = self.policy.iter().map(Policy::to_value);
         let mut entries: Vec<Value> =
             policy.chain(self.concurrency.iter().map(Concurrency::to_value)).collect();

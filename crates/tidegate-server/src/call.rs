@@ -5,14 +5,14 @@ mod relay;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use axum::body::Bytes;
 use reqwest::{
     Client, Response, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER},
     redirect,
 };
 use serde_json::value::RawValue;
@@ -20,6 +20,7 @@ use tidegate::{
     Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
     core::{
         json::Payload,
+        time::Timestamp,
         workflow::{MAX_CALL_TIMEOUT_MS, OnFailure, Workflow as Definition},
     },
     store::{Clock as _, SystemClock},
@@ -267,7 +268,7 @@ impl Calls {
             .header(CONTENT_TYPE, "application/json")
             .header("idempotency-key", id)
             .header("tidegate-run", ctx.run_id().to_string())
-            .header("tidegate-workflow", ctx.workflow())
+            .header("tidegate-workflow", name_in_header(ctx.workflow())?)
             .header("tidegate-version", ctx.version())
             .header("tidegate-attempt", ctx.attempt(STEP));
         let response = heard(self.silence, request.send()).await?;
@@ -277,6 +278,11 @@ impl Calls {
         }
         read(answer).await
     }
+}
+
+/// A name as a header's value: as it is, in UTF-8, also beyond ASCII.
+fn name_in_header(name: &str) -> Result<HeaderValue> {
+    HeaderValue::from_bytes(name.as_bytes()).map_err(|error| Fault::from(error).fatal())
 }
 
 /// An answer whose parts are still to come.
@@ -317,7 +323,8 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
         let kind = kind.to_str().unwrap_or_default();
         kind.starts_with("application/json") || kind.contains("+json")
     });
-    let again = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
+    let again = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok());
+    let again = again.and_then(|text| retry_after(text, SystemClock.now()));
     if status.is_success() {
         return value(&body(answer).await?, json);
     }
@@ -328,9 +335,26 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
         [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     match again {
         _ if !(status.is_server_error() || temporary.contains(&status)) => Err(fault.fatal()),
-        Some(seconds) => Err(fault.retry_after(Duration::from_secs(seconds))),
+        Some(time) => Err(fault.retry_after(time)),
         None => Err(fault),
     }
+}
+
+/// The longest `Retry-After` that is kept to: a day. A service that names more has a clock or a
+/// unit wrong, and its run would be lost in the far future.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a service asks to be left alone: seconds, or a date of HTTP.
+fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    let text = text.trim();
+    let time = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs)
+    } else {
+        let now = UNIX_EPOCH + Duration::from_micros(u64::try_from(now.micros()).ok()?);
+        let at = httpdate::parse_http_date(text).ok()?;
+        at.duration_since(now).unwrap_or_default()
+    };
+    Some(time.min(MAX_RETRY_AFTER))
 }
 
 /// The longest time for the body of an answer that is not streamed: nobody reads it before its
@@ -373,7 +397,34 @@ fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Private, address, is_global};
+    use std::time::Duration;
+
+    use tidegate::core::time::Timestamp;
+
+    use super::{MAX_RETRY_AFTER, Private, address, is_global, retry_after};
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_at_most_a_day() {
+        let now = Timestamp::parse_rfc3339("1994-11-06T08:49:37Z").unwrap();
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (text, expected) in [
+            ("0", seconds(0)),
+            ("120", seconds(120)),
+            ("86401", Some(MAX_RETRY_AFTER)),
+            ("99999999999999999999999", Some(MAX_RETRY_AFTER)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", seconds(60)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", seconds(60)),
+            ("Sun Nov  6 08:50:37 1994", seconds(60)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", seconds(0)),
+            ("Thu, 06 Nov 2194 08:00:00 GMT", Some(MAX_RETRY_AFTER)),
+            ("soon", None),
+            ("-1", None),
+            ("1.5", None),
+            ("", None),
+        ] {
+            assert_eq!(retry_after(text, now), expected, "{text}");
+        }
+    }
 
     #[test]
     fn addresses_of_private_networks_are_known_in_every_spelling() {

@@ -14,7 +14,7 @@ use tidegate::core::{
 };
 
 pub(crate) use self::postgres::Location;
-use crate::ways::Ways;
+use crate::{http::workflows::check_urls, ways::Ways};
 
 /// One setting: its name in the file, its default, and what it is.
 struct Setting {
@@ -23,7 +23,7 @@ struct Setting {
     what: &'static str,
 }
 
-const SETTINGS: [Setting; 11] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         name: "store",
         default: "sqlite:tidegate.db",
@@ -56,6 +56,11 @@ const SETTINGS: [Setting; 11] = [
         name: "signingSecretEnv",
         default: "TIDEGATE_SIGNING_SECRET",
         what: "the variable that holds the secrets that calls are signed with",
+    },
+    Setting {
+        name: "keepAliveMs",
+        default: "75000",
+        what: "how long a connection without a request stays open",
     },
     Setting { name: "workspaces", default: "", what: "further workspaces that are served" },
     Setting {
@@ -201,7 +206,12 @@ impl Config {
     pub(crate) fn check_definitions(&self) -> anyhow::Result<()> {
         let workflows = self.workflows.iter().filter_map(|it| Workflow::parse(it).err());
         let flows = self.flows.iter().filter_map(|it| Flow::parse(it).err());
-        let wrong: Vec<_> = workflows.chain(flows).map(|it| it.to_string()).collect();
+        let mut wrong: Vec<_> = workflows.chain(flows).map(|it| it.to_string()).collect();
+        let actions = self.flows.iter().filter_map(|flow| flow["actions"].as_object());
+        let all = self.workflows.iter().chain(actions.flat_map(|actions| actions.values()));
+        if wrong.is_empty() {
+            wrong.extend(all.filter_map(|it| check_urls(it).err()));
+        }
         anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
         Ok(())
     }
@@ -356,6 +366,12 @@ mod tests {
             ["leaseTtlMs", "default", "30000"],
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn an_idle_connection_lives_as_long_as_the_page_says() {
+        let default = load("", &[]).unwrap().number("keepAliveMs").unwrap();
+        assert_eq!(u128::from(default), crate::listen::IDLE.as_millis());
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     let answering = tokio::spawn(listen::serve(
         listener,
         Routes::to(http::router(app)),
+        listen::IDLE,
         std::future::pending(),
     ));
     let (close, closing) = watch::channel(false);

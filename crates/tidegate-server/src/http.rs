@@ -29,6 +29,7 @@ mod streams;
 mod tail;
 mod timeline;
 mod underway;
+mod unread;
 mod webhooks;
 pub(crate) mod workflows;
 
@@ -128,6 +129,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(tail::Tails::default()))
+        .layer(Extension(doctor::Checkups::default()))
         .layer(Extension(live))
         .layer(middleware::from_fn(guard))
         .with_state(app)
@@ -165,9 +167,11 @@ async fn no_method(request: Request) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", detail)
 }
 
-/// What every answer says to browsers.
+/// What every answer says to browsers, and the end of what was not read.
 async fn guard(request: Request, next: Next) -> Response {
+    let (request, rest) = unread::watch(request);
     let mut response = next.run(request).await;
+    rest.finish(&mut response).await;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'"),

@@ -3,6 +3,8 @@
 //! The accept loop is our own, because a client that sends its headers slowly, or never, must not
 //! hold a connection for ever, and `axum::serve` has no timer for that.
 
+mod strict;
+
 use std::{
     convert::Infallible,
     net::SocketAddr,
@@ -19,11 +21,18 @@ use hyper_util::{
 };
 use tokio::{
     net::TcpListener,
-    sync::{Semaphore, watch},
+    sync::{Notify, Semaphore, watch},
 };
 
-/// How long a client may take for its headers.
-const HEADERS: Duration = Duration::from_secs(10);
+use self::strict::Strict;
+
+/// How long a client may take for the headers of its first request. For those after it the time
+/// of an idle connection counts: whoever may be silent for so long gains nothing by being slow.
+const FIRST_HEADERS: Duration = Duration::from_secs(10);
+
+/// How long a connection may be idle unless the settings say otherwise: longer than the 60 seconds
+/// for which common proxies keep theirs, so that they never send into one that is being closed.
+pub(crate) const IDLE: Duration = Duration::from_secs(75);
 
 /// How long requests may go on after the drain. With the default of `drainMs` a server ends within
 /// the 30 seconds that supervisors give by default.
@@ -36,6 +45,7 @@ const CONNECTIONS: usize = 10_000;
 pub(crate) async fn serve(
     listener: TcpListener,
     routes: Routes,
+    idle: Duration,
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
@@ -58,12 +68,20 @@ pub(crate) async fn serve(
             },
             () = &mut stop => break,
         };
-        let service = TowerToHyperService::new(WithPeer { routes: routes.clone(), peer });
+        let asked = Arc::new(Notify::new());
+        let service = WithPeer { routes: routes.clone(), peer, asked: asked.clone() };
+        let service = TowerToHyperService::new(service);
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(64 * 1024);
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(64 * 1024);
+        let stream = TokioIo::new(Strict::new(stream));
+        let connection = graceful.watch(http.serve_connection(stream, service));
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let mut connection = std::pin::pin!(connection);
+            let ended = tokio::select! {
+                ended = &mut connection => ended,
+                () = silent(&asked) => Ok(()),
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, %peer, "a connection ended badly");
             }
             drop(permit);
@@ -75,6 +93,13 @@ pub(crate) async fn serve(
         tracing::warn!("some connections were cut off");
     }
     Ok(())
+}
+
+/// Ends if no request comes over a new connection in time.
+async fn silent(asked: &Notify) {
+    if tokio::time::timeout(FIRST_HEADERS, asked.notified()).await.is_ok() {
+        std::future::pending().await
+    }
 }
 
 /// Whether this process stops to serve.
@@ -92,6 +117,7 @@ pub(crate) async fn stopping() {
 struct WithPeer {
     routes: Routes,
     peer: SocketAddr,
+    asked: Arc<Notify>,
 }
 
 impl tower_service::Service<Request<Incoming>> for WithPeer {
@@ -107,6 +133,7 @@ impl tower_service::Service<Request<Incoming>> for WithPeer {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        self.asked.notify_one();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer);
         tower_service::Service::call(&mut self.routes.now(), request)

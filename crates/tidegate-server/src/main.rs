@@ -90,13 +90,13 @@ enum ConfigCommand {
 #[derive(Args, Debug)]
 struct Settings {
     /// A TOML file with settings and workflows.
-    #[arg(long, env = "TIDEGATE_CONFIG")]
+    #[arg(long, env = "TIDEGATE_CONFIG", global = true)]
     config: Option<PathBuf>,
     /// `sqlite:PATH`, a `postgres://` URL, or `memory`.
-    #[arg(long)]
+    #[arg(long, global = true)]
     store: Option<String>,
     /// The address and port to listen at.
-    #[arg(long)]
+    #[arg(long, global = true)]
     listen: Option<String>,
 }
 

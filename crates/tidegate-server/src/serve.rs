@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     let routes = Routes::to(http::starting());
     let (stop, stopped) = oneshot::channel::<()>();
     let until = async { drop(stopped.await) };
-    let serving = tokio::spawn(listen::serve(listener, routes.clone(), until));
+    let serving = tokio::spawn(listen::serve(listener, routes.clone(), settings.idle, until));
     let workspaces = settings.workspaces.clone();
     let engine = tokio::select! {
         biased;
@@ -83,6 +83,7 @@ fn stopped_early() -> anyhow::Result<()> {
 /// new store behind.
 struct Settings {
     drain: Duration,
+    idle: Duration,
     workspaces: Vec<Workspace>,
     lease: Duration,
     workers: usize,
@@ -93,6 +94,7 @@ struct Settings {
 impl Settings {
     fn read(config: &Config) -> anyhow::Result<Self> {
         let drain = Duration::from_millis(config.within("drainMs", 0, MAX_DRAIN_MS)?);
+        let idle = Duration::from_millis(config.within("keepAliveMs", 1, MAX_KEEP_ALIVE_MS)?);
         let workspaces = config.workspaces()?;
         let lease = Duration::from_millis(config.number("leaseTtlMs")?);
         let calls = Calls::new(
@@ -105,7 +107,7 @@ impl Settings {
         let deaths = u32::try_from(config.number("pauseAfterDeaths")?)
             .context("`pauseAfterDeaths` is too large")?;
         config.check_definitions()?;
-        Ok(Self { drain, workspaces, lease, workers, deaths, calls })
+        Ok(Self { drain, idle, workspaces, lease, workers, deaths, calls })
     }
 }
 
@@ -243,6 +245,9 @@ pub(crate) async fn open(location: Location) -> anyhow::Result<Arc<dyn Store>> {
 
 /// The longest drain: an hour. Supervisors give less, and a drain that seems endless is a mistake.
 const MAX_DRAIN_MS: u64 = 60 * 60 * 1000;
+
+/// The longest life of an idle connection: an hour, as for drains.
+const MAX_KEEP_ALIVE_MS: u64 = 60 * 60 * 1000;
 
 /// The signals that ask the process to stop.
 #[derive(Debug)]

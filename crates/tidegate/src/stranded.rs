@@ -5,11 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use tidegate_core::{
     catalog::{Catalog, Version},
     id::Seq,
-    reads::{ReadSet, Scan},
+    reads::{ReadSet, Scan, Snapshot},
     row::{Row, Workspace},
+    version::Registered,
 };
 
-use crate::{engine::Shared, error::Error};
+use crate::{api::Engine, engine::Shared, error::Error};
 
 /// How many engines are read.
 const ENGINES: u32 = 1000;
@@ -40,11 +41,7 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
     let reads = ReadSet::default().scan(Scan::Engines, ENGINES);
     let reads = shared.stored.workspaces.iter().fold(reads, ReadSet::catalog);
     let snapshot = shared.store.read(reads).await?;
-    let mut served: BTreeSet<Seq> = shared.lanes().into_iter().collect();
-    for row in snapshot.found(&Scan::Engines) {
-        let Row::Engine(engine) = row else { continue };
-        served.extend(engine.serves.iter().filter(|_| !engine.dead));
-    }
+    let served = served(shared, &snapshot);
     let unserved = |catalog: &Arc<Catalog>| -> Vec<Version> {
         let versions = catalog.entries().flat_map(|(_, entry)| entry.versions.values());
         versions.filter(|version| !served.contains(&version.lane)).cloned().collect()
@@ -69,6 +66,25 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
     }
     *listed = stranded;
     Ok(())
+}
+
+/// The versions that this engine or another live one has code for.
+fn served(shared: &Shared, snapshot: &Snapshot) -> BTreeSet<Seq> {
+    let mut served: BTreeSet<Seq> = shared.lanes().into_iter().collect();
+    for row in snapshot.found(&Scan::Engines) {
+        let Row::Engine(engine) = row else { continue };
+        served.extend(engine.serves.iter().filter(|_| !engine.dead));
+    }
+    served
+}
+
+impl Engine {
+    /// Whether a live engine has code for a registered version.
+    pub async fn is_served(&self, registered: &Registered) -> Result<bool, Error> {
+        let reads = ReadSet::default().scan(Scan::Engines, ENGINES);
+        let snapshot = self.store().read(reads).await?;
+        Ok(served(self.shared(), &snapshot).contains(&registered.lane))
+    }
 }
 
 /// The versions that have live runs, each with their number up to a limit.

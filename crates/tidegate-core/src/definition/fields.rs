@@ -101,10 +101,16 @@ impl<'a> Fields<'a> {
         value.as_str().map(Some).ok_or_else(|| self.wrong_type(name, "a text", value))
     }
 
-    /// A text of 1 to 256 characters, where one is given.
+    /// A text of 1 to 256 characters without control characters, where one is given: names stand
+    /// in headers, paths and logs.
     pub(crate) fn name(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         match text.chars().count() {
+            1..=MAX_NAME_CHARS if text.contains(char::is_control) => {
+                let shown = text.escape_debug();
+                let rule = format!("must not contain control characters, got `{shown}`");
+                Err(self.error(Code::BadName, name, rule))
+            }
             1..=MAX_NAME_CHARS => Ok(Some(text)),
             chars => {
                 let rule = format!("must have 1 to {MAX_NAME_CHARS} characters, got {chars}");

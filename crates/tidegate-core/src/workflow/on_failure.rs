@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::read::read_url;
+use super::url::{read_url, without_user};
 use crate::definition::{Code, Fields, Problems, Reported, shorten};
 
 /// What handles the failure of a run.
@@ -86,6 +86,14 @@ impl OnFailure {
             _ => return,
         };
         problems.error(Code::Conflict, "onFailure", message);
+    }
+
+    /// As readers see it: without user info in the URL.
+    pub(super) fn public(&self) -> OnFailure {
+        match self {
+            OnFailure::Call { url } => OnFailure::Call { url: without_user(url) },
+            OnFailure::Nobody | OnFailure::Code => self.clone(),
+        }
     }
 
     /// The author's form, if a failure is handled at all.

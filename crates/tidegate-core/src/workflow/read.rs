@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     DEFAULT_APP, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry, Trigger,
-    Workflow, rules,
+    Workflow, Written, rules, url::read_url,
 };
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
@@ -57,6 +57,7 @@ pub(crate) fn read(
     known.extend(CONTROLS.iter().map(|control| control.name));
     let mut fields = Fields::open(value, "", &known, problems).ok()?;
     let mut workflow = read_names(&mut fields, context);
+    workflow.written = Written::of(value);
     workflow.version = fields.optional_count("version").unwrap_or_default();
     workflow.timeout_ms = fields.optional_duration("timeoutMs").unwrap_or_default();
     workflow.on_failure = OnFailure::read(&mut fields).unwrap_or_default();
@@ -82,6 +83,7 @@ pub(crate) fn read(
         && workflow.policy.is_none()
     {
         workflow.policy = policy.cloned();
+        workflow.written.forget("concurrency");
     }
     workflow.singleton = control(&mut fields, "singleton", Singleton::read);
     workflow.throttle = control(&mut fields, "throttle", Throttle::read);
@@ -95,7 +97,12 @@ pub(crate) fn read(
         let fix = "keep one of the two";
         fields.error(Code::Conflict, "handoff", format!("is also given as concurrency: {fix}"));
     }
+    if handoff.is_some() {
+        workflow.written.forget("concurrency");
+    }
     workflow.handoff = workflow.handoff.or(handoff);
+    let plain = workflow.plain_controls();
+    workflow.written.keep_unlike(&plain);
     rules::check(&workflow, &limits_at, problems);
     Some(workflow)
 }
@@ -134,16 +141,6 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Workflow {
     let mut workflow = Workflow::new(app, &format!("{flow}/{name}"));
     workflow.flow = Some(flow.to_owned());
     workflow
-}
-
-pub(super) fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {
-    let Some(url) = fields.text("url")? else { return Ok(None) };
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-        let message = format!("must begin with `http://` or `https://` and a host, got `{url}`");
-        return Err(fields.error(Code::BadName, "url", message));
-    }
-    Ok(Some(url.to_owned()))
 }
 
 fn read_description(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {

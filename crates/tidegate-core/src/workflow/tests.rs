@@ -563,7 +563,7 @@ fn a_failure_is_handled_by_code_or_by_a_url_of_its_own() {
             error missing_field: workflow `w`: onFailure.url is required: where the failure handler is called
             error unknown_field: workflow `w`: onFailure.uri is not known: did you mean `url`?
             error bad_name: workflow `w`: onFailure.url must begin with `http://` or `https://` and a host, got `ftp://b`
-            error wrong_type: workflow `w`: onFailure must be `{"url": …}`, true or false, got "https://b"
+            error wrong_type: workflow `w`: onFailure must be `{"url": "https://…"}` beside `url`, or else true or false, got "https://b"
         "#]],
     );
     let workflow = parse(&json!({"onFailure": handler, "url": "https://a"}));

@@ -62,13 +62,12 @@ struct Known {
     error: Option<Error>,
 }
 
-/// Whom a request is answered to, and the room that it takes.
+/// Whom a request is answered to.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) engine: Engine,
     /// The key that was shown; none where none is needed.
     pub(super) key: Option<ApiKey>,
-    _room: [OwnedSemaphorePermit; 2],
 }
 
 impl Access {
@@ -129,8 +128,7 @@ impl Access {
             let detail = format!("there is no workspace `{}` here", named.unwrap_or(&ws));
             return Err(Problem::not_found("no_workspace", detail));
         }
-        let room = self.room(key.as_ref())?;
-        Ok(Admitted { engine: engine.in_workspace(ws.as_str()), key, _room: room })
+        Ok(Admitted { engine: engine.in_workspace(ws.as_str()), key })
     }
 
     /// The key that a request shows; none where none is needed.
@@ -197,8 +195,16 @@ impl Access {
         }
     }
 
-    /// Room for one more request.
-    fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
+    /// Looks at the keys again before the next request: one was made or revoked here.
+    pub(super) async fn forget_keys(&self) {
+        // Whoever reads them now may have begun before the change.
+        let _turn = self.turn.lock().await;
+        self.known().at = None;
+    }
+
+    /// Room for one more request, whose body is there: one that is only half sent takes none, or
+    /// a client without a key could keep everybody else out.
+    pub(super) fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
         let own = {
             let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
             let name = key.map(|key| key.id.clone()).unwrap_or_default();

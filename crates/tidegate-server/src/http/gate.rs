@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, Bytes},
+    body::{Body, Bytes, HttpBody as _},
     extract::{FromRequestParts, Request, State},
     http::{HeaderMap, Method, StatusCode, header, request::Parts},
     middleware::Next,
@@ -14,11 +14,18 @@ use tidegate::{
     Engine,
     core::{row::ApiKey, workflow::DEFAULT_APP},
 };
+use tokio::sync::Semaphore;
 
 use super::{App, body::MAX_BODY_BYTES, operation::Needs, problem::Problem, repeat};
 
 /// How long a client may take to send its body.
 const BODY: Duration = Duration::from_secs(30);
+
+/// The longest body that is always taken in.
+const SMALL: u64 = 64 * 1024;
+
+/// How many longer ones are taken in at once: they bound the memory, and others wait for them.
+static LARGE: Semaphore = Semaphore::const_new(500);
 
 /// How long a request may take: longer than the longest wait for a run.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -57,12 +64,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
 /// Every operation is behind it, with what it needs.
 pub(super) async fn pass(
-    State((app, needs, operation)): State<(App, Needs, &'static str)>,
+    State((app, asks, operation)): State<(App, Asks, &'static str)>,
     request: Request,
     next: Next,
 ) -> Response {
     let _underway = app.requests.begin(operation);
-    let answered = tokio::time::timeout(DEADLINE, passed(&app, needs, request, next)).await;
+    let answered = tokio::time::timeout(DEADLINE, passed(&app, &asks, request, next)).await;
     let late = |_| {
         let detail = "it took too long, and may still take place; ask whether it did";
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_slow", detail).retry_after(1))
@@ -70,14 +77,37 @@ pub(super) async fn pass(
     answered.unwrap_or_else(late).unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn passed(
-    app: &App,
-    needs: Needs,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
+/// What an operation asks of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Asks {
+    pub(super) needs: Needs,
+    /// The members that its query may have; none where any may be there.
+    pub(super) query: Option<Arc<[String]>>,
+}
+
+impl Asks {
+    /// Refuses a query with a member that the operation does not know: a filter with a typing
+    /// error would silently match everything.
+    fn check_query(&self, parts: &Parts) -> Result<(), Problem> {
+        let (Some(known), Some(query)) = (&self.query, parts.uri.query()) else { return Ok(()) };
+        let read = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let axum::extract::Query(members) =
+            read.map_err(|_| Problem::invalid("bad_query", format!("`{query}` is no query")))?;
+        let unknown = members.iter().find(|(name, _)| !known.contains(name));
+        unknown.map_or(Ok(()), |(name, _)| {
+            let fix = match &**known {
+                [] => "this operation has none".to_owned(),
+                known => format!("known are {}", known.join(", ")),
+            };
+            Err(Problem::invalid("bad_query", format!("`{name}` is not a parameter here; {fix}")))
+        })
+    }
+}
+
+async fn passed(app: &App, asks: &Asks, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    if needs == Needs::Nothing {
+    if asks.needs == Needs::Nothing {
+        asks.check_query(&parts)?;
         let body = if parts.method == Method::GET {
             body
         } else {
@@ -85,17 +115,20 @@ async fn passed(
         };
         return Ok(next.run(Request::from_parts(parts, body)).await);
     }
-    let admitted = app.access.admit(&app.engine, needs, &parts.method, &parts.headers).await?;
+    let admitted = app.access.admit(&app.engine, asks.needs, &parts.method, &parts.headers).await?;
+    asks.check_query(&parts)?;
     let key = admitted.key.clone().map(Arc::new);
     let engine = admitted.engine.clone();
     let ours = engine.workspace() == app.engine.workspace();
     let named = if ours { app.ways.app.clone() } else { DEFAULT_APP.into() };
     let mut caller = Caller { engine, once: None, key, app: named };
     if parts.method == Method::GET {
+        let _room = app.access.room(caller.key.as_deref())?;
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body)).await);
     }
     let body = read(&parts.headers, body).await?;
+    let _room = app.access.room(caller.key.as_deref())?;
     let Some(asked) = repeat::asked(&caller, &parts, &body)? else {
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body.into())).await);
@@ -140,7 +173,13 @@ async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     if length(headers).is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    let whole = tokio::time::timeout(BODY, axum::body::to_bytes(body, MAX_BODY_BYTES)).await;
+    let whole = tokio::time::timeout(BODY, async {
+        // One without a length may be of any.
+        let small = body.size_hint().upper().is_some_and(|length| length <= SMALL);
+        let _place = if small { None } else { LARGE.acquire().await.ok() };
+        axum::body::to_bytes(body, MAX_BODY_BYTES).await
+    });
+    let whole = whole.await;
     let whole = whole.map_err(|_| {
         let detail = format!("the body did not come within {} seconds", BODY.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)

@@ -2,6 +2,7 @@
 
 use axum::{
     Extension, Json,
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tidegate::core::{access::AccessCommand, time::Timestamp};
 
 use super::{
-    Caller,
+    App, Caller,
     body::{At, Body},
     operation::Operation,
     problem::Problem,
@@ -73,7 +74,7 @@ struct KeyBody {
     expires_at: Option<String>,
 }
 
-async fn make(caller: Caller, body: Body) -> Result<Response, Problem> {
+async fn make(State(app): State<App>, caller: Caller, body: Body) -> Result<Response, Problem> {
     let KeyBody { name, read_only, expires_at } = body.required()?;
     keys::check_name(&name).map_err(|error| Problem::invalid("bad_name", error.to_string()))?;
     let expires_at = expires_at.map(|at| {
@@ -87,14 +88,20 @@ async fn make(caller: Caller, body: Body) -> Result<Response, Problem> {
         expires_at: expires_at.transpose()?,
     };
     let (text, key) = keys::make(&**caller.engine.store(), wanted).await?;
+    app.access.forget_keys().await;
     let mut told = keys::view(&key);
     told["key"] = text.into();
     Ok((StatusCode::CREATED, Extension(NeverAgain), Json(told)).into_response())
 }
 
-async fn revoke(caller: Caller, At(id): At<String>) -> Result<Json<Value>, Problem> {
+async fn revoke(
+    State(app): State<App>,
+    caller: Caller,
+    At(id): At<String>,
+) -> Result<Json<Value>, Problem> {
     let ws = caller.engine.workspace().into();
     let revoke = AccessCommand::Revoke { ws, id: id.clone() };
     keys::change(&**caller.engine.store(), revoke).await?;
+    app.access.forget_keys().await;
     Ok(Json(json!({ "id": id, "revoked": true })))
 }

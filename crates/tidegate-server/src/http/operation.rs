@@ -30,6 +30,7 @@ pub(crate) struct Operation {
     needs: Needs,
     route: MethodRouter<App>,
     query: Vec<Value>,
+    any_query: bool,
     body: Option<Value>,
     answers: Map<String, Value>,
 }
@@ -44,7 +45,8 @@ impl Operation {
         let needs = if method == "get" { Needs::Read } else { Needs::Full };
         let (query, body, answers) = (Vec::new(), None, Map::new());
         let route = on(filter, handler);
-        Self { method, path, name, says: "", needs, route, query, body, answers }
+        let any_query = false;
+        Self { method, path, name, says: "", needs, route, query, any_query, body, answers }
     }
 
     pub(super) fn get<H: Handler<T, App>, T: 'static>(
@@ -121,6 +123,12 @@ impl Operation {
         self
     }
 
+    /// The query may have any members: its sender adds to it what it likes.
+    pub(super) fn any_query(mut self) -> Self {
+        self.any_query = true;
+        self
+    }
+
     /// A body that must be there.
     pub(super) fn body(mut self, shape: Value) -> Self {
         self.body = Some(content("application/json", shape, Some(true)));
@@ -153,7 +161,10 @@ impl Operation {
 
     /// The route, which lets in who shows what it needs.
     pub(super) fn into_route(self, app: &App) -> (&'static str, MethodRouter<App>) {
-        let state = (app.clone(), self.needs, self.name);
+        let names = self.query.iter().filter_map(|member| member["name"].as_str());
+        let query = (!self.any_query).then(|| names.map(str::to_owned).collect());
+        let asks = gate::Asks { needs: self.needs, query };
+        let state = (app.clone(), asks, self.name);
         let guarded = middleware::from_fn_with_state(state, gate::pass);
         (self.path, self.route.route_layer(guarded))
     }

@@ -29,6 +29,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/webhooks/{flow}/{name}", "takeDelivery", take)
             .says("A delivery of somebody else, signed as its webhook says.")
             .open()
+            .any_query()
             .body(any())
             .answers(202, "It is taken, or not wanted.", told())
             .answers(200, "It is refused by a policy, or was taken before.", told()),

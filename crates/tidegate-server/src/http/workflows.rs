@@ -10,6 +10,8 @@ use tidegate::{
     core::{
         catalog::{Catalog, Entry},
         reads::ReadSet,
+        version::{Registered, Released},
+        workflow::Workflow,
     },
 };
 
@@ -24,9 +26,20 @@ use super::{
 /// What this file adds to the API.
 pub(super) fn operations() -> Vec<Operation> {
     let app = || text(1, 256);
-    let counts = || ("older?", any());
-    let defined = object([("name", string()), ("version", count()), ("unchanged", flag())]);
-    let released = object([("name", string()), ("version", count()), counts()]);
+    let defined = object([
+        ("name", string()),
+        ("version", count()),
+        ("unchanged", flag()),
+        ("warnings", many(string())),
+        ("released?", of("Released")),
+    ]);
+    let released = object([
+        ("name", string()),
+        ("version", count()),
+        ("older", count()),
+        ("stranded", count()),
+        ("lacking", many(string())),
+    ]);
     let deleted = object([("app", string()), ("name", string()), ("live", count())]);
     vec![
         Operation::get("/workflows", "listWorkflows", list)
@@ -66,7 +79,8 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("flowControl?", json!({ "type": "object" })),
         ("definition?", json!({ "type": "object" })),
     ];
-    vec![("Workflow", object(workflow))]
+    let released = [("older", count()), ("stranded", count()), ("lacking", many(string()))];
+    vec![("Workflow", object(workflow)), ("Released", object(released))]
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,9 +101,10 @@ fn view(app: &str, name: &str, entry: &Entry) -> Value {
     let mut told = json!({ "app": app, "name": name, "versions": versions });
     if let Some(current) = &entry.current {
         told["version"] = current.version.number.into();
-        let author = current.workflow.to_value();
+        let workflow = current.workflow.public();
+        let author = workflow.to_value();
         told["triggers"] = author.get("triggers").cloned().unwrap_or_else(|| json!([]));
-        if let Some(url) = &current.workflow.url {
+        if let Some(url) = &workflow.url {
             told["url"] = url.as_str().into();
         }
         if let Some(text) = &current.workflow.description {
@@ -126,7 +141,7 @@ pub(super) async fn show(
     })?;
     let mut told = view(&app, &name, entry);
     if let Some(current) = &entry.current {
-        told["definition"] = current.workflow.to_value();
+        told["definition"] = current.workflow.public().to_value();
     }
     Ok(Json(told))
 }
@@ -150,15 +165,50 @@ pub(super) async fn define(
             return Err(Problem::invalid("bad_definition", detail));
         }
     }
+    if Workflow::parse(&definition).is_ok() {
+        check_urls(&definition).map_err(|error| Problem::invalid("bad_definition", error))?;
+    }
     let registered = caller.engine.define(&definition).await?;
     let mut told = json!({
         "app": app, "name": name, "version": registered.version,
-        "unchanged": registered.unchanged,
+        "unchanged": registered.unchanged, "warnings": warnings(&caller, &definition, &registered).await?,
     });
     if let Some(released) = registered.released {
-        told["released"] = json!({ "older": released.older, "stranded": released.stranded });
+        told["released"] = view_released(&released);
     }
     Ok(Json(told))
+}
+
+/// Reads the URLs of a definition with the parser that calls them: what the shape of a URL does
+/// not show, such as `http://1.2.3.999`, would fail every run.
+pub(crate) fn check_urls(definition: &Value) -> Result<(), String> {
+    for (field, url) in
+        [("url", &definition["url"]), ("onFailure.url", &definition["onFailure"]["url"])]
+    {
+        if let Some(error) = url.as_str().and_then(|url| reqwest::Url::parse(url).err()) {
+            let name = definition["name"].as_str().unwrap_or_default();
+            return Err(format!("workflow `{name}`: {field} cannot be called: {error}"));
+        }
+    }
+    Ok(())
+}
+
+/// What its author may want to know of a definition that holds.
+async fn warnings(
+    caller: &Caller,
+    definition: &Value,
+    registered: &Registered,
+) -> Result<Vec<String>, Problem> {
+    let parsed = Workflow::parse(definition).map_err(|it| tidegate::Error::Definition(it.0))?;
+    let mut warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
+    if parsed.value.url.is_none() && !caller.engine.is_served(registered).await? {
+        warnings.push(format!(
+            "workflow `{}`: no engine has code for it, and it has no `url`: its runs wait until an \
+             engine with its code starts",
+            parsed.value.name
+        ));
+    }
+    Ok(warnings)
 }
 
 pub(super) async fn delete(
@@ -186,8 +236,13 @@ pub(super) async fn release(
     let app = caller.app(of.app);
     let ReleaseBody { version } = body.required()?;
     let released = caller.engine.release(&app, &name, version).await?;
-    Ok(Json(json!({
-        "app": app, "name": name, "version": version,
-        "older": released.older, "stranded": released.stranded,
-    })))
+    let mut told = view_released(&released);
+    (told["app"], told["name"], told["version"]) = (app.into(), name.into(), version.into());
+    Ok(Json(told))
+}
+
+/// What a release has come to for the runs of other versions.
+fn view_released(released: &Released) -> Value {
+    let Released { older, stranded, lacking, .. } = released;
+    json!({ "older": older, "stranded": stranded, "lacking": lacking })
 }

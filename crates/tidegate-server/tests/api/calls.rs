@@ -159,3 +159,75 @@ async fn private_addresses_are_not_called() {
         assert_eq!(server.until(&run, "failed").await["error"]["code"], "PrivateAddress");
     }
 }
+
+/// `Retry-After` of a service counts instead of the definition's backoff: also 0, a date that is
+/// over, and one that names a day in the far future is bounded.
+#[tokio::test]
+async fn a_service_says_when_to_be_called_again() {
+    let target = Target::start(|call, _| match call.path.as_str() {
+        "/soon" if call.header("tidegate-attempt") == "1" => {
+            (503, vec![("retry-after", "0")], String::new())
+        }
+        "/past" if call.header("tidegate-attempt") == "1" => {
+            (503, vec![("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], String::new())
+        }
+        "/late" => (429, vec![("retry-after", "99999999999999999999")], String::new()),
+        "/date" => (429, vec![("retry-after", "Thu, 06 Nov 2194 08:49:37 GMT")], String::new()),
+        _ => (200, vec![], String::new()),
+    })
+    .await;
+    let workflow = |name: &str| {
+        let retry = "retry = { maxAttempts = 3, backoffMs = 3600000, maxBackoffMs = 3600000 }";
+        format!("[[workflow]]\nname = \"{name}\"\nurl = \"{}/{name}\"\n{retry}\n", target.url)
+    };
+    let server = Server::start(&["soon", "past", "late", "date"].map(workflow).concat());
+    for name in ["soon", "past"] {
+        let run = server.start_run(name, json!(1)).await;
+        server.until(&run, "completed").await;
+    }
+    for name in ["late", "date"] {
+        let run = server.start_run(name, json!(1)).await;
+        let told = server.until(&run, "waiting").await;
+        let at = |text: &serde_json::Value| {
+            let text = text.as_str().unwrap_or_else(|| panic!("{told}"));
+            tidegate::core::time::Timestamp::parse_rfc3339(text).unwrap()
+        };
+        let wait = at(&told["dueAt"]).micros() - at(&told["queuedAt"]).micros();
+        let day = 24 * 60 * 60 * 1_000_000;
+        assert!((day..day + 3_600_000_000).contains(&wait), "{name}: {told}");
+    }
+}
+
+/// N30: a name is judged by the addresses that it resolves to, not by its spelling.
+#[tokio::test]
+async fn a_name_of_this_machine_is_a_private_address() {
+    let target = Target::kind().await;
+    let port = target.url.rsplit(':').next().unwrap();
+    let config = |allowed: &str| {
+        format!(
+            "allowPrivate = \"{allowed}\"\n[[workflow]]\nname = \"a\"\n\
+             url = \"http://localhost:{port}/a\"\nretry = {{ maxAttempts = 1 }}"
+        )
+    };
+    let server = Server::start(&config("none"));
+    let run = server.start_run("a", json!(1)).await;
+    let told = server.until(&run, "failed").await;
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`localhost` is an address of a private network"), "{told}");
+    assert_eq!(target.calls().len(), 0, "nothing was sent");
+    let server = Server::start(&config("loopback"));
+    let run = server.start_run("a", json!(1)).await;
+    server.until(&run, "completed").await;
+}
+
+/// A name beyond ASCII is sent as it is.
+#[tokio::test]
+async fn a_workflow_of_any_name_can_be_called() {
+    let target = Target::kind().await;
+    let server =
+        Server::start(&format!("[[workflow]]\nname = \"größe\"\nurl = \"{}\"", target.url));
+    let run = server.start_run("größe", json!(1)).await;
+    server.until(&run, "completed").await;
+    let [call] = &target.calls()[..] else { panic!("it is called once") };
+    assert_eq!(call.headers["tidegate-workflow"].as_bytes(), "größe".as_bytes());
+}

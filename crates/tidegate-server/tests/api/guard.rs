@@ -162,3 +162,78 @@ async fn what_a_browser_could_be_made_to_send_is_refused() {
     let said = String::from_utf8(open.output().unwrap().stderr).unwrap();
     assert!(said.contains("make one with `tidegate keys create`"), "{said}");
 }
+
+/// A key opens doors from the moment of its answer, and none after it was taken back, on the
+/// server that made it; and none after its end.
+#[tokio::test]
+async fn a_key_counts_at_once_and_until_its_end() {
+    let server = Server::start("");
+    let made = server.raw("POST", "/keys", &[], r#"{"name":"first"}"#).await.unwrap();
+    let bearer = |answer: &Value| format!("Bearer {}", answer["key"].as_str().unwrap());
+    let full = bearer(&made.json());
+    let none = server.raw("GET", "/runs", &[], "").await.unwrap();
+    assert_eq!(none.status, 401, "the first key closes the server to those without: {}", none.text);
+    let get = async |key: &str| {
+        server.raw("GET", "/runs", &[("authorization", key)], "").await.unwrap().status
+    };
+    let make = async |body: Value| {
+        let headers = [("authorization", full.as_str())];
+        server.raw("POST", "/keys", &headers, &body.to_string()).await.unwrap().json()
+    };
+    for n in 0..10 {
+        // Somebody has just asked with a key that nobody knows, so that the keys were looked at.
+        assert_eq!(get(&format!("Bearer tg_{n}_x")).await, 401);
+        let made = make(json!({ "name": format!("k{n}") })).await;
+        let key = bearer(&made);
+        assert_eq!(get(&key).await, 200, "key {n} is new");
+        let path = format!("/keys/{}", made["id"].as_str().unwrap());
+        let headers = [("authorization", full.as_str())];
+        assert_eq!(server.raw("DELETE", &path, &headers, "").await.unwrap().status, 200);
+        assert_eq!(get(&key).await, 401, "key {n} was taken back");
+    }
+    for (end, status) in [("2020-01-01T00:00:00Z", 401), ("2100-01-01T00:00:00Z", 200)] {
+        let made = make(json!({ "name": end, "expiresAt": end })).await;
+        assert_eq!(get(&bearer(&made)).await, status, "it ends at {end}");
+    }
+}
+
+/// A key that one server has made opens the others too.
+#[tokio::test]
+async fn a_new_key_opens_every_server_of_the_store() {
+    let Some(store) = crate::postgres::database_now() else { return };
+    let first_key = keys(&store, &["create", "--name", "first"]);
+    let logs = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|it| Server::start_on(&store, "", &logs.path().join(it)));
+    let full = format!("Bearer {first_key}");
+    let headers = [("authorization", full.as_str())];
+    for server in [&one, &two] {
+        assert_eq!(server.raw("GET", "/runs", &headers, "").await.unwrap().status, 200);
+    }
+    let made = one.raw("POST", "/keys", &headers, r#"{"name":"new"}"#).await.unwrap().json();
+    let new = format!("Bearer {}", made["key"].as_str().unwrap());
+    let began = std::time::Instant::now();
+    while two.raw("GET", "/runs", &[("authorization", &new)], "").await.unwrap().status != 200 {
+        assert!(began.elapsed().as_secs() < 60, "it is never known there");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// The security page names every operation that needs no key, and `keys` takes its settings
+/// before and behind its own command.
+#[tokio::test]
+async fn the_page_says_what_needs_no_key() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/security.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let matrix = include_str!("matrix.txt");
+    let open = matrix.lines().filter_map(|line| line.strip_suffix(": nothing"));
+    for operation in open {
+        assert!(page.contains(&format!("`{operation}`")), "{operation} needs no key: {page}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("tidegate.db").display());
+    let mut behind = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    behind.env_clear().args(["keys", "create", "--name", "a", "--store", &store]);
+    let output = behind.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(keys(&store, &["list"]).contains(" a "), "it was made in that store");
+}

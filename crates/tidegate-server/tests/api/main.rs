@@ -44,4 +44,5 @@ mod target;
 mod two;
 mod ways;
 mod webhooks;
+mod wire;
 mod workflows;

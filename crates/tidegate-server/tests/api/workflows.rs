@@ -41,3 +41,164 @@ async fn a_workflow_is_deleted_and_comes_back() {
     server.post("/workflows/sync/release", json!({ "version": 1 })).await;
     assert_eq!(server.get("/workflows/sync").await.1["version"], 1, "a release brings it back too");
 }
+
+/// Names and URLs are read when they are defined, by file and by request alike.
+#[tokio::test]
+async fn what_cannot_be_called_cannot_be_defined() {
+    let server = Server::start("");
+    for (name, definition, said) in [
+        ("a", json!({ "url": "http://h\r\nx: y" }), "url must not contain spaces, control"),
+        ("a", json!({ "url": "http://h/\u{7f}" }), "url must not contain spaces, control"),
+        ("a", json!({ "url": "http://h:99999" }), "url must have a port from 1 to 65535"),
+        ("a", json!({ "url": "http://[::1" }), "url must close the `[` of its host"),
+        ("a", json!({ "url": "ftp://h" }), "url must begin with `http://` or `https://`"),
+        ("a", json!({ "url": "http://1.2.3.999" }), "url cannot be called: invalid IPv4"),
+        (
+            "a",
+            json!({ "url": "http://h", "onFailure": { "url": "http://h:x" } }),
+            "onFailure.url must have a port",
+        ),
+        ("a%0D%0Ab", json!({ "url": "http://h" }), "name must not contain control characters"),
+        ("a%7F", json!({ "url": "http://h" }), "name must not contain control characters"),
+        ("a", json!({ "url": "http://h", "triggers": ["b\n"] }), "triggers[0].event must not"),
+    ] {
+        let (status, told) = server.put(&format!("/workflows/{name}"), &definition).await;
+        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_definition")), "{told}");
+        assert!(told["detail"].as_str().unwrap().contains(said), "{definition}: {told}");
+        if name == "a" {
+            let url = definition["url"].to_string().replace('\u{7f}', "\\u007f");
+            let file = format!("[[workflow]]\nname = \"a\"\nurl = {url}\n");
+            let failed = Server::refused(&(file + &toml_of(&definition)));
+            assert!(failed.contains(said), "{definition}: {failed}");
+        }
+    }
+    let (status, told) = server.put("/workflows/a", json!({ "url": "HTTP://localhost" })).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+}
+
+/// The rest of a definition, as a file writes it.
+fn toml_of(definition: &serde_json::Value) -> String {
+    let on_failure = definition["onFailure"]["url"].as_str();
+    let on_failure = on_failure.map(|url| format!("onFailure = {{ url = \"{url}\" }}\n"));
+    let triggers = definition.get("triggers").map(|list| format!("triggers = {list}\n"));
+    on_failure.into_iter().chain(triggers).collect()
+}
+
+/// Who reads a definition does not read the passwords in it, wherever it is shown or logged.
+#[tokio::test]
+async fn user_info_in_urls_is_hidden_from_readers() {
+    let target = Target::kind().await;
+    let place = target.url.strip_prefix("http://").unwrap();
+    let workflow = |name: &str, path: &str| {
+        format!(
+            "[[workflow]]\nname = \"{name}\"\nurl = \"http://me:canary@{place}/{path}\"\n\
+             onFailure = {{ url = \"http://me:canary@{place}/failed\" }}\n"
+        )
+    };
+    let variables = [("TIDEGATE_LOG", "debug")];
+    let server = Server::start_with(&workflow("a", "a"), &variables);
+    let run = server.start_run("a", json!(1)).await;
+    server.until(&run, "completed").await;
+    let [call] = &target.calls()[..] else { panic!("it is called once") };
+    assert_eq!(call.header("authorization"), "Basic bWU6Y2FuYXJ5", "it is still sent");
+    server.reload(&workflow("a", "b"));
+    server.logged("the file was read again").await;
+    server.reload(&(workflow("a", "c") + &workflow("b", "d e")));
+    server.logged("nothing was changed").await;
+    let run = server.start_run("a", json!(1)).await;
+    let (_, described) = server.get("/openapi.json").await;
+    let paths = described["paths"].as_object().unwrap().iter();
+    let paths = paths.filter(|(path, methods)| {
+        let documents = &methods["get"]["responses"]["200"]["content"]["application/json"];
+        !documents.is_null() && !path.contains("{id}/") && *path != "/ready"
+    });
+    let filled = paths.map(|(path, _)| path.replace("{name}", "a").replace("{id}", &run));
+    for path in filled.filter(|path| !path.contains('{')) {
+        let text = server.text(&path).await;
+        assert!(!text.contains("canary"), "{path}: {text}");
+    }
+    let (_, told) = server.get("/workflows/a").await;
+    let shown = format!("http://***@{place}/b");
+    assert_eq!((&told["url"], &told["definition"]["url"]), (&json!(shown), &json!(shown)));
+    // What was read cannot be written back by mistake.
+    let (status, told) = server.put("/workflows/a", &told["definition"]).await;
+    assert_eq!(status.as_u16(), 422, "{told}");
+    assert!(told["detail"].as_str().unwrap().contains("user info written out"), "{told}");
+    assert!(!server.log().contains("canary"), "{}", server.log());
+}
+
+/// A definition that nothing serves is taken, and its answer says so.
+#[tokio::test]
+async fn a_workflow_that_nothing_serves_says_so() {
+    let server = Server::start("");
+    let (status, told) = server.put("/workflows/a", json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    let warning = told["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("no engine has code for it, and it has no `url`"), "{told}");
+    let odd = json!({ "url": "http://localhost", "batch": { "maxSize": 1, "timeoutMs": 9 } });
+    let (_, told) = server.put("/workflows/b", odd).await;
+    assert_eq!(told["warnings"], json!(["workflow `b`: batch.maxSize of 1 collects nothing"]));
+}
+
+/// SPEC 11: `flowControl` has the control fields as they were defined, defaults that were written
+/// out included, and a default that is written out is no new version.
+#[tokio::test]
+async fn controls_are_shown_as_they_were_defined() {
+    let server = Server::start("");
+    let controls = json!({
+        "throttle": { "limit": 5, "perMs": 1000, "burst": 1 },
+        "concurrency": { "limit": 2, "span": "executing" },
+        "idempotency": { "key": "id", "periodMs": 86_400_000 },
+    });
+    let short = json!({
+        "throttle": { "limit": 5, "perMs": 1000 },
+        "concurrency": { "limit": 2 },
+        "idempotency": { "key": "id" },
+    });
+    for (controls, unchanged) in [(&controls, false), (&short, true), (&controls, true)] {
+        let mut definition = controls.clone();
+        definition["url"] = json!("http://localhost");
+        let (_, told) = server.put("/workflows/a", &definition).await;
+        assert_eq!(
+            (&told["version"], &told["unchanged"]),
+            (&json!(1), &json!(unchanged)),
+            "{told}"
+        );
+        let (_, told) = server.get("/workflows/a").await;
+        assert_eq!(&told["flowControl"], controls, "{told}");
+        assert_eq!(told["definition"]["throttle"], controls["throttle"], "{told}");
+    }
+    let action =
+        json!({ "flow": "f", "name": "x", "url": "http://localhost", "concurrency": "queue" });
+    server.put("/workflows/x", &action).await;
+    let (_, all) = server.get("/workflows").await;
+    let shown = all["workflows"].as_array().unwrap().iter().find(|it| it["name"] == "f/x");
+    assert_eq!(
+        shown.map(|it| &it["flowControl"]),
+        Some(&json!({ "concurrency": "queue" })),
+        "{all}"
+    );
+}
+
+/// SPEC 8: a release lists the live runs of older versions that lack the key of its handoff.
+#[tokio::test]
+async fn a_release_lists_the_runs_that_lack_its_key() {
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start("");
+    let url = &target.url;
+    server.put("/workflows/a", json!({ "url": url })).await;
+    let with = server.start_run("a", json!({ "order": 1 })).await;
+    let without = server.start_run("a", json!({})).await;
+    target.called(2).await;
+    let handoff = json!({ "type": "keyed", "keyField": "order", "onNewVersion": "drain" });
+    let (_, told) = server.put("/workflows/a", json!({ "url": url, "handoff": handoff })).await;
+    let released = json!({ "older": 2, "stranded": 0, "lacking": [without] });
+    assert_eq!((&told["version"], &told["released"]), (&json!(2), &released), "{told}");
+    server.command(&["release", "a", "1"]).unwrap();
+    let (_, told) = server.post("/workflows/a/release", json!({ "version": 2 })).await;
+    assert_eq!(told["lacking"], json!([without]), "{told}");
+    let said = server.command(&["release", "a", "2"]).unwrap();
+    assert!(said.ends_with(&format!("{without} lacks the key of its handoff\n")), "{said}");
+    assert!(!said.contains(&with), "{said}");
+}

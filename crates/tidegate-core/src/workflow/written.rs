@@ -1,0 +1,52 @@
+//! The controls of a definition as its author wrote them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::flow::CONTROLS;
+
+/// Control fields byte by byte as they were given, defaults that were written out included.
+///
+/// They say the same as the fields of the workflow, so that two definitions do not differ by them.
+#[derive(Clone, Debug, Default, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Written(Map<String, Value>);
+
+impl PartialEq for Written {
+    fn eq(&self, _: &Written) -> bool {
+        true
+    }
+}
+
+impl Written {
+    /// The control fields of a definition.
+    pub(super) fn of(definition: &Value) -> Written {
+        let fields = definition.as_object().into_iter().flatten();
+        let control = |name: &str| CONTROLS.iter().any(|control| control.name == name);
+        let given = fields.filter(|(name, value)| control(name) && !value.is_null());
+        Written(given.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    /// Leaves a control to its fields: what was written is not all that holds.
+    pub(super) fn forget(&mut self, control: &str) {
+        self.0.remove(control);
+    }
+
+    /// Leaves out what is written as it would be anyway.
+    pub(super) fn keep_unlike(&mut self, plain: &Map<String, Value>) {
+        self.0.retain(|name, value| plain.get(name).is_some_and(|plain| plain != value));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts what was written in the place of what the fields say.
+    pub(super) fn restore(&self, controls: &mut Map<String, Value>) {
+        for (name, value) in controls {
+            if let Some(written) = self.0.get(name) {
+                value.clone_from(written);
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Request heads that two parsers can read in two ways: refused before the HTTP parser sees them.
+//!
+//! The parser takes a line that ends in LF alone, drops `Content-Length` beside
+//! `Transfer-Encoding`, and keeps the first of two `Host` headers. A proxy in front may decide
+//! otherwise, and then a request hides inside of another one. RFC 9112 answers all three with 400.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection whose incoming bytes are checked.
+#[derive(Debug)]
+pub(super) struct Strict<S> {
+    stream: S,
+    scan: Scan,
+    refused: bool,
+}
+
+impl<S> Strict<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, scan: Scan::default(), refused: false }
+    }
+}
+
+/// A byte that no request may hold: the parser answers it with 400 and closes the connection.
+const REFUSED: &[u8] = b"\0";
+
+impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.refused {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if self.scan.feed(&buf.filled()[before..]).is_err() {
+            self.refused = true;
+            buf.set_filled(before);
+            buf.put_slice(REFUSED);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+}
+
+/// The longest line that is followed. The parser refuses a head of this size by itself.
+const MAX_LINE: usize = 64 * 1024;
+
+/// The head is ambiguous.
+#[derive(Debug, PartialEq, Eq)]
+struct Ambiguous;
+
+/// The place in the stream of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    RequestLine,
+    Header,
+    Body(u64),
+    ChunkSize,
+    /// The bytes of a chunk, with the line end behind them.
+    Chunk(u64),
+    Trailer,
+    /// Behind something that the parser refuses by itself.
+    Lost,
+}
+
+/// Follows the framing of requests as far as its rules need it.
+#[derive(Debug, Default)]
+struct Scan {
+    place: Place,
+    line: Vec<u8>,
+    hosts: u32,
+    needs_host: bool,
+    length: Option<u64>,
+    encoded: bool,
+}
+
+impl Scan {
+    fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Ambiguous> {
+        while !bytes.is_empty() {
+            bytes = match self.place {
+                Place::Lost => return Ok(()),
+                Place::Body(left) => self.skip(bytes, left, Place::Body, Place::RequestLine),
+                Place::Chunk(left) => self.skip(bytes, left, Place::Chunk, Place::ChunkSize),
+                Place::RequestLine | Place::Header | Place::ChunkSize | Place::Trailer => {
+                    self.feed_line(bytes)?
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Passes over bytes that have no lines; gives what is behind them.
+    fn skip<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        left: u64,
+        more: fn(u64) -> Place,
+        then: Place,
+    ) -> &'a [u8] {
+        let here = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let left = left - here as u64;
+        self.place = if left == 0 { then } else { more(left) };
+        &bytes[here..]
+    }
+
+    /// Collects a line, and reads it at its end; gives what is behind it.
+    fn feed_line<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Ambiguous> {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+            self.line.extend_from_slice(bytes);
+            if self.line.len() > MAX_LINE {
+                self.place = Place::Lost;
+            }
+            return Ok(&[]);
+        };
+        self.line.extend_from_slice(&bytes[..end]);
+        let line = std::mem::take(&mut self.line);
+        let line = line.strip_suffix(b"\r").ok_or(Ambiguous)?;
+        self.read_line(line)?;
+        Ok(&bytes[end + 1..])
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
+        self.place = match self.place {
+            // Empty lines before a request mean nothing.
+            Place::RequestLine if line.is_empty() => Place::RequestLine,
+            Place::RequestLine => {
+                let needs_host = line.ends_with(b" HTTP/1.1");
+                *self = Self { needs_host, ..Self::default() };
+                Place::Header
+            }
+            Place::Header if line.is_empty() => self.end_head()?,
+            Place::Header => self.read_header(line),
+            Place::ChunkSize => chunk(line),
+            Place::Trailer if line.is_empty() => Place::RequestLine,
+            other @ (Place::Trailer | Place::Body(_) | Place::Chunk(_) | Place::Lost) => other,
+        };
+        Ok(())
+    }
+
+    fn read_header(&mut self, line: &[u8]) -> Place {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = line.split_at(colon);
+        if name.eq_ignore_ascii_case(b"host") {
+            self.hosts += 1;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.encoded = true;
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            let value = std::str::from_utf8(value.get(1..).unwrap_or_default());
+            let Some(length) = value.ok().and_then(|value| value.trim().parse().ok()) else {
+                return Place::Lost;
+            };
+            self.length = Some(length);
+        }
+        Place::Header
+    }
+
+    /// The rules, and what follows the head.
+    fn end_head(&self) -> Result<Place, Ambiguous> {
+        let hosts = if self.needs_host { self.hosts == 1 } else { self.hosts <= 1 };
+        match (self.length, self.encoded) {
+            _ if !hosts => Err(Ambiguous),
+            (Some(_), true) => Err(Ambiguous),
+            (None, true) => Ok(Place::ChunkSize),
+            (Some(length), false) if length > 0 => Ok(Place::Body(length)),
+            (_, false) => Ok(Place::RequestLine),
+        }
+    }
+}
+
+/// What follows the line that begins a chunk.
+fn chunk(line: &[u8]) -> Place {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    let size = std::str::from_utf8(digits).ok();
+    match size.and_then(|size| u64::from_str_radix(size.trim(), 16).ok()) {
+        Some(0) => Place::Trailer,
+        Some(size) => size.checked_add(2).map_or(Place::Lost, Place::Chunk),
+        None => Place::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ambiguous, Place, Scan};
+
+    const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    /// Feeds it in pieces of every size.
+    fn scan(text: &str) -> Result<Place, Ambiguous> {
+        let read = |size: usize| {
+            let mut scan = Scan::default();
+            for piece in text.as_bytes().chunks(size) {
+                scan.feed(piece)?;
+            }
+            Ok(scan.place)
+        };
+        let whole = read(text.len());
+        for size in 1..text.len() {
+            assert_eq!(read(size), whole, "in pieces of {size}: {text:?}");
+        }
+        whole
+    }
+
+    #[test]
+    fn plain_requests_pass_one_after_another() {
+        for text in [
+            GET,
+            "\r\nGET / HTTP/1.0\r\n\r\n",
+            "POST / HTTP/1.1\r\nHOST: a\r\nContent-Length: 4\r\n\r\na\nb\n",
+            "POST / HTTP/1.1\r\nhost: a\r\nContent-Length: 0\r\n\r\n",
+            "POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+             5;x=1\r\na\nb\nc\r\nA\r\n0123456789\r\n0\r\nContent-Length: 3\r\n\r\n",
+        ] {
+            assert_eq!(scan(text), Ok(Place::RequestLine), "{text:?}");
+            assert_eq!(scan(&format!("{text}{GET}")), Ok(Place::RequestLine), "{text:?}");
+            let hidden = format!("{text}GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
+            assert_eq!(scan(&hidden), Err(Ambiguous), "behind {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        for text in [
+            "GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\n",
+            "POST / HTTP/1.1\r\nHost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: chunked\r\n\r\n3\n",
+        ] {
+            assert_eq!(scan(text), Err(Ambiguous), "{text:?}");
+        }
+    }
+}

@@ -5,13 +5,11 @@ use serde::Serialize;
 use crate::{
     catalog::Limit,
     command::Refusal,
-    draft::{Decided, Draft, Missing, Stop},
-    flow::{meter, verdict::By},
+    draft::{Decided, Draft, Stop},
+    flow::{fold, meter, verdict::By},
     id::RunId,
-    reads::Scan,
     row::{
-        Class, Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn,
-        Workspace,
+        Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn, Workspace,
     },
     run::lease::served,
     time::{Timestamp, readable},
@@ -22,10 +20,6 @@ const MAX_PLACE: usize = 1000;
 
 /// How many holders of a full gate are looked up to say which of them are stranded.
 const MAX_HOLDERS: usize = 100;
-
-/// How many open buffers of a workspace are read at first to find the one that an earlier part
-/// belongs to. All of them are searched: a caller who was told of the part's run must find it.
-const FOLDS_READ: u32 = 1000;
 
 /// Everything that keeps a run where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -331,42 +325,28 @@ fn waiting(run: &Run) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// A run that a window or a buffer will become. An id that was never given out costs two rows that
-/// are not there: such ids may come from anywhere.
+/// A run that a window or a buffer will become.
 fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
-    let mut missing = Missing::default();
-    let window = missing.note(draft.found(&Scan::Window(id.seq), 1))?;
-    let item = missing.note(draft.row(&RowKey::Item(id.seq, 0)))?.flatten();
-    missing.settle()?;
-    let window = window.into_iter().flatten().find_map(|row| promise(row, ws, id));
-    if window.is_some() || item.is_none() {
-        return Ok(window);
-    }
-    // An earlier part of a buffer that is held, or a buffer that an older server has opened.
-    let scan = Scan::Gates(GateKey::class_prefix(ws, Class::Batch));
-    Ok(draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(|row| promise(row, ws, id)))
-}
-
-fn promise(row: &Row, ws: &Workspace, id: RunId) -> Option<Why> {
-    let gate = row.as_gate().filter(|gate| gate.key.is_of(ws))?;
-    Some(folded(gate, carried(gate, id)?, id))
-}
-
-fn carried(gate: &Gate, id: RunId) -> Option<&Fold> {
-    let GateState::Fold(fold) = &gate.state else { return None };
-    let carries = fold.run == id || fold.full.iter().any(|part| part.run == id);
-    carries.then_some(fold)
+    let gate = fold::of_run(draft, ws, id)?;
+    Ok(gate.and_then(|gate| match &gate.state {
+        GateState::Fold(fold) => Some(folded(gate, fold, id)),
+        GateState::Slots(_) | GateState::Meter(_) | GateState::Turns(_) | GateState::Claim(_) => {
+            None
+        }
+    }))
 }
 
 fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     let By { control, key, .. } = By::gate(&gate.key);
     let (count, at) = (fold.count, fold.deadline);
-    let (frees, at) = if fold.held {
+    let (frees, at) = if fold.paused {
+        ("being resumed".to_owned(), None)
+    } else if fold.held {
         ("the end of the run that its flush would be skipped for".to_owned(), None)
     } else {
         (format!("the deadline at {}", at.rfc3339()), Some(at))
     };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
-    let (state, gates) = ("queued", Vec::new());
+    let (state, gates) = (if fold.paused { "paused" } else { "queued" }, Vec::new());
     Why { run: id, state, sentence, gates, earliest: at, stranded: false }
 }

@@ -290,6 +290,7 @@ pub fn window(last: i64) -> Gate {
         bytes: 2,
         full: Vec::new(),
         held: false,
+        paused: false,
         fired: false,
     });
     Gate { state, ..gate("main", "window", 1) }
@@ -442,6 +443,7 @@ fn gates() -> Vec<Row> {
             bytes: u64::MAX,
             full: vec![Part { run: run_id(3), first: event_id(4), count: u32::MAX }],
             held: true,
+            paused: true,
             fired: true,
         }),
         GateState::Claim(Claim { event: event_id(1), run: Some(run_id(2)), until: FUTURE }),

@@ -98,7 +98,7 @@ impl Flow {
                 inside.count = turns.pending.len();
             }
             GateState::Fold(fold) => {
-                if gate.due.is_none() {
+                if gate.due.is_none() && !fold.paused {
                     self.folds.undue.push((gate.key.clone(), fold.held));
                 }
                 if !fold.fired {

@@ -22,6 +22,7 @@ use crate::{
     reads::Scan,
     row::{
         Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, Row, RowKey, Run, Scope, Source,
+        Workspace,
     },
     run::{end, wait},
     time::Timestamp,
@@ -33,6 +34,22 @@ const RECHECK_MS: u64 = 60_000;
 /// How many runs a window's own run waits for: more messages of one conversation are not on their
 /// way at a time.
 const MAX_AFTER: usize = 32;
+
+/// How many open buffers of a workspace are read at first to find the one that an earlier part
+/// belongs to. All of them are searched: a caller who was told of the part's run must find it.
+const FOLDS_READ: u32 = 1000;
+
+impl Fold {
+    /// Whether it does not flush by itself, also when it is due or full.
+    fn stays(&self) -> bool {
+        self.held || self.paused
+    }
+
+    /// Whether it is to become this run.
+    pub(crate) fn carries(&self, id: RunId) -> bool {
+        self.run == id || self.full.iter().any(|part| part.run == id)
+    }
+}
 
 /// How a fold folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +112,7 @@ fn join_one(
         return join_fired(draft, candidate, scope, gate, fold);
     }
     let overdue = fold.deadline <= draft.now() && !crate::planted!(AppendsAfterTheDeadline);
-    if (overdue || !fits(candidate, kind, &fold)) && !fold.held {
+    if (overdue || !fits(candidate, kind, &fold)) && !fold.stays() {
         flush(draft, &key)?;
         return match load(draft, &key)? {
             None => Ok(None),
@@ -166,6 +183,7 @@ fn open_one(
         bytes: 0,
         full: Vec::new(),
         held: false,
+        paused: false,
         fired: false,
     };
     let (key, id) = (GateKey::new(scope), fold.run.seq);
@@ -221,10 +239,10 @@ fn add(
             let (pending, flush_at) = (fold.count, fold.deadline);
             let max_size = max_size + u32::from(crate::planted!(BatchTooLarge));
             let full = fold.count >= max_size || fold.bytes >= max_bytes;
-            let held = fold.held;
+            let stays = fold.stays();
             gate.state = GateState::Fold(fold);
             draft.put(gate);
-            let flushed = if full && !held { flush(draft, &key)? } else { None };
+            let flushed = if full && !stays { flush(draft, &key)? } else { None };
             Ok(flushed.unwrap_or(Verdict::Buffered { run, by, pending, flush_at }))
         }
     }
@@ -312,7 +330,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     let current = catalog.entry(&scope.app, &scope.name).and_then(|entry| entry.current.as_ref());
     let source = if batch { Source::Batch(event) } else { Source::Event(event) };
     let (Some(event), Some(current)) = (draft.event(event)?.cloned(), current) else {
-        end::lost_unstarted(draft, scope, current, (part.run, source));
+        let reason = "its event or its workflow is gone";
+        end::end_unstarted(draft, scope, current, (part.run, source), reason);
         return Ok(Flushed::Gone);
     };
     let origin = match fold.after.len() {
@@ -427,7 +446,7 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
         } else {
             draft.delete(RowKey::Gate(gate.key));
         }
-    } else if fold.held {
+    } else if fold.stays() {
         draft.put(Gate { due: None, ..gate });
     } else {
         let (opened, deadline) = match longest(draft, &gate)? {
@@ -464,10 +483,83 @@ fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
 pub fn retry<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     if let Some((_, fold)) = load(draft, key)?
         && fold.held
+        && !fold.paused
     {
         flush(draft, key)?;
     }
     Ok(())
+}
+
+/// Finds the window or buffer that is to become a run. An id that was never given out costs two
+/// rows that are not there: such ids may come from anywhere.
+pub fn of_run<'a>(draft: &'a Draft, ws: &Workspace, id: RunId) -> Decided<Option<&'a Gate>> {
+    let mut missing = Missing::default();
+    let window = missing.note(draft.found(&Scan::Window(id.seq), 1))?;
+    let item = missing.note(draft.row(&RowKey::Item(id.seq, 0)))?.flatten();
+    missing.settle()?;
+    let promised = |row: &'a Row| {
+        let gate = row.as_gate().filter(|gate| gate.key.is_of(ws))?;
+        let GateState::Fold(fold) = &gate.state else { return None };
+        fold.carries(id).then_some(gate)
+    };
+    let window = window.into_iter().flatten().find_map(promised);
+    if window.is_some() || item.is_none() {
+        return Ok(window);
+    }
+    // An earlier part of a buffer that is held, or a buffer that an older server has opened.
+    let scan = Scan::Gates(GateKey::class_prefix(ws, Class::Batch));
+    Ok(draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(promised))
+}
+
+/// Cancels the run that a window or buffer is to become: its events have no other. `false` if it
+/// has become a run meanwhile.
+pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Decided<bool> {
+    let Some((mut gate, mut fold)) = load(draft, key)? else { return Ok(false) };
+    let part = fold.full.iter().find(|part| part.run == id).copied();
+    let part = part.or_else(|| whole(&fold).filter(|part| part.run == id));
+    let (Some(part), Some(scope)) = (part.filter(|_| !fold.fired), key.scope()) else {
+        return Ok(false);
+    };
+    let catalog = draft.catalog(&scope.ws)?;
+    let current = catalog.entry(&scope.app, &scope.name).and_then(|entry| entry.current.as_ref());
+    let source = if scope.class == Class::Batch {
+        if let Some(current) = current {
+            give_claims_back(draft, &scope, current, part)?;
+        }
+        Source::Batch(part.first)
+    } else {
+        Source::Event(fold.last)
+    };
+    end::end_unstarted(draft, scope, current, (id, source), reason);
+    fold.full.retain(|part| part.run != id);
+    if fold.run == id {
+        if fold.full.is_empty() {
+            draft.delete(RowKey::Gate(gate.key));
+            return Ok(true);
+        }
+        (fold.run, fold.count, fold.bytes) = (draft.new_run_id()?, 0, 0);
+        gate.id = fold.run.seq;
+    }
+    draft.put(Gate { state: GateState::Fold(fold), ..gate });
+    Ok(true)
+}
+
+/// Pauses the window or buffer of a run that is still to come, or lets it go on: at once, if its
+/// time has come meanwhile. `false` if it has become a run.
+pub fn pause(draft: &mut Draft, key: &GateKey, id: RunId, paused: bool) -> Decided<bool> {
+    let Some((gate, fold)) = load(draft, key)? else { return Ok(false) };
+    if fold.fired || !fold.carries(id) {
+        return Ok(false);
+    }
+    // Whoever was in its way may have let go while it was paused.
+    let due_now = fold.held || !fold.full.is_empty() || fold.deadline <= draft.now();
+    let (at, waits) = (Some(fold.deadline), paused || fold.held);
+    let fold = Fold { paused, ..fold };
+    draft.put(Gate { due: at.filter(|_| !waits), state: GateState::Fold(fold), ..gate });
+    if !paused && due_now {
+        flush(draft, key)?;
+    }
+    Ok(true)
 }
 
 fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {

@@ -61,12 +61,15 @@ pub struct Window {
     pub key: String,
     /// How many events it holds.
     pub pending: u64,
-    /// When it fires if nothing more comes; none while it is held.
+    /// When it fires if nothing more comes; none while it is held or paused.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub fire_at: Option<Timestamp>,
     /// Due, and waits for the end of the run that its own would be skipped for.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// Paused by hand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// An open buffer.
@@ -80,12 +83,15 @@ pub struct Buffer {
     /// How many it holds at the most, by the current release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
-    /// When it is flushed at the latest; none while it is held.
+    /// When it is flushed at the latest; none while it is held or paused.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub flush_at: Option<Timestamp>,
     /// Due, and waits for the end of the run that its own would be skipped for.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// Paused by hand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// What is open in a workspace, of one app or workflow if they are given.
@@ -129,14 +135,15 @@ fn fill(shown: &mut Of, class: Class, workflow: &Workflow, rows: &[&Row]) {
     for (key, fold) in rows.iter().filter_map(|row| open(row)) {
         let pending =
             u64::from(fold.count) + fold.full.iter().map(|part| u64::from(part.count)).sum::<u64>();
-        let (at, held) = (Some(fold.deadline).filter(|_| !fold.held), fold.held);
+        let (held, paused) = (fold.held, fold.paused);
+        let at = Some(fold.deadline).filter(|_| !held && !paused);
         if class == Class::Batch {
             let max_size = workflow.batch.as_ref().map(|batch| batch.max_size);
             shown.batch.pending += pending;
-            shown.batch.keys.push(Buffer { key, pending, max_size, flush_at: at, held });
+            shown.batch.keys.push(Buffer { key, pending, max_size, flush_at: at, held, paused });
         } else {
             shown.debounce.pending += pending;
-            shown.debounce.keys.push(Window { key, pending, fire_at: at, held });
+            shown.debounce.keys.push(Window { key, pending, fire_at: at, held, paused });
         }
     }
     let at_least = if class == Class::Batch {

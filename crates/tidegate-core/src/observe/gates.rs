@@ -361,7 +361,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> Sho
         GateState::Meter(meter) => metered(&mut shown, Some(*meter), limit, 0, now),
         GateState::Fold(fold) => {
             shown.pending = Some(fold.count);
-            shown.until = Some(fold.deadline).filter(|_| !fold.held);
+            shown.until = Some(fold.deadline).filter(|_| !fold.held && !fold.paused);
             shown.run_id = Some(fold.run);
         }
         GateState::Claim(claim) => {

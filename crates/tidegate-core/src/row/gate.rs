@@ -342,6 +342,9 @@ pub struct Fold {
     /// Due, but its flush would be refused; keeps folding until the holder ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// Paused by hand: it keeps folding, and does not flush until it is resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     /// Its run exists and has not started: later events still join it (policy `debounce`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fired: bool,

@@ -4,10 +4,10 @@ use super::{end, wait};
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
-    flow::gate,
+    flow::{fold, gate},
     id::RunId,
     json::Payload,
-    row::{Phase, Row, RowKey, Run, Signal, WaitOn, Workspace},
+    row::{GateKey, Phase, Row, RowKey, Run, Signal, WaitOn, Workspace},
 };
 
 /// Finds a run of this workspace that has not ended.
@@ -26,15 +26,42 @@ fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
     }
 }
 
-/// Cancels a run that has not ended, wherever it is.
-pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Decided<()> {
-    let run = find(draft, ws, id)?;
-    end::cancel(draft, run, reason.to_owned(), None)
+/// The run, or the window or buffer that is to become it.
+enum Found {
+    Run(Box<Run>),
+    Fold(GateKey),
 }
 
-/// Pauses a run: at once if nobody drives it, else at its next boundary. Twice is once.
+fn find_any(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Found> {
+    match find(draft, ws, id) {
+        Err(Stop::Refused(Refusal::NoRun(_))) => match fold::of_run(draft, ws, id)? {
+            Some(gate) => Ok(Found::Fold(gate.key.clone())),
+            None => Err(Stop::Refused(Refusal::NoRun(id))),
+        },
+        run => Ok(Found::Run(Box::new(run?))),
+    }
+}
+
+/// A fold that was found without its lock has become something else.
+fn done_or_gone(done: bool, id: RunId) -> Decided<()> {
+    if done { Ok(()) } else { Err(Stop::Refused(Refusal::NoRun(id))) }
+}
+
+/// Cancels a run that has not ended, wherever it is: also in a window or a buffer.
+pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Decided<()> {
+    match find_any(draft, ws, id)? {
+        Found::Run(run) => end::cancel(draft, *run, reason.to_owned(), None),
+        Found::Fold(key) => done_or_gone(fold::cancel(draft, &key, id, reason)?, id),
+    }
+}
+
+/// Pauses a run: at once if nobody drives it, else at its next boundary. Twice is once. A window or
+/// buffer that is to become it stays open, with all of its parts.
 pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
-    let mut run = find(draft, ws, id)?;
+    let mut run = match find_any(draft, ws, id)? {
+        Found::Run(run) => *run,
+        Found::Fold(key) => return done_or_gone(fold::pause(draft, &key, id, true)?, id),
+    };
     match run.phase {
         Phase::Driven => {
             run.pausing = true;
@@ -60,7 +87,10 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
 /// Lets a paused run go on where it was: waiting, or towards its start. One that was paused after
 /// deaths of its engines has all its tries again.
 pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
-    let mut run = find(draft, ws, id)?;
+    let mut run = match find_any(draft, ws, id)? {
+        Found::Run(run) => *run,
+        Found::Fold(key) => return done_or_gone(fold::pause(draft, &key, id, false)?, id),
+    };
     let going = std::mem::take(&mut run.pausing);
     if run.pause_reason.take().is_some() {
         run.made_progress();

@@ -182,20 +182,21 @@ pub fn cancel_unstarted(
     draft.put(ended);
 }
 
-/// Ends the run of a window or a buffer whose event or workflow is not there any more. Neither
-/// happens unless rows were deleted by hand; the run's id resolves all the same.
-pub fn lost_unstarted(
+/// Ends the run of a window or a buffer that does not come to be: it was cancelled, or its event
+/// or its workflow was deleted by hand. The run's id resolves all the same.
+pub fn end_unstarted(
     draft: &mut Draft,
     scope: Scope,
     current: Option<&Current>,
     (id, source): (RunId, Source),
+    reason: &str,
 ) {
     let version =
         current.map_or((0, Seq(0)), |current| (current.version.number, current.version.lane));
     let (now, name) = (draft.now(), (scope.app, scope.name));
     let run = Run::new(id, scope.ws, name, version, source, now, Rank { at: now, seq: id.seq });
-    let reason = "its event or its workflow is gone".to_owned();
-    let ended = ended(draft, &run, Ending::Cancelled { reason, by: None });
+    let ending = Ending::Cancelled { reason: reason.to_owned(), by: None };
+    let ended = ended(draft, &run, ending);
     draft.put(ended);
 }
 

@@ -395,7 +395,11 @@ pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, 
         let origin = engine.origin(run).await?.map(OriginView::from);
         return Ok(Json(Whole { run: run_view, origin }).into_response());
     }
-    // It may be a window or a buffer that has not become a run yet.
+    folding(engine, run).await
+}
+
+/// A window or a buffer that has not become a run yet.
+async fn folding(engine: &Engine, run: RunId) -> Result<Response, Problem> {
     let why = engine.why(run).await?;
     Ok(Json(json!({ "id": run, "state": why.state, "sentence": why.sentence })).into_response())
 }
@@ -486,32 +490,29 @@ pub(super) async fn cancel(
     caller: Caller,
     RunOf(run): RunOf,
     body: Body,
-) -> Result<Json<Option<RunView>>, Problem> {
+) -> Result<Response, Problem> {
     let CancelBody { reason } = body.read()?;
     let reason = reason.unwrap_or_else(|| "cancelled by hand".to_owned());
     caller.engine.cancel(run, &reason).await?;
     done(&caller, run).await
 }
 
-pub(super) async fn pause(
-    caller: Caller,
-    RunOf(run): RunOf,
-) -> Result<Json<Option<RunView>>, Problem> {
+pub(super) async fn pause(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
     caller.engine.pause(run).await?;
     done(&caller, run).await
 }
 
-pub(super) async fn resume(
-    caller: Caller,
-    RunOf(run): RunOf,
-) -> Result<Json<Option<RunView>>, Problem> {
+pub(super) async fn resume(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
     caller.engine.resume(run).await?;
     done(&caller, run).await
 }
 
 /// The run as it is afterwards.
-async fn done(caller: &Caller, run: RunId) -> Result<Json<Option<RunView>>, Problem> {
-    Ok(Json(found(&caller.engine, run).await?))
+async fn done(caller: &Caller, run: RunId) -> Result<Response, Problem> {
+    match found(&caller.engine, run).await? {
+        Some(run) => Ok(Json(run).into_response()),
+        None => folding(&caller.engine, run).await,
+    }
 }
 
 #[derive(Deserialize)]
@@ -560,7 +561,7 @@ pub(super) async fn signal(
     RunOf(run): RunOf,
     At(SignalPath { name }): At<SignalPath>,
     body: Body,
-) -> Result<Json<Option<RunView>>, Problem> {
+) -> Result<Response, Problem> {
     let data: &RawValue = if body.is_empty() { RawValue::NULL } else { body.json()? };
     caller.engine.signal(run, &name, data).await?;
     done(&caller, run).await

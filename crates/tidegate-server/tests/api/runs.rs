@@ -135,3 +135,39 @@ async fn a_run_can_be_followed() {
     assert_eq!(first, "event: state");
     assert!(text.contains(r#""state":"completed""#) && text.contains("event: end"), "{text}");
 }
+
+/// The run of an open window or buffer is cancelled, paused and resumed by the id that its sender
+/// was told, like any other.
+#[tokio::test]
+async fn a_run_that_still_collects_is_acted_on_like_any_other() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"save\"\nurl = \"{url}\"\ndebounce = {{ periodMs = 1500 }}\n\
+         [[workflow]]\nname = \"index\"\nurl = \"{url}\"\n\
+         batch = {{ maxSize = 100, timeoutMs = 1500 }}\n"
+    ));
+    for name in ["save", "index"] {
+        let act = async |run: &str, what: &str| {
+            let (status, told) = server.post(&format!("/runs/{run}/{what}"), "").await;
+            assert_eq!((status.as_u16(), &told["id"]), (200, &json!(run)), "{name} {what}: {told}");
+            told["state"].as_str().unwrap().to_owned()
+        };
+        let run = server.start_run(name, json!(1)).await;
+        assert_eq!(act(&run, "pause").await, "paused");
+        let (_, why) = server.get(&format!("/runs/{run}/why")).await;
+        assert!(why["sentence"].as_str().unwrap().ends_with("it waits for being resumed"), "{why}");
+        let (_, flow) = server.get(&format!("/flow-state?workflow={name}")).await;
+        let kind = if name == "save" { "debounce" } else { "batch" };
+        let open = &flow["workflows"][0][kind]["keys"][0];
+        assert_eq!((&open["paused"], &open["pending"]), (&json!(true), &json!(1)), "{flow}");
+        assert_eq!(act(&run, "resume").await, "queued");
+        server.until(&run, "completed").await;
+        let run = server.start_run(name, json!(2)).await;
+        assert_eq!(act(&run, "cancel").await, "cancelled");
+        let (status, told) = server.post(&format!("/runs/{run}/cancel"), "").await;
+        assert_eq!((status.as_u16(), &told["error"]), (409, &json!("run_ended")), "{told}");
+    }
+    let (_, report) = server.get("/doctor").await;
+    assert_eq!(report["healthy"], true, "{report}");
+}

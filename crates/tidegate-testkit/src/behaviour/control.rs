@@ -8,7 +8,7 @@ use tidegate_core::{
     row::Run,
     run::record::{Recorded, Then},
 };
-use tidegate_store::Answered;
+use tidegate_store::{Answered, why};
 
 use crate::{
     worker::{again, for_child, for_event, for_signal},
@@ -297,4 +297,86 @@ pub async fn a_run_paused_in_line_keeps_its_place(world: &World) {
     assert_eq!(world.resume(third).await, DONE);
     assert_eq!(world.drain().await, [third]);
     world.check_quiet().await;
+}
+
+/// P2: what is still in a window or a buffer is cancelled like any run. Its events have no other
+/// run, its keys are free, and later events open another.
+pub async fn a_run_that_still_folds_can_be_cancelled(world: &World) {
+    let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
+    for definition in [
+        json!({ "name": "save", "debounce": { "periodMs": 1000 } }),
+        json!({ "name": "index", "batch": batch, "idempotency": { "key": "id" } }),
+    ] {
+        let name = definition["name"].as_str().unwrap().to_owned();
+        world.define(definition).await;
+        let run = world.send_for_run(&name, json!({ "id": 1 })).await;
+        let unknown = Err(Refusal::NoRun(run));
+        assert_eq!(world.in_workspace("other").cancel(run).await, unknown, "{name}");
+        assert_eq!(world.cancel(run).await, DONE, "{name}");
+        let ended = world.ended(run).await.expect("its id resolves");
+        assert_eq!((ended.ending.state(), &ended.workflow), ("cancelled", &name));
+        let again = Err(Refusal::Ended { run, state: "cancelled" });
+        assert_eq!(world.cancel(run).await, again, "{name}");
+        world.tick(5000).await;
+        assert!(world.drain().await.is_empty(), "{name}: nothing follows");
+        let next = world.send_for_run(&name, json!({ "id": 1 })).await;
+        assert_ne!(next, run, "{name}: it is no repeat");
+        world.tick(1000).await;
+        assert_eq!(world.drain().await, [next], "{name}");
+    }
+}
+
+/// P2: what is paused in a window or a buffer keeps folding and does not flush; resumed, it goes on
+/// at once if its time has come, and else at its time. Of a buffer with full parts each one can be
+/// cancelled by itself.
+pub async fn a_run_that_still_folds_can_be_paused(world: &World) {
+    world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
+    let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
+    world.define(json!({ "name": "index", "batch": batch })).await;
+    for (name, parts) in [("save", 1), ("index", 3)] {
+        let mut runs = vec![world.send_for_run(name, json!({ "n": 0 })).await];
+        for _ in 0..2 {
+            assert_eq!(world.pause(runs[0]).await, DONE, "{name}: twice is once");
+        }
+        let seen = why(&*world.store, &world.ws, runs[0]).await.unwrap().unwrap();
+        assert_eq!((seen.state, seen.earliest), ("paused", None), "{}", seen.sentence);
+        for n in 1..6 {
+            world.tick(1500).await;
+            runs.push(world.send_for_run(name, json!({ "n": n })).await);
+        }
+        runs.dedup();
+        assert_eq!(runs.len(), parts, "{name}");
+        assert!(world.drain().await.is_empty(), "{name}: it is paused");
+        if parts > 1 {
+            assert_eq!(world.cancel(runs.remove(1)).await, DONE, "{name}: one part");
+        }
+        world.tick(1500).await;
+        assert_eq!(world.resume(runs[0]).await, DONE, "{name}");
+        assert_eq!(world.drain().await, runs, "{name}: its time has come meanwhile");
+        let soon = world.send_for_run(name, json!({ "n": 9 })).await;
+        assert_eq!(world.pause(soon).await, DONE);
+        assert_eq!(world.resume(soon).await, DONE);
+        world.tick(999).await;
+        assert!(world.drain().await.is_empty(), "{name}: not before its time");
+        world.tick(1).await;
+        assert_eq!(world.drain().await, [soon], "{name}");
+    }
+}
+
+/// P2: whoever was in the way of a window ends while the window is paused; nothing is lost.
+pub async fn a_held_window_that_is_paused_goes_on_when_it_is_resumed(world: &World) {
+    let debounce = json!({ "periodMs": 1000 });
+    let one = json!({ "name": "one", "singleton": { "mode": "skip" }, "debounce": debounce });
+    world.define(one).await;
+    world.send("one", json!({ "n": 0 })).await;
+    world.tick(1000).await;
+    let inside = world.lease_one().await;
+    let held = world.send_for_run("one", json!({ "n": 1 })).await;
+    world.tick(1000).await;
+    assert_eq!(world.pause(held).await, DONE);
+    world.complete(&inside).await;
+    world.tick(5000).await;
+    assert!(world.drain().await.is_empty(), "it is paused");
+    assert_eq!(world.resume(held).await, DONE);
+    assert_eq!(world.drain().await, [held]);
 }

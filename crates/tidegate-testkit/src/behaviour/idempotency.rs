@@ -257,3 +257,35 @@ pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
     assert_ne!(one[0].deduped, two[0].deduped, "one of them was first");
     assert_eq!(world.drain().await.len(), 2);
 }
+
+/// A3: whoever posts an event again is told what it has come to since, not what it was told first.
+pub async fn a_repeated_event_is_told_what_it_came_to_by_now(world: &World) {
+    let save = json!({
+        "name": "save", "debounce": { "periodMs": 1000 }, "concurrency": { "limit": 1 },
+    });
+    world.define(save).await;
+    world.define(json!({ "name": "audit", "triggers": ["save"] })).await;
+    world.post("save", json!({ "n": 0 })).await;
+    world.tick(1000).await;
+    let driven = world.lease_all().await;
+    let post = async || world.post_event(marked("save", "d", &json!({ "n": 1 }))).await;
+    let told = |posted: &Posted| -> Vec<Value> {
+        let value = posted.to_value();
+        let runs = value["runs"].as_array().unwrap().iter();
+        runs.map(|run| json!([run["workflow"], run["outcome"]])).collect()
+    };
+    let first = post().await;
+    let (started, coalesced) = (json!(["audit", "started"]), json!(["save", "coalesced"]));
+    assert_eq!(told(&first), [started.clone(), coalesced.clone()]);
+    let again = post().await;
+    assert_eq!((again.deduped, again.id), (true, first.id));
+    assert_eq!(told(&again), [started.clone(), coalesced], "nothing has changed");
+    world.tick(1000).await;
+    let later = post().await;
+    assert_eq!((later.deduped, later.id), (true, first.id));
+    assert_eq!(told(&later), [started, json!(["save", "queued"])], "its window has fired");
+    for run in driven {
+        world.complete(&run).await;
+    }
+    assert_eq!(world.drain().await.len(), 2, "it was taken once");
+}

@@ -49,6 +49,7 @@ macro_rules! behaviours {
                 a_gate_that_a_stranger_keeps_is_waited_for_or_refused,
             }
             throttle {
+                why_tells_the_turns_behind_a_burst,
                 a_burst_is_spread_over_the_window,
                 the_caller_is_told_when_its_turn_is_about_due,
                 as_many_as_the_burst_start_at_once,
@@ -217,6 +218,7 @@ macro_rules! behaviours {
                 a_skipped_event_consumes_nothing,
             }
             idempotency {
+                a_repeated_event_is_told_what_it_came_to_by_now,
                 the_first_event_of_a_key_runs_and_the_others_do_not,
                 a_repeat_is_still_an_event,
                 repeats_do_not_extend_the_window,
@@ -391,6 +393,9 @@ macro_rules! behaviours {
                 a_bulk_operation_does_what_its_filter_says,
             }
             control {
+                a_run_that_still_folds_can_be_cancelled,
+                a_run_that_still_folds_can_be_paused,
+                a_held_window_that_is_paused_goes_on_when_it_is_resumed,
                 cancel_works_wherever_a_run_is,
                 an_ended_run_refuses_everything,
                 a_run_of_another_workspace_is_not_found,

@@ -8,6 +8,8 @@ use tidegate_core::{
     time::Timestamp,
 };
 
+use tidegate_store::why;
+
 use crate::world::{World, event};
 
 /// A workflow that starts so often.
@@ -285,5 +287,28 @@ pub async fn several_engines_share_the_rate(world: &World) {
             let allowed = 2 + window * 5 / 1_000_000;
             assert!(i64::try_from(m - n + 1).unwrap() <= allowed, "{n}..{m} in {window} µs");
         }
+    }
+}
+
+/// M1, P5: `why` names the turn of each run behind a burst, as the meter will give it.
+pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
+    world.define(throttled(1, 1000, 3)).await;
+    let sent = flood(world, 6).await;
+    assert_eq!(world.lease_all().await.len(), 3, "the burst");
+    let began = world.now();
+    for (n, run) in (1_u64..).zip(&sent[3..]) {
+        let why = why(&*world.store, &world.ws, *run).await.expect("the store works").unwrap();
+        let turn = began.plus_ms(n * 1000);
+        assert_eq!(why.earliest, Some(turn), "{n}: {}", why.sentence);
+        let gate = &why.gates[0];
+        assert_eq!((gate.at, gate.place), (Some(turn), usize::try_from(n).ok()), "{gate:?}");
+        assert_eq!(gate.limit, "1 in 1000 ms, 3 at once");
+    }
+    for run in &sent[3..] {
+        world.tick(999).await;
+        assert!(world.lease_all().await.is_empty(), "not before its turn");
+        world.tick(1).await;
+        let started: Vec<_> = world.lease_all().await.iter().map(|run| run.id).collect();
+        assert_eq!(started, [*run], "and then");
     }
 }

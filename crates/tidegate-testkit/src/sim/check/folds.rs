@@ -28,7 +28,9 @@ fn items(state: &State, run: Seq) -> Vec<&Item> {
 /// longest wait.
 pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
-        let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.fired) else { continue };
+        let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.paused && !fold.fired) else {
+            continue;
+        };
         let late = gate.due.is_none_or(|due| due > fold.deadline);
         // A buffer may have the run of the window that opened it.
         let window = gate.key.class() != Some(Class::Batch);
@@ -55,7 +57,7 @@ pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
 fn was_held(look: &Look<'_>, run: Seq) -> bool {
     look.deltas.iter().any(|delta| {
         let fold = delta.before.as_ref().and_then(Row::as_gate).and_then(of);
-        fold.is_some_and(|fold| fold.run.seq == run && fold.held)
+        fold.is_some_and(|fold| fold.run.seq == run && (fold.held || fold.paused))
     })
 }
 
@@ -63,7 +65,9 @@ fn was_held(look: &Look<'_>, run: Seq) -> bool {
 /// window was due opens another.
 pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
-        let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.fired) else { continue };
+        let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.paused && !fold.fired) else {
+            continue;
+        };
         if gate.key.class() != Some(Class::Batch)
             && history.windows.get(&fold.run.seq).is_some_and(|window| window.late)
         {

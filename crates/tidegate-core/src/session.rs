@@ -18,7 +18,7 @@ use crate::{
     id::Seq,
     json::{MAX_DEPTH, Payload},
     key::{MAX_SUM_DIGITS, Path, PathError},
-    row::{Fault, Row, RowKey, Session, SessionOp, SessionRef, Workspace},
+    row::{Fault, Row, RowKey, Session, SessionOp, SessionRef, Step, Workspace},
     schedule,
     stream::is_name,
 };
@@ -42,6 +42,33 @@ pub struct NewSessionOp {
     /// The version that the document must have; any, if none is given.
     pub expected_version: Option<i64>,
 }
+
+impl NewSessionOp {
+    /// What is done and where, by which a repetition is known. A value may differ: a service that
+    /// is called again need not compute the same, and the first one counts.
+    fn named(&self) -> String {
+        let SessionRef { app, flow, id } = &self.session;
+        let at = place(op::names(&self.op));
+        format!("{} at {at} of session {app}/{flow}/{id}", self.op.verb())
+    }
+
+    /// Refuses an operation under the id of a step that has done another one.
+    pub(crate) fn check_repeats(&self, step: &Step) -> Result<(), SessionError> {
+        let done = step.result.as_ref().ok().and_then(|done| done.at(&[DONE.to_owned()]));
+        let asked = Payload::from_value(&self.named().into());
+        // What was recorded before steps said what they did is not compared.
+        match done {
+            Some(done) if done != asked => Err(SessionError::StepMismatch {
+                step: self.step.clone(),
+                done: done.as_str().trim_matches('"').to_owned(),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The member of a step's output that says what it did.
+const DONE: &str = "op";
 
 /// What an operation came to. As a payload it is the output of the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +147,14 @@ pub enum SessionError {
         /// The rule that it breaks.
         rule: String,
     },
+    /// The step has done something else.
+    #[error("step `{step}` is recorded as {done}: give another operation another id")]
+    StepMismatch {
+        /// The step's id.
+        step: String,
+        /// What it did.
+        done: String,
+    },
     /// The document is not of the version that the caller knows.
     #[error("the session is at version {actual}, and version {expected} was expected")]
     Changed {
@@ -150,6 +185,7 @@ impl SessionError {
             Self::TooDeep { .. } => "session_too_deep",
             Self::TooMuchStaged => "session_too_much_staged",
             Self::BadName { .. } => "session_bad_name",
+            Self::StepMismatch { .. } => "step_mismatch",
             Self::Changed { .. } => "session_changed",
             Self::Conflict { .. } => "session_conflict",
         }
@@ -181,7 +217,12 @@ pub(crate) fn perform(
     } else {
         write(draft, &run.ws, session, op, *expected)?
     };
-    Ok(outcome.map(|outcome| outcome.to_payload()).map_err(|error| error.to_fault()))
+    let named = Payload::from_value(&asked.named().into());
+    let output = |outcome: Outcome| {
+        let output = outcome.to_payload().with(&[DONE.to_owned()], &named);
+        output.expect("an object takes any member")
+    };
+    Ok(outcome.map(output).map_err(|error| error.to_fault()))
 }
 
 /// Does what somebody outside of any run asks for.

@@ -130,6 +130,7 @@ impl Engine {
 
     /// Calls an action: the one way in for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
+        check_request(&request)?;
         request.function_key = self.function_key(&request);
         let span = telemetry::dispatch_span(&self.ws, &request);
         let command = Command::Dispatch { ws: self.ws.clone(), request };
@@ -155,6 +156,8 @@ impl Engine {
         mut first: Request,
         mut then: Request,
     ) -> Result<(Outcome, Option<Outcome>), Error> {
+        check_request(&first)?;
+        check_request(&then)?;
         first.function_key = self.function_key(&first);
         then.function_key = self.function_key(&then);
         let span = telemetry::dispatch_span(&self.ws, &first);
@@ -389,6 +392,13 @@ impl Engine {
         if self.shared.driven() == 0 {
             beat::leave(&self.shared).await;
         }
+        // A handler that never comes back keeps its task, and must not keep the shutdown.
+        let timer = &*self.shared.timer;
+        tokio::select! {
+            biased;
+            () = self.shared.tasks.gone() => {}
+            () = timer.sleep_until(timer.elapsed() + HAND_OVER) => {}
+        }
     }
 
     /// Waits until nothing is driven, or the time is up.
@@ -446,6 +456,15 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
             check_name(text)
                 .map_err(|rule| Error::Value(format!("event {place}: its {what} {rule}")))?;
         }
+    }
+    Ok(())
+}
+
+/// What every request has to be, whoever sends it.
+pub(crate) fn check_request(request: &Request) -> Result<(), Error> {
+    for (what, name) in [("session", &request.session), ("user", &request.user)] {
+        let checked = name.as_deref().map_or(Ok(()), check_name);
+        checked.map_err(|rule| Error::Value(format!("the request's {what} {rule}")))?;
     }
     Ok(())
 }

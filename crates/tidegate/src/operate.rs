@@ -22,7 +22,7 @@ use tidegate_core::{
 use tidegate_store::{Store, StoreError, dry_run, list_runs};
 
 use crate::{
-    api::{Engine, check_events, payload, unexpected},
+    api::{Engine, check_events, check_request, payload, unexpected},
     context::OUTSIDE,
     error::Error,
     fault::Fault,
@@ -87,6 +87,7 @@ impl Engine {
 
     /// What would become of a request, without any effect.
     pub async fn would_dispatch(&self, mut request: Request) -> Result<event::Outcome, Error> {
+        check_request(&request)?;
         request.function_key = self.function_key(&request);
         let command = Command::Dispatch { ws: self.ws(), request };
         match dry_run(&**self.store(), (command, 0)).await?? {

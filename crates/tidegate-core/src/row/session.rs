@@ -77,6 +77,17 @@ pub enum SessionOp {
 }
 
 impl SessionOp {
+    /// The word for it.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Get { .. } => "get",
+            Self::Set { .. } => "set",
+            Self::Merge { .. } => "merge",
+            Self::Append { .. } => "append",
+            Self::Increment { .. } => "increment",
+        }
+    }
+
     /// Where it is done.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -27,8 +27,8 @@ use crate::{
     json::Payload,
     reads::ReadSet,
     row::{
-        Begun, Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, Purpose, RowKey, Run,
-        Step, StepKind, Wait, WaitOn, Workspace,
+        Begun, Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, Purpose, Row, RowKey,
+        Run, Step, StepKind, Wait, WaitOn, Workspace,
     },
     session::{self, NewSessionOp},
     stream::{self, Commit, StreamRefusal},
@@ -256,6 +256,10 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
     for asked in &report.session {
+        let key = RowKey::Step(report.run, asked.step.clone());
+        if let Some(Row::Step(step)) = draft.row::<Refusal>(&key)? {
+            asked.check_repeats(step).map_err(|error| Stop::Refused(Refusal::Session(error)))?;
+        }
         remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
             session::perform(draft, report.run, asked)
         })?;

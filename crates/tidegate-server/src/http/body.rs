@@ -147,6 +147,9 @@ struct Named {
     id: String,
 }
 
+/// A NUL in an address.
+const NUL: &str = "%00";
+
 /// The named parts of a path, decoded.
 #[derive(Debug)]
 pub(crate) struct At<T>(pub(crate) T);
@@ -155,6 +158,11 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        // No store has what is called so, and not every one can be asked for it.
+        if parts.uri.path().contains(NUL) {
+            let detail = format!("a name in the path must not contain NUL (`{NUL}`)");
+            return Err(Problem::invalid("bad_path_part", detail));
+        }
         let read = axum::extract::Path::from_request_parts(parts, state).await;
         let axum::extract::Path(parts) =
             read.map_err(|error| Problem::invalid("bad_path_part", error.body_text()))?;
@@ -176,6 +184,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if parts.uri.query().is_some_and(|query| query.contains(NUL)) {
+            let detail = format!("a parameter must not contain NUL (`{NUL}`)");
+            return Err(Problem::invalid("bad_query", detail));
+        }
         let empty = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
         let mut empty = empty.filter_map(|member| member.strip_suffix('='));
         if let Some(name) = empty.next() {

@@ -82,10 +82,6 @@ impl IntoResponse for Problem {
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
-            // The rest of the body is not read: nothing more can come over this connection.
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
         if self.challenge {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -200,7 +196,11 @@ fn refused(refusal: &Refusal) -> Problem {
             | StreamRefusal::NotClosed { .. }
             | StreamRefusal::NotTruncated { .. },
         )
-        | Refusal::Session(SessionError::Changed { .. } | SessionError::Conflict { .. })
+        | Refusal::Session(
+            SessionError::Changed { .. }
+            | SessionError::Conflict { .. }
+            | SessionError::StepMismatch { .. },
+        )
         | Refusal::InProgress
         | Refusal::Access(AccessRefusal::Taken(_)) => StatusCode::CONFLICT,
         Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,

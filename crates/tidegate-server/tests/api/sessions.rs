@@ -137,3 +137,82 @@ async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     assert!(server.command(&["workflows", "delete", "w"]).is_ok());
     assert_eq!(server.get("/workflows/w").await.0, StatusCode::NOT_FOUND);
 }
+
+/// SPEC 6: a step does one thing. Its id for another operation, another path or another session is
+/// refused; for the same with another value, the first one counts.
+#[tokio::test]
+async fn a_step_is_not_used_for_another_operation() {
+    let target = Target::kind().await;
+    target.open(false);
+    for policy in ["queue", "restart"] {
+        let server = Server::start(&format!(
+            "[[workflow]]\nflow = \"chat\"\nname = \"respond\"\nurl = \"{}\"\nconcurrency = \"{policy}\"",
+            target.url
+        ));
+        let before = target.calls().len();
+        let (_, told) =
+            server.post("/flows/chat/actions/respond", json!({ "session": "s1" })).await;
+        let run = told["requestId"].as_str().unwrap().to_owned();
+        target.called(before + 1).await;
+        let change = |op: &str, path: &str, value: i32| json!({ "op": op, "path": path, "value": value, "step": "a" });
+        for value in [1, 2] {
+            let (status, told) =
+                server.patch(CHAT, Some(&run), change("append", "log", value)).await;
+            assert_eq!((status, &told["value"]), (StatusCode::OK, &json!(1)), "{policy}: {told}");
+        }
+        for (path, change) in [
+            (CHAT, change("set", "log", 1)),
+            (CHAT, change("append", "other", 1)),
+            ("/sessions/chat/s2", change("append", "log", 1)),
+            (CHAT, json!({ "op": "get", "path": "log", "step": "a" })),
+        ] {
+            let (status, told) = server.patch(path, Some(&run), change.clone()).await;
+            assert_eq!((status.as_u16(), &told["error"]), (409, &json!("step_mismatch")), "{told}");
+            let said = "step `session:a` is recorded as append at `log` of session default/chat/s1";
+            assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+        }
+        let get = json!({ "op": "get", "path": "log", "step": "look" });
+        let (_, told) = server.patch(CHAT, Some(&run), get).await;
+        assert_eq!(told["value"], json!([1]), "{policy}: nothing else was done");
+    }
+    target.open(true);
+}
+
+/// Sessions and users have the lengths of the description, whichever way they come in.
+#[tokio::test]
+async fn names_have_the_lengths_of_the_description() {
+    let target = Target::kind().await;
+    let server = Server::start_with(
+        &format!(
+            "[[flow]]\nname = \"chat\"\nchat = {{ append = \"say\", respond = \"say\" }}\n\
+             actions.say = {{ url = \"{}\" }}\n\
+             webhooks.hook = {{ action = \"say\", scheme = \"hmac\", secretEnv = \"HOOK\", user = \"user\" }}",
+            target.url
+        ),
+        &[("HOOK", "s")],
+    );
+    let (longest, long) = ("ü".repeat(256), "x".repeat(257));
+    let say = "/flows/chat/actions/say";
+    for (path, body, status, said) in [
+        (say.to_owned(), json!({ "session": longest, "user": longest }), 202, ""),
+        (say.to_owned(), json!({ "session": long }), 422, "session must have 1 to 256"),
+        (
+            say.to_owned(),
+            json!({ "user": long }),
+            422,
+            "user must have 1 to 256 characters, got 257",
+        ),
+        (say.to_owned(), json!({ "session": "" }), 422, "session must have 1 to 256"),
+        (say.to_owned(), json!({ "user": "a\u{0}" }), 422, "user must not contain NUL"),
+        (format!("{say}?dryRun=true"), json!({ "user": long }), 422, "user must have"),
+        (format!("/flows/chat/sessions/{long}/messages"), json!({}), 422, "session must have"),
+        ("/flows/chat/sessions/%00/messages".to_owned(), json!({}), 422, "must not contain NUL"),
+    ] {
+        let (got, told) = server.post(&path, body).await;
+        assert_eq!(got.as_u16(), status, "{path}: {told}");
+        let detail = told["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(said), "{path}: {told}");
+    }
+    let (_, runs) = server.get("/runs").await;
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
+}

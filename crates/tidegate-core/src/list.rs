@@ -106,6 +106,12 @@ impl Which {
         lives || self.key.is_some() || self.from.is_some() || self.to.is_some()
     }
 
+    /// Whether a run is so much older than those asked for that none is behind it.
+    fn is_past(&self, row: &Row) -> bool {
+        let past = |from| run(row).is_some_and(|(_, at, _)| at.plus_ms(APART_MS) < from);
+        self.from.is_some_and(past)
+    }
+
     /// Whether a run is among those asked for, by what only its row says.
     fn fits(&self, row: &Row) -> bool {
         // One that is being stopped has ended, and another row that says so.
@@ -121,6 +127,10 @@ impl Which {
             && self.key.as_ref().is_none_or(at_key)
     }
 }
+
+/// How much the order of runs by number may differ from that by time: for all who share a clock
+/// it is the same, and a clock that steps further is wrong.
+const APART_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// How many runs of each kind are looked at for a page of those that fit, and how many of one
 /// event are found.
@@ -162,8 +172,9 @@ pub fn runs<E>(
     }
     for (scan, _) in [(live, lives), (ended, ends)].iter().filter(|(_, asked)| *asked) {
         let rows = draft.found(scan, look)?;
+        let oldest = rows.last().filter(|row| !which.is_past(row));
         if rows.len() >= look as usize {
-            floor = floor.max(rows.last().and_then(|row| number(row)));
+            floor = floor.max(oldest.and_then(|row| number(row)));
         }
         let shown = rows.into_iter().filter(|row| which.fits(row));
         found.extend(shown.filter_map(|row| Some((number(row)?, row))));

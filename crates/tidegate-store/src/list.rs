@@ -10,15 +10,28 @@ use tidegate_core::{
 
 use crate::{Store, StoreError};
 
-/// The newest runs of a workspace below a number, at most `limit` of them.
+/// How often a list goes on where all that it has looked at was left out by a filter: a million
+/// runs. Beyond that its reader goes on, from page to page.
+const MAX_LOOKS: u32 = 1000;
+
+/// The newest runs of a workspace below a number, at most `limit` of them. A page is empty only if
+/// no older run fits, or none among a million.
 pub async fn list_runs(
     store: &dyn Store,
     ws: &Workspace,
     which: &Which,
-    below: Option<Seq>,
+    mut below: Option<Seq>,
     limit: u32,
 ) -> Result<Page, StoreError> {
-    look(store, ws, |draft| runs(draft, ws, which, below, limit)).await
+    let mut looks = 0;
+    loop {
+        let page = look(store, ws, |draft| runs(draft, ws, which, below, limit)).await?;
+        looks += 1;
+        if !page.runs.is_empty() || page.next.is_none() || looks >= MAX_LOOKS {
+            return Ok(page);
+        }
+        below = page.next;
+    }
 }
 
 /// Looks at a workspace: all that `view` asks for is read at one moment and without any lock.

@@ -47,6 +47,18 @@ pub struct Applied {
     pub checksum: String,
 }
 
+/// Says in one line what was applied, if anything was: a new store has had all of them at once.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(dead_code, reason = "no database is built in")
+)]
+pub(crate) fn log_migrated(migrated: &[Migration]) {
+    if let [first, .., last] | [first @ last] = migrated {
+        let (from, to) = (first.version - 1, last.version);
+        tracing::info!(from, to, last = last.name, "migrated the schema");
+    }
+}
+
 /// Compares what a database has had with what this program knows; gives what is left to do.
 ///
 /// `applied` is in order of version.

@@ -111,12 +111,12 @@ pub enum StoreError {
     /// The connection was lost at the commit, and its outcome could not be found out.
     #[error("it is not known whether the commit took place: {0}")]
     Unknown(String),
-    /// The file belongs to another process.
-    #[error("{path} is in use by another process{holder}; stop it or use another file")]
+    /// The file has an owner already.
+    #[error("{path} is in use by {holder}")]
     InUse {
         /// The file.
         path: String,
-        /// Who, where known.
+        /// By whom, and what to do about it.
         holder: String,
     },
     /// The schema is of a newer Tidegate, or has been changed by hand.

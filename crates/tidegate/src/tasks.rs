@@ -40,6 +40,14 @@ impl Tasks {
         self.busy.as_ref().map(Busy::begin)
     }
 
+    /// Waits until all tasks are dropped, after they were [aborted](Self::abort): what they hold,
+    /// such as the store, is free then.
+    pub(crate) async fn gone(&self) {
+        let lock = || self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = std::mem::take(&mut *lock());
+        while tasks.join_next().await.is_some() {}
+    }
+
     /// Drops all tasks where they are.
     pub(crate) fn abort(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     StoreError,
-    migrate::{Applied, Migration, pending},
+    migrate::{Applied, Migration, log_migrated, pending},
 };
 
 /// What becomes of it.
@@ -69,11 +69,11 @@ async fn attempt(
         return Ok(left);
     }
     for migration in left {
-        tracing::info!(version = migration.version, name = migration.name, "migrating the schema");
         connection.script(migration.sql).await?;
         first_error(connection.run_unnamed(&[record(migration)]).await?)?;
     }
     connection.control(sql::COMMIT).await?;
+    log_migrated(left);
     Ok(left)
 }
 

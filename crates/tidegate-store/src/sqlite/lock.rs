@@ -67,12 +67,17 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-/// Who holds the lock, where it has written its name already.
+/// Who holds the lock, where it has written its name already, and what to do about it.
 fn holder(file: &mut File) -> String {
     let mut pid = String::new();
-    match file.read_to_string(&mut pid) {
-        Ok(_) if !pid.is_empty() => format!(" (pid {pid})"),
-        Ok(_) | Err(_) => String::new(),
+    let pid = file.read_to_string(&mut pid).map_or("", |_| pid.as_str());
+    match pid {
+        "" => "another process; stop it or use another file".to_owned(),
+        own if own == std::process::id().to_string() => {
+            "this process; use the store that is open, or shut its engine down and drop both first"
+                .to_owned()
+        }
+        pid => format!("another process (pid {pid}); stop it or use another file"),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     catalogs::Catalogs,
     clock::Clock,
     codec::{self, Cell, Table},
-    migrate::{Applied, Migration, pending},
+    migrate::{Applied, Migration, log_migrated, pending},
     settle::{Source, settle},
     transactional::recording::recording,
 };
@@ -200,16 +200,17 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
 /// transaction. Gives the first sequence number that nobody was given.
 pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let tx = begin(db)?;
-    migrate(&tx, now)?;
+    let migrated = migrate(&tx, now)?;
     tx.execute(sql::ENGINE_VOID, ()).map_err(|error| refused(&error))?;
     let kept = tx.query_row(sql::META_READ, [SEQUENCE], |row| row.get(0)).optional();
     let next = kept.map_err(|error| refused(&error))?.unwrap_or(1);
     tx.commit().map_err(|error| not_committed(&error))?;
+    log_migrated(migrated);
     Ok(next)
 }
 
 /// Applies the migrations that are left, each with its record.
-fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
+fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], StoreError> {
     let left = left(tx)?;
     tx.execute(sql::MIGRATION_CREATE, ()).map_err(|error| refused(&error))?;
     for migration in left {
@@ -223,9 +224,8 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<(), StoreError> {
         tx.execute_batch(migration.sql).map_err(failed)?;
         let record = (migration.version, migration.name, migration.checksum(), now.micros());
         tx.execute(sql::MIGRATION_INSERT, record).map_err(|error| refused(&error))?;
-        tracing::info!(version = migration.version, name = migration.name, "migrated the schema");
     }
-    Ok(())
+    Ok(left)
 }
 
 /// The migrations that are left, with nothing done about them.

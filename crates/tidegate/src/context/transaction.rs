@@ -125,8 +125,15 @@ impl Ctx {
     }
 
     fn no_database(&self, wanted: &str) -> Fault {
-        let store = self.store();
-        let message = format!("this step needs a store that is a {wanted}, not {store:?}");
+        // By its kind alone: a store's own text may hold rows of other runs.
+        let kind = match self.store().database() {
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite(_) => "a SQLite file",
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => "a PostgreSQL database",
+            _ => "in memory",
+        };
+        let message = format!("this step needs a store that is a {wanted}; this one is {kind}");
         Fault::coded("NoDatabase", message).fatal()
     }
 }

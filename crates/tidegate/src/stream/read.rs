@@ -104,7 +104,8 @@ pub struct Head {
 #[must_use = "a query is handed to `Streams::read`"]
 pub struct Query {
     of: Of,
-    names: BTreeSet<String>,
+    /// Events of any name, if absent.
+    names: Option<BTreeSet<String>>,
     positions: (Bound<i64>, Bound<i64>),
     times: (Bound<Timestamp>, Bound<Timestamp>),
     correlation: Option<String>,
@@ -168,9 +169,9 @@ impl Query {
         Self::of(Of::Family(prefix.into()))
     }
 
-    /// Only events of these names.
+    /// Only events of these names; nothing, if there are none.
     pub fn named<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.names = names.into_iter().map(Into::into).collect();
+        self.names = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
@@ -221,7 +222,7 @@ impl Query {
         let of = |correlation: &String| {
             Trail::read(&event.meta).correlation.as_ref() == Some(correlation)
         };
-        (self.names.is_empty() || self.names.contains(&event.name))
+        self.names.as_ref().is_none_or(|names| names.contains(&event.name))
             && self.positions.contains(&event.pos)
             && self.times.contains(&event.at)
             && self.correlation.as_ref().is_none_or(of)
@@ -313,6 +314,10 @@ impl Streams {
 
     /// Reads events, a page at a time.
     pub async fn read(&self, query: &Query) -> Result<Page, Error> {
+        if query.names.as_ref().is_some_and(BTreeSet::is_empty) {
+            let cursor = query.from.unwrap_or(Cursor(query.start()));
+            return Ok(Page { events: Vec::new(), cursor, more: false });
+        }
         match &query.of {
             Of::Stream(name) => self.read_stream(query, name).await,
             Of::All => self.read_feed(query, "").await,

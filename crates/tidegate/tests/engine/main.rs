@@ -91,6 +91,9 @@ stories! {
         an_idle_engine_costs_little,
         what_others_define_is_taken_up_within_a_second,
     }
+    stores {
+        a_step_of_another_database_is_refused,
+    }
     steps {
         completed_steps_are_not_run_again,
         a_failing_step_is_tried_as_often_as_it_may,

@@ -3,10 +3,12 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::Arc,
+    time::Duration,
 };
 
 use tidegate::{
-    store::{Clock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store},
+    Ctx, Engine, Workflow,
+    store::{Clock, Database, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store},
     testing::{Lab, VirtualClock},
 };
 
@@ -70,4 +72,58 @@ async fn postgres_with(clock: Arc<dyn Clock>, committers: usize) -> Option<Arc<d
         ..PostgresOptions::default()
     };
     Some(Arc::new(PostgresStore::open(&url, options).await.expect("PostgreSQL opens")))
+}
+
+/// A SQLite file has one owner: whoever opens it twice in one process is told so, and it is free
+/// as soon as its engine is shut down and dropped, whatever its tasks were doing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_free_after_a_shutdown() {
+    async fn nap(ctx: Ctx, (): ()) -> tidegate::Result<()> {
+        ctx.step("look", || async { Ok(()) }).await?;
+        ctx.sleep("nap", Duration::from_secs(3600)).await
+    }
+    let name = format!("tidegate-free-{:016x}", RandomState::new().hash_one(0));
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("tidegate.db");
+    for n in 0..20 {
+        let engine = Engine::sqlite(&path).await.unwrap_or_else(|error| panic!("{n}: {error}"));
+        let engine = engine.workflow(Workflow::new("a", nap)).start().await.unwrap();
+        for _ in 0..10 {
+            engine.send("a", ()).await.unwrap();
+        }
+        let error = Engine::sqlite(&path).await.map(drop).unwrap_err().to_string();
+        let said = "is in use by this process; use the store that is open, or shut its engine down";
+        assert!(error.contains(said), "{error}");
+        engine.shut_down().await;
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A transactional step of another database's kind is refused in one sentence, which holds nothing
+/// of what else is in the store.
+pub(crate) async fn a_step_of_another_database_is_refused(lab: &Lab) {
+    async fn wrong(ctx: Ctx, sqlite: bool) -> tidegate::Result<()> {
+        if sqlite {
+            ctx.sqlite_step("wrong", |_| Ok(())).await
+        } else {
+            ctx.postgres_step("wrong", async |_| Ok(())).await
+        }
+    }
+    let kind = match lab.store().database() {
+        Database::Sqlite(_) => "a SQLite file",
+        Database::Postgres(_) => "a PostgreSQL database",
+        _ => "in memory",
+    };
+    let engine = lab.engine().workflow(Workflow::new("wrong", wrong)).start().await.unwrap();
+    engine.send("other", "canary").await.unwrap();
+    for (sqlite, wanted) in [(true, "SQLite file"), (false, "PostgreSQL database")] {
+        if kind == format!("a {wanted}") {
+            continue;
+        }
+        let run = engine.send("wrong", sqlite).await.unwrap().run().unwrap();
+        let error = engine.output::<()>(run).await.unwrap().unwrap_err().to_string();
+        let sentence = format!("this step needs a store that is a {wanted}; this one is {kind}");
+        assert!(error.contains(&sentence) && error.len() < 200, "{error}");
+    }
 }

@@ -165,6 +165,8 @@ pub(crate) async fn events_are_read_both_ways_and_filtered(lab: &Lab) {
         (Query::family("a-"), vec![1, 2, 3, 6]),
         (Query::all().named(["x", "z"]), vec![1, 3, 5, 6]),
         (Query::stream("a-1").named(["y"]), vec![2]),
+        (Query::all().named::<&str>([]), vec![]),
+        (Query::stream("a-1").named::<&str>([]), vec![]),
         (Query::all().positions(2..5), vec![2, 3, 4]),
         (Query::all().positions(2..=5).named(["x"]), vec![3, 5]),
         (Query::stream("a-1").positions(2..), vec![2, 6]),

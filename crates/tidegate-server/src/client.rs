@@ -67,7 +67,7 @@ pub(crate) enum Ask {
     Send {
         /// The event's name.
         name: String,
-        /// Its data, as JSON; text that is none is taken as text.
+        /// Its data, as JSON; text is written in quotes.
         #[arg(default_value = "null")]
         data: String,
         /// Takes it once, however often it is sent under this id.
@@ -227,7 +227,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
     let server = Server::new(remote).await?;
     let (told, shown) = match ask {
         Ask::Send { name, data, dedupe_id, count, vary, dry_run } => {
-            let data = serde_json::from_str(&data).unwrap_or(Value::String(data));
+            let data = send::read_data(&data)?;
             let mut event = json!({ "name": name, "data": data });
             if let Some(id) = dedupe_id {
                 event["dedupeId"] = id.into();
@@ -263,10 +263,13 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             let path = format!("/workflows/{}/release{}", part(&workflow), of_app(app));
             let told = server.post(&path, json!({ "version": version })).await?;
             let (older, stranded) = (&told["older"], &told["stranded"]);
-            let shown = format!(
+            let mut shown = format!(
                 "{workflow} v{version} gets the new runs; {older} older runs are not over, \
                  {stranded} of them stranded\n"
             );
+            for run in told["lacking"].as_array().into_iter().flatten() {
+                let _ = writeln!(shown, "{} lacks the key of its handoff", text(run));
+            }
             (told, shown)
         }
     };

@@ -24,6 +24,14 @@ pub(super) fn read_vary(text: &str) -> Result<Vary, String> {
     }
 }
 
+/// The data of an event. Text without quotes is more often JSON with a mistake in it.
+pub(super) fn read_data(text: &str) -> anyhow::Result<Value> {
+    serde_json::from_str(text).with_context(|| {
+        let quoted = Value::from(text);
+        format!("the data must be JSON, got `{text}`; if it is meant as text, write '{quoted}'")
+    })
+}
+
 /// Sends an event so many times, in requests as large as they may be.
 pub(super) async fn send(
     server: &Server<'_>,
@@ -72,7 +80,11 @@ pub(super) fn verdicts(told: &Value) -> String {
             *counts.entry((text(&run["workflow"]), word)).or_default() += 1;
         }
         if runs.is_empty() {
-            let word = if event["deduped"] == true { "deduped" } else { "recorded" };
+            let word = match (&event["deduped"], event["woke"].as_u64()) {
+                (Value::Bool(true), _) => "deduped",
+                (_, Some(1..)) => "recorded: runs waited for it",
+                _ => "recorded: no workflow takes it",
+            };
             *counts.entry((String::new(), word.to_owned())).or_default() += 1;
         }
     }

@@ -137,7 +137,7 @@ pub(super) async fn reactions(
         path += "&blocked=true";
     }
     let told = server.get(&path).await?;
-    let columns = ["reaction", "stream", "position", "lag", "failures", "blocked"];
+    let columns = ["reaction", "stream", "version", "lag", "failures", "blocked"];
     let shown = table(&told["streams"], &columns);
     Ok((told, shown))
 }

@@ -73,18 +73,19 @@ async fn send(
         max_wait_ms: None,
     };
     let respond = Request { action: chat.respond.clone(), ..append.clone() };
-    let (append, respond) = engine.dispatch_then(append, respond).await?;
-    let (Some(appended), Some(respond)) = (append.verdict.carrier(), respond) else {
-        return Err(actions::refused(engine, &append.verdict));
+    let (outcome, respond) = engine.dispatch_then(append, respond).await?;
+    let (Some(append), Some(respond)) = (outcome.verdict.carrier(), respond) else {
+        return Err(actions::refused(engine, &outcome.verdict));
     };
     // Each sender's messages are in the order in which they were sent: the next one is sent when
     // this one is in.
-    wait_for_append(engine, appended).await?;
+    wait_for_append(engine, append).await?;
     let reply = respond
         .verdict
         .carrier()
         .ok_or_else(|| actions::refused(engine, &respond.verdict).with("appended", true))?;
-    let first = json!({ "appended": appended, "requestId": reply }).to_string();
+    let first = json!({ "appended": true, "appendRequestId": append, "requestId": reply });
+    let first = first.to_string();
     let first = Event::default().event("accepted").data(first);
     Ok(follow::stream(engine.clone(), reply, 0, Some(first))?.into_response())
 }

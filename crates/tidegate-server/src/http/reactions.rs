@@ -73,7 +73,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     let place = [
         ("reaction", string()),
         ("stream", string()),
-        ("position", number(-1, i64::MAX)),
+        ("version", number(-1, i64::MAX)),
         ("lag", count()),
         ("failures", count()),
         ("claims", count()),
@@ -103,8 +103,8 @@ pub(super) struct ListQuery {
 struct PlaceView {
     reaction: String,
     stream: String,
-    /// The version of the last event that it is done with; -1 at the start.
-    position: i64,
+    /// That of the last event that it is done with; -1 at the start.
+    version: i64,
     /// How many events there are behind it.
     lag: i64,
     failures: u32,
@@ -121,7 +121,7 @@ impl From<StreamView> for PlaceView {
         Self {
             reaction: view.reaction,
             stream: view.stream,
-            position: view.position,
+            version: view.position,
             lag: (view.want - view.position).max(0),
             failures: view.failures,
             claims: view.claims,

@@ -199,17 +199,24 @@ impl Tail {
             }
         }
         let seen = self.kind.newest(&self.engine, SEEN).await?;
-        let new = |seq: &Seq| last.is_none_or(|last| *seq > last);
-        let gap = seen.len() >= SEEN as usize && last.is_some() && seen.iter().all(|it| new(&it.0));
-        let changed = |(seq, text): &&(Seq, String)| match self.known.get(seq) {
-            Some(known) => known != text,
-            // One that was not among the newest and is now was shown before: others went away.
-            None => new(seq),
-        };
-        let items: Vec<_> = seen.iter().filter(changed).cloned().collect();
+        let news = compare(&self.known, &seen, SEEN as usize);
         self.known = seen.into_iter().collect();
-        Ok((!items.is_empty()).then_some(News { gap, items }))
+        Ok(news)
     }
+}
+
+/// What one look of at most so many rows has seen that the look before it had not.
+fn compare(known: &BTreeMap<Seq, String>, seen: &[(Seq, String)], most: usize) -> Option<News> {
+    let last = known.keys().next_back().copied();
+    let new = |seq: &Seq| last.is_none_or(|last| *seq > last);
+    let gap = seen.len() >= most && last.is_some() && seen.iter().all(|it| new(&it.0));
+    let changed = |(seq, text): &&(Seq, String)| match known.get(seq) {
+        Some(known) => known != text,
+        // One that was not among the newest and is now was shown before: others went away.
+        None => new(seq),
+    };
+    let items: Vec<_> = seen.iter().filter(changed).cloned().collect();
+    (!items.is_empty()).then_some(News { gap, items })
 }
 
 type Answer = Result<Response, Problem>;
@@ -288,4 +295,34 @@ async fn say(
     let name = kind.as_str();
     let data = format!("{{\"{name}\":[{}]}}", texts.join(","));
     sender.send(Ok(sse::Event::default().event(name).id(last.to_string()).data(data))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Seq, compare};
+
+    /// Rows by number and text: `1a 2b`.
+    fn rows(text: &str) -> Vec<(Seq, String)> {
+        let row = |it: &str| (Seq(it[..1].parse().unwrap()), it[1..].to_owned());
+        text.split_whitespace().map(row).collect()
+    }
+
+    #[test]
+    fn what_was_shown_is_not_shown_again() {
+        for (before, now, expected) in [
+            ("1a 2a", "1a 2a", None),
+            ("1a 2a", "2a 3a", Some((false, "3a"))),
+            ("1a 2a", "1b 2a 3a", Some((false, "1b 3a"))),
+            ("", "1a 2a 3a", Some((false, "1a 2a 3a"))),
+            ("1a 2a", "3a 4a", Some((false, "3a 4a"))),
+            ("1a 2a", "3a 4a 5a", Some((true, "3a 4a 5a"))),
+            // A newer one went away, and an old one is among the newest again.
+            ("3a 4a 5a", "2a 3a 4a", None),
+            ("3a 4a 5a", "2a 3b 4a", Some((false, "3b"))),
+        ] {
+            let news = compare(&rows(before).into_iter().collect(), &rows(now), 3);
+            let expected = expected.map(|(gap, items)| (gap, rows(items)));
+            assert_eq!(news.map(|it| (it.gap, it.items)), expected, "{before} then {now}");
+        }
+    }
 }

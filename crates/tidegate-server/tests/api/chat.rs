@@ -139,3 +139,42 @@ async fn a_crash_between_message_and_reply_loses_neither() {
     }
     assert_eq!(replies(&target).len(), 4, "each is answered once");
 }
+
+/// Whatever a reply says before its end is heard, however much of it comes at once, and a reader
+/// that comes back goes on behind the last that it has heard.
+#[tokio::test]
+async fn the_last_of_a_reply_is_heard() {
+    let kind = ("content-type", "text/event-stream");
+    let chunks: Vec<String> = (0..250).map(|n| format!("part {n}")).collect();
+    let body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let target = Target::start(move |call, _| match call.path.as_str() {
+        "/append" => (200, vec![], String::new()),
+        _ => (200, vec![kind], body.clone()),
+    })
+    .await;
+    target.shut("/respond", true);
+    let server = Server::start(&chat(&target.url, ""));
+    let answer = server.open(MESSAGES, json!({ "input": 1 }).to_string()).await;
+    target.called(2).await;
+    target.shut("/respond", false);
+    let live = answer.text().await.unwrap();
+    let heard = |text: &str| -> Vec<String> {
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: \""));
+        data.filter_map(|text| Some(text.strip_suffix('"')?.to_owned())).collect()
+    };
+    assert_eq!(heard(&live), chunks, "while it is made");
+    let accepted = live.lines().nth(1).unwrap().strip_prefix("data: ").unwrap();
+    let accepted: Value = serde_json::from_str(accepted).unwrap();
+    let [reply, append] = ["requestId", "appendRequestId"].map(|it| accepted[it].as_str().unwrap());
+    assert_eq!(accepted["appended"], true, "{accepted}");
+    for (run, workflow) in [(reply, "chat/respond"), (append, "chat/append")] {
+        assert_eq!(server.get(&format!("/runs/{run}")).await.1["workflow"], workflow);
+    }
+    let path = format!("/runs/{reply}/stream");
+    assert_eq!(heard(&server.text(&path).await), chunks, "after its end");
+    let ids: Vec<_> = live.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    for place in [0, 120, 249] {
+        let text = server.read_along(&path, Some(ids[place]), "event: end", async || {}).await;
+        assert_eq!(heard(&text), chunks[place + 1..], "behind {place}");
+    }
+}

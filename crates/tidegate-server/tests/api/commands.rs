@@ -15,7 +15,7 @@ async fn a_server_is_worked_with_from_the_command_line() {
     ));
     let said = server.command(&["send", "sync", r#"{"n": 1}"#, "--count", "1200"]).unwrap();
     assert_eq!(said, "1199 queued by concurrency: sync\n1 started: sync\n");
-    assert_eq!(server.command(&["send", "other"]).unwrap(), "1 recorded\n");
+    assert_eq!(server.command(&["send", "other"]).unwrap(), "1 recorded: no workflow takes it\n");
     target.called(1).await;
     let list = server.command(&["runs", "list", "--state", "queued", "--limit", "2"]).unwrap();
     let lines: Vec<_> = list.lines().collect();
@@ -47,6 +47,8 @@ async fn what_cannot_be_done_is_said() {
     for (command, said) in [
         (vec!["why", "run_x"], "there is no run `run_x` (no_run)"),
         (vec!["release", "a/b", "2"], "`a/b` in app `default` has no version 2 (no_version)"),
+        (vec!["send", "a", "{'n': 1}"], "the data must be JSON, got `{'n': 1}`"),
+        (vec!["send", "a", "text"], "if it is meant as text, write '\"text\"'"),
         (vec!["send", ""], "event 0: its name must have 1 to 256 characters, got 0 (bad_value)"),
         (vec!["runs", "list", "--server", "http://127.0.0.1:1"], "no server answers at"),
     ] {
@@ -83,7 +85,7 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     assert!(error.contains("(bulk_needs_filter)"), "{error}");
     let said = server.command(&["workflows", "delete", "sync"]).unwrap();
     assert_eq!(said, "nothing starts sync any more; 1 of its runs go on\n");
-    assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded\n");
+    assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded: no workflow takes it\n");
 }
 
 /// SPEC 11: without a server, a file can be looked into, and nothing in it changes; with one, the

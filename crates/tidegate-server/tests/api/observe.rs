@@ -191,3 +191,125 @@ async fn events_and_runs_can_be_read_along() {
     });
     assert!(text.await.contains("event: runs"));
 }
+
+/// N24: a reader is told of each thing once, also one that comes back while more arrive.
+#[tokio::test]
+async fn a_live_tail_repeats_nothing() {
+    let (target, server) = busy().await;
+    target.open(true);
+    let post = async |n: i32| {
+        drop(server.post("/events", json!({ "name": "plain", "data": n })).await);
+    };
+    let times = |text: &str, n: i32| text.matches(&format!("\"data\":{n}}}")).count();
+    post(1).await;
+    let mut last = String::new();
+    let text = server.read_along("/events/stream", None, r#""data":4"#, async || {
+        for n in 2..4 {
+            post(n).await;
+            // The next look is another one.
+            tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        }
+        post(4).await;
+    });
+    let text = text.await;
+    for (n, count) in [(1, 0), (2, 1), (3, 1), (4, 1)] {
+        assert_eq!(times(&text, n), count, "event {n} in {text}");
+    }
+    last += text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let text = server.read_along("/events/stream", Some(&last), r#""data":5"#, async || {
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        post(5).await;
+    });
+    let text = text.await;
+    for (n, count) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 1)] {
+        assert_eq!(times(&text, n), count, "event {n} behind {last} in {text}");
+    }
+}
+
+/// What no operation knows is refused by all of them: a filter with a typing error would match
+/// everything. Senders of webhooks add to an address what they like.
+#[tokio::test]
+async fn unknown_parameters_are_refused_everywhere() {
+    let server = Server::start("");
+    let (_, described) = server.get("/openapi.json").await;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let at = path.replace(['{', '}'], "");
+            let at = format!("{at}?surely_unknown=1");
+            let answer = server.raw(&method.to_uppercase(), &at, &[], "{}").await.unwrap();
+            let told = format!("{method} {at}: {} {}", answer.status, answer.text);
+            if operation["operationId"] == "takeDelivery" {
+                assert_eq!(answer.status, 404, "{told}");
+                continue;
+            }
+            assert_eq!(answer.status, 422, "{told}");
+            let problem = answer.json();
+            assert_eq!(problem["error"], "bad_query", "{told}");
+            assert!(problem["detail"].as_str().unwrap().contains("`surely_unknown`"), "{told}");
+        }
+    }
+}
+
+/// A NUL in a name or a parameter is a problem of the name, and none of the store.
+async fn a_nul_is_no_name(server: &Server) {
+    let (_, described) = server.get("/openapi.json").await;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array().unwrap();
+            for parameter in parameters {
+                let name = parameter["name"].as_str().unwrap();
+                let nul = path.replace(&format!("{{{name}}}"), "%00").replace(['{', '}'], "");
+                let at = match parameter["in"].as_str().unwrap() {
+                    "path" => nul,
+                    _ => format!("{nul}?{name}=%00"),
+                };
+                let body = match operation["operationId"].as_str().unwrap() {
+                    "commit" => r#"{"events":[{"name":"a"}]}"#,
+                    "changeSession" => r#"{"op":"get"}"#,
+                    "retryRun" => r#"{"from":"a"}"#,
+                    "release" => r#"{"version":1}"#,
+                    "defineWorkflow" => r#"{"url":"http://localhost"}"#,
+                    _ => "{}",
+                };
+                let answer = server.raw(&method.to_uppercase(), &at, &[], body).await.unwrap();
+                let told = format!("{method} {at}: {} {}", answer.status, answer.text);
+                assert!([200, 404, 422].contains(&answer.status), "{told}");
+                for code in ["too_much_at_once", "store_error", "bad_body", "bad_json"] {
+                    assert!(!answer.text.contains(code), "{told}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_nul_is_no_name_on_a_file() {
+    a_nul_is_no_name(&Server::start_on_file("")).await;
+}
+
+#[tokio::test]
+async fn a_nul_is_no_name_on_postgres() {
+    let Some(store) = crate::postgres::database_now() else { return };
+    let log = tempfile::tempdir().unwrap();
+    a_nul_is_no_name(&Server::start_on(&store, "", &log.path().join("log"))).await;
+}
+
+/// Runs of another time are found at once, however many newer ones there are.
+#[tokio::test]
+async fn a_list_by_time_has_no_empty_page() {
+    let (_target, server) = busy().await;
+    server.start_run("save", json!({ "doc": "x" })).await;
+    let old = server.start_run("sync", json!({ "k": "old" })).await;
+    let (_, told) = server.get(&format!("/runs/{old}")).await;
+    let queued = told["queuedAt"].as_str().unwrap().to_owned();
+    for _ in 0..3 {
+        let event = json!({ "name": "sync", "data": { "k": "new" } });
+        server.post("/events", json!(vec![event; 1000])).await;
+    }
+    let next = tidegate::core::time::Timestamp::parse_rfc3339(&queued).unwrap();
+    let next = tidegate::core::time::Timestamp::from_micros(next.micros() + 1).rfc3339();
+    let (_, page) = server.get(&format!("/runs?from={queued}&to={next}&limit=10")).await;
+    assert_eq!(page["runs"][0]["id"], old.as_str(), "the first page: {page}");
+    let (_, none) = server.get("/runs?to=2020-01-01T00:00:00Z").await;
+    assert_eq!((&none["runs"], &none["next"]), (&json!([]), &json!(null)));
+}

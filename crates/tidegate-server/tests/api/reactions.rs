@@ -68,7 +68,7 @@ async fn what_is_stuck_is_found_and_mended() {
     assert_eq!(streams(&told), ["order-a", "order-b", "order-c"]);
     let stuck = &told["streams"][0];
     assert_eq!(
-        (&stuck["position"], &stuck["lag"], &stuck["failures"]),
+        (&stuck["version"], &stuck["lag"], &stuck["failures"]),
         (&json!(-1), &json!(2), &json!(1))
     );
     assert!(stuck["blocked"].as_str().unwrap().contains("no such address"), "{stuck}");
@@ -103,7 +103,7 @@ async fn what_is_stuck_is_found_and_mended() {
     assert_eq!(streams(&mend("reset", json!({ "streams": ["order-c"] })).await), ["order-c"]);
     let (_, told) = server.get("/reactions?stream=order-c").await;
     assert_eq!(
-        (&told["streams"][0]["position"], &told["streams"][0]["lag"]),
+        (&told["streams"][0]["version"], &told["streams"][0]["lag"]),
         (&json!(-1), &json!(2))
     );
     let told = mend("reset", json!({ "all": true })).await;

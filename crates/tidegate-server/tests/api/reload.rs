@@ -62,3 +62,43 @@ fn a_file_with_a_mistake_leaves_no_store_behind() {
         assert!(!store.exists(), "{mistake}: {said}");
     }
 }
+
+/// A file in which nothing has changed makes no version and releases nothing.
+#[tokio::test]
+async fn a_reload_of_the_same_file_does_nothing() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let file = format!(
+        "[[workflow]]\nname = \"a\"\nurl = \"{url}\"\nthrottle = {{ limit = 5, perMs = 10, burst = 1 }}\n\
+         [[flow]]\nname = \"f\"\nconcurrency = \"queue\"\nactions.x = {{ url = \"{url}\" }}\n"
+    );
+    let server = Server::start_with(&file, &[("TIDEGATE_LOG", "info")]);
+    let defined = || server.log().matches(": defined").count();
+    let (before, count) = (server.get("/workflows").await.1, defined());
+    assert_eq!(count, 2, "{}", server.log());
+    server.reload(&file);
+    server.logged("the file was read again changed=0").await;
+    assert_eq!((server.get("/workflows").await.1, defined()), (before, count), "{}", server.log());
+    server.reload(&file.replace("limit = 5", "limit = 6"));
+    server.logged("the file was read again changed=1").await;
+    let (_, told) = server.get("/workflows/a").await;
+    assert_eq!(
+        (&told["version"], &told["flowControl"]["throttle"]["limit"]),
+        (&json!(2), &json!(6))
+    );
+    assert_eq!(defined(), count + 1, "{}", server.log());
+}
+
+/// A store that is made is migrated in one line of the log.
+#[tokio::test]
+async fn a_new_store_is_migrated_in_one_line() {
+    let mut stores = vec![String::new()];
+    stores.extend(crate::postgres::database_now().map(|store| format!("store = \"{store}\"\n")));
+    for store in stores {
+        let server = Server::start_with(&store, &[("TIDEGATE_LOG", "info")]);
+        let log = server.log();
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("migrat")).collect();
+        let [line] = &lines[..] else { panic!("one line: {log}") };
+        assert!(line.contains("migrated the schema from=0 to="), "{line}");
+    }
+}

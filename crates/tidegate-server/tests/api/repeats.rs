@@ -180,3 +180,28 @@ async fn a_killed_server_loses_and_doubles_nothing() {
         target.calls().iter().map(|it| it.header("tidegate-run").to_owned()).collect();
     assert_eq!(called.len(), KEYS, "the outside saw every run and no other");
 }
+
+/// N81: the scope of a key is the workspace, the method and the path.
+#[tokio::test]
+async fn a_key_of_another_workspace_is_another_key() {
+    let server = Server::start("workspaces = [\"other\"]");
+    let ask = async |ws: &str, path: &str, body: serde_json::Value| {
+        let headers = [("idempotency-key", "k"), ("tidegate-workspace", ws)];
+        let answer = server.raw("POST", path, &headers, &body.to_string()).await.unwrap();
+        (answer.status, answer.header("idempotency-replayed") == "true", answer.text)
+    };
+    let event = |data: i32| json!({ "name": "a", "data": data });
+    let (status, replayed, first) = ask("default", "/events", event(1)).await;
+    assert_eq!((status, replayed), (202, false), "{first}");
+    let (status, replayed, other) = ask("other", "/events", event(2)).await;
+    assert_eq!((status, replayed), (202, false), "neither a repeat nor a mismatch: {other}");
+    let (status, replayed, text) =
+        ask("default", "/streams/s/events", json!({ "events": [{ "name": "a" }] })).await;
+    assert_eq!((status, replayed), (201, false), "another path: {text}");
+    for (ws, data, told) in [("default", 1, &first), ("other", 2, &other)] {
+        let (status, replayed, again) = ask(ws, "/events", event(data)).await;
+        assert_eq!((status, replayed, &again), (202, true, told), "{ws}");
+    }
+    let (status, _, text) = ask("default", "/events", event(2)).await;
+    assert_eq!((status, text.contains("idempotency_mismatch")), (422, true), "{text}");
+}

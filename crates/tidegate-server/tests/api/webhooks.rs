@@ -142,3 +142,24 @@ async fn an_old_delivery_is_refused_and_a_limit_is_told() {
     let (status, told) = send(now).await;
     assert_eq!((status.as_u16(), &told["error"]), (429, &json!("rate_limited")), "{told}");
 }
+
+/// Slack's question whether the address is ours is answered only if Slack has signed it: whoever
+/// is answered otherwise could make the server say anything.
+#[tokio::test]
+async fn a_challenge_is_answered_only_if_it_is_signed() {
+    let config = "[[flow]]\nname = \"f\"\nactions.a = { url = \"http://localhost\" }\n\
+                  webhooks.slack = { action = \"a\", scheme = \"slack\", secretEnv = \"SLACK\" }";
+    let server = Server::start_with(config, &[("SLACK", "secret")]);
+    let body = json!({ "type": "url_verification", "challenge": "c4" }).to_string();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().to_string();
+    for (secret, status) in [("secret", 200), ("other", 401)] {
+        let signature = format!("v0={}", hex(secret.as_bytes(), &format!("v0:{now}:{body}")));
+        let headers =
+            [("x-slack-request-timestamp", now.as_str()), ("x-slack-signature", &*signature)];
+        let (got, told) = server.post_with("/webhooks/f/slack", &headers, body.clone()).await;
+        assert_eq!(got.as_u16(), status, "{told}");
+        assert_eq!(told["challenge"] == "c4", status == 200, "{told}");
+    }
+    let (status, told) = server.post_with("/webhooks/f/slack", &[], body.clone()).await;
+    assert_eq!((status.as_u16(), &told["error"]), (401, &json!("bad_signature")), "{told}");
+}

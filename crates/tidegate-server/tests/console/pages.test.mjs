@@ -102,7 +102,7 @@ test('the pictures of the README show a noisy tenant held back, and why', async 
 test('a blocked stream is unblocked from the page', async () => {
   const { get } = api(world.url);
   const blocked = async () => (await get('/reactions?blocked=true')).streams;
-  const same = (/** @type {any} */ a) => (/** @type {any} */ b) => a.reaction === b.reaction && a.stream === b.stream && a.position === b.position;
+  const same = (/** @type {any} */ a) => (/** @type {any} */ b) => a.reaction === b.reaction && a.stream === b.stream && a.version === b.version;
   for (let tries = 1; ; tries++) {
     await until(async () => (await blocked()).length > 0, 'a stream of the demo is blocked');
     const place = (await blocked())[0];

@@ -242,7 +242,7 @@ impl Sender {
             (Way::Chat, 200) => {
                 "taken".clone_into(&mut answer.outcome);
                 answer.run = text(&body["requestId"]);
-                answer.appended = text(&body["appended"]);
+                answer.appended = text(&body["appendRequestId"]);
             }
             (Way::Chat, 502) if code == "not_appended" => {
                 answer.appended = text(&body["requestId"]);

@@ -6,7 +6,7 @@ import { Fill } from '../../ui/fill.mjs';
 import { Until } from '../../ui/time.mjs';
 
 /**
- * @typedef {{ reaction: string, stream: string, position: number, lag: number, failures: number, claims: number,
+ * @typedef {{ reaction: string, stream: string, version: number, lag: number, failures: number, claims: number,
  *   blocked: string | null, error: string | null, holder: string | null, leaseEnd: string | null, dueAt: string | null }} Place
  * @typedef {{ name: string, source: string, maxRetries: number, blockOnError: boolean, leaseMs: number, batch: number,
  *   maxLostLeases: number }} Reaction
@@ -42,7 +42,7 @@ export function Held({ place }) {
 
 /** @param {{ place: Place }} props */
 export const Progress = ({ place }) =>
-  html`<${Fill} value=${place.position + 1} of=${place.position + place.lag + 1} tone=${place.blocked ? 'bad' : place.lag > 0 ? '' : 'calm'} label="events done" />`;
+  html`<${Fill} value=${place.version + 1} of=${place.version + place.lag + 1} tone=${place.blocked ? 'bad' : place.lag > 0 ? '' : 'calm'} label="events done" />`;
 
 /** @param {Reaction} it */
 export function inWords(it) {

@@ -15,6 +15,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Snapshot},
     row::{EngineId, Row, Run, Workspace},
     run::record::{Record, Then},
+    turn::{Claim, Turn},
     workflow::Workflow,
 };
 use tidegate_store::{Decide, Decision, Salted, Store, StoreError, commit};
@@ -109,9 +110,10 @@ impl Load {
     }
 
     fn claim(&self, limit: usize) -> Command {
-        let (ws, lanes) = (self.ws.clone(), vec![self.lane]);
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        Command::Lease { ws, engine: ENGINE, lanes, limit }
+        let (lane, limit) = (self.lane, u32::try_from(limit).unwrap_or(u32::MAX));
+        let claim = Claim::only(self.ws.clone(), [Turn { workflow: lane, lane }]);
+        let (claims, serves) = (vec![(claim, limit)], Arc::new([lane].into()));
+        Command::Lease { engine: ENGINE, claims, serves, limit }
     }
 
     /// Leases up to `n` ready runs, `batch` a transaction; how many and how long.

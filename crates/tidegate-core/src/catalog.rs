@@ -81,6 +81,8 @@ pub struct Version {
     pub number: u32,
     /// The lane that its runs are claimed from.
     pub lane: Seq,
+    /// The lowest lane of the workflow, which its versions share: they take turns as one.
+    pub turn: Seq,
     /// When it was last released, counted in releases of the workspace.
     pub release: Option<i64>,
     /// The row that it was read from.
@@ -93,7 +95,7 @@ impl Version {
     /// The version that a row says.
     pub fn new(def: Arc<Def>) -> Self {
         let (number, lane, release) = (def.version, def.lane, def.released);
-        Self { number, lane, release, def, said: Arc::default() }
+        Self { number, lane, turn: lane, release, def, said: Arc::default() }
     }
 
     /// Whether code without a version number serves it. A row that does not say counts, until code
@@ -146,6 +148,15 @@ impl Catalog {
             }
         }
         catalog.read_reactions()?;
+        for entry in catalog.workflows.values_mut().flat_map(BTreeMap::values_mut) {
+            let Some(turn) = entry.versions.values().map(|version| version.lane).min() else {
+                continue;
+            };
+            for version in entry.versions.values_mut().filter(|version| version.lane != turn) {
+                version.turn = turn;
+                catalog.lanes.insert(version.lane, version.clone());
+            }
+        }
         let apps = catalog.workflows.iter_mut();
         let all = apps.flat_map(|(app, names)| names.iter_mut().map(move |entry| (app, entry)));
         for (app, (name, entry)) in all {

@@ -37,6 +37,7 @@ use crate::{
     session::{self, SessionError},
     stream::StreamRefusal,
     time::Timestamp,
+    turn::{Claim, Lanes},
     version::{self, Registered, Released, Retired},
     workflow::Workflow,
 };
@@ -74,13 +75,13 @@ pub enum Command {
     },
     /// Leases ready runs.
     Lease {
-        /// The workspace that the lanes belong to.
-        ws: Workspace,
         /// For whom.
         engine: EngineId,
-        /// Of which versions.
-        lanes: Vec<Seq>,
-        /// How many at the most.
+        /// Whose, by workspace, in the order of their turns; how many of each at the most.
+        claims: Vec<(Claim, u32)>,
+        /// The lanes whose runs it can drive: others may be registered between those of a range.
+        serves: Lanes,
+        /// How many of all at the most.
         limit: u32,
     },
     /// Reports on a leased run.
@@ -569,7 +570,6 @@ impl Command {
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
             Self::Dispatch { ws, .. }
             | Self::DispatchThen { ws, .. }
-            | Self::Lease { ws, .. }
             | Self::Cancel { ws, .. }
             | Self::Pause { ws, .. }
             | Self::Resume { ws, .. }
@@ -579,6 +579,9 @@ impl Command {
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
+            Self::Lease { claims, .. } => {
+                claims.iter().fold(none, |reads, (claim, _)| reads.catalog(&claim.ws))
+            }
             Self::SweepChore { known } => none.catalog(&known.ws),
             Self::Occur { occurrence } | Self::Miss { occurrence, .. } => {
                 none.catalog(&occurrence.ws)
@@ -637,8 +640,8 @@ impl Command {
                 let outcome = schedule::occur(draft, occurrence)?;
                 Ok(outcome.map_or(Answer::Changed(false), Answer::Admitted))
             }
-            Self::Lease { engine, lanes, limit, .. } => {
-                lease::lease(draft, *engine, lanes, *limit).map(Answer::Leased)
+            Self::Lease { engine, claims, serves, limit } => {
+                lease::lease(draft, *engine, claims, serves, *limit).map(Answer::Leased)
             }
             Self::Record { report, .. } => record::record(draft, report).map(Answer::Recorded),
             Self::Stopped { known } => {

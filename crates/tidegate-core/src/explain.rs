@@ -39,6 +39,64 @@ pub struct Why {
     /// No live engine serves its version: it does not go on by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stranded: bool,
+    /// It has passed all gates and needs a worker.
+    #[serde(skip)]
+    pub ready: bool,
+    /// The workers that it waits for, where the engine that was asked serves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
+}
+
+/// The workers of one engine that a ready run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workers {
+    /// How many have something to do.
+    pub busy: usize,
+    /// How many there are.
+    pub of: usize,
+    /// With which workflows they are busy, the most first.
+    pub with: Vec<Busy>,
+    /// How many ready runs of its workflow go before it, counted up to 1,000.
+    pub ahead: usize,
+}
+
+/// How many workers a workflow has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Busy {
+    /// The workflow.
+    pub workflow: String,
+    /// How many of its runs are driven.
+    pub runs: usize,
+}
+
+/// How many workflows are named in the sentence.
+const MAX_NAMED: usize = 3;
+
+impl Why {
+    /// Says which workers a ready run waits for, instead of any engine.
+    pub fn wait_for(&mut self, workers: Workers, workflow: &str) {
+        let Workers { busy, of, with, ahead } = &workers;
+        let named =
+            with.iter().take(MAX_NAMED).map(|it| format!("{} with `{}`", it.runs, it.workflow));
+        let named = named.collect::<Vec<_>>().join(", ");
+        let named = if named.is_empty() { named } else { format!(" ({named})") };
+        let ahead = match ahead {
+            0 => format!("it is the next of `{workflow}`"),
+            &ahead if ahead >= MAX_PLACE => {
+                format!("{MAX_PLACE} or more ready runs of `{workflow}` go before it")
+            }
+            1 => format!("1 ready run of `{workflow}` goes before it"),
+            ahead => format!("{ahead} ready runs of `{workflow}` go before it"),
+        };
+        let rest = self.sentence.find("; ").map_or("", |at| &self.sentence[at..]);
+        self.sentence = format!(
+            "it is ready and waits for a worker: {busy} of {of} are busy{named}, and {ahead}; raise \
+             `workers`, or start another engine{rest}"
+        );
+        self.workers = Some(workers);
+    }
 }
 
 /// One gate between a run and its start.
@@ -86,7 +144,8 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
     {
         let (state, sentence) = (ended.ending.state(), ending(&ended.ending));
         let (gates, earliest, stranded) = (Vec::new(), None, false);
-        return Ok(Why { run: id, state, sentence, gates, earliest, stranded });
+        let (ready, workers) = (false, None);
+        return Ok(Why { run: id, state, sentence, gates, earliest, stranded, ready, workers });
     }
     // A run of this number that is not the one asked for: no other will have it.
     let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
@@ -163,7 +222,8 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         let times = if run.takeovers == 1 { "once" } else { &format!("{} times", run.takeovers) };
         sentence = format!("{sentence}; it was taken over {times} from an engine that died");
     }
-    Ok(Why { run: run.id, state, sentence, gates, earliest, stranded })
+    let (ready, workers) = (run.phase == Phase::Ready, None);
+    Ok(Why { run: run.id, state, sentence, gates, earliest, stranded, ready, workers })
 }
 
 /// Whether a run waits for an engine that serves its version, and no live one does (SPEC 8).
@@ -348,5 +408,6 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
     let (state, gates) = (if fold.paused { "paused" } else { "queued" }, Vec::new());
-    Why { run: id, state, sentence, gates, earliest: at, stranded: false }
+    let (earliest, stranded, ready, workers) = (at, false, false, None);
+    Why { run: id, state, sentence, gates, earliest, stranded, ready, workers }
 }

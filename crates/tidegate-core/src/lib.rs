@@ -34,5 +34,6 @@ pub mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod time;
+pub mod turn;
 pub mod version;
 pub mod workflow;

@@ -10,6 +10,7 @@ use crate::{
     id::Seq,
     row::{EngineId, GateKey, Row, RowKey, Workspace},
     time::Timestamp,
+    turn::Claim,
 };
 
 /// A lock that is not a row's.
@@ -36,8 +37,9 @@ pub enum Mode {
 pub enum Scan {
     /// The first runs in a gate's line, by place. Locks them; call it with the gate locked.
     Line(GateKey),
-    /// Ready runs of the lanes, by rank. Locks them and skips those that others lock.
-    Ready(Vec<Seq>),
+    /// Ready runs in the order of their turns, as [`Claim::take`] says. Locks them and skips those
+    /// that others lock.
+    Ready(Claim),
     /// Gates that have a due time, the earliest first: those that are due, then the next to be.
     /// A hint: nothing is locked.
     DueGates,

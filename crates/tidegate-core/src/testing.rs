@@ -18,6 +18,7 @@ use crate::{
     row::{Def, Logged, Phase, Row, RowKey, Stream, Sub, Workspace},
     stream::{self, Commit, Committed, NewLogged},
     time::Timestamp,
+    turn::Claim,
 };
 
 /// How often a decision may ask for more.
@@ -80,8 +81,11 @@ impl World {
         let mut snapshot = Snapshot { now: self.now, block, ..Snapshot::default() };
         let mut held = BTreeSet::new();
         for (scan, limit) in &reads.scans {
-            let mut keys = self.scan(scan);
-            if matches!(scan, Scan::Ready(_) | Scan::Work(..)) {
+            let mut keys = match scan {
+                Scan::Ready(claim) => self.ready(claim, *limit),
+                scan => self.scan(scan),
+            };
+            if matches!(scan, Scan::Work(..)) {
                 keys.retain(|key| !self.locked.contains(key));
             }
             keys.truncate(*limit as usize);
@@ -136,6 +140,14 @@ impl World {
         }
     }
 
+    /// The ready runs that nobody else has locked, in the order of their turns.
+    fn ready(&self, claim: &Claim, limit: u32) -> Vec<RowKey> {
+        let free = self.rows.iter().filter(|(key, _)| !self.locked.contains(key));
+        let runs = free.filter_map(|(_, row)| row.as_run());
+        let ready = runs.filter(|run| run.phase == Phase::Ready);
+        claim.take(ready, limit).iter().map(|run| RowKey::Run(run.id.seq)).collect()
+    }
+
     /// All rows that a scan means, in its order, by looking at each row.
     fn scan(&self, scan: &Scan) -> Vec<RowKey> {
         let mut found: Vec<(Order, RowKey)> = self
@@ -151,9 +163,7 @@ impl World {
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
-            (Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns, Row::Run(_)) => {
-                self.place_of_run(scan, row)
-            }
+            (Scan::Line(_) | Scan::DueRuns, Row::Run(_)) => self.place_of_run(scan, row),
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 gate.key.as_bytes().starts_with(prefix).then(Order::default)
@@ -237,10 +247,6 @@ impl World {
                 };
                 let (at, seq) = (place.rank.at.micros(), place.rank.seq);
                 (found.id == gate).then_some(Order { tier: place.tier, at, seq })
-            }
-            (Scan::Ready(lanes), Phase::Ready) => {
-                let (at, seq) = (run.rank.at.micros(), run.rank.seq);
-                lanes.contains(&run.lane).then_some(Order { tier: 0, at, seq })
             }
             (Scan::DueRuns, _) => due(run.due()),
             _ => None,

@@ -30,7 +30,7 @@ const SETTINGS: [Setting; 12] = [
         what: "sqlite:PATH, a postgres:// URL, or memory",
     },
     Setting { name: "listen", default: "127.0.0.1:7400", what: "the address and port" },
-    Setting { name: "workers", default: "100", what: "how many runs are driven at once" },
+    Setting { name: "workers", default: "1000", what: "how many runs are called at once" },
     Setting { name: "leaseTtlMs", default: "30000", what: "what a dead server held is free then" },
     Setting {
         name: "pauseAfterDeaths",

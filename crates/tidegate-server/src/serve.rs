@@ -135,7 +135,7 @@ async fn start(
     let Settings { workspaces, lease, workers, deaths, calls, .. } = settings;
     let engine = Engine::builder(store)
         .workspaces(workspaces)
-        .workers(workers)
+        .call_workers(workers)
         .lease_ttl(lease)
         .pause_after_deaths(deaths)
         .code_for(move |definition| calls.code_for(definition))

@@ -54,8 +54,8 @@ pub struct Seen {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
-    /// Runs that are ready and nobody's.
-    pub ready: usize,
+    /// Workspaces with runs that are ready and nobody's.
+    pub ready: BTreeSet<Workspace>,
     /// The earliest due time.
     pub due: Option<Timestamp>,
     /// When places of these reactions can be claimed.
@@ -97,7 +97,7 @@ impl Seen {
                     }
                     match run.phase {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
-                        Phase::Ready => seen.ready += 1,
+                        Phase::Ready => drop(seen.ready.replace(run.ws.clone())),
                         Phase::Line { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }
                 }

@@ -139,6 +139,12 @@ impl Source for View<'_> {
     }
 
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
+        if let Scan::Ready(claim) = scan {
+            let runs = self.rows.range(within(scan)).filter_map(|(_, row)| row.as_run());
+            let ready = runs.filter(|run| run.phase == Phase::Ready);
+            let taken = claim.take(ready, limit).into_iter();
+            return Ok(taken.map(|run| Row::from(run.clone())).collect());
+        }
         let loose = loose(scan, self.rows.values());
         let place = |row: &Row| match &loose {
             Some(relied_on) => place_of_loose(scan, row, relied_on),
@@ -222,10 +228,6 @@ impl View<'_> {
                 }
                 _ => None,
             },
-            (Scan::Ready(lanes), Row::Run(run)) => {
-                let ready = run.phase == Phase::Ready && lanes.contains(&run.lane);
-                ready.then_some((run.rank.at.micros(), run.rank.seq.0, 0))
-            }
             (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
             (Scan::DueRuns, Row::Run(run)) => due(run.due()),
             (Scan::DueChores, Row::Chore(chore)) => due(chore.due),

@@ -14,7 +14,7 @@ mod worker;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 pub use inputs::{buffer, replaced, skipped, window};
@@ -36,6 +36,7 @@ use tidegate_core::{
         sweep,
     },
     time::Timestamp,
+    turn::Claim,
     version::{Registered, Released},
     workflow::Workflow,
 };
@@ -58,12 +59,21 @@ pub struct World {
     /// The engine that the short words use.
     pub engine: EngineId,
     salt: AtomicU64,
+    /// The workflow that had its turn last.
+    turn: AtomicI64,
 }
 
 impl World {
     /// A world on an empty store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
-        Self { store, clock, ws: "default".into(), engine: 1, salt: AtomicU64::new(1) }
+        Self {
+            store,
+            clock,
+            ws: "default".into(),
+            engine: 1,
+            salt: AtomicU64::new(1),
+            turn: AtomicI64::new(0),
+        }
     }
 
     /// The same store seen by another engine.
@@ -81,6 +91,7 @@ impl World {
             ws: ws.into(),
             engine: self.engine,
             salt: AtomicU64::new(self.salt.fetch_add(1 << 32, Ordering::SeqCst) + (1 << 40)),
+            turn: AtomicI64::new(0),
         }
     }
 
@@ -197,12 +208,16 @@ impl World {
         entries.flat_map(|(_, entry)| entry.versions.values().map(|version| version.lane)).collect()
     }
 
-    /// Leases up to `limit` ready runs, best rank first.
+    /// Leases up to `limit` ready runs, workflows in turn, in the order of their ranks.
     pub async fn lease(&self, limit: u32) -> Vec<Run> {
-        let (ws, engine, lanes) = (self.ws.clone(), self.engine, self.lanes().await);
+        let (engine, lanes) = (self.engine, self.lanes().await);
         self.enlist().await;
-        match self.run(Command::Lease { ws, engine, lanes, limit }).await {
+        let claim = Claim::all(self.ws.clone()).after(Seq(self.turn.load(Ordering::SeqCst)));
+        match self.run(lease_by(claim, engine, lanes, limit)).await {
             Ok(Answer::Leased(mut runs)) => {
+                if let Some(last) = runs.last() {
+                    self.turn.store(last.turn().0, Ordering::SeqCst);
+                }
                 runs.sort_by_key(|run| run.rank);
                 runs
             }
@@ -506,4 +521,15 @@ pub fn step(id: &str, output: &Value) -> NewStep {
 /// Data as a payload.
 pub fn payload(data: &Value) -> Payload {
     Payload::from_value(data)
+}
+
+/// The command that leases ready runs of these lanes. It looks through the whole workspace: which
+/// lanes there are between those that are served is the engine's business.
+pub fn lease(ws: Workspace, engine: EngineId, lanes: Vec<Seq>, limit: u32) -> Command {
+    lease_by(Claim::all(ws), engine, lanes, limit)
+}
+
+fn lease_by(claim: Claim, engine: EngineId, lanes: Vec<Seq>, limit: u32) -> Command {
+    let (claims, serves) = (vec![(claim, MANY)], Arc::new(lanes.into_iter().collect()));
+    Command::Lease { engine, claims, serves, limit }
 }

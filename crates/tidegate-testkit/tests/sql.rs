@@ -19,11 +19,12 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
-const HOT: [&str; 54] = [
+const HOT: [&str; 55] = [
     "only/gate_lock",
     "only/run_lock",
     "only/run_line_order",
     "only/run_ready_lock",
+    "only/run_ready_next",
     "only/sub_work_lock",
     "only/tx_token_write",
     "only/tx_token_close",

@@ -16,6 +16,7 @@ use tidegate_core::{
         RowKey, Run, Schedule, Session, Signal, Stream, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
+    turn::{self, Claim, Turn},
 };
 use tidegate_store::{
     Decide, Decision, ManualClock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store,
@@ -167,6 +168,7 @@ impl Chance {
         let phases = [Phase::Ready, Phase::Line { gate, place }, Phase::Driven, Phase::Waiting];
         Run {
             lane: Seq(self.below(3)),
+            turn: (self.below(2) == 0).then_some(Seq(self.below(3))),
             rank: self.rank(),
             phase: phases[usize::try_from(self.below(4)).expect("small")],
             owner: self.engine(),
@@ -289,6 +291,19 @@ impl Chance {
         reads
     }
 
+    /// Ranges that do not overlap, in any order.
+    fn turns(&mut self) -> Vec<turn::Range> {
+        let turn = |number: i64| Turn { workflow: Seq(number / 4), lane: Seq(number % 4 - 1) };
+        let (first, second) = (self.below(12), self.below(12));
+        let (low, high) = (first.min(second), first.max(second));
+        let mut turns = vec![(turn(low), turn(high)), (turn(high + 1), Turn::LAST)];
+        turns.truncate(usize::try_from(self.below(3)).expect("small"));
+        if self.below(2) == 0 {
+            turns.reverse();
+        }
+        turns
+    }
+
     fn count(&mut self) -> Count {
         let lane = Seq(self.below(3));
         match self.below(5) {
@@ -324,7 +339,7 @@ impl Chance {
             27 => Scan::LooseEnded(Seq(self.below(9)), Seq(self.below(9))),
             28 => Scan::ReceiptsAfter(Seq(self.below(9))),
             0 => Scan::Line(self.gate_key()),
-            1 => Scan::Ready(lanes),
+            1 => Scan::Ready(Claim { ws: "main".into(), turns: self.turns() }),
             2 => Scan::DueGates,
             3 => Scan::DueRuns,
             4 => Scan::Owned(self.engine().unwrap_or(7)),

@@ -6,7 +6,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::{MAX_EVENTS, NewEvent, Outcome, Posted},
-    explain::Why,
     id::RunId,
     json::{MAX_EVENT_BYTES, Payload},
     reads::ReadSet,
@@ -237,11 +236,6 @@ impl Engine {
             _ => None,
         };
         Ok((live, ended))
-    }
-
-    /// Why a run waits, or what became of it.
-    pub async fn why(&self, run: RunId) -> Result<Why, Error> {
-        Ok(why(&*self.shared.store, &self.ws, run).await??)
     }
 
     /// Cancels a run. One that is driven stops at its next await.

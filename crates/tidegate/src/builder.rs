@@ -93,6 +93,7 @@ impl EngineBuilder {
             reactions: Vec::new(),
             options: Options {
                 workers: 100,
+                call_workers: 1000,
                 lease_ttl: LEASE_TTL,
                 max_deaths: MAX_DEATHS,
                 poll,
@@ -160,9 +161,17 @@ impl EngineBuilder {
         self
     }
 
-    /// How many runs are driven at once at the most: 100 unless set. 0 drives none.
+    /// How many runs are driven at once by handlers of this program at the most: 100 unless set. 0
+    /// drives none.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
+        self
+    }
+
+    /// How many runs are driven at once whose code is elsewhere ([`EngineBuilder::code_for`]):
+    /// 1,000 unless set, as they mostly wait for an answer. 0 drives none.
+    pub fn call_workers(mut self, workers: usize) -> Self {
+        self.options.call_workers = workers;
         self
     }
 
@@ -279,7 +288,7 @@ impl EngineBuilder {
         let (workspaces, code_for) = (self.workspaces.clone(), self.code_for);
         shared.stored = Stored { workspaces, served, code_for };
         let shared = Arc::new(shared);
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(shared.options.workers, shared.options.call_workers);
         for ws in &self.workspaces {
             register(&shared, &mut registry, ws, self.dev).await?;
         }

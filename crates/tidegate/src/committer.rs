@@ -21,7 +21,13 @@ use tidegate_core::{
 use tidegate_store::{Answered, Salted, Seen, StoreError, commit_reading};
 use tokio::sync::{Notify, oneshot};
 
-use crate::{engine::Shared, error::Error, load::Ahead, telemetry};
+use crate::{
+    engine::Shared,
+    error::Error,
+    load::Ahead,
+    telemetry,
+    turns::{Kind, Lease, PerKind},
+};
 
 /// The most commands in one transaction: more make it long, and gain nothing.
 const MAX_BATCH: usize = 512;
@@ -38,8 +44,8 @@ struct Pending {
 
 /// Who waits for a command.
 struct Waiting {
-    /// Its worker is free once it is done.
-    ends: bool,
+    /// The kind of the worker that is free once it is done.
+    ends: Option<Kind>,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
@@ -57,9 +63,9 @@ impl Pending {
 /// What goes into one transaction.
 struct Batch {
     pending: Vec<Pending>,
-    leases: Vec<(Command, u32)>,
+    leases: Vec<Lease>,
     /// Free workers that the leases are meant for.
-    reserved: i64,
+    reserved: PerKind,
     /// Inputs to read along.
     inputs: Vec<Seq>,
 }
@@ -82,7 +88,7 @@ impl fmt::Debug for Committer {
 struct Queue {
     pending: VecDeque<Pending>,
     /// Workers that have nothing to do.
-    free: i64,
+    free: PerKind,
     /// There may be ready runs that nobody has looked for.
     look: bool,
     /// No more runs are leased.
@@ -96,8 +102,7 @@ struct Queue {
 }
 
 impl Committer {
-    pub(crate) fn new(workers: usize) -> Self {
-        let free = i64::try_from(workers).unwrap_or(i64::MAX);
+    pub(crate) fn new(free: PerKind) -> Self {
         Self { queue: Mutex::new(Queue { free, ..Queue::default() }), bell: Notify::new() }
     }
 
@@ -105,13 +110,13 @@ impl Committer {
         self.queue.lock().expect("nothing panics under this lock")
     }
 
-    /// Sends a command; the answer is durable when it comes.
-    pub(crate) fn send(&self, salted: Salted) -> Reply {
+    /// Sends a command; the answer is durable when it comes. A worker that reports says its kind.
+    pub(crate) fn send(&self, salted: Salted, worker: Option<Kind>) -> Reply {
         let (reply, answer) = oneshot::channel();
-        let ends = match &salted.0 {
+        let ends = worker.filter(|_| match &salted.0 {
             Command::Record { report, .. } => report.then != Then::Continue,
             _ => false,
-        };
+        });
         let mut queue = self.queue();
         // Without its sender an answer is that the engine has been shut down.
         if !queue.shut {
@@ -122,8 +127,8 @@ impl Committer {
     }
 
     /// A worker has nothing to do any more, other than by a command that ended its run.
-    pub(crate) fn release(&self) {
-        self.queue().free += 1;
+    pub(crate) fn release(&self, kind: Kind) {
+        *self.queue().free.get(kind) += 1;
         self.look();
     }
 
@@ -200,14 +205,20 @@ impl Committer {
         let count = queue.pending.iter().take(MAX_BATCH).take_while(fits).count();
         let pending: Vec<Pending> = queue.pending.drain(..count).collect();
         // Whatever is decided may make runs ready, and frees the workers of those that end.
-        let ending = pending.iter().filter(|pending| pending.waiting.ends).count();
-        let idle = if queue.closed { 0 } else { queue.free + i64::try_from(ending).unwrap_or(0) };
-        let look = !pending.is_empty() || queue.look;
+        let mut idle = queue.free;
+        for kind in pending.iter().filter_map(|pending| pending.waiting.ends) {
+            *idle.get(kind) += 1;
+        }
+        let look = !queue.closed && (!pending.is_empty() || queue.look);
         let leases = if look { shared.leases(idle) } else { Vec::new() };
         queue.look = false;
-        let wanted: i64 = leases.iter().map(|(_, limit)| i64::from(*limit)).sum();
-        let reserved = wanted.min(queue.free).max(0);
-        queue.free -= reserved;
+        let mut reserved = PerKind::default();
+        for lease in &leases {
+            let free = queue.free.get(lease.kind);
+            let wanted = i64::from(lease.limit).min(*free).max(0);
+            *free -= wanted;
+            *reserved.get(lease.kind) = wanted;
+        }
         queue.leasing = !leases.is_empty();
         let inputs = if leases.is_empty() { Vec::new() } else { queue.ahead.take() };
         Batch { pending, leases, reserved, inputs }
@@ -223,7 +234,7 @@ impl Committer {
             let with = if last { leases.take().unwrap_or_default() } else { Vec::new() };
             let parted = part.into_iter().map(|pending| (pending.salted, pending.waiting));
             let (commands, part): (Vec<Salted>, Vec<Waiting>) = parted.unzip();
-            let asked = with.iter().map(|(lease, _)| (lease.clone(), 0));
+            let asked = with.iter().map(|lease| (lease.command.clone(), 0));
             let commands: Arc<[Salted]> = commands.into_iter().chain(asked).collect();
             let started = shared.timer.elapsed();
             let outcome = commit_reading(&*shared.store, commands.clone(), inputs.clone()).await;
@@ -271,12 +282,12 @@ impl Committer {
         shared: &Arc<Shared>,
         commands: &[Salted],
         part: Vec<Waiting>,
-        leases: Vec<(Command, u32)>,
+        leases: Vec<Lease>,
         inputs: &[Seq],
         (answers, mut seen): (Vec<Option<Answered>>, Seen),
     ) {
         let mut answers = answers.into_iter();
-        let (mut left, mut ended) = (Vec::new(), 0);
+        let (mut left, mut freed) = (Vec::new(), PerKind::default());
         for ((waiting, salted), answer) in part.into_iter().zip(commands).zip(answers.by_ref()) {
             match answer {
                 Some(answer) => {
@@ -284,18 +295,21 @@ impl Committer {
                         Ok(answer) => telemetry::answered(answer),
                         Err(refusal) => telemetry::refused(refusal),
                     }
-                    ended += i64::from(waiting.ends && answer.is_ok());
+                    if let Some(kind) = waiting.ends.filter(|_| answer.is_ok()) {
+                        *freed.get(kind) += 1;
+                    }
                     let _ = waiting.reply.send(answer.map_err(Error::from));
                 }
                 None => left.push(Pending { salted: salted.clone(), waiting }),
             }
         }
         let (mut taken, mut look) = (Vec::new(), !left.is_empty());
-        for ((_, limit), answer) in leases.into_iter().zip(answers) {
+        for (lease, answer) in leases.into_iter().zip(answers) {
             match answer {
                 Some(Ok(Answer::Leased(runs))) => {
-                    look |= runs.len() >= limit as usize;
-                    taken.extend(runs);
+                    look |= shared.leased(&lease, &runs);
+                    *freed.get(lease.kind) -= i64::try_from(runs.len()).unwrap_or(i64::MAX);
+                    taken.extend(runs.into_iter().map(|run| (lease.kind, run)));
                 }
                 Some(Err(Refusal::EngineDead(engine))) => shared.lose(engine),
                 Some(_) => {}
@@ -304,7 +318,7 @@ impl Committer {
         }
         {
             let mut queue = self.queue();
-            queue.free += ended - i64::try_from(taken.len()).unwrap_or(i64::MAX);
+            queue.free += freed;
             queue.look |= look;
             queue.ahead.saw(inputs, &taken, &mut seen);
             for pending in left.into_iter().rev() {
@@ -312,7 +326,7 @@ impl Committer {
             }
         }
         let events = std::mem::take(&mut seen.events);
-        for run in &taken {
+        for (_, run) in &taken {
             telemetry::leased(run, seen.now);
         }
         seen.ended.iter().for_each(telemetry::ended);

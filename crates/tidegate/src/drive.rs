@@ -33,6 +33,7 @@ use crate::{
     load::Loaded,
     registry::Version,
     timer::BoxFuture,
+    turns::Kind,
 };
 
 /// Why a run is stopped from outside.
@@ -66,6 +67,7 @@ pub(crate) struct Driver {
     spawns: Arc<AtomicBool>,
     stop: watch::Receiver<Option<Stop>>,
     engine: EngineId,
+    kind: Kind,
     /// The handler may be polled: where an engine died with the run, only once that is on record.
     begun: bool,
 }
@@ -106,7 +108,7 @@ impl Driver {
         version: &Version,
         run: Run,
         loaded: Loaded,
-        stop: watch::Receiver<Option<Stop>>,
+        (stop, kind): (watch::Receiver<Option<Stop>>, Kind),
     ) -> Self {
         let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
         let begun = run.begun == Begun::Untracked;
@@ -141,7 +143,7 @@ impl Driver {
         let spawns = version.spawns.clone();
         let patience = Patience::new(shared.timer.clone(), spawns.load(Ordering::SeqCst));
         let handler = Polled::new(handler, patience);
-        Self { shared, ctx, handler, spawns, stop, engine, begun }
+        Self { shared, ctx, handler, spawns, stop, engine, kind, begun }
     }
 
     fn run(&self) -> &Run {
@@ -316,11 +318,11 @@ impl Driver {
         let report =
             Record { run, engine, fence, steps, sends, session, commits, chunks, progress, then };
         let command = Command::Record { known: Box::new(known), report };
-        let salted = (command, shared.entropy.number());
+        let (salted, kind) = ((command, shared.entropy.number()), self.kind);
         Box::pin(async move {
             let mut pause = FIRST_PAUSE;
             loop {
-                match shared.committer.send(salted.clone()).await {
+                match shared.committer.send(salted.clone(), Some(kind)).await {
                     Err(Error::Store(error)) if !matches!(*error, StoreError::Data(_)) => {
                         tracing::warn!(%error, "a report is tried again");
                         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
@@ -366,7 +368,7 @@ impl Driver {
         self.drop_handler();
         let known = Box::new(self.run().clone());
         let salted = (Command::Stopped { known }, self.shared.entropy.number());
-        if let Err(error) = self.shared.committer.send(salted).await {
+        if let Err(error) = self.shared.committer.send(salted, None).await {
             // The lease's end says the same, later.
             tracing::warn!(%error, run = %self.run().id, "a stop could not be confirmed");
         }

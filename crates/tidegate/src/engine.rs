@@ -14,6 +14,7 @@ use tidegate_core::{
     command::Command,
     id::{RunId, Seq},
     row::{Ended, EngineId, Event, Run, Workspace},
+    turn::Turn,
 };
 use tidegate_store::{Clock, Seen, Store};
 use tokio::sync::{Notify, oneshot, watch};
@@ -35,13 +36,16 @@ use crate::{
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
+    turns::{Kind, Lease, PerKind},
 };
 
 /// What can be set when an engine is built; all have defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How many runs are driven at once at the most.
+    /// How many runs are driven at once by handlers at the most.
     pub(crate) workers: usize,
+    /// How many are driven at once by calls of URLs at the most.
+    pub(crate) call_workers: usize,
     /// How long a lease lasts without renewal.
     pub(crate) lease_ttl: Duration,
     /// How many deaths of engines in a row pause a run whose handler was under way; 0 for none.
@@ -139,13 +143,16 @@ pub(crate) struct Seat {
     stop: watch::Receiver<Option<Stop>>,
     mutex: Arc<tokio::sync::Mutex<()>>,
     leased: Duration,
+    kind: Kind,
 }
 
 /// Gives a run's place and its worker back, also where a destructor of its handler panics.
 struct Leave {
     shared: Arc<Shared>,
     seq: Seq,
+    of: (Workspace, Seq),
     fence: i64,
+    kind: Kind,
     /// A report has freed the worker.
     freed: bool,
 }
@@ -158,8 +165,9 @@ impl Drop for Leave {
         }
         telemetry::driven(driven.len());
         drop(driven);
+        lock(&self.shared.registry).left(self.kind, self.of.clone());
         if !self.freed {
-            self.shared.committer.release();
+            self.shared.committer.release(self.kind);
         }
         self.shared.idle.notify_waiters();
     }
@@ -185,7 +193,7 @@ impl Shared {
             clock,
             timer,
             entropy,
-            committer: Committer::new(options.workers),
+            committer: Committer::new(PerKind::new(options.workers, options.call_workers)),
             options,
             loader: Loader::default(),
             registry: Mutex::default(),
@@ -230,14 +238,14 @@ impl Shared {
         }
     }
 
-    /// Runs of this lane can be driven from now on.
-    pub(crate) fn serve(&self, ws: &Workspace, lane: Seq, version: Version) {
-        lock(&self.registry).serve(ws, lane, version);
+    /// Runs of this version can be driven from now on.
+    pub(crate) fn serve(&self, ws: &Workspace, turn: Turn, version: Version) {
+        lock(&self.registry).serve(ws, turn, version);
     }
 
-    /// Runs of this lane are left to others from now on.
-    pub(crate) fn withdraw(&self, lane: Seq) {
-        lock(&self.registry).withdraw(lane);
+    /// Runs of this version are left to others from now on.
+    pub(crate) fn withdraw(&self, ws: &Workspace, turn: Turn) {
+        lock(&self.registry).withdraw(ws, turn);
     }
 
     /// The lanes whose runs can be driven here.
@@ -252,7 +260,7 @@ impl Shared {
 
     /// Has a command decided, together with others. It is on its way at once.
     pub(crate) fn ask(&self, command: Command) -> Reply {
-        self.committer.send((command, self.entropy.number()))
+        self.committer.send((command, self.entropy.number()), None)
     }
 
     /// The schedules of what is served here.
@@ -261,9 +269,20 @@ impl Shared {
     }
 
     /// The leases that go with the next transaction.
-    pub(crate) fn leases(&self, workers: i64) -> Vec<(Command, u32)> {
+    pub(crate) fn leases(&self, free: PerKind) -> Vec<Lease> {
         let Identity { id, known } = *lock(&self.identity);
-        if known { lock(&self.registry).leases(id, workers) } else { Vec::new() }
+        if known { lock(&self.registry).leases(id, free) } else { Vec::new() }
+    }
+
+    /// Takes down what a lease came to. Whether there may be more for the workers that are left.
+    pub(crate) fn leased(&self, lease: &Lease, runs: &[Run]) -> bool {
+        lock(&self.registry).leased(lease, runs)
+    }
+
+    /// How many workers that could drive the runs of a lane are busy, of how many, and with which
+    /// workflows; none where they are not driven here.
+    pub(crate) fn workers_of(&self, lane: Seq) -> Option<(usize, usize, Vec<(String, usize)>)> {
+        lock(&self.registry).workers_of(lane)
     }
 
     /// Has the runs that are driven here looked through: some may have been cancelled elsewhere.
@@ -301,9 +320,13 @@ impl Shared {
     }
 
     /// Leased runs begin.
-    pub(crate) fn hand_over(self: &Arc<Self>, runs: Vec<Run>, events: &BTreeMap<Seq, Event>) {
-        for run in runs {
-            let seat = self.seat(&run);
+    pub(crate) fn hand_over(
+        self: &Arc<Self>,
+        runs: Vec<(Kind, Run)>,
+        events: &BTreeMap<Seq, Event>,
+    ) {
+        for (kind, run) in runs {
+            let seat = self.seat(&run, kind);
             match at_hand(&run, events) {
                 Some(loaded) => self.start(run, seat, loaded),
                 None => self.loader.push(run, seat),
@@ -312,7 +335,7 @@ impl Shared {
     }
 
     /// Counts a leased run as driven from now on, so that it can be stopped while it is loaded.
-    fn seat(&self, run: &Run) -> Seat {
+    fn seat(&self, run: &Run, kind: Kind) -> Seat {
         let mut driven = lock(&self.driven);
         let mutex = driven.remove(&run.id.seq).map_or_else(Arc::default, |before| {
             // It was taken from the old task, which may not know yet.
@@ -326,18 +349,18 @@ impl Shared {
         driven.insert(run.id.seq, Driven { fence: run.fence, stop, mutex: mutex.clone() });
         telemetry::driven(driven.len());
         drop(driven);
-        Seat { stop: stopped, mutex, leased: self.timer.elapsed() }
+        Seat { stop: stopped, mutex, leased: self.timer.elapsed(), kind }
     }
 
     /// Drives a loaded run in a task of its own.
     pub(crate) fn start(self: &Arc<Self>, run: Run, seat: Seat, loaded: Loaded) {
-        let (seq, fence) = (run.id.seq, run.fence);
-        let (shared, Seat { stop, mutex, leased }) = (self.clone(), seat);
+        let (seq, of, fence) = (run.id.seq, (run.ws.clone(), run.turn()), run.fence);
+        let (shared, Seat { stop, mutex, leased, kind }) = (self.clone(), seat);
         self.tasks.spawn(async move {
             let _alone = mutex.lock().await;
             telemetry::handed_over(shared.timer.elapsed().saturating_sub(leased));
-            let mut leave = Leave { shared, seq, fence, freed: false };
-            leave.freed = leave.shared.drive(run, loaded, stop).await;
+            let mut leave = Leave { shared, seq, of, fence, kind, freed: false };
+            leave.freed = leave.shared.drive(run, loaded, (stop, kind)).await;
         });
     }
 
@@ -345,7 +368,7 @@ impl Shared {
         self: &Arc<Self>,
         run: Run,
         loaded: Loaded,
-        stop: watch::Receiver<Option<Stop>>,
+        stop: (watch::Receiver<Option<Stop>>, Kind),
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
         let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
@@ -375,7 +398,8 @@ impl Shared {
                 elsewhere |= !self.reactions.has_work(reaction, at, &*self.timer);
             }
         }
-        if seen.ready > 0 || elsewhere {
+        lock(&self.registry).have_work(&seen.ready);
+        if !seen.ready.is_empty() || elsewhere {
             self.store.wake();
         }
         let mut endings = lock(&self.endings);

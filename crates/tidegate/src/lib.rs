@@ -49,6 +49,8 @@ mod sweep;
 mod tasks;
 mod telemetry;
 mod timer;
+mod turns;
+mod why;
 
 pub use api::{Engine, new_event, new_request};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};

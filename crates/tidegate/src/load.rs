@@ -15,7 +15,10 @@ use tidegate_core::{
 use tidegate_store::{Seen, Store, StoreError};
 use tokio::sync::Notify;
 
-use crate::engine::{Seat, Shared};
+use crate::{
+    engine::{Seat, Shared},
+    turns::Kind,
+};
 
 /// The most steps of one run. A run that needs more is several runs.
 pub const MAX_STEPS: u32 = 10_000;
@@ -159,7 +162,7 @@ impl Ahead {
 
     /// Remembers what a transaction has read along and who is next, and gives out what the runs
     /// that it leased start from.
-    pub(crate) fn saw(&mut self, read: &[Seq], runs: &[Run], seen: &mut Seen) {
+    pub(crate) fn saw(&mut self, read: &[Seq], runs: &[(Kind, Run)], seen: &mut Seen) {
         for seq in read {
             if let Some(event) = seen.events.get(seq)
                 && event.data.as_str().len() <= MAX_AHEAD_BYTES
@@ -167,7 +170,7 @@ impl Ahead {
                 self.here.insert(*seq, event.clone());
             }
         }
-        for run in runs {
+        for (_, run) in runs {
             let input = run.source.first().seq;
             if let Some(event) = self.here.remove(&input) {
                 seen.events.insert(input, event);

@@ -7,9 +7,9 @@ use std::{
 };
 
 use tidegate_core::{
-    command::Command,
     id::Seq,
-    row::{EngineId, Workspace},
+    row::{EngineId, Run, Workspace},
+    turn::Turn,
     workflow::Workflow,
 };
 
@@ -17,6 +17,7 @@ use crate::{
     cron::Cron,
     handler::{Handler, KeyFunction},
     schedule::{self, ScheduleKey},
+    turns::{Kind, Lease, PerKind, Turns},
 };
 
 /// One version of a workflow that this engine can drive.
@@ -24,6 +25,8 @@ pub(crate) struct Version {
     pub(crate) definition: Arc<Workflow>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
+    /// What drives its runs.
+    pub(crate) kind: Kind,
     /// The code has given its `Ctx` to tasks of their own, so that replays wait for them.
     pub(crate) spawns: Arc<AtomicBool>,
 }
@@ -33,8 +36,9 @@ impl Version {
         definition: Arc<Workflow>,
         handler: Arc<dyn Handler>,
         on_failure: Option<Arc<dyn Handler>>,
+        kind: Kind,
     ) -> Self {
-        Self { definition, handler, on_failure, spawns: Arc::default() }
+        Self { definition, handler, on_failure, kind, spawns: Arc::default() }
     }
 }
 
@@ -43,43 +47,41 @@ impl Version {
 pub(crate) struct Registry {
     versions: BTreeMap<Seq, Arc<Version>>,
     schedules: BTreeMap<ScheduleKey, Cron>,
-    lanes: Vec<(Workspace, Vec<Seq>)>,
     key_functions: BTreeMap<(String, String), KeyFunction>,
-    /// Whose turn it is among the workspaces.
-    turn: usize,
+    /// Whose turn it is, by kind of worker.
+    turns: [Turns; 2],
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("lanes", &self.lanes).finish_non_exhaustive()
+        f.debug_struct("Registry").field("turns", &self.turns).finish_non_exhaustive()
     }
 }
 
-/// The most workspaces that one transaction leases for.
-const MAX_TURNS: usize = 8;
-
 impl Registry {
-    /// Runs of this lane can be driven from now on.
-    pub(crate) fn serve(&mut self, ws: &Workspace, lane: Seq, version: Version) {
+    /// Serves nothing yet, with so many workers for handlers and for calls.
+    pub(crate) fn new(handlers: usize, calls: usize) -> Self {
+        Self { turns: [handlers, calls].map(Turns::new), ..Self::default() }
+    }
+
+    /// Runs of this version can be driven from now on.
+    pub(crate) fn serve(&mut self, ws: &Workspace, turn: Turn, version: Version) {
         let Workflow { app, name, triggers, .. } = &*version.definition;
         for (id, cron) in schedule::of(triggers) {
             self.schedules.insert((ws.clone(), app.clone(), name.clone(), id), cron);
         }
-        self.versions.insert(lane, Arc::new(version));
-        match self.lanes.iter_mut().find(|(known, _)| known == ws) {
-            Some((_, lanes)) if lanes.contains(&lane) => {}
-            Some((_, lanes)) => lanes.push(lane),
-            None => self.lanes.push((ws.clone(), vec![lane])),
+        for kind in Kind::ALL {
+            self.turns[kind as usize].set(ws, turn, kind == version.kind);
         }
+        self.versions.insert(turn.lane, Arc::new(version));
     }
 
-    /// Runs of this lane are left to others from now on.
-    pub(crate) fn withdraw(&mut self, lane: Seq) {
-        self.versions.remove(&lane);
-        for (_, lanes) in &mut self.lanes {
-            lanes.retain(|served| *served != lane);
+    /// Runs of this version are left to others from now on.
+    pub(crate) fn withdraw(&mut self, ws: &Workspace, turn: Turn) {
+        self.versions.remove(&turn.lane);
+        for turns in &mut self.turns {
+            turns.set(ws, turn, false);
         }
-        self.lanes.retain(|(_, lanes)| !lanes.is_empty());
     }
 
     /// What drives the runs of a lane.
@@ -116,26 +118,44 @@ impl Registry {
 
     /// All lanes, of all workspaces.
     pub(crate) fn lanes(&self) -> Vec<Seq> {
-        self.lanes.iter().flat_map(|(_, lanes)| lanes.iter().copied()).collect()
+        self.versions.keys().copied().collect()
     }
 
-    /// Shares free workers out over the workspaces, in turn, so that none has to wait for a flood
-    /// in another.
-    pub(crate) fn leases(&mut self, engine: EngineId, workers: i64) -> Vec<(Command, u32)> {
-        let (count, mut left) =
-            (self.lanes.len(), u32::try_from(workers.max(0)).unwrap_or(u32::MAX));
-        let turns = count.min(MAX_TURNS).min(left as usize);
-        let mut leases = Vec::with_capacity(turns);
-        for n in 0..turns {
-            let (ws, lanes) = &self.lanes[(self.turn + n) % count];
-            let limit = left.div_ceil(u32::try_from(turns - n).unwrap_or(1));
-            left -= limit;
-            let (ws, lanes) = (ws.clone(), lanes.clone());
-            leases.push((Command::Lease { ws, engine, lanes, limit }, limit));
+    /// How many workers that could drive the runs of a lane are busy, of how many, and with which
+    /// workflows, the most first.
+    pub(crate) fn workers_of(&self, lane: Seq) -> Option<(usize, usize, Vec<(String, usize)>)> {
+        let turns = &self.turns[self.versions.get(&lane)?.kind as usize];
+        let mut with: BTreeMap<String, usize> = BTreeMap::new();
+        for (workflow, runs) in turns.driven() {
+            let version = self.versions.range(workflow..).next();
+            let name = version.map_or_else(String::new, |(_, it)| it.definition.name.clone());
+            *with.entry(name).or_default() += runs;
         }
-        if turns > 0 {
-            self.turn = (self.turn + 1) % count;
+        let mut with: Vec<_> = with.into_iter().collect();
+        with.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
+        Some((with.iter().map(|(_, runs)| runs).sum(), turns.workers(), with))
+    }
+
+    /// There are ready runs in these workspaces.
+    pub(crate) fn have_work<'a>(&mut self, workspaces: impl IntoIterator<Item = &'a Workspace>) {
+        for ws in workspaces {
+            self.turns.iter_mut().for_each(|turns| turns.has_work(ws));
         }
-        leases
+    }
+
+    /// The leases that go with the next transaction, for so many free workers of each kind.
+    pub(crate) fn leases(&mut self, engine: EngineId, mut free: PerKind) -> Vec<Lease> {
+        let lease = |kind| self.turns[kind as usize].lease(kind, engine, *free.get(kind));
+        Kind::ALL.into_iter().filter_map(lease).collect()
+    }
+
+    /// A run of a workflow is driven here no more.
+    pub(crate) fn left(&mut self, kind: Kind, of: (Workspace, Seq)) {
+        self.turns[kind as usize].left(of);
+    }
+
+    /// Takes down what a lease came to. Whether there may be more for the workers that are left.
+    pub(crate) fn leased(&mut self, lease: &Lease, runs: &[Run]) -> bool {
+        self.turns[lease.kind as usize].leased(lease, runs)
     }
 }

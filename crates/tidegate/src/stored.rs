@@ -10,6 +10,7 @@ use tidegate_core::{
     catalog::Version as StoredVersion,
     command::{Answer, Command, StreamCommand},
     row::Workspace,
+    turn::Turn,
     version::Registered,
     workflow::Workflow as Definition,
 };
@@ -23,6 +24,7 @@ use crate::{
     handler::{Handler, NoFailureHandler, Served},
     reaction,
     registry::Version,
+    turns::Kind,
 };
 
 /// The code of a stored definition, if this program has any.
@@ -75,7 +77,7 @@ impl Stored {
             return Some(in_process(stored, served));
         }
         let handler = self.code_for.as_ref()?(stored)?;
-        Some(Version::new(stored.clone(), handler, None))
+        Some(Version::new(stored.clone(), handler, None, Kind::Call))
     }
 }
 
@@ -85,7 +87,7 @@ fn in_process(stored: &Arc<Definition>, served: &Served) -> Version {
     let promised = stored.handles_failure();
     let missing = || promised.then(|| Arc::new(NoFailureHandler) as Arc<dyn Handler>);
     let on_failure = served.on_failure.clone().or_else(missing);
-    Version::new(definition, handler, on_failure)
+    Version::new(definition, handler, on_failure, Kind::Handler)
 }
 
 /// Follows what others define, for as long as the engine lives.
@@ -122,15 +124,21 @@ pub(crate) async fn look(
             continue;
         }
         for version in catalog.entries().flat_map(|(_, entry)| entry.versions.values()) {
-            let (lane, serves) = (version.lane, shared.serves(version.lane));
+            let turn = Turn { workflow: version.turn, lane: version.lane };
+            let serves = shared.serves(turn.lane);
             // Only a version that turns out to have an author's number loses its code.
             if serves && version.is_assigned() {
                 continue;
             }
             match (shared.stored.code(version), serves) {
-                (Some(code), false) => shared.serve(&ws, lane, code),
-                (None, true) => shared.withdraw(lane),
-                (Some(_), true) | (None, false) => continue,
+                (Some(code), false) => shared.serve(&ws, turn, code),
+                (None, _) => {
+                    shared.withdraw(&ws, turn);
+                    if !serves {
+                        continue;
+                    }
+                }
+                (Some(_), true) => continue,
             }
             changed = true;
         }

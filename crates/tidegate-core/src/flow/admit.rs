@@ -89,8 +89,9 @@ pub fn create(
     let again = candidate.again();
     let (before, replaced_on) = place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
-    let version = (version.number, version.lane);
+    let (turn, version) = (version.turn, (version.number, version.lane));
     let mut run = Run {
+        turn: (turn != version.1).then_some(turn),
         needs,
         parent: candidate.parent.clone(),
         replaced: before,

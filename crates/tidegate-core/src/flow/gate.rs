@@ -374,7 +374,7 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     let moved_to = entry.versions.values().find(|version| version.release == Some(*release));
     let current = || entry.current.as_ref().map(|current| &current.version);
     if let Some(version) = moved_to.or_else(current) {
-        (run.version, run.lane) = (version.number, version.lane);
+        run.set_version(version);
     }
     Ok(())
 }

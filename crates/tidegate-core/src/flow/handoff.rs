@@ -144,8 +144,7 @@ pub fn meet(
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;
         } else {
-            run.version = version.number;
-            run.lane = version.lane;
+            run.set_version(version);
             draft.put(run);
         }
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Class, EngineId, GateKey, Trail, Workspace};
 use crate::{
+    catalog::Version,
     id::{EventId, RunId, Seq},
     json::Payload,
     time::Timestamp,
@@ -208,6 +209,9 @@ pub struct Run {
     pub version: u32,
     /// The number of that version's definition.
     pub lane: Seq,
+    /// The number that the versions of its workflow share, where that is not the lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Seq>,
     /// What it was started with.
     pub source: Source,
     /// When it was admitted, or flushed; kept through everything that follows.
@@ -338,6 +342,7 @@ impl Run {
             workflow,
             version,
             lane,
+            turn: None,
             source,
             queued_at,
             rank,
@@ -373,6 +378,17 @@ impl Run {
             chunks: 0,
             progress: None,
         }
+    }
+
+    /// The number under which its workflow has its turn among others.
+    pub fn turn(&self) -> Seq {
+        self.turn.unwrap_or(self.lane)
+    }
+
+    /// It is of this version from now on.
+    pub(crate) fn set_version(&mut self, version: &Version) {
+        (self.version, self.lane) = (version.number, version.lane);
+        self.turn = (version.turn != version.lane).then_some(version.turn);
     }
 
     /// It has made progress: deaths of engines are counted anew.

@@ -101,6 +101,9 @@ pub fn follower<E>(draft: &mut Draft, old: &Ended, purpose: Purpose) -> Decided<
     let (id, now) = (draft.new_run_id()?, draft.now());
     let (rank, version) = (Rank { at: now, seq: id.seq }, (old.version, old.lane));
     let name = (old.app.clone(), old.workflow.clone());
-    let run = Run::new(id, old.ws.clone(), name, version, old.source, now, rank);
+    let mut run = Run::new(id, old.ws.clone(), name, version, old.source, now, rank);
+    if let Some(version) = draft.catalog(&old.ws)?.lane(old.lane) {
+        run.set_version(version);
+    }
     Ok(Run { purpose, batch_of: Some(old.batch()), ..run })
 }

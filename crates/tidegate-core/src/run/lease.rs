@@ -5,36 +5,41 @@ use std::collections::BTreeSet;
 
 use crate::{
     command::Refusal,
-    draft::{Decided, Draft, Stop},
+    draft::{Decided, Draft, Missing, Stop},
     flow::gate,
     id::Seq,
     reads::Scan,
     row::{Begun, Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
     time::Timestamp,
+    turn::{self, Claim},
 };
 
 /// How many engines are read at first.
 const ENGINES_READ: u32 = 64;
 
-/// Leases up to `limit` ready runs of the lanes to an engine, best rank first.
-///
-/// The lanes are those of one workspace that the engine serves; it takes workspaces in turn.
-pub fn lease(draft: &mut Draft, engine: EngineId, lanes: &[Seq], limit: u32) -> Decided<Vec<Run>> {
-    let scan = Scan::Ready(lanes.to_vec());
+/// Leases up to `limit` ready runs to an engine: the workspaces of its claims in turn, in each of
+/// them its workflows in turn, in each of these by rank.
+pub fn lease(
+    draft: &mut Draft,
+    engine: EngineId,
+    claims: &[(Claim, u32)],
+    serves: &BTreeSet<Seq>,
+    limit: u32,
+) -> Decided<Vec<Run>> {
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
-    let is_ready = |run: &Run| run.phase == Phase::Ready && lanes.contains(&run.lane);
-    // Runs that became ready in this very transaction are as ready as the others.
-    let mut ready: Vec<Run> = draft
-        .found_still(&scan, limit, |row| row.as_run().is_some_and(is_ready))?
-        .into_iter()
-        .chain(draft.written(from, to))
-        .filter_map(Row::as_run)
-        .filter(|run| is_ready(run))
-        .cloned()
-        .collect();
-    ready.sort_by_key(|run| run.rank);
-    ready.dedup_by_key(|run| run.id);
-    ready.truncate(limit as usize);
+    let is_ready = |run: &Run| run.phase == Phase::Ready && serves.contains(&run.lane);
+    let (mut missing, mut ready) = (Missing::default(), Vec::new());
+    for (claim, limit) in claims {
+        let scan = Scan::Ready(claim.clone());
+        let is_ready = |row: &Row| row.as_run().is_some_and(is_ready);
+        let found = missing.note(draft.found_still(&scan, *limit, is_ready))?;
+        // Runs that became ready in this very transaction are as ready as the others.
+        let here = draft.written(from.clone(), to.clone());
+        let here = found.unwrap_or_default().into_iter().chain(here.filter(|row| is_ready(row)));
+        ready.push(claim.take(here.filter_map(Row::as_run), *limit));
+    }
+    missing.settle()?;
+    let ready: Vec<Run> = turn::in_rounds(ready, limit).into_iter().cloned().collect();
     // Last, so that a probe, which knows no engines, has noted all the rest. Nobody would ever take
     // a run from an engine that is dead already, or find those of one that is not there.
     alive(draft, engine)?;

@@ -127,6 +127,13 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("gates", many(of("Binding"))),
         ("earliest?", time()),
         ("stranded?", flag()),
+        ("workers?", of("Workers")),
+    ];
+    let workers = [
+        ("busy", count()),
+        ("of", count()),
+        ("with", many(object([("workflow", string()), ("runs", count())]))),
+        ("ahead", count()),
     ];
     let binding = [
         ("control", string()),
@@ -149,6 +156,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     vec![
         ("Run", object(run)),
         ("Why", object(why)),
+        ("Workers", object(workers)),
         ("Binding", object(binding)),
         ("Step", object(step)),
         ("Fault", object([("code", string()), ("message", string())])),

@@ -371,7 +371,7 @@ CREATE INDEX run_parked ON run USING btree (lane, parked) WHERE parked IS NOT NU
 
 CREATE INDEX run_past ON run USING btree (past) WHERE past IS NOT NULL;
 
-CREATE INDEX run_ready ON run USING btree (ready, order_at, order_seq, seq) WHERE ready IS NOT NULL;
+CREATE INDEX run_ready ON run USING btree (ws, ready, lane, order_at, order_seq, seq) WHERE ready IS NOT NULL;
 
 CREATE INDEX schedule_next ON schedule USING btree (next, ws, app, workflow, id) WHERE next IS NOT NULL;
 

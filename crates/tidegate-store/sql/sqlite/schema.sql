@@ -318,7 +318,7 @@ CREATE INDEX run_parked on run (lane, parked) where parked is not null;
 
 CREATE INDEX run_past on run (past) where past is not null;
 
-CREATE INDEX run_ready on run (ready, order_at, order_seq, seq) where ready is not null;
+CREATE INDEX run_ready on run (ws, ready, lane, order_at, order_seq, seq) where ready is not null;
 
 CREATE INDEX schedule_next on schedule (next, ws, app, workflow, id) where next is not null;
 

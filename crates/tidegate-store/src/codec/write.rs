@@ -182,7 +182,7 @@ fn gate(row: &Gate) -> Vec<Cell> {
 
 fn run(row: &Run) -> Vec<Cell> {
     let (ready, line, tier, rank) = match row.phase {
-        Phase::Ready => (Some(row.lane.0), None, 0, Some(row.rank)),
+        Phase::Ready => (Some(row.turn().0), None, 0, Some(row.rank)),
         Phase::Line { gate, place } => (None, Some(gate.0), place.tier, Some(place.rank)),
         Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => (None, None, 0, None),
     };

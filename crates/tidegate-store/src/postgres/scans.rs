@@ -6,6 +6,7 @@ use tidegate_core::{
     id::Seq,
     reads::{Count, ReadSet, Scan},
     row::{EngineId, GateKey},
+    turn::{Claim, Range},
 };
 
 use super::{
@@ -73,8 +74,10 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
     let lanes = |lanes: &[Seq]| vec![Param::ints(lanes.iter().map(|lane| lane.0))];
     match (scan, touch) {
         (Scan::Line(gate), _) => Shape::Many(sql::RUN_LINE, Table::Run, vec![gate_cell(gate)]),
-        (Scan::Ready(of), Touch::Lock) => Shape::Alone(sql::RUN_READY_LOCK, Table::Run, lanes(of)),
-        (Scan::Ready(of), Touch::Look) => Shape::Alone(sql::RUN_READY, Table::Run, lanes(of)),
+        (Scan::Ready(claim), _) => {
+            let statement = if touch == Touch::Lock { sql::RUN_READY_LOCK } else { sql::RUN_READY };
+            Shape::Alone(statement, Table::Run, claim_params(claim))
+        }
         (Scan::Work(ws, reaction), _) => {
             let statement = if touch == Touch::Lock { sql::SUB_WORK_LOCK } else { sql::SUB_WORK };
             let params = vec![Param::Text(ws.to_string()), Param::Text(reaction.clone())];
@@ -225,6 +228,18 @@ pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
         Ok((Call::new(statement, transpose(cells)?), Part::Counts(counts)))
     };
     kinds.into_iter().map(call).collect()
+}
+
+/// A workspace, and the ends of the ranges as four arrays.
+fn claim_params(claim: &Claim) -> Vec<Param> {
+    let ends = |end: fn(&Range) -> Seq| Param::ints(claim.turns.iter().map(|it| end(it).0));
+    vec![
+        Param::Text(claim.ws.to_string()),
+        ends(|(from, _)| from.workflow),
+        ends(|(from, _)| from.lane),
+        ends(|(_, to)| to.workflow),
+        ends(|(_, to)| to.lane),
+    ]
 }
 
 /// Gates and how many of each line, as two arrays.

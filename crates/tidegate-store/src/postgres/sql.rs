@@ -89,6 +89,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "window",
         sql: include_str!("../../sql/postgres/migrations/0017_window.sql"),
     },
+    Migration {
+        version: 18,
+        name: "turns",
+        sql: include_str!("../../sql/postgres/migrations/0018_turns.sql"),
+    },
 ];
 
 // Control words are sent as they are: they take no parameters and belong to no table.

@@ -27,6 +27,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 15, name: "assigned", sql: sql!("migrations/0015_assigned") },
     Migration { version: 16, name: "lease_length", sql: sql!("migrations/0016_lease_length") },
     Migration { version: 17, name: "window", sql: sql!("migrations/0017_window") },
+    Migration { version: 18, name: "turns", sql: sql!("migrations/0018_turns") },
 ];
 
 /// What is done with single rows of a table.
@@ -84,6 +85,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
 
 pub(super) const RUN_LINE: &str = sql!("run_line");
 pub(super) const RUN_READY: &str = sql!("run_ready");
+pub(super) const RUN_READY_NEXT: &str = sql!("only/run_ready_next");
 pub(super) const RUN_DUE: &str = sql!("run_due");
 pub(super) const CHORE_DUE: &str = sql!("chore_due");
 pub(super) const CHORE_OF_TOPIC: &str = sql!("chore_of_topic");

@@ -59,7 +59,7 @@ fn a_statement_with_a_limit_is_compiled_once() {
     set_up(&db).unwrap();
     let mut statement = db.prepare_cached(sql::RUN_READY).unwrap();
     for limit in 1..4 {
-        assert!(statement.query((1, limit)).unwrap().next().unwrap().is_none());
+        assert!(statement.query(("ws", 1, 1, limit)).unwrap().next().unwrap().is_none());
     }
     assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
 }

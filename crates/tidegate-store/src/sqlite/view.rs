@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use rusqlite::{
-    Connection, ToSql, params_from_iter,
+    Connection, OptionalExtension as _, ToSql, params_from_iter,
     types::{ToSqlOutput, Value, ValueRef},
 };
 use tidegate_core::{
@@ -12,6 +12,7 @@ use tidegate_core::{
     reads::{Count, Scan},
     row::{Row, RowKey, Workspace},
     time::Timestamp,
+    turn::{self, Claim, Turn},
 };
 
 use super::{error::refused, statements as sql};
@@ -42,7 +43,7 @@ impl Source for View<'_> {
                 let Some(Row::Gate(gate)) = gate else { return Ok(Vec::new()) };
                 (Table::Run, sql::RUN_LINE, vec![seq(gate.id)])
             }
-            Scan::Ready(lanes) => return self.ready(lanes, limit),
+            Scan::Ready(claim) => return self.ready(claim, limit),
             Scan::DueGates => (Table::Gate, sql::GATE_DUE, Vec::new()),
             Scan::DueRuns => (Table::Run, sql::RUN_DUE, Vec::new()),
             Scan::DueChores => (Table::Chore, sql::CHORE_DUE, Vec::new()),
@@ -165,22 +166,45 @@ impl Source for View<'_> {
 }
 
 impl View<'_> {
-    /// Ready runs of several lanes: one statement for all would sort every ready run.
-    fn ready(&self, lanes: &[Seq], limit: u32) -> Result<Vec<Row>, StoreError> {
-        let mut runs = Vec::new();
-        let mut lanes = lanes.to_vec();
-        lanes.sort_unstable();
-        lanes.dedup();
-        for lane in lanes {
-            let cells = [seq(lane), int(limit.into())];
-            runs.extend(rows(self.db, Table::Run, sql::RUN_READY, &cells)?);
+    /// Ready runs in the order of their turns. The next lane is found by a step through the index,
+    /// so that neither lanes without ready runs nor anybody's backlog are read.
+    fn ready(&self, claim: &Claim, limit: u32) -> Result<Vec<Row>, StoreError> {
+        let (mut lanes, mut workflows) = (Vec::new(), BTreeSet::new());
+        'ranges: for &(from, to) in &claim.turns {
+            let mut after = Turn { lane: Seq(from.lane.0.saturating_sub(1)), ..from };
+            while let Some(turn) = self.next_turn(&claim.ws, after, to)? {
+                if !workflows.contains(&turn.workflow) && workflows.len() >= limit as usize {
+                    break 'ranges;
+                }
+                workflows.insert(turn.workflow);
+                lanes.push(turn);
+                after = turn;
+            }
         }
-        runs.sort_by_key(|row| {
-            let Row::Run(run) = row else { return None };
-            Some((run.rank, run.id.seq))
-        });
-        runs.truncate(limit as usize);
-        Ok(runs)
+        let share = turn::share(limit, workflows.len());
+        let mut runs = Vec::new();
+        for Turn { workflow, lane } in lanes {
+            let cells = [text(&claim.ws), seq(workflow), seq(lane), int(share.into())];
+            let found = rows(self.db, Table::Run, sql::RUN_READY, &cells)?;
+            runs.extend(found.into_iter().filter_map(|row| {
+                let Row::Run(run) = row else { return None };
+                Some(run)
+            }));
+        }
+        Ok(claim.take(runs, limit).into_iter().map(Row::Run).collect())
+    }
+
+    /// The next turn after one, and up to another, that has ready runs.
+    fn next_turn(&self, ws: &Workspace, after: Turn, to: Turn) -> Result<Option<Turn>, StoreError> {
+        let bounds = [after.workflow, after.lane, to.workflow, to.lane];
+        let mut statement =
+            self.db.prepare_cached(sql::RUN_READY_NEXT).map_err(|error| refused(&error))?;
+        let [a, b, c, d] = bounds.map(|it| it.0);
+        let found = statement
+            .query_row((&**ws, a, b, c, d), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(|error| refused(&error))?;
+        Ok(found.map(|(workflow, lane)| Turn { workflow: Seq(workflow), lane: Seq(lane) }))
     }
 
     /// The newest runs of several lanes, lane by lane as in [`Self::ready`]: those that have not

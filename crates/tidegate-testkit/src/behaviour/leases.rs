@@ -16,7 +16,7 @@ use tidegate_store::why;
 
 use crate::{
     worker::{again, failed, for_event},
-    world::{World, payload, step},
+    world::{World, lease, payload, step},
 };
 
 /// Every way in which a worker's report can go on.
@@ -127,7 +127,7 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
     let lanes = world.lanes().await;
     let lease = |engine| {
         let (ws, lanes) = (world.ws.clone(), lanes.clone());
-        Command::Lease { ws, engine, lanes, limit: 2 }
+        lease(ws, engine, lanes, 2)
     };
     let mut leased = Vec::new();
     for engine in [2, 3, 4] {
@@ -181,7 +181,7 @@ pub async fn a_dead_engine_leases_nothing(world: &World) {
     world.start("order", json!({})).await;
     world.lose(world.engine).await;
     let (ws, engine, lanes) = (world.ws.clone(), world.engine, world.lanes().await);
-    let lease = world.run(Command::Lease { ws, engine, lanes, limit: 9 }).await;
+    let lease = world.run(lease(ws, engine, lanes, 9)).await;
     assert_eq!(lease, Err(Refusal::EngineDead(engine)));
     assert_eq!(world.engine(2).lease_all().await.len(), 1);
 }

@@ -142,8 +142,9 @@ macro_rules! behaviours {
                 a_buffer_that_a_release_refuses_gives_its_keys_back,
             }
             priority {
-                ready_runs_are_leased_by_rank_over_all_workflows,
-                what_becomes_ready_with_a_lease_is_leased_by_rank,
+                ready_runs_are_leased_in_turns,
+                a_flood_delays_others_by_one_lease_each,
+                what_becomes_ready_with_a_lease_is_leased_in_its_turn,
                 an_engine_takes_only_what_it_serves,
                 workspaces_are_leased_apart,
                 a_shift_moves_a_run_ahead_by_at_most_itself,

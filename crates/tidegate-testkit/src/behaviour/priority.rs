@@ -7,7 +7,7 @@ use tidegate_core::{
     run::record::{Record, Then},
 };
 
-use crate::world::{World, payload};
+use crate::world::{World, lease, payload};
 
 /// A workflow whose runs count as queued so much earlier.
 fn shifted(name: &str, shift_ms: u64) -> Value {
@@ -26,26 +26,63 @@ async fn order(world: &World) -> Vec<RunId> {
     }
 }
 
-/// P2: what is ready is leased by rank over all workflows, whichever way it became ready.
-pub async fn ready_runs_are_leased_by_rank_over_all_workflows(world: &World) {
+/// L2, P2: the workflows of a workspace are served in turn, and inside one rank decides, whichever
+/// way a run became ready.
+pub async fn ready_runs_are_leased_in_turns(world: &World) {
     for name in ["a", "b", "c"] {
         world.define(json!({ "name": name })).await;
     }
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
-    let old = world.send_for_run("b", json!({})).await;
+    let sleeper = world.send_for_run("b", json!({})).await;
     world.sleep(&world.lease_one().await, "nap", 100).await;
-    let mut sent = vec![old];
-    for name in ["c", "limited", "limited", "b", "a", "c"] {
+    let mut sent = Vec::new();
+    for name in ["c", "limited", "limited", "b", "a", "c", "c"] {
         sent.push(world.send_for_run(name, json!({})).await);
     }
     world.tick(100).await;
-    assert_eq!(order(world).await, sent, "the sleeper is the oldest, the waiter keeps its rank");
+    let [c1, limited1, limited2, b, a, c2, c3] = sent[..] else { panic!("seven were sent") };
+    let expected = [c1, limited1, a, sleeper, c2, limited2, b, c3];
+    assert_eq!(order(world).await, expected, "after `b`; the sleeper has kept its rank in `b`");
 }
 
-/// P2: what becomes ready in the very transaction of a lease is leased by its rank too.
-pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
-    world.define(json!({ "name": "plain" })).await;
+/// L2: the next run of a workflow waits for one lease of each other workflow that has ready runs,
+/// however many they have, also where its versions are served side by side.
+pub async fn a_flood_delays_others_by_one_lease_each(world: &World) {
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        world.define(json!({ "name": name, "version": 1 })).await;
+        world.define(json!({ "name": name, "version": 2 })).await;
+    }
+    for name in ["a", "b", "d"] {
+        for version in [2, 1] {
+            let (ws, app, name) = (world.ws.clone(), "default".to_owned(), name.to_owned());
+            let release = Command::Release { ws, app, name: name.clone(), version };
+            assert!(world.run(release).await.is_ok());
+            for _ in 0..20 {
+                world.send(&name, json!({})).await;
+            }
+        }
+    }
+    world.complete(&world.lease(1).await[0]).await;
+    for round in 0..10 {
+        let late = world.send_for_run("c", json!({})).await;
+        let mut others = 0;
+        loop {
+            let leased = world.lease(1).await;
+            world.complete(&leased[0]).await;
+            if leased[0].id == late {
+                break;
+            }
+            others += 1;
+        }
+        assert!(others < names.len(), "round {round}: {others} others were leased before");
+    }
+}
+
+/// P2: what becomes ready in the very transaction of a lease is leased in its turn too.
+pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World) {
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
+    world.define(json!({ "name": "plain" })).await;
     world.send_for_run("limited", json!({})).await;
     let waiting = world.send_for_run("limited", json!({})).await;
     let driven = world.lease_one().await;
@@ -54,7 +91,7 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
     let (run, engine, fence) = (driven.id.seq, world.engine, driven.fence);
     let report = Record::new(run, engine, fence, done);
     let (ws, lanes) = (world.ws.clone(), world.lanes().await);
-    let lease = Command::Lease { ws, engine, lanes, limit: 1 };
+    let lease = lease(ws, engine, lanes, 1);
     let commands =
         vec![Command::Record { known: Box::new(driven), report }, lease.clone(), lease.clone()];
     let leased: Vec<_> = world
@@ -66,7 +103,7 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_by_rank(world: &World) {
             Some(runs.iter().map(|run| run.id).collect::<Vec<_>>())
         })
         .collect();
-    assert_eq!(leased[0], [waiting], "it is older than the one that was ready before");
+    assert_eq!(leased[0], [waiting], "its workflow comes before the one that was ready before");
     let rest = world.lease_all().await.into_iter().map(|run| run.id);
     assert_eq!(leased[1].iter().copied().chain(rest).collect::<Vec<_>>(), [young]);
     world.check_holds().await;
@@ -81,7 +118,7 @@ pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     world.enlist().await;
     for (lane, expected) in [(b.lane, second), (a.lane, first)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
-        let leased = world.run(Command::Lease { ws, engine, lanes, limit: 1 }).await;
+        let leased = world.run(lease(ws, engine, lanes, 1)).await;
         let Ok(Answer::Leased(runs)) = leased else { panic!("{leased:?}") };
         assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), [expected]);
     }
@@ -105,12 +142,18 @@ pub async fn workspaces_are_leased_apart(world: &World) {
 
 /// P1, B102, B103: a shift moves a run before those that came at most so much earlier.
 pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
-    world.define(json!({ "name": "plain" })).await;
-    world.define(shifted("urgent", 1000)).await;
+    world.define(json!({ "name": "job", "version": 1 })).await;
+    let urgent = json!({ "name": "job", "version": 2, "priority": { "shiftMs": 1000 } });
+    world.define(urgent).await;
+    let send = async |version: u32| {
+        let (ws, app, name) = (world.ws.clone(), "default".to_owned(), "job".to_owned());
+        assert!(world.run(Command::Release { ws, app, name, version }).await.is_ok());
+        world.send_for_run("job", json!({})).await
+    };
     for (gap, ahead) in [(0, true), (1, true), (999, true), (1000, false), (1001, false)] {
-        let plain = world.send_for_run("plain", json!({})).await;
+        let plain = send(1).await;
         world.tick(gap).await;
-        let urgent = world.send_for_run("urgent", json!({})).await;
+        let urgent = send(2).await;
         let expected = if ahead { [urgent, plain] } else { [plain, urgent] };
         assert_eq!(order(world).await, expected, "{gap} ms later");
         world.tick(10_000).await;

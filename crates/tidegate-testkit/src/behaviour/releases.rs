@@ -7,7 +7,7 @@ use tidegate_core::{
     workflow::Workflow,
 };
 
-use crate::world::{World, event};
+use crate::world::{World, event, lease};
 
 fn handoff(policy: &str) -> Value {
     json!({ "type": "singleton", "onNewVersion": policy })
@@ -344,7 +344,7 @@ pub async fn an_engine_leases_what_it_serves(world: &World) {
     world.enlist().await;
     for (lane, expected) in [(second.lane, two), (first.lane, one)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
-        let leased = world.run(Command::Lease { ws, engine, lanes, limit: 9 }).await;
+        let leased = world.run(lease(ws, engine, lanes, 9)).await;
         let Ok(Answer::Leased(runs)) = leased else { panic!("leasing is answered: {leased:?}") };
         let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
         assert_eq!(ids, [expected]);

@@ -10,7 +10,7 @@ use tidegate_core::{
 };
 use tidegate_store::why;
 
-use crate::world::World;
+use crate::world::{World, lease};
 
 async fn explain(world: &World, run: RunId) -> Why {
     let why = why(&*world.store, &world.ws, run).await.expect("the store works");
@@ -75,7 +75,7 @@ pub async fn an_engine_beats_before_it_asks(world: &World) {
     let defined = world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
     let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![defined.lane]);
-    let lease = Command::Lease { ws, engine, lanes: lanes.clone(), limit: 9 };
+    let lease = lease(ws, engine, lanes.clone(), 9);
     let serve = Command::Serve { engine, lanes };
     for command in [&lease, &serve] {
         assert_eq!(world.run(command.clone()).await, Err(Refusal::NoEngine(engine)));
@@ -110,7 +110,7 @@ pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     assert_eq!(bury().await, Ok(Answer::Changed(false)), "once");
     assert!(!world.beat(engine).await, "it is told to stop, as before");
     let (ws, lanes) = (world.ws.clone(), world.lanes().await);
-    let lease = world.run(Command::Lease { ws, engine, lanes, limit: 9 }).await;
+    let lease = world.run(lease(ws, engine, lanes, 9)).await;
     assert_eq!(lease, Err(Refusal::NoEngine(engine)));
     let other = world.engine(2);
     let again = other.lease_one().await;

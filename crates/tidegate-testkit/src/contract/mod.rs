@@ -56,7 +56,7 @@ macro_rules! store_contract {
         $crate::contract_cases!($fixture, store, scans:
             a_line_is_read_by_place,
             a_line_without_a_gate_is_empty,
-            ready_runs_are_merged_over_lanes_by_rank,
+            ready_runs_come_in_turns,
             due_gates_come_longest_due_first,
             due_runs_come_longest_due_first,
             runs_are_found_by_their_owner,

@@ -10,6 +10,7 @@ use tidegate_core::{
         Rank, Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, Sub, WaitPath, WaitRow,
     },
     time::Timestamp,
+    turn::{Claim, Turn},
 };
 use tidegate_store::Store;
 
@@ -84,25 +85,47 @@ pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
     check(store, Scan::Line(sample::gate_key("main", "gone")), Vec::new()).await;
 }
 
-/// One order over all lanes asked for, and no other lanes.
-pub async fn ready_runs_are_merged_over_lanes_by_rank(store: &Arc<dyn Store>) {
-    let ready = |seq: i64, lane: i64, rank: Rank| Run {
+/// Workflows in turn, beginning with the first range; the versions of one share its turn and are
+/// merged by rank; nothing outside of the ranges, and no other workspace.
+pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
+    let ready = |seq: i64, (workflow, lane): (i64, i64), rank: Rank| Run {
         lane: Seq(lane),
+        turn: (workflow != lane).then_some(Seq(workflow)),
         phase: Phase::Ready,
         rank,
         ..sample::run(seq)
     };
-    let line = [
-        ready(9, 1, rank(-1, 5)),
-        ready(2, 2, rank(3, 1)),
-        ready(8, 1, rank(3, 2)),
-        ready(3, 2, rank(3, 3)),
-        ready(4, 1, rank(3, 3)),
+    let (a, newer_a, b, c) = ((1, 1), (1, 7), (2, 2), (5, 5));
+    let (first, second, third) = (
+        [ready(9, b, rank(3, 1)), ready(8, c, rank(-9, 1)), ready(2, a, rank(-1, 5))],
+        [ready(3, b, rank(3, 2)), ready(4, newer_a, rank(3, 2))],
+        [ready(5, b, rank(3, 3)), ready(6, a, rank(3, 3))],
+    );
+    let elsewhere = Run { ws: "other".into(), ..ready(22, b, rank(-9, 0)) };
+    let others = [
+        ready(20, (3, 3), rank(0, 0)),
+        ready(23, (1, 6), rank(0, 0)),
+        Run { phase: Phase::Driven, ..sample::run(21) },
+        elsewhere,
     ];
-    let others = [ready(20, 3, rank(0, 0)), Run { phase: Phase::Driven, ..sample::run(21) }];
-    insert(store, line.iter().rev().cloned().chain(others)).await;
-    check(store, Scan::Ready(vec![Seq(2), Seq(1), Seq(2), Seq(99)]), rows(line)).await;
-    check(store, Scan::Ready(Vec::new()), Vec::new()).await;
+    let all: Vec<Run> = first.iter().chain(&second).chain(&third).cloned().collect();
+    insert(store, all.iter().rev().cloned().chain(others)).await;
+    let turn = |(workflow, lane): (i64, i64)| Turn { workflow: Seq(workflow), lane: Seq(lane) };
+    let ranges = [(b, b), ((4, i64::MIN), (i64::MAX, i64::MAX)), (a, (1, 5)), (newer_a, newer_a)];
+    let turns = ranges.map(|(from, to)| (turn(from), turn(to))).to_vec();
+    let scan = Scan::Ready(Claim { ws: "main".into(), turns });
+    // What is asked for is shared out over the workflows: one each, two each, or all that there is.
+    for (limit, count) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (6, 5), (7, 7), (ALL, 7)] {
+        let reads = ReadSet::default().scan(scan.clone(), limit);
+        for found in [seen(store, reads.clone()).await, store.read(reads).await.unwrap()] {
+            let found = found.found(&scan);
+            // One that locks may give more of them, as it looks at more in case others have some.
+            assert!((count..=limit as usize).contains(&found.len()), "{limit}: {}", found.len());
+            let expected = rows(all[..found.len()].to_vec());
+            assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{limit}");
+        }
+    }
+    check(store, Scan::Ready(Claim::only("main".into(), [])), Vec::new()).await;
 }
 
 /// What is due later comes later, so that a reader learns when to look again.
@@ -596,7 +619,7 @@ fn every_scan() -> Vec<Scan> {
     let (ws, name): (Arc<str>, String) = ("main".into(), "name".to_owned());
     vec![
         Scan::Line(sample::gate_key("main", "a")),
-        Scan::Ready(vec![Seq(1)]),
+        Scan::Ready(Claim::all(ws.clone())),
         Scan::DueGates,
         Scan::DueRuns,
         Scan::Owned(1),

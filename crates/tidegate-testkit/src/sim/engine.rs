@@ -19,7 +19,7 @@ use super::{
     task::{Drive, Wish},
     world::World,
 };
-use crate::workload::Chance;
+use crate::{workload::Chance, world::lease};
 
 /// How long an idle engine waits before it looks again, in microseconds.
 const POLL: u64 = 25_000;
@@ -266,7 +266,7 @@ impl CommandEngine {
         }
         let free = world.plan.workers - self.tasks.len();
         let limit = u32::try_from(chance.index(free) + 1).expect("few workers");
-        self.order(world, Command::Lease { ws, engine: self.id, lanes, limit });
+        self.order(world, lease(ws, self.id, lanes, limit));
     }
 
     /// Looks for what is due, and for the time when something will be.

@@ -24,6 +24,7 @@ use tidegate_core::{
     row::{EngineId, Row, Run},
     run::record::{Record, Recorded, Then},
     time::Timestamp,
+    turn::{Claim, Turn},
     workflow::Workflow,
 };
 use tidegate_store::{Answered, PostgresStore, Store, StoreError, commit};
@@ -233,9 +234,11 @@ impl Worker {
         // Those who only reported a step come back: a few more than its hands for a moment.
         let hands = HANDS.saturating_sub(self.flights.len());
         if hands > 0 {
-            let (ws, engine, lanes) = (WORKSPACE.into(), self.engine, vec![self.lane]);
+            let (engine, lane) = (self.engine, self.lane);
             let limit = u32::try_from(hands).unwrap_or(u32::MAX);
-            ask(Command::Lease { ws, engine, lanes, limit }, Asked::Lease);
+            let claim = Claim::only(WORKSPACE.into(), [Turn { workflow: lane, lane }]);
+            let (claims, serves) = (vec![(claim, limit)], Arc::new([lane].into()));
+            ask(Command::Lease { engine, claims, serves, limit }, Asked::Lease);
         }
         let idle = commands.len() <= 1;
         let answers = self.ask(commands).await?;

@@ -19,7 +19,9 @@ use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
 use super::{Goes, Move, SCHEDULE, Sent, Streams, definitions};
 use crate::{
     worker::again,
-    world::{World, append, event, get, increment, merge, payload, request, session, set, step},
+    world::{
+        World, append, event, get, increment, lease, merge, payload, request, session, set, step,
+    },
 };
 
 /// How long a reaction's lease lasts.
@@ -98,8 +100,8 @@ impl Player {
                 self.planned.insert(workflow, at);
             }
             let mut command = self.command(it);
-            if let Some(Command::Lease { lanes: served, .. }) = &mut command {
-                served.clone_from(&lanes);
+            if let Some(Command::Lease { serves, .. }) = &mut command {
+                *serves = Arc::new(lanes.iter().copied().collect());
             }
             commands.extend(command.map(|command| (command, self.moves)));
         }
@@ -228,7 +230,7 @@ impl Player {
             }
             Move::Lease { limit } => {
                 let engine = self.world.engine;
-                Command::Lease { ws, engine, lanes: Vec::new(), limit: *limit }
+                lease(ws, engine, Vec::new(), *limit)
             }
             Move::Report { run, then } => {
                 let run = take(&mut self.leased, *run)?;

@@ -19,7 +19,7 @@ use tidegate_core::{
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
     worker::{again, for_child, for_event, for_signal},
-    world::{World, event, increment, payload, session as in_session, step},
+    world::{World, event, increment, lease, payload, session as in_session, step},
 };
 
 /// What is not due within this time is left alone: claims, and gates that nobody uses.
@@ -184,7 +184,7 @@ impl Process {
         let (ws, engine, lanes) =
             (self.world.ws.clone(), self.world.engine, self.world.lanes().await);
         self.world.enlist().await;
-        match self.attempt(Command::Lease { ws, engine, lanes, limit: 100 }).await? {
+        match self.attempt(lease(ws, engine, lanes, 100)).await? {
             Ok(Answer::Leased(runs)) => {
                 self.held.extend(runs);
                 Ok(())

@@ -121,7 +121,7 @@ impl Keeper {
         let salted = (command, self.shared.entropy.number());
         let (timer, mut pause) = (&*self.shared.timer, FIRST_PAUSE);
         loop {
-            match self.shared.committer.send(salted.clone()).await {
+            match self.shared.committer.send(salted.clone(), None).await {
                 Err(Error::Store(error))
                     if !matches!(*error, StoreError::Data(_)) && timer.elapsed() < self.end() =>
                 {

@@ -380,11 +380,11 @@ async fn with_handoff_a_singleton_is_one_within_its_version() {
     ] {
         let handoff = format!("handoff = {{ type = \"singleton\", onNewVersion = \"{rule}\" }}");
         let definition = format!("name = \"work\"\n{handoff}\n{skip}");
-        become_of(Setting::Versions(definition, 1000), sent(), expected).await;
+        become_of(Setting::versions(definition, 1000), sent(), expected).await;
     }
     let definition = format!("name = \"work\"\n{skip}");
     become_of(
-        Setting::Versions(definition, 1000),
+        Setting::versions(definition, 1000),
         sent(),
         expect![[r#"
         a at 0 s: started; runs (a) 0 s to 6 s
@@ -403,7 +403,7 @@ async fn versions_share_claims_and_tokens() {
     let sent = [('a', 0, "1"), ('b', 2000, "1"), ('c', 2500, "2"), ('d', 3000, "3")];
     let sent = sent.map(|(letter, at, id)| event(letter, at, 500).id(id)).to_vec();
     become_of(
-        Setting::Versions(definition, 1000),
+        Setting::versions(definition, 1000),
         sent,
         expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s

@@ -121,13 +121,13 @@ fn priority() -> Story {
     let control = "priority = { shiftMs = 60000 }";
     let bulk =
         [('a', 0, 70_000), ('b', 4000, 10_000), ('c', 10_000, 10_000), ('d', 50_000, 10_000)];
-    let mut sent = bulk.map(|(letter, at, works)| event(letter, at, works).to("bulk")).to_vec();
-    sent.push(event('u', 65_000, 10_000).to("urgent"));
-    let definitions = vec!["name = \"bulk\"".to_owned(), format!("name = \"urgent\"\n{control}")];
-    let caption = format!("urgent: {control}, bulk: none, one worker");
+    let mut sent = bulk.map(|(letter, at, works)| event(letter, at, works)).to_vec();
+    sent.push(event('u', 65_000, 10_000));
+    let definitions = ["name = \"work\"".to_owned(), format!("name = \"work\"\n{control}")];
+    let caption = format!("version 1: none, version 2: {control}, one worker");
     let panels = vec![Panel {
         caption,
-        setting: Setting::Workflows(definitions, 1),
+        setting: Setting::Versions(definitions, 1, 60_000),
         sent,
         asked: vec![('u', 66_000)],
     }];
@@ -159,7 +159,7 @@ fn handoff() -> Story {
     let panel = |rule: &str| {
         let control = format!("handoff = {{ type = \"singleton\", onNewVersion = \"{rule}\" }}");
         let sent = sent().map(|(letter, at, works)| event(letter, at, works)).to_vec();
-        let setting = Setting::Versions(format!("name = \"work\"\n{control}"), 1500);
+        let setting = Setting::versions(format!("name = \"work\"\n{control}"), 1500);
         Panel { caption: control, setting, sent, asked: Vec::new() }
     };
     let panels = vec![

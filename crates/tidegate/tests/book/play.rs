@@ -52,8 +52,15 @@ pub(crate) enum Setting {
     Workflows(Vec<String>, usize),
     /// A flow with these lines, whose actions are called on one session.
     Flow(String, &'static [&'static str]),
-    /// Versions 1 and 2 of a workflow; 2 is released at this time.
-    Versions(String, u64),
+    /// Versions 1 and 2 of a workflow, how many runs are driven at once, and when 2 is released.
+    Versions([String; 2], usize, u64),
+}
+
+impl Setting {
+    /// Two versions with the same controls.
+    pub(crate) fn versions(definition: String, at: u64) -> Self {
+        Self::Versions([definition.clone(), definition], 100, at)
+    }
 }
 
 /// One event: when it comes, and what its run does.
@@ -164,7 +171,7 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
     };
     let mut events = BTreeMap::new();
     for now in (0..=story.until).step_by(usize::try_from(story.tick).unwrap()) {
-        if let Setting::Versions(_, at) = panel.setting
+        if let Setting::Versions(_, _, at) = panel.setting
             && at == now
         {
             engine.release("default", "work", 2).await.unwrap();
@@ -213,9 +220,10 @@ async fn engine(lab: &Lab, inputs: &Inputs, setting: &Setting) -> Engine {
                 .fold(flow, |flow, action| flow.action(Action::new(action, handler())));
             lab.engine().flow(flow).start().await.unwrap()
         }
-        Setting::Versions(definition, _) => {
-            let version = |n| Workflow::from_toml(definition, handler()).version(n);
-            let engine = lab.engine().workflow(version(1)).workflow(version(2));
+        Setting::Versions([first, second], workers, _) => {
+            let version = |text: &str, n| Workflow::from_toml(text, handler()).version(n);
+            let engine = lab.engine().workers(*workers);
+            let engine = engine.workflow(version(first, 1)).workflow(version(second, 2));
             let engine = engine.start().await.unwrap();
             engine.release("default", "work", 1).await.unwrap();
             engine

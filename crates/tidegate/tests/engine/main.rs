@@ -38,6 +38,7 @@ mod stored;
 mod stores;
 mod streams;
 mod throttle;
+mod turns;
 mod verdicts;
 mod versions;
 mod waits;
@@ -183,6 +184,12 @@ stories! {
         one_request_fills_several_buffers,
         a_held_buffer_flushes_in_chunks,
         what_debounce_fires_is_what_batch_collects,
+    }
+    turns {
+        workflows_take_turns_for_a_worker,
+        workspaces_take_turns_for_a_worker,
+        a_workflow_that_hangs_does_not_get_all_workers,
+        calls_need_no_workers_of_handlers,
     }
     priority {
         a_shift_is_a_bounded_jump,

@@ -1,25 +1,30 @@
 //! Priority: an earlier place in line, by a bounded jump.
 
 use serde_json::json;
-use tidegate::{Concurrency, Priority, Rate, testing::Lab};
+use tidegate::{Concurrency, Priority, Rate, core::workflow::DEFAULT_APP, testing::Lab};
 
 use crate::words::{Journal, ms, secs, start, work};
 
-/// P1, P2, B102, B103, B105: a shifted run goes ahead of those that came less than the shift
-/// before it, and of no others; among themselves they keep their order.
+/// P1, P2, B102, B103, B105: a shifted run goes ahead of those of its workflow that came less than
+/// the shift before it, and of no others; among themselves they keep their order.
 pub(crate) async fn a_shift_is_a_bounded_jump(lab: &Lab) {
     let journal = Journal::new(lab);
-    let plain = work(&journal, "plain", secs(1));
-    let urgent = work(&journal, "urgent", secs(1)).priority(Priority::shift(secs(10)));
+    let plain = work(&journal, "job", secs(1)).version(1);
+    let urgent = work(&journal, "job", secs(1)).version(2).priority(Priority::shift(secs(10)));
     let engine = lab.engine().workers(1).workflow(plain).workflow(urgent).start().await.unwrap();
+    let send = async |kind: &str, data| {
+        let version = if kind == "urgent" { 2 } else { 1 };
+        engine.release(DEFAULT_APP, "job", version).await.unwrap();
+        start(&engine, "job", data).await
+    };
     for n in 0..8 {
-        start(&engine, "plain", json!({ "n": n })).await;
+        send("plain", json!({ "n": n })).await;
     }
     lab.advance(ms(500)).await;
-    start(&engine, "plain", json!({ "n": "late" })).await;
+    send("plain", json!({ "n": "late" })).await;
     lab.advance(secs(2)).await;
     for n in 0..2 {
-        start(&engine, "urgent", json!({ "n": format!("u{n}") })).await;
+        send("urgent", json!({ "n": format!("u{n}") })).await;
     }
     lab.advance(secs(20)).await;
     let order = ["0", "1", "2", "\"u0\"", "\"u1\"", "3", "4", "5", "6", "7", "\"late\""];
@@ -27,11 +32,11 @@ pub(crate) async fn a_shift_is_a_bounded_jump(lab: &Lab) {
 
     // More than the shift before: the plain ones go first.
     for n in 0..15 {
-        start(&engine, "plain", json!({ "n": n })).await;
+        send("plain", json!({ "n": n })).await;
     }
     lab.advance(ms(10_500)).await;
-    start(&engine, "urgent", json!({ "n": "u" })).await;
-    start(&engine, "plain", json!({ "n": "late" })).await;
+    send("urgent", json!({ "n": "u" })).await;
+    send("plain", json!({ "n": "late" })).await;
     lab.advance(secs(20)).await;
     let noted = journal.take();
     assert_eq!(noted[14..], ["14", "\"u\"", "\"late\""]);

@@ -37,7 +37,7 @@ fn by_url(builder: EngineBuilder) -> EngineBuilder {
 /// its own; an unchanged definition makes no new one.
 pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(lab: &Lab) {
     let one = by_url(sharing(lab)).start().await.unwrap();
-    let two = by_url(sharing(lab)).workers(0).start().await.unwrap();
+    let two = by_url(sharing(lab)).call_workers(0).start().await.unwrap();
     let sync = |url: &str| json!({ "name": "sync", "url": url });
     assert_eq!(two.define(&sync("http://one")).await.unwrap().version, 1);
     let old = start(&two, "sync", json!({})).await;

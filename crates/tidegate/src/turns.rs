@@ -1,0 +1,240 @@
+//! Whose turn it is to get a free worker: workspaces in turn, in each its workflows in turn.
+//!
+//! Places are kept for each kind of worker apart. They only say where to look on: which runs are
+//! ready is asked of the store, so that nothing is missed after a crash or because of others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    ops::{AddAssign, Bound},
+    sync::Arc,
+};
+
+use tidegate_core::{
+    command::Command,
+    id::Seq,
+    row::{EngineId, Run, Workspace},
+    turn::{Claim, Lanes, Range, Turn},
+};
+
+/// The most workspaces that one transaction leases for.
+const MAX_WORKSPACES: usize = 16;
+
+/// What a worker does with a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// It runs a handler in this process.
+    Handler,
+    /// It calls a URL and waits for the answer, which costs next to nothing here.
+    Call,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Handler, Self::Call];
+}
+
+/// A number for each kind of worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PerKind([i64; 2]);
+
+impl PerKind {
+    pub(crate) fn new(handlers: usize, calls: usize) -> Self {
+        Self([handlers, calls].map(|it| i64::try_from(it).unwrap_or(i64::MAX)))
+    }
+
+    pub(crate) fn get(&mut self, kind: Kind) -> &mut i64 {
+        &mut self.0[kind as usize]
+    }
+}
+
+impl AddAssign for PerKind {
+    fn add_assign(&mut self, other: Self) {
+        for (here, more) in self.0.iter_mut().zip(other.0) {
+            *here = here.saturating_add(more);
+        }
+    }
+}
+
+/// Leases for one kind of worker that go with a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) kind: Kind,
+    pub(crate) command: Command,
+    /// How many runs it leases at the most.
+    pub(crate) limit: u32,
+}
+
+/// The turns of one kind of worker.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    workspaces: BTreeMap<Workspace, Served>,
+    /// The workspace that had its turn last.
+    last: Option<Workspace>,
+    /// How many workspaces in a row had nothing ready.
+    passed: usize,
+    /// All workers, free or not.
+    workers: usize,
+    /// How many runs of a workflow are driven here.
+    driven: BTreeMap<(Workspace, Seq), usize>,
+    /// All lanes that are served.
+    lanes: Lanes,
+    /// How many workflows that are.
+    workflows: usize,
+    /// What is served has changed since the ranges were made.
+    stale: bool,
+}
+
+/// What is served of one workspace.
+#[derive(Debug, Default)]
+struct Served {
+    /// All versions there are, and whether they are served.
+    versions: BTreeMap<Turn, bool>,
+    ranges: Vec<Range>,
+    /// The workflow that had its turn last.
+    last: Option<Seq>,
+    /// Nothing was ready when it was last looked at.
+    idle: bool,
+}
+
+impl Turns {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers, ..Self::default() }
+    }
+
+    /// There is this version, served or not.
+    pub(crate) fn set(&mut self, ws: &Workspace, turn: Turn, served: bool) {
+        let of = self.workspaces.entry(ws.clone()).or_default();
+        self.stale |= of.versions.insert(turn, served) != Some(served);
+    }
+
+    /// How many workers are kept for workflows that have few: a tenth, unless there is one
+    /// workflow only. Without them, one whose service does not answer would have all in the end.
+    fn reserve(&self) -> usize {
+        if self.workflows > 1 { self.workers / 10 } else { 0 }
+    }
+
+    /// The lease that goes with the next transaction, for so many free workers.
+    pub(crate) fn lease(&mut self, kind: Kind, engine: EngineId, free: i64) -> Option<Lease> {
+        self.refresh();
+        let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
+        // The last workers are not for those who have as many already.
+        let many = |of: &&(Workspace, Seq)| self.driven[of] >= reserve && free <= reserve;
+        let many: Vec<_> = self.driven.keys().filter(many).collect();
+        let limit = if free > reserve { free - reserve } else { free };
+        let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
+        let (busy, idle): (Vec<_>, Vec<_>) = self.next().partition(|(_, served)| !served.idle);
+        let (busy, of) = (busy.len().min(MAX_WORKSPACES).max(1), busy.into_iter().chain(idle));
+        let of: Vec<_> = of.take(MAX_WORKSPACES).collect();
+        if of.is_empty() {
+            return None;
+        }
+        let share = limit.div_ceil(u32::try_from(busy).unwrap_or(u32::MAX));
+        let claims = of.into_iter().map(|(ws, served)| {
+            let claim = Claim { ws: ws.clone(), turns: served.ranges.clone() };
+            let claim = served.last.map(|last| claim.after(last)).unwrap_or(claim);
+            let over = many.iter().filter(|(of, _)| of == ws).map(|(_, workflow)| *workflow);
+            let claim = over.fold(claim, |claim, workflow| claim.without(workflow));
+            // Who had nothing is asked for one, to see whether that is still so.
+            (claim, if served.idle { 1 } else { share })
+        });
+        let (claims, serves) = (claims.collect(), self.lanes.clone());
+        Some(Lease { kind, command: Command::Lease { engine, claims, serves, limit }, limit })
+    }
+
+    /// Takes down what a lease came to. Whether there may be more for the workers that are left.
+    pub(crate) fn leased(&mut self, lease: &Lease, runs: &[Run]) -> bool {
+        let Command::Lease { claims, .. } = &lease.command else { return false };
+        for run in runs {
+            if let Some(served) = self.workspaces.get_mut(&run.ws) {
+                served.last = Some(run.turn());
+            }
+            *self.driven.entry((run.ws.clone(), run.turn())).or_default() += 1;
+        }
+        let mut more = runs.len() >= lease.limit as usize;
+        if let Some(run) = runs.last() {
+            (self.last, self.passed) = (Some(run.ws.clone()), 0);
+        } else if let Some((claim, _)) = claims.last() {
+            // With very many workspaces the others are looked at next, once round.
+            (self.last, self.passed) = (Some(claim.ws.clone()), self.passed + claims.len());
+            more = self.passed < self.workspaces.len();
+        }
+        if !more {
+            self.passed = 0;
+        }
+        for (claim, limit) in claims {
+            let of: Vec<&Run> = runs.iter().filter(|run| run.ws == claim.ws).collect();
+            if let Some(served) = self.workspaces.get_mut(&claim.ws) {
+                served.idle = of.is_empty() && runs.len() < lease.limit as usize;
+            }
+            more |= Claim::may_have_more(&of, *limit);
+        }
+        more
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// How many runs are driven here, by workflow.
+    pub(crate) fn driven(&self) -> impl Iterator<Item = (Seq, usize)> {
+        self.driven.iter().map(|((_, workflow), runs)| (*workflow, *runs))
+    }
+
+    /// A run of a workflow is driven here no more.
+    pub(crate) fn left(&mut self, of: (Workspace, Seq)) {
+        if let Entry::Occupied(mut driven) = self.driven.entry(of) {
+            *driven.get_mut() -= 1;
+            if *driven.get() == 0 {
+                driven.remove();
+            }
+        }
+    }
+
+    /// The workspaces with something served, the next in turn first.
+    fn next(&self) -> impl Iterator<Item = (&Workspace, &Served)> {
+        let last = self.last.clone().unwrap_or_else(|| "".into());
+        let later = self.workspaces.range((Bound::Excluded(last.clone()), Bound::Unbounded));
+        let sooner = self.workspaces.range(..=last);
+        later.chain(sooner).filter(|(_, served)| !served.ranges.is_empty())
+    }
+
+    /// There are ready runs in a workspace.
+    pub(crate) fn has_work(&mut self, ws: &Workspace) {
+        if let Some(served) = self.workspaces.get_mut(ws) {
+            served.idle = false;
+        }
+    }
+
+    /// Makes the ranges anew where what is served has changed.
+    fn refresh(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        for served in self.workspaces.values_mut() {
+            served.ranges = ranges(&served.versions);
+        }
+        let all = self.workspaces.values().flat_map(|served| &served.versions);
+        let lanes = all.filter(|(_, served)| **served).map(|(turn, _)| turn.lane);
+        self.lanes = Arc::new(lanes.collect());
+        let workflows = self.workspaces.iter().flat_map(|(ws, served)| {
+            let served = served.versions.iter().filter(|(_, served)| **served);
+            served.map(move |(turn, _)| (ws, turn.workflow))
+        });
+        self.workflows = workflows.collect::<BTreeSet<_>>().len();
+    }
+}
+
+/// Versions that are served with none between them that is not, as ranges.
+fn ranges(versions: &BTreeMap<Turn, bool>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut open = false;
+    for (turn, served) in versions {
+        match ranges.last_mut() {
+            Some((_, to)) if *served && open => *to = *turn,
+            _ if *served => ranges.push((*turn, *turn)),
+            _ => {}
+        }
+        open = *served;
+    }
+    ranges
+}

@@ -1,0 +1,41 @@
+//! Why a run waits: what the store knows, and the workers of this engine.
+
+use tidegate_core::{
+    explain::{Busy, Why, Workers},
+    id::RunId,
+    reads::{ReadSet, Scan},
+    row::{Row, Run},
+    turn::{Claim, Turn},
+};
+use tidegate_store::why;
+
+use crate::{api::Engine, error::Error};
+
+/// How far ready runs that go before another are counted.
+const MAX_AHEAD: u32 = 1000;
+
+impl Engine {
+    /// Why a run waits, or what became of it.
+    pub async fn why(&self, run: RunId) -> Result<Why, Error> {
+        let mut why = why(&**self.store(), &self.workspace().into(), run).await??;
+        if why.ready
+            && let (Some(run), _) = self.look_up(run).await?
+            && let Some((busy, of, with)) = self.shared().workers_of(run.lane)
+        {
+            let ahead = self.ahead_of(&run).await?;
+            let with = with.into_iter().map(|(workflow, runs)| Busy { workflow, runs }).collect();
+            why.wait_for(Workers { busy, of, with, ahead }, &run.workflow);
+        }
+        Ok(why)
+    }
+
+    /// How many ready runs of its workflow have a better rank.
+    async fn ahead_of(&self, run: &Run) -> Result<usize, Error> {
+        let turn = |lane| Turn { workflow: run.turn(), lane };
+        let turns = vec![(turn(Turn::FIRST.lane), turn(Turn::LAST.lane))];
+        let scan = Scan::Ready(Claim { ws: run.ws.clone(), turns });
+        let found = self.store().read(ReadSet::default().scan(scan.clone(), MAX_AHEAD)).await?;
+        let ready = found.found(&scan).into_iter().filter_map(Row::as_run);
+        Ok(ready.filter(|other| other.rank < run.rank).count())
+    }
+}

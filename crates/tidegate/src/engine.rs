@@ -1,7 +1,7 @@
 //! The engine: what it shares among its tasks, and what programs ask of it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,7 +14,7 @@ use tidegate_core::{
     command::Command,
     id::{RunId, Seq},
     row::{Ended, EngineId, Event, Run, Workspace},
-    turn::Turn,
+    turn::{Claim, Turn},
 };
 use tidegate_store::{Clock, Seen, Store};
 use tokio::sync::{Notify, oneshot, watch};
@@ -274,6 +274,16 @@ impl Shared {
         if known { lock(&self.registry).leases(id, free) } else { Vec::new() }
     }
 
+    /// What it takes runs of, by workspace and kind of worker.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        lock(&self.registry).claims()
+    }
+
+    /// There are ready runs in these workspaces.
+    pub(crate) fn have_work(&self, workspaces: &BTreeSet<Workspace>) {
+        lock(&self.registry).have_work(workspaces);
+    }
+
     /// Takes down what a lease came to. Whether there may be more for the workers that are left.
     pub(crate) fn leased(&self, lease: &Lease, runs: &[Run]) -> bool {
         lock(&self.registry).leased(lease, runs)
@@ -398,7 +408,7 @@ impl Shared {
                 elsewhere |= !self.reactions.has_work(reaction, at, &*self.timer);
             }
         }
-        lock(&self.registry).have_work(&seen.ready);
+        self.have_work(&seen.ready);
         if !seen.ready.is_empty() || elsewhere {
             self.store.wake();
         }

@@ -9,7 +9,7 @@ use std::{
 use tidegate_core::{
     id::Seq,
     row::{EngineId, Run, Workspace},
-    turn::Turn,
+    turn::{Claim, Turn},
     workflow::Workflow,
 };
 
@@ -141,6 +141,11 @@ impl Registry {
         for ws in workspaces {
             self.turns.iter_mut().for_each(|turns| turns.has_work(ws));
         }
+    }
+
+    /// What it takes runs of, by workspace and kind of worker.
+    pub(crate) fn claims(&mut self) -> Vec<Claim> {
+        self.turns.iter_mut().flat_map(Turns::claims).collect()
     }
 
     /// The leases that go with the next transaction, for so many free workers of each kind.

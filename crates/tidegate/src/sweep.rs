@@ -1,11 +1,11 @@
 //! The timer loop: flushes expired windows, wakes sleeping runs, goes on with chores, and caps due
 //! times after the store's clock has stepped back.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tidegate_core::{
     reads::{ReadSet, Scan, Snapshot},
-    row::Workspace,
+    row::{Row, Workspace},
     run::sweep::look,
     time::Timestamp,
 };
@@ -124,11 +124,10 @@ struct Polled {
 
 impl Polled {
     fn of(shared: &Shared) -> Self {
-        let lanes = shared.lanes();
         let runners = shared.reactions.runners();
         let followed = shared.stored.workspaces.iter().filter(|_| shared.stored.follows());
         Self {
-            ready: (!lanes.is_empty()).then_some(Scan::Ready(lanes)).into_iter().collect(),
+            ready: shared.claims().into_iter().map(Scan::Ready).collect(),
             work: runners.map(|runner| runner.scan()).collect(),
             followed: followed.cloned().collect(),
         }
@@ -144,7 +143,11 @@ impl Polled {
     /// Wakes those who have something to do. Definitions are seen by their own task.
     fn tell(&self, shared: &Shared, snapshot: &Snapshot) {
         let found = |scans: &[Scan]| scans.iter().any(|scan| !snapshot.found(scan).is_empty());
-        if found(&self.ready) {
+        let ready = self.ready.iter().flat_map(|scan| snapshot.found(scan));
+        let ready: BTreeSet<Workspace> =
+            ready.filter_map(Row::as_run).map(|run| run.ws.clone()).collect();
+        if !ready.is_empty() {
+            shared.have_work(&ready);
             shared.committer.look();
         }
         if found(&self.work) {

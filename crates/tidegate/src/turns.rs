@@ -112,6 +112,15 @@ impl Turns {
         if self.workflows > 1 { self.workers / 10 } else { 0 }
     }
 
+    /// What is served of each workspace.
+    pub(crate) fn claims(&mut self) -> Vec<Claim> {
+        self.refresh();
+        let served = self.workspaces.iter().filter(|(_, served)| !served.ranges.is_empty());
+        let claim =
+            |(ws, it): (&Workspace, &Served)| Claim { ws: ws.clone(), turns: it.ranges.clone() };
+        served.map(claim).collect()
+    }
+
     /// The lease that goes with the next transaction, for so many free workers.
     pub(crate) fn lease(&mut self, kind: Kind, engine: EngineId, free: i64) -> Option<Lease> {
         self.refresh();

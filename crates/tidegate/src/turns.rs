@@ -130,9 +130,15 @@ impl Turns {
         let many: Vec<_> = self.driven.keys().filter(many).collect();
         let limit = if free > reserve { free - reserve } else { free };
         let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
-        let (busy, idle): (Vec<_>, Vec<_>) = self.next().partition(|(_, served)| !served.idle);
-        let (busy, of) = (busy.len().min(MAX_WORKSPACES).max(1), busy.into_iter().chain(idle));
-        let of: Vec<_> = of.take(MAX_WORKSPACES).collect();
+        let busy = self.next().filter(|(_, served)| !served.idle).count();
+        let (calm, mut room) = (busy == 0, MAX_WORKSPACES.saturating_sub(busy));
+        let mut fits = |served: &Served| {
+            let fits = !served.idle || room > 0;
+            room -= usize::from(served.idle && fits);
+            fits
+        };
+        let of: Vec<_> = self.next().filter(|it| fits(it.1)).take(MAX_WORKSPACES).collect();
+        let busy = of.iter().filter(|(_, served)| calm || !served.idle).count();
         if of.is_empty() {
             return None;
         }
@@ -142,8 +148,8 @@ impl Turns {
             let claim = served.last.map(|last| claim.after(last)).unwrap_or(claim);
             let over = many.iter().filter(|(of, _)| of == ws).map(|(_, workflow)| *workflow);
             let claim = over.fold(claim, |claim, workflow| claim.without(workflow));
-            // Who had nothing is asked for one, to see whether that is still so.
-            (claim, if served.idle { 1 } else { share })
+            // Who had nothing while others had is asked for one, to see whether that is still so.
+            (claim, if served.idle && !calm { 1 } else { share })
         });
         let (claims, serves) = (claims.collect(), self.lanes.clone());
         Some(Lease { kind, command: Command::Lease { engine, claims, serves, limit }, limit })

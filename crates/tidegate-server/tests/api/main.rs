@@ -39,6 +39,7 @@ mod server;
 mod sessions;
 mod silence;
 mod stalls;
+mod starving;
 mod streams;
 mod target;
 mod two;

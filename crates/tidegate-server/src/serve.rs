@@ -54,8 +54,9 @@ pub(crate) async fn serve(
     let requests = Underway::default();
     watchdog::start(engine.clone(), requests.clone())?;
     let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
-    let (engine_, ways) = (engine.clone(), config.ways.clone());
-    routes.go_on(http::router(App { engine: engine_, access, ways, requests, demo: false }));
+    let ways = config.ways.clone();
+    let app = App { engine: engine.clone(), access, ways, requests, demo: false };
+    routes.go_on(http::router(app));
     greet(out, at, &config.place(), keys);
     let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
     signals.drain(&engine, drain).await;

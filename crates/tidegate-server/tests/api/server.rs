@@ -364,9 +364,12 @@ impl Server {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        let process = command_on(&folder, store).stdout(Stdio::null()).spawn().unwrap();
+        // One that is free now: the server says which it has got only once it has started.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = command_at(&folder, store, &free.to_string());
+        let process = command.stdout(Stdio::null()).spawn().unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
-        Self { process, url: String::new(), client, folder, variables: Vec::new() }
+        Self { process, url: format!("http://{free}"), client, folder, variables: Vec::new() }
     }
 
     /// Waits until it takes requests.
@@ -444,10 +447,14 @@ fn file_in(folder: &TempDir) -> String {
 }
 
 fn command_on(folder: &TempDir, store: &str) -> Command {
+    command_at(folder, store, "127.0.0.1:0")
+}
+
+fn command_at(folder: &TempDir, store: &str, listen: &str) -> Command {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command
-        .args(["serve", "--listen", "127.0.0.1:0", "--config", &at("tidegate.toml")])
+        .args(["serve", "--listen", listen, "--config", &at("tidegate.toml")])
         .args(["--store", store])
         .env_clear()
         .env("TIDEGATE_LEASE_TTL_MS", LEASE_MS)

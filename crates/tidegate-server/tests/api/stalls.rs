@@ -58,6 +58,36 @@ async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
     assert!(server.ended().await.success(), "{}", server.log());
 }
 
+/// A server that is kept from starting, by somebody who has locked the definitions, says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_starts_says_so() {
+    let Some(url) = database().await else { return };
+    // Makes the schema.
+    drop(Server::start(&format!("store = \"{url}\"\n")));
+    let outside = client(&url).await;
+    outside
+        .batch_execute("begin; lock table tidegate.epoch in access exclusive mode")
+        .await
+        .unwrap();
+    let mut server = Server::begin(&url, "");
+    let began = std::time::Instant::now();
+    let told = loop {
+        // Until it listens it is not there.
+        if let Some((status, again, told)) = server.try_ask("/ready", None).await {
+            assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
+            break told;
+        }
+        assert!(began.elapsed() < PATIENCE, "it never listens: {}", server.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(told["error"], "starting", "{told}");
+    assert_eq!(server.get("/health").await.0, StatusCode::OK);
+    outside.batch_execute("rollback").await.unwrap();
+    server.ready().await;
+    server.signal("TERM");
+    assert!(server.ended().await.success());
+}
+
 /// A log that nobody reads fills its pipe: requests and signals are answered all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_reads_stops_nothing() {

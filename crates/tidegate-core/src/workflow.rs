@@ -199,6 +199,7 @@ impl Workflow {
     }
 
     /// The definition as readers see it: user info in URLs, which may be a password, is hidden.
+    #[must_use]
     pub fn public(&self) -> Workflow {
         let url = self.url.as_deref().map(url::without_user);
         Workflow { url, on_failure: self.on_failure.public(), ..self.clone() }

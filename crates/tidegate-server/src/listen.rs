@@ -98,7 +98,7 @@ pub(crate) async fn serve(
 /// Ends if no request comes over a new connection in time.
 async fn silent(asked: &Notify) {
     if tokio::time::timeout(FIRST_HEADERS, asked.notified()).await.is_ok() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -184,10 +184,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if parts.uri.query().is_some_and(|query| query.contains(NUL)) {
-            let detail = format!("a parameter must not contain NUL (`{NUL}`)");
-            return Err(Problem::invalid("bad_query", detail));
-        }
         let empty = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
         let mut empty = empty.filter_map(|member| member.strip_suffix('='));
         if let Some(name) = empty.next() {

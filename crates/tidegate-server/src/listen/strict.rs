@@ -159,8 +159,8 @@ impl Scan {
 
     fn read_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         self.place = match self.place {
-            // Empty lines before a request mean nothing.
-            Place::RequestLine if line.is_empty() => Place::RequestLine,
+            // Empty lines before a request mean nothing; one behind trailers ends them.
+            Place::RequestLine | Place::Trailer if line.is_empty() => Place::RequestLine,
             Place::RequestLine => {
                 let needs_host = line.ends_with(b" HTTP/1.1");
                 *self = Self { needs_host, ..Self::default() };
@@ -169,7 +169,6 @@ impl Scan {
             Place::Header if line.is_empty() => self.end_head()?,
             Place::Header => self.read_header(line),
             Place::ChunkSize => chunk(line),
-            Place::Trailer if line.is_empty() => Place::RequestLine,
             other @ (Place::Trailer | Place::Body(_) | Place::Chunk(_) | Place::Lost) => other,
         };
         Ok(())

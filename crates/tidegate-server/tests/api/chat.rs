@@ -146,7 +146,7 @@ async fn a_crash_between_message_and_reply_loses_neither() {
 async fn the_last_of_a_reply_is_heard() {
     let kind = ("content-type", "text/event-stream");
     let chunks: Vec<String> = (0..250).map(|n| format!("part {n}")).collect();
-    let body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let body = chunks.iter().fold(String::new(), |body, it| body + "data: " + it + "\n\n");
     let target = Target::start(move |call, _| match call.path.as_str() {
         "/append" => (200, vec![], String::new()),
         _ => (200, vec![kind], body.clone()),

@@ -176,14 +176,14 @@ async fn a_key_counts_at_once_and_until_its_end() {
     let get = async |key: &str| {
         server.raw("GET", "/runs", &[("authorization", key)], "").await.unwrap().status
     };
-    let make = async |body: Value| {
+    let new_key = async |body: Value| {
         let headers = [("authorization", full.as_str())];
         server.raw("POST", "/keys", &headers, &body.to_string()).await.unwrap().json()
     };
     for n in 0..10 {
         // Somebody has just asked with a key that nobody knows, so that the keys were looked at.
         assert_eq!(get(&format!("Bearer tg_{n}_x")).await, 401);
-        let made = make(json!({ "name": format!("k{n}") })).await;
+        let made = new_key(json!({ "name": format!("k{n}") })).await;
         let key = bearer(&made);
         assert_eq!(get(&key).await, 200, "key {n} is new");
         let path = format!("/keys/{}", made["id"].as_str().unwrap());
@@ -192,7 +192,7 @@ async fn a_key_counts_at_once_and_until_its_end() {
         assert_eq!(get(&key).await, 401, "key {n} was taken back");
     }
     for (end, status) in [("2020-01-01T00:00:00Z", 401), ("2100-01-01T00:00:00Z", 200)] {
-        let made = make(json!({ "name": end, "expiresAt": end })).await;
+        let made = new_key(json!({ "name": end, "expiresAt": end })).await;
         assert_eq!(get(&bearer(&made)).await, status, "it ends at {end}");
     }
 }

@@ -81,9 +81,10 @@ impl World {
         let mut snapshot = Snapshot { now: self.now, block, ..Snapshot::default() };
         let mut held = BTreeSet::new();
         for (scan, limit) in &reads.scans {
-            let mut keys = match scan {
-                Scan::Ready(claim) => self.ready(claim, *limit),
-                scan => self.scan(scan),
+            let mut keys = if let Scan::Ready(claim) = scan {
+                self.ready(claim, *limit)
+            } else {
+                self.scan(scan)
             };
             if matches!(scan, Scan::Work(..)) {
                 keys.retain(|key| !self.locked.contains(key));

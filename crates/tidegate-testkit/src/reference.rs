@@ -120,6 +120,8 @@ pub struct Told {
 pub struct Reference {
     now: Time,
     releases: BTreeMap<String, Vec<Value>>,
+    /// Workflows in the order in which they were first released, and whose turn was last.
+    turns: (Vec<String>, Option<usize>),
     runs: Vec<Run>,
     folds: Vec<Fold>,
     meters: BTreeMap<Place, Meter>,
@@ -135,6 +137,9 @@ impl Reference {
     pub fn release(&mut self, definition: &Value) {
         let name = text(definition, "name").expect("a name");
         let name = text(definition, "flow").map_or(name.clone(), |flow| format!("{flow}/{name}"));
+        if !self.turns.0.contains(&name) {
+            self.turns.0.push(name.clone());
+        }
         self.releases.entry(name).or_default().push(definition.clone());
         self.settle();
     }
@@ -161,9 +166,24 @@ impl Reference {
             .collect()
     }
 
-    /// Leases up to `limit` ready runs, best rank first (P2).
+    /// Leases up to `limit` ready runs, workflows in turn and each by rank (P2); by rank.
     pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
-        let leased: Vec<Ordinal> = self.ready().into_iter().take(limit).collect();
+        let ready = self.ready();
+        let (mut left, mut taken) = (ready.clone(), Vec::new());
+        let (names, last) = &mut self.turns;
+        // Whoever has nothing is passed over; once round without anybody, nothing is left.
+        let mut passed = 0;
+        while taken.len() < limit && passed < names.len() {
+            let turn = (last.map_or(0, |last| last + 1) + passed) % names.len();
+            match left.iter().position(|&run| self.runs[run].workflow == names[turn]) {
+                None => passed += 1,
+                Some(at) => {
+                    taken.push(left.remove(at));
+                    (*last, passed) = (Some(turn), 0);
+                }
+            }
+        }
+        let leased: Vec<Ordinal> = ready.into_iter().filter(|run| taken.contains(run)).collect();
         for &run in &leased {
             if !self.runs[run].started
                 && let Some(place) = self.turn_of(run)
@@ -346,6 +366,11 @@ impl Reference {
             releases.iter().rposition(|def| fields::version(def) == self.runs[run].version)
         };
         self.runs[run].workflow == self.runs[than].workflow && released(run) < released(than)
+    }
+
+    /// Whether a run is only promised: its window or buffer is open.
+    pub fn is_folding(&self, run: Ordinal) -> bool {
+        self.runs[run].state == State::Folding
     }
 
     fn alive(&self, run: Ordinal) -> bool {

@@ -12,6 +12,7 @@ use std::{
 
 use tidegate_core::{
     command::Command,
+    explain::Workers,
     id::{RunId, Seq},
     row::{Ended, EngineId, Event, Run, Workspace},
     turn::{Claim, Turn},
@@ -289,9 +290,8 @@ impl Shared {
         lock(&self.registry).leased(lease, runs)
     }
 
-    /// How many workers that could drive the runs of a lane are busy, of how many, and with which
-    /// workflows; none where they are not driven here.
-    pub(crate) fn workers_of(&self, lane: Seq) -> Option<(usize, usize, Vec<(String, usize)>)> {
+    /// The workers that could drive the runs of a lane; none where they are not driven here.
+    pub(crate) fn workers_of(&self, lane: Seq) -> Option<Workers> {
         lock(&self.registry).workers_of(lane)
     }
 

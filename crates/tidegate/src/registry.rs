@@ -7,6 +7,7 @@ use std::{
 };
 
 use tidegate_core::{
+    explain::Workers,
     id::Seq,
     row::{EngineId, Run, Workspace},
     turn::{Claim, Turn},
@@ -121,19 +122,9 @@ impl Registry {
         self.versions.keys().copied().collect()
     }
 
-    /// How many workers that could drive the runs of a lane are busy, of how many, and with which
-    /// workflows, the most first.
-    pub(crate) fn workers_of(&self, lane: Seq) -> Option<(usize, usize, Vec<(String, usize)>)> {
-        let turns = &self.turns[self.versions.get(&lane)?.kind as usize];
-        let mut with: BTreeMap<String, usize> = BTreeMap::new();
-        for (workflow, runs) in turns.driven() {
-            let version = self.versions.range(workflow..).next();
-            let name = version.map_or_else(String::new, |(_, it)| it.definition.name.clone());
-            *with.entry(name).or_default() += runs;
-        }
-        let mut with: Vec<_> = with.into_iter().collect();
-        with.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
-        Some((with.iter().map(|(_, runs)| runs).sum(), turns.workers(), with))
+    /// The workers that could drive the runs of a lane; none where they are not driven here.
+    pub(crate) fn workers_of(&self, lane: Seq) -> Option<Workers> {
+        Some(self.turns[self.versions.get(&lane)?.kind as usize].workers())
     }
 
     /// There are ready runs in these workspaces.

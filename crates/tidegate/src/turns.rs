@@ -4,6 +4,7 @@
 //! ready is asked of the store, so that nothing is missed after a crash or because of others.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ops::{AddAssign, Bound},
     sync::Arc,
@@ -11,6 +12,7 @@ use std::{
 
 use tidegate_core::{
     command::Command,
+    explain::{Busy, Workers},
     id::Seq,
     row::{EngineId, Run, Workspace},
     turn::{Claim, Lanes, Range, Turn},
@@ -73,8 +75,8 @@ pub(crate) struct Turns {
     passed: usize,
     /// All workers, free or not.
     workers: usize,
-    /// How many runs of a workflow are driven here.
-    driven: BTreeMap<(Workspace, Seq), usize>,
+    /// The name of each workflow with runs that are driven here, and how many they are.
+    driven: BTreeMap<(Workspace, Seq), (String, usize)>,
     /// All lanes that are served.
     lanes: Lanes,
     /// How many workflows that are.
@@ -126,7 +128,7 @@ impl Turns {
         self.refresh();
         let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
         // The last workers are not for those who have as many already.
-        let many = |of: &&(Workspace, Seq)| self.driven[of] >= reserve && free <= reserve;
+        let many = |of: &&(Workspace, Seq)| self.driven[of].1 >= reserve && free <= reserve;
         let many: Vec<_> = self.driven.keys().filter(many).collect();
         let limit = if free > reserve { free - reserve } else { free };
         let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
@@ -162,7 +164,8 @@ impl Turns {
             if let Some(served) = self.workspaces.get_mut(&run.ws) {
                 served.last = Some(run.turn());
             }
-            *self.driven.entry((run.ws.clone(), run.turn())).or_default() += 1;
+            let driven = self.driven.entry((run.ws.clone(), run.turn()));
+            driven.or_insert_with(|| (run.workflow.clone(), 0)).1 += 1;
         }
         let mut more = runs.len() >= lease.limit as usize;
         if let Some(run) = runs.last() {
@@ -185,21 +188,21 @@ impl Turns {
         more
     }
 
-    /// How many workers there are.
-    pub(crate) fn workers(&self) -> usize {
-        self.workers
-    }
-
-    /// How many runs are driven here, by workflow.
-    pub(crate) fn driven(&self) -> impl Iterator<Item = (Seq, usize)> {
-        self.driven.iter().map(|((_, workflow), runs)| (*workflow, *runs))
+    /// What the workers are busy with, the most first.
+    pub(crate) fn workers(&self) -> Workers {
+        let busy =
+            |(workflow, runs): &(String, usize)| Busy { workflow: workflow.clone(), runs: *runs };
+        let mut with: Vec<Busy> = self.driven.values().map(busy).collect();
+        with.sort_by_key(|busy| Reverse(busy.runs));
+        let busy = with.iter().map(|busy| busy.runs).sum();
+        Workers { busy, of: self.workers, with, ahead: 0 }
     }
 
     /// A run of a workflow is driven here no more.
     pub(crate) fn left(&mut self, of: (Workspace, Seq)) {
         if let Entry::Occupied(mut driven) = self.driven.entry(of) {
-            *driven.get_mut() -= 1;
-            if *driven.get() == 0 {
+            driven.get_mut().1 -= 1;
+            if driven.get().1 == 0 {
                 driven.remove();
             }
         }

@@ -1,7 +1,7 @@
 //! Why a run waits: what the store knows, and the workers of this engine.
 
 use tidegate_core::{
-    explain::{Busy, Why, Workers},
+    explain::{Why, Workers},
     id::RunId,
     reads::{ReadSet, Scan},
     row::{Row, Run},
@@ -20,11 +20,10 @@ impl Engine {
         let mut why = why(&**self.store(), &self.workspace().into(), run).await??;
         if why.ready
             && let (Some(run), _) = self.look_up(run).await?
-            && let Some((busy, of, with)) = self.shared().workers_of(run.lane)
+            && let Some(workers) = self.shared().workers_of(run.lane)
         {
             let ahead = self.ahead_of(&run).await?;
-            let with = with.into_iter().map(|(workflow, runs)| Busy { workflow, runs }).collect();
-            why.wait_for(Workers { busy, of, with, ahead }, &run.workflow);
+            why.wait_for(Workers { ahead, ..workers }, &run.workflow);
         }
         Ok(why)
     }

@@ -30,7 +30,8 @@ async fn others_are_called(on: On) {
             (0..100).map(|_| json!({ "name": "stuck", "data": { "n": n } })).collect();
         let (status, told) = fleet.next().post("/events", json!(many)).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{told}");
-        last = told["events"][99]["runs"][0]["runId"].as_str().unwrap().to_owned();
+        let id = told["events"][99]["runs"][0]["runId"].as_str().unwrap();
+        id.clone_into(&mut last);
     }
     target.called(held).await;
     for _ in 0..10 {

@@ -116,8 +116,8 @@ pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     let scan = Scan::Ready(Claim { ws: "main".into(), turns });
     // What is asked for is shared out over the workflows: one each, two each, or all that there is.
     for (limit, count) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (6, 5), (7, 7), (ALL, 7)] {
-        let reads = ReadSet::default().scan(scan.clone(), limit);
-        for found in [seen(store, reads.clone()).await, store.read(reads).await.unwrap()] {
+        let asked = ReadSet::default().scan(scan.clone(), limit);
+        for found in [seen(store, asked.clone()).await, store.read(asked).await.unwrap()] {
             let found = found.found(&scan);
             // One that locks may give more of them, as it looks at more in case others have some.
             assert!((count..=limit as usize).contains(&found.len()), "{limit}: {}", found.len());

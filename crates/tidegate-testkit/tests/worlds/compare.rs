@@ -109,7 +109,9 @@ impl Twin {
                 }
             }
             Op::Cancel(at) => {
-                let runs: Vec<Ordinal> = self.ids.keys().copied().collect();
+                // To cancel what still folds has stories of its own (`control`).
+                let runs = self.ids.keys().copied().filter(|run| !self.reference.is_folding(*run));
+                let runs: Vec<Ordinal> = runs.collect();
                 if let Some(run) = pick(&runs, *at) {
                     let world = self.world.cancel(self.ids[&run]).await.is_ok();
                     same("cancelled", &world, &self.reference.cancel(run))?;

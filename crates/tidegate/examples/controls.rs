@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidegate::{
     Batch, Concurrency, Ctx, Debounce, Engine, EngineBuilder, Handoff, Idempotency, OnNewVersion,
-    Priority, Rate, Result, Singleton, Timer, Workflow, new_event, testing::Lab,
+    Rate, Result, Singleton, Timer, Workflow, new_event, testing::Lab,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ async fn main() -> Result<()> {
     let drain = Handoff::singleton(OnNewVersion::Drain);
     show("handoff", |it| it.handoff(drain), "started queued queued: a 0s, b 1s, c 2s").await?;
 
-    // A batch takes many inputs, and priority needs two workflows that share one worker.
+    // A batch takes many inputs, and turns need two workflows that share one worker.
     let (lab, ran) = (Lab::new(), Ran::default());
     let batch = work::<Vec<Value>>("work", &lab, &ran).on_event("letter/*");
     let batch = batch.batch(Batch::of(2).within(5 * SECOND));
@@ -51,10 +51,9 @@ async fn main() -> Result<()> {
 
     let (lab, ran) = (Lab::new(), Ran::default());
     let bulk = work::<Value>("bulk", &lab, &ran).on_event("letter/a").on_event("letter/b");
-    let urgent = work::<Value>("urgent", &lab, &ran).on_event("letter/c");
-    let urgent = urgent.priority(Priority::shift(60 * SECOND));
-    let engine = lab.engine().workers(1).workflow(bulk).workflow(urgent);
-    burst("priority", &lab, engine, &ran, "started started started: c 0s, a 1s, b 2s").await
+    let other = work::<Value>("other", &lab, &ran).on_event("letter/c");
+    let engine = lab.engine().workers(1).workflow(bulk).workflow(other);
+    burst("turns", &lab, engine, &ran, "started started started: a 0s, c 1s, b 2s").await
 }
 
 /// A burst meets a workflow with one control.

@@ -102,7 +102,7 @@ impl Turns {
         Self { workers, ..Self::default() }
     }
 
-    /// There is this version, served or not.
+    /// Notes a version of the catalog, and whether its runs are driven here.
     pub(crate) fn set(&mut self, ws: &Workspace, turn: Turn, served: bool) {
         let of = self.workspaces.entry(ws.clone()).or_default();
         self.stale |= of.versions.insert(turn, served) != Some(served);
@@ -127,7 +127,7 @@ impl Turns {
     pub(crate) fn lease(&mut self, kind: Kind, engine: EngineId, free: i64) -> Option<Lease> {
         self.refresh();
         let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
-        // The last workers are not for those who have as many already.
+        // The last free workers are kept for workflows with fewer runs under way than these are.
         let many = |of: &&(Workspace, Seq)| self.driven[of].1 >= reserve && free <= reserve;
         let many: Vec<_> = self.driven.keys().filter(many).collect();
         let limit = if free > reserve { free - reserve } else { free };
@@ -171,9 +171,9 @@ impl Turns {
         if let Some(run) = runs.last() {
             (self.last, self.passed) = (Some(run.ws.clone()), 0);
         } else if let Some((claim, _)) = claims.last() {
-            // With very many workspaces the others are looked at next, once round.
+            // Where there are more workspaces than fit, the others are looked at next, once round.
             (self.last, self.passed) = (Some(claim.ws.clone()), self.passed + claims.len());
-            more = self.passed < self.workspaces.len();
+            more = self.passed < self.next().count();
         }
         if !more {
             self.passed = 0;

@@ -121,7 +121,8 @@ impl Draft {
     /// What was asked for while probing and is not there yet, and what is there.
     pub fn into_probed(self) -> (ReadSet, Snapshot) {
         let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
-        let Snapshot { rows, scans, .. } = &self.base;
+        let Snapshot { rows, scans, counts, .. } = &self.base;
+        reads.counts.retain(|it, limit| counts.get(it).is_none_or(|found| found.limit < *limit));
         reads.rows.retain(|key| !rows.contains_key(key));
         reads.scans.retain(|scan, limit| scans.get(scan).is_none_or(|found| found.limit < *limit));
         (reads, self.base)
@@ -361,6 +362,29 @@ impl Draft {
         Ok(places)
     }
 
+    /// How many runs stand before one in a gate's line, counted up to `most`. Those that were not
+    /// read do, unless its place is among those that were.
+    pub fn ahead_in_line<E>(&self, gate: &Gate, run: Seq, most: u32) -> Decided<usize, E> {
+        let scan = Scan::Line(gate.key.clone());
+        let Some(line) = self.lines.get(&gate.id) else { return Ok(0) };
+        let known = line.places.iter().take_while(|(_, seq)| *seq != run).count();
+        let own = line.places.iter().nth(known).map(|(place, _)| *place);
+        let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
+        let found = self.base.scans.get(&scan);
+        let whole = found.map_or(new, |found| !found.is_full());
+        if whole || line.horizon.is_some_and(|to| own.is_some_and(|own| own <= to)) {
+            return Ok(known);
+        }
+        let all = self.count(&Count::Line(gate.key.clone()), most)? as usize;
+        let unread = all.saturating_sub(found.map_or(0, |found| found.keys.len()));
+        Ok((known + unread).min(most as usize))
+    }
+
+    /// While probing, says that the length of a gate's line will be asked for.
+    pub fn expect_length(&self, gate: &GateKey, most: u32) {
+        self.probe(|reads| reads.count(Count::Line(gate.clone()), most));
+    }
+
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
         match self.base.scans.get(scan) {
@@ -446,6 +470,9 @@ impl Draft {
 
 /// How much of a line is read at first: the one to let in, and the one after.
 pub const LINE_READ: u32 = 2;
+
+/// How far down a line places are counted.
+pub const LINE_COUNTED: u32 = 1000;
 
 /// Stops a decision until `reads` are there.
 pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {

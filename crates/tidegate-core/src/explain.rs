@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     catalog::Limit,
     command::Refusal,
-    draft::{Decided, Draft, Stop},
+    draft::{Decided, Draft, LINE_COUNTED, Stop},
     flow::{fold, meter, verdict::By},
     id::RunId,
     row::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How far down a line places are counted.
-const MAX_PLACE: usize = 1000;
+const MAX_PLACE: usize = LINE_COUNTED as usize;
 
 /// How many holders of a full gate are looked up to say which of them are stranded.
 const MAX_HOLDERS: usize = 100;
@@ -308,11 +308,10 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         }
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
-                let (now, through) = (draft.now(), turns.pending.len());
-                let next = meter::conforms(turns.meter, rate, through, now);
-                binding.full = next.is_err();
-                let turn = meter::turn(turns.meter, rate, through + ahead, now);
-                binding.at = next.err().flatten().map(|_| turn);
+                let before = (turns.pending.len(), ahead);
+                let turn = meter::turn_in_line(turns.meter, rate, before, draft.now());
+                binding.full = turn.is_err();
+                binding.at = turn.err().flatten();
                 binding.frees = match binding.at {
                     Some(at) => format!("its turn, at {}", at.rfc3339()),
                     None if binding.full => "the start of a run that was let through".to_owned(),

@@ -12,13 +12,15 @@ use super::{
     verdict::{By, Verdict},
 };
 use crate::{
-    draft::{Decided, Draft, Stop},
+    catalog::Limit,
+    draft::{Decided, Draft, LINE_COUNTED, Stop},
     id::RunId,
     row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
     run::{
         end::{self, Replaced},
         wait,
     },
+    time::Timestamp,
 };
 
 /// Decides what becomes of one input for one workflow.
@@ -118,15 +120,27 @@ pub fn create(
 /// Where a run that was just created stands.
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     let run = draft.run(id.seq)?.expect("the run was just created");
+    for need in run.needs.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
+        draft.expect_length(&need.gate, LINE_COUNTED);
+    }
     match (run.phase, run.needs.get(run.has)) {
         (Phase::Line { .. }, Some(need)) => {
-            let row = draft.gate(&need.gate)?;
-            let throttled = need.gate.class() == Some(Class::Throttle);
-            let start_at = row.and_then(|row| row.due).filter(|_| throttled);
+            let start_at = own_turn(draft, id, &need.gate)?;
             Ok(Verdict::Queued { run: id, by: By::gate(&need.gate), start_at })
         }
         _ => Ok(Verdict::Started { run: id }),
     }
+}
+
+/// When a run in a throttle's line is due, as `why` says it.
+fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp>, Verdict> {
+    let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
+    let limit = draft.catalog(&scope.ws)?.limit(&scope);
+    let (GateState::Turns(turns), Limit::Rate(rate)) = (&gate.state, limit) else {
+        return Ok(None);
+    };
+    let before = (turns.pending.len(), draft.ahead_in_line(gate, id.seq, LINE_COUNTED)?);
+    Ok(meter::turn_in_line(turns.meter, rate, before, draft.now()).err().flatten())
 }
 
 /// A run never waits for a gate that one of its own callers keeps (SPEC G8). A caller lets go of
@@ -155,7 +169,7 @@ fn refuse_ancestors(
 }
 
 /// Now, and never before anything that its gates have seen.
-fn queued_at(draft: &Draft, passages: &[Passage]) -> Decided<crate::time::Timestamp, Verdict> {
+fn queued_at(draft: &Draft, passages: &[Passage]) -> Decided<Timestamp, Verdict> {
     let mut at = draft.now();
     for passage in passages {
         at = draft.gate(&passage.need.gate)?.map_or(at, |gate| at.max(gate.at));

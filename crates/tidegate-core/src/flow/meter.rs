@@ -37,6 +37,17 @@ pub fn conforms(
     if turn <= now { Ok(()) } else { Err(Some(turn)) }
 }
 
+/// As [`conforms`], for an arrival that `line` others stand before: `Err` says when its own turn is.
+pub fn turn_in_line(
+    meter: Option<Meter>,
+    rate: Rate,
+    (through, line): (usize, usize),
+    now: Timestamp,
+) -> Result<(), Option<Timestamp>> {
+    let own = |_| turn(meter, rate, through + line, now);
+    conforms(meter, rate, through, now).map_err(|next| next.map(own))
+}
+
 /// When an arrival conforms at the earliest, with `ahead` others before it that take a turn each.
 pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> Timestamp {
     let ahead = i128::from(u32::try_from(ahead).unwrap_or(u32::MAX));

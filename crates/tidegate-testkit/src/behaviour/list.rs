@@ -52,6 +52,7 @@ macro_rules! behaviours {
                 why_tells_the_turns_behind_a_burst,
                 a_burst_is_spread_over_the_window,
                 the_caller_is_told_when_its_turn_is_about_due,
+                the_caller_is_told_its_own_turn,
                 as_many_as_the_burst_start_at_once,
                 an_uneven_rate_neither_hurries_nor_drifts,
                 a_turn_counts_from_the_first_lease,

@@ -66,6 +66,33 @@ pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     assert_eq!((by.control, *start_at), ("throttle", Some(world.now().plus_ms(1000))));
 }
 
+/// M1: the moment that a caller is told is that of its own turn, as `why` says it: however long
+/// the line is, alone or with others in one request, and after some have had their turns.
+pub async fn the_caller_is_told_its_own_turn(world: &World) {
+    for (limit, burst) in [(1, 1), (3, 1), (2, 4)] {
+        world.define(throttled(limit, 1000, burst)).await;
+        let mut told = Vec::new();
+        for n in 0..8 {
+            let events = (0..n).map(|n| event("call", &json!({ "n": n }))).collect();
+            let posted = world.post_all(events).await;
+            told.extend(posted.into_iter().map(|posted| posted.runs[0].verdict.clone()));
+            told.push(world.send("call", json!({})).await);
+            for verdict in &told {
+                let Verdict::Queued { run, start_at, .. } = verdict else { continue };
+                let why = why(&*world.store, &world.ws, *run).await.unwrap().unwrap();
+                assert_eq!(*start_at, why.earliest, "{limit} {burst} {n}: {}", why.sentence);
+            }
+            told.clear();
+            world.lease_all().await;
+            world.tick(1000).await;
+        }
+        world.tick(100_000).await;
+        while !world.lease_all().await.is_empty() {
+            world.tick(100_000).await;
+        }
+    }
+}
+
 /// M1, B75: after a quiet time a burst may start at once, and then the spacing holds again.
 pub async fn as_many_as_the_burst_start_at_once(world: &World) {
     world.define(throttled(1, 100, 3)).await;

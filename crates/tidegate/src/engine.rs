@@ -34,6 +34,7 @@ use crate::{
     schedule::ScheduleKey,
     stored::Stored,
     stream::Lines,
+    sweep::until_look,
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
@@ -399,7 +400,7 @@ impl Shared {
         if let Some(due) = seen.due {
             let delay = due.micros().saturating_sub(seen.now.micros()).max(0);
             let delay = Duration::from_micros(delay.unsigned_abs());
-            self.alarm.set(self.timer.elapsed() + delay);
+            self.alarm.set(self.timer.elapsed() + until_look(delay));
         }
         for (reaction, moments) in &seen.places {
             for moment in moments {

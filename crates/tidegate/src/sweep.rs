@@ -49,16 +49,15 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// When to look again: when the next is due, and when it is time for a poll. While something is due
-/// soon, the clock is looked at as well: were a step back noticed at the due time only, what is due
-/// would wait for another period.
+/// When to look again: when the next is due, and when it is time for a poll.
 fn wake_up(now: Duration, next: Option<Duration>, poll: Duration) -> Duration {
-    let look = match next {
-        Some(next) if next <= SOON => next.min(CLOCK),
-        Some(next) => next,
-        None => return poll,
-    };
-    poll.min(now + look)
+    next.map_or(poll, |next| poll.min(now + until_look(next)))
+}
+
+/// When to look at something that is due so much later. While it is due soon, the clock is looked
+/// at as well: were a step back noticed at the due time only, it would wait for another period.
+pub(crate) fn until_look(due: Duration) -> Duration {
+    if due <= SOON { due.min(CLOCK) } else { due }
 }
 
 /// Does what is due; says how long it is until the next. `clock` is the store's time at the last

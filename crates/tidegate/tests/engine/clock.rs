@@ -55,8 +55,8 @@ async fn nothing_stands_still(
         if round == 2 {
             engine = begin().await;
         }
-        // Its own period, and time to notice: less than the step in any case.
-        for _ in 0..35 {
+        // Its own period, and a second to notice.
+        for _ in 0..12 {
             lab.advance(secs(1)).await;
         }
         for (name, more) in [("call", 1), ("save", 0), ("index", 0), ("nap", 0)] {

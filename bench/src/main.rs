@@ -17,8 +17,24 @@ mod workload;
 use clap::Parser;
 
 /// As the shipped binary has it: a third of the time was spent in the system's allocator.
+#[cfg(not(feature = "allocations"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The system's allocator, which counts.
+#[cfg(feature = "allocations")]
+#[global_allocator]
+static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+
+/// How often memory was asked for so far; 0 where that is not counted.
+#[expect(clippy::cast_precision_loss, reason = "some billion at the most")]
+fn allocations() -> f64 {
+    #[cfg(feature = "allocations")]
+    let count = ALLOCATOR.stats().allocations + ALLOCATOR.stats().reallocations;
+    #[cfg(not(feature = "allocations"))]
+    let count = 0_usize;
+    count as f64
+}
 
 /// The benchmark.
 #[derive(Debug, Parser)]

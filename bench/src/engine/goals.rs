@@ -63,7 +63,7 @@ pub(super) struct Line {
     /// How the ratio should be; none where nothing is asked for.
     pub(super) goal: Option<Goal>,
     /// Row writes, commits, reads and microseconds of each, where they were counted.
-    pub(super) each: Option<[f64; 4]>,
+    pub(super) each: Option<[f64; 5]>,
 }
 
 /// What a ratio should be.
@@ -133,11 +133,14 @@ pub(super) fn print(lines: &[Line]) {
         if line.goal.is_some() {
             let _ = write!(rest, "; goal {}", line.verdict());
         }
-        if let Some([rows, commits, reads, cpu]) = line.each {
+        if let Some([rows, commits, reads, cpu, allocations]) = line.each {
             let _ = write!(
                 rest,
                 "; {rows:.2} rows, {commits:.3} commits, {reads:.3} reads, {cpu:.0} µs"
             );
+            if allocations > 0.0 {
+                let _ = write!(rest, ", {allocations:.0} allocations");
+            }
         }
         eprintln!(
             "{:15} {:18} {:>9} {:>17}  {:>6.2} {:>11}  {rest}",
@@ -187,7 +190,7 @@ fn line(figures: &Figures, kind: Kind, workload: &'static str, limit: &Limit) ->
     };
     let replay = figures.of(raw, &format!("{workload}.replay"));
     let same = (!replay.is_empty()).then(|| median(&over(replay)));
-    let each = ["rows", "commits", "reads", "cpu"]
+    let each = ["rows", "commits", "reads", "cpu", "allocations"]
         .map(|what| median(figures.of(peer, &format!("{workload}.{what}"))));
     let each = (!each[0].is_nan()).then_some(each);
     Line { kind, workload, taken: taken.to_vec(), ratios, limit, same, goal, each }

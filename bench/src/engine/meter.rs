@@ -18,14 +18,14 @@ use tidegate_core::{
 use tidegate_store::{Decide, Decision, Store, StoreError};
 use tokio::sync::{Notify, watch};
 
-use crate::figures::cpu_micros;
+use crate::{allocations, figures::cpu_micros};
 
 /// Counts the changes of another store, and sees runs end.
 #[derive(Debug)]
 pub(crate) struct Meter {
     inner: Arc<dyn Store>,
-    /// The processor time when counting began.
-    cpu: Mutex<f64>,
+    /// The processor time and the allocations when counting began.
+    began: Mutex<[f64; 2]>,
     /// Row writes that are committed.
     rows: AtomicU64,
     /// Transactions that changed something.
@@ -38,6 +38,11 @@ pub(crate) struct Meter {
     bell: Notify,
     /// What handlers do.
     pub(crate) witness: Arc<Witness>,
+}
+
+/// The processor time and the allocations of this process.
+fn so_far() -> [f64; 2] {
+    [cpu_micros(), allocations()]
 }
 
 /// What one transaction changes.
@@ -62,7 +67,7 @@ impl Meter {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self {
             inner,
-            cpu: Mutex::new(cpu_micros()),
+            began: Mutex::new(so_far()),
             rows: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -78,17 +83,24 @@ impl Meter {
         for count in [&self.rows, &self.commits, &self.reads] {
             count.store(0, Ordering::Relaxed);
         }
-        *self.cpu.lock().unwrap_or_else(PoisonError::into_inner) = cpu_micros();
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = so_far();
     }
 
-    /// Row writes, transactions, reads, and microseconds of this process so far.
-    pub(crate) fn counts(&self) -> [(&'static str, f64); 4] {
+    /// Row writes, transactions, reads, microseconds and allocations of this process so far.
+    pub(crate) fn counts(&self) -> [(&'static str, f64); 5] {
         let count = |of: &AtomicU64| {
             f64::from(u32::try_from(of.load(Ordering::Relaxed)).unwrap_or(u32::MAX))
         };
-        let cpu = cpu_micros() - *self.cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let [cpu, allocations] = [0, 1].map(|n| so_far()[n] - began[n]);
         let [rows, commits, reads] = [&self.rows, &self.commits, &self.reads].map(count);
-        [("rows", rows), ("commits", commits), ("reads", reads), ("cpu", cpu)]
+        [
+            ("rows", rows),
+            ("commits", commits),
+            ("reads", reads),
+            ("cpu", cpu),
+            ("allocations", allocations),
+        ]
     }
 
     /// From now on only the ends of runs above this number are counted.

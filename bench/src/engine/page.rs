@@ -38,7 +38,7 @@ fn table(lines: &[Line], rounds: usize) -> String {
     for line in lines {
         let each = line.each.map_or_else(
             || " | | |".to_owned(),
-            |[rows, commits, reads, cpu]| {
+            |[rows, commits, reads, cpu, _]| {
                 format!("{rows:.2} | {commits:.3} | {reads:.3} | {cpu:.0}")
             },
         );

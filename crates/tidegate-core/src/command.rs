@@ -4,6 +4,7 @@
 //! read, and decided on a draft together with others.
 
 mod stream;
+mod workers;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -51,14 +51,24 @@ pub struct Why {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
+    /// Whether they run `handlers` of the program or make `calls`.
+    pub kind: &'static str,
     /// How many have something to do.
     pub busy: usize,
     /// How many there are.
     pub of: usize,
-    /// With which workflows they are busy, the most first.
+    /// With which workflows of the workspace they are busy, the most first.
     pub with: Vec<Busy>,
+    /// How many are busy for other workspaces.
+    #[serde(skip_serializing_if = "none")]
+    pub elsewhere: usize,
     /// How many ready runs of its workflow go before it, counted up to 1,000.
     pub ahead: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// How many workers a workflow has.
@@ -77,10 +87,11 @@ const MAX_NAMED: usize = 3;
 impl Why {
     /// Says which workers a ready run waits for, instead of any engine.
     pub fn wait_for(&mut self, workers: Workers, workflow: &str) {
-        let Workers { busy, of, with, ahead } = &workers;
+        let Workers { busy, of, with, elsewhere, ahead, .. } = &workers;
         let named =
             with.iter().take(MAX_NAMED).map(|it| format!("{} with `{}`", it.runs, it.workflow));
-        let named = named.collect::<Vec<_>>().join(", ");
+        let others = (*elsewhere > 0).then(|| format!("{elsewhere} for other workspaces"));
+        let named = named.chain(others).collect::<Vec<_>>().join(", ");
         let named = if named.is_empty() { named } else { format!(" ({named})") };
         let ahead = match ahead {
             0 => format!("it is the next of `{workflow}`"),

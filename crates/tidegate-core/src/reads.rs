@@ -10,7 +10,7 @@ use crate::{
     id::Seq,
     row::{EngineId, GateKey, Row, RowKey, Workspace},
     time::Timestamp,
-    turn::Claim,
+    turn::{Claim, Turn},
 };
 
 /// A lock that is not a row's.
@@ -151,6 +151,8 @@ pub enum Count {
     Waiting(Seq),
     /// Those stopped by hand.
     Paused(Seq),
+    /// Those that are ready and nobody's.
+    Ready(Workspace, Turn),
     /// Runs in a gate's line.
     Line(GateKey),
 }

@@ -13,6 +13,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{Ended, Event, Phase, Row, RowKey, Workspace},
     time::Timestamp,
+    turn::Turn,
 };
 
 use crate::{Decision, Store, StoreError};
@@ -54,8 +55,8 @@ pub struct Seen {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
-    /// Workspaces with runs that are ready and nobody's.
-    pub ready: BTreeSet<Workspace>,
+    /// Runs that are ready and nobody's, with the workspace and the turn of each.
+    pub ready: BTreeMap<RunId, (Workspace, Turn)>,
     /// The earliest due time.
     pub due: Option<Timestamp>,
     /// When places of these reactions can be claimed.
@@ -97,7 +98,9 @@ impl Seen {
                     }
                     match run.phase {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
-                        Phase::Ready => drop(seen.ready.replace(run.ws.clone())),
+                        Phase::Ready => {
+                            seen.ready.insert(run.id, (run.ws.clone(), Turn::of(run)));
+                        }
                         Phase::Line { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }
                 }

@@ -20,6 +20,7 @@ use tidegate_core::{
         Def, Engine, EngineId, GateKey, Kind as EventKind, Phase, Row, RowKey, Run, Sub, Workspace,
     },
     time::Timestamp,
+    turn::Turn,
 };
 use tokio::sync::watch;
 
@@ -164,6 +165,9 @@ impl Source for View<'_> {
             Count::Driven(lane) => run.lane == *lane && run.owner.is_some(),
             Count::Waiting(lane) => run.lane == *lane && run.phase == Phase::Waiting,
             Count::Paused(lane) => run.lane == *lane && run.phase == Phase::Paused,
+            Count::Ready(ws, turn) => {
+                run.ws == *ws && Turn::of(run) == *turn && run.phase == Phase::Ready
+            }
             Count::Line(_) => {
                 matches!(run.phase, Phase::Line { gate: at, .. } if Some(at) == gate)
             }

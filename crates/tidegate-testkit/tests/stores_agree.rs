@@ -306,7 +306,8 @@ impl Chance {
 
     fn count(&mut self) -> Count {
         let lane = Seq(self.below(3));
-        match self.below(5) {
+        match self.below(6) {
+            5 => Count::Ready("main".into(), Turn { workflow: Seq(self.below(3)), lane }),
             0 => Count::Live(lane),
             1 => Count::Driven(lane),
             2 => Count::Waiting(lane),

@@ -66,6 +66,8 @@ struct Batch {
     leases: Vec<Lease>,
     /// Free workers that the leases are meant for.
     reserved: PerKind,
+    /// All workers that are free by its end; none where no runs are leased.
+    idle: Option<PerKind>,
     /// Inputs to read along.
     inputs: Vec<Seq>,
 }
@@ -221,12 +223,12 @@ impl Committer {
         }
         queue.leasing = !leases.is_empty();
         let inputs = if leases.is_empty() { Vec::new() } else { queue.ahead.take() };
-        Batch { pending, leases, reserved, inputs }
+        Batch { pending, leases, reserved, idle: look.then_some(idle), inputs }
     }
 
     /// One transaction, or several where one is too small for all.
     async fn decide(&self, shared: &Arc<Shared>, batch: Batch) {
-        let Batch { pending, leases, reserved, inputs } = batch;
+        let Batch { pending, leases, reserved, idle, inputs } = batch;
         let mut parts = vec![pending];
         let mut leases = Some(leases);
         while let Some(part) = parts.pop() {
@@ -246,7 +248,8 @@ impl Committer {
             match outcome {
                 Ok(done) => {
                     shared.health.committed();
-                    self.answer(shared, &commands, part, with, &inputs, done);
+                    let idle = idle.filter(|_| last);
+                    self.answer(shared, &commands, part, (with, idle), &inputs, done);
                 }
                 // A row that the store refuses must not take its neighbours down.
                 Err(StoreError::Data(_)) if part.len() > 1 => {
@@ -282,15 +285,37 @@ impl Committer {
         shared: &Arc<Shared>,
         commands: &[Salted],
         part: Vec<Waiting>,
-        leases: Vec<Lease>,
+        (leases, mut idle): (Vec<Lease>, Option<PerKind>),
         inputs: &[Seq],
-        (answers, mut seen): (Vec<Option<Answered>>, Seen),
+        (mut answers, mut seen): (Vec<Option<Answered>>, Seen),
     ) {
-        let mut answers = answers.into_iter();
-        let (mut left, mut freed) = (Vec::new(), PerKind::default());
-        for ((waiting, salted), answer) in part.into_iter().zip(commands).zip(answers.by_ref()) {
+        let (mut taken, mut look, mut freed) = (Vec::new(), false, PerKind::default());
+        for (lease, answer) in leases.into_iter().zip(answers.split_off(part.len())) {
             match answer {
-                Some(answer) => {
+                Some(Ok(Answer::Leased(runs))) => {
+                    look |= shared.leased(&lease, &runs);
+                    let count = i64::try_from(runs.len()).unwrap_or(i64::MAX);
+                    *freed.get(lease.kind) -= count;
+                    if let Some(idle) = &mut idle {
+                        *idle.get(lease.kind) -= count;
+                    }
+                    taken.extend(runs.into_iter().map(|run| (lease.kind, run)));
+                }
+                Some(Err(Refusal::EngineDead(engine))) => shared.lose(engine),
+                Some(_) => {}
+                None => look = true,
+            }
+        }
+        let late = idle.map(|free| shared.without_worker(&seen, free)).unwrap_or_default();
+        let mut left = Vec::new();
+        for ((waiting, salted), answer) in part.into_iter().zip(commands).zip(answers) {
+            match answer {
+                Some(mut answer) => {
+                    if let Ok(answer) = &mut answer
+                        && !late.is_empty()
+                    {
+                        answer.wait_for_worker(&late);
+                    }
                     match &answer {
                         Ok(answer) => telemetry::answered(answer),
                         Err(refusal) => telemetry::refused(refusal),
@@ -303,23 +328,10 @@ impl Committer {
                 None => left.push(Pending { salted: salted.clone(), waiting }),
             }
         }
-        let (mut taken, mut look) = (Vec::new(), !left.is_empty());
-        for (lease, answer) in leases.into_iter().zip(answers) {
-            match answer {
-                Some(Ok(Answer::Leased(runs))) => {
-                    look |= shared.leased(&lease, &runs);
-                    *freed.get(lease.kind) -= i64::try_from(runs.len()).unwrap_or(i64::MAX);
-                    taken.extend(runs.into_iter().map(|run| (lease.kind, run)));
-                }
-                Some(Err(Refusal::EngineDead(engine))) => shared.lose(engine),
-                Some(_) => {}
-                None => look = true,
-            }
-        }
         {
             let mut queue = self.queue();
             queue.free += freed;
-            queue.look |= look;
+            queue.look |= look || !left.is_empty();
             queue.ahead.saw(inputs, &taken, &mut seen);
             for pending in left.into_iter().rev() {
                 queue.pending.push_front(pending);

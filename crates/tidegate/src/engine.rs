@@ -282,7 +282,7 @@ impl Shared {
     }
 
     /// There are ready runs in these workspaces.
-    pub(crate) fn have_work(&self, workspaces: &BTreeSet<Workspace>) {
+    pub(crate) fn have_work<'a>(&self, workspaces: impl IntoIterator<Item = &'a Workspace>) {
         lock(&self.registry).have_work(workspaces);
     }
 
@@ -291,9 +291,21 @@ impl Shared {
         lock(&self.registry).leased(lease, runs)
     }
 
-    /// The workers that could drive the runs of a lane; none where they are not driven here.
-    pub(crate) fn workers_of(&self, lane: Seq) -> Option<Workers> {
-        lock(&self.registry).workers_of(lane)
+    /// The workers of one kind, as a workspace may see them.
+    pub(crate) fn workers(&self, kind: Kind, ws: &Workspace) -> Workers {
+        lock(&self.registry).workers(kind, ws)
+    }
+
+    /// What drives the runs of a lane here.
+    pub(crate) fn kind_of(&self, lane: Seq) -> Option<Kind> {
+        lock(&self.registry).version(lane).map(|version| version.kind)
+    }
+
+    /// Which of the runs that a transaction left ready find no worker here, with so many free.
+    pub(crate) fn without_worker(&self, seen: &Seen, free: PerKind) -> BTreeSet<RunId> {
+        let registry = lock(&self.registry);
+        let ready = seen.ready.iter().filter(|(_, (ws, turn))| registry.is_out(ws, *turn, free));
+        ready.map(|(run, _)| *run).collect()
     }
 
     /// Has the runs that are driven here looked through: some may have been cancelled elsewhere.
@@ -409,7 +421,7 @@ impl Shared {
                 elsewhere |= !self.reactions.has_work(reaction, at, &*self.timer);
             }
         }
-        self.have_work(&seen.ready);
+        self.have_work(seen.ready.values().map(|(ws, _)| ws).collect::<BTreeSet<_>>());
         if !seen.ready.is_empty() || elsewhere {
             self.store.wake();
         }

@@ -122,9 +122,17 @@ impl Registry {
         self.versions.keys().copied().collect()
     }
 
-    /// The workers that could drive the runs of a lane; none where they are not driven here.
-    pub(crate) fn workers_of(&self, lane: Seq) -> Option<Workers> {
-        Some(self.turns[self.versions.get(&lane)?.kind as usize].workers())
+    /// The workers of one kind, as a workspace may see them.
+    pub(crate) fn workers(&self, kind: Kind, ws: &Workspace) -> Workers {
+        self.turns[kind as usize].workers(kind, ws)
+    }
+
+    /// Whether no worker is left for a run of this version, with so many free; never where it is
+    /// not driven here.
+    pub(crate) fn is_out(&self, ws: &Workspace, turn: Turn, mut free: PerKind) -> bool {
+        let kind = self.versions.get(&turn.lane).map(|version| version.kind);
+        let is_out = |kind| self.turns[kind as usize].is_out(ws, turn.workflow, *free.get(kind));
+        kind.is_some_and(is_out)
     }
 
     /// There are ready runs in these workspaces.
@@ -147,7 +155,7 @@ impl Registry {
 
     /// A run of a workflow is driven here no more.
     pub(crate) fn left(&mut self, kind: Kind, of: (Workspace, Seq)) {
-        self.turns[kind as usize].left(of);
+        self.turns[kind as usize].left(kind, of);
     }
 
     /// Takes down what a lease came to. Whether there may be more for the workers that are left.

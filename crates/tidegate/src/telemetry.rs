@@ -13,7 +13,6 @@ use metrics::{Label, counter, gauge, histogram};
 use tidegate_core::{
     command::{Answer, Refusal, StreamAnswer},
     event::{NewEvent, Outcome, Posted},
-    flow::Verdict,
     reaction::Effected,
     request::Request,
     row::{Ended, Run},
@@ -150,6 +149,14 @@ pub(crate) fn driven(runs: usize) {
     gauge!("tidegate_driven_runs").set(runs as f64);
 }
 
+/// How many workers there are of one kind, and how many of them are busy.
+pub(crate) fn workers(kind: &'static str, of: usize, busy: usize) {
+    for (name, count) in [("tidegate_workers", of), ("tidegate_busy_workers", busy)] {
+        #[expect(clippy::cast_precision_loss, reason = "some thousand workers")]
+        gauge!(name, "kind" => kind).set(count as f64);
+    }
+}
+
 /// A leased run is in its handler's hands.
 pub(crate) fn handed_over(took: Duration) {
     histogram!("tidegate_hand_off_seconds").record(took.as_secs_f64());
@@ -204,9 +211,8 @@ fn admitted(outcome: &Outcome) {
     let (workflow, verdict) = (outcome.workflow.clone(), outcome.verdict.outcome());
     counter!("tidegate_admissions_total", "workflow" => workflow.clone(), "verdict" => verdict)
         .increment(1);
-    if let Verdict::Queued { by, .. } = &outcome.verdict {
-        counter!("tidegate_waits_total", "workflow" => workflow, "control" => by.control)
-            .increment(1);
+    if let Some(control) = outcome.verdict.waits_for() {
+        counter!("tidegate_waits_total", "workflow" => workflow, "control" => control).increment(1);
     }
 }
 

@@ -18,6 +18,8 @@ use tidegate_core::{
     turn::{Claim, Lanes, Range, Turn},
 };
 
+use crate::telemetry;
+
 /// The most workspaces that one transaction leases for.
 const MAX_WORKSPACES: usize = 16;
 
@@ -32,6 +34,14 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) const ALL: [Self; 2] = [Self::Handler, Self::Call];
+
+    /// The word for its workers.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Handler => "handlers",
+            Self::Call => "calls",
+        }
+    }
 }
 
 /// A number for each kind of worker.
@@ -160,6 +170,9 @@ impl Turns {
     /// Takes down what a lease came to. Whether there may be more for the workers that are left.
     pub(crate) fn leased(&mut self, lease: &Lease, runs: &[Run]) -> bool {
         let Command::Lease { claims, .. } = &lease.command else { return false };
+        if !runs.is_empty() {
+            telemetry::workers(lease.kind.as_str(), self.workers, self.busy() + runs.len());
+        }
         for run in runs {
             if let Some(served) = self.workspaces.get_mut(&run.ws) {
                 served.last = Some(run.turn());
@@ -188,24 +201,39 @@ impl Turns {
         more
     }
 
-    /// What the workers are busy with, the most first.
-    pub(crate) fn workers(&self) -> Workers {
-        let busy =
-            |(workflow, runs): &(String, usize)| Busy { workflow: workflow.clone(), runs: *runs };
-        let mut with: Vec<Busy> = self.driven.values().map(busy).collect();
+    /// What the workers are busy with, the most first. Other workspaces' workflows have no names.
+    pub(crate) fn workers(&self, kind: Kind, ws: &Workspace) -> Workers {
+        let own = self.driven.iter().filter(|((of, _), _)| of == ws);
+        let own = own.map(|(_, (workflow, runs))| Busy { workflow: workflow.clone(), runs: *runs });
+        let mut with: Vec<Busy> = own.collect();
         with.sort_by_key(|busy| Reverse(busy.runs));
-        let busy = with.iter().map(|busy| busy.runs).sum();
-        Workers { busy, of: self.workers, with, ahead: 0 }
+        let (busy, own) = (self.busy(), with.iter().map(|busy| busy.runs).sum::<usize>());
+        let elsewhere = busy.saturating_sub(own);
+        Workers { kind: kind.as_str(), busy, of: self.workers, with, elsewhere, ahead: 0 }
+    }
+
+    /// How many workers have something to do.
+    fn busy(&self) -> usize {
+        self.driven.values().map(|(_, runs)| runs).sum()
+    }
+
+    /// Whether no worker is left for a run of this workflow, with so many free.
+    pub(crate) fn is_out(&self, ws: &Workspace, workflow: Seq, free: i64) -> bool {
+        let driven = self.driven.get(&(ws.clone(), workflow));
+        let has_many = driven.is_some_and(|(_, runs)| *runs >= self.reserve());
+        let kept = if has_many { self.reserve() } else { 0 };
+        usize::try_from(free).unwrap_or_default() <= kept
     }
 
     /// A run of a workflow is driven here no more.
-    pub(crate) fn left(&mut self, of: (Workspace, Seq)) {
+    pub(crate) fn left(&mut self, kind: Kind, of: (Workspace, Seq)) {
         if let Entry::Occupied(mut driven) = self.driven.entry(of) {
             driven.get_mut().1 -= 1;
             if driven.get().1 == 0 {
                 driven.remove();
             }
         }
+        telemetry::workers(kind.as_str(), self.workers, self.busy());
     }
 
     /// The workspaces with something served, the next in turn first.

@@ -9,7 +9,7 @@ use tidegate_core::{
 };
 use tidegate_store::why;
 
-use crate::{api::Engine, error::Error};
+use crate::{api::Engine, error::Error, turns::Kind};
 
 /// How far ready runs that go before another are counted.
 const MAX_AHEAD: u32 = 1000;
@@ -20,12 +20,19 @@ impl Engine {
         let mut why = why(&**self.store(), &self.workspace().into(), run).await??;
         if why.ready
             && let (Some(run), _) = self.look_up(run).await?
-            && let Some(workers) = self.shared().workers_of(run.lane)
+            && let Some(kind) = self.shared().kind_of(run.lane)
         {
             let ahead = self.ahead_of(&run).await?;
+            let workers = self.shared().workers(kind, &run.ws);
             why.wait_for(Workers { ahead, ..workers }, &run.workflow);
         }
         Ok(why)
+    }
+
+    /// The workers of this engine, by kind, and what they are busy with.
+    pub fn workers(&self) -> Vec<Workers> {
+        let ws = self.workspace().into();
+        Kind::ALL.into_iter().map(|kind| self.shared().workers(kind, &ws)).collect()
     }
 
     /// How many ready runs of its workflow have a better rank.

@@ -9,6 +9,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// What a run that has passed all gates waits for, as if it were a control.
+pub const WORKERS: super::Word = "workers";
+
 /// The control that decided, and the key that it saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "GateKey", into = "GateKey")]
@@ -65,6 +68,11 @@ pub enum Verdict {
         by: By,
         /// An estimate, where a throttle gives one.
         start_at: Option<Timestamp>,
+    },
+    /// Ready to be driven, and the engine that took it has no free worker for it.
+    WaitsForWorker {
+        /// The run.
+        run: RunId,
     },
     /// Joined a window.
     Coalesced {
@@ -140,6 +148,7 @@ impl Verdict {
     pub fn run(&self) -> Option<RunId> {
         match self {
             Self::Started { run }
+            | Self::WaitsForWorker { run }
             | Self::Queued { run, .. }
             | Self::Coalesced { run, .. }
             | Self::Buffered { run, .. }
@@ -161,7 +170,7 @@ impl Verdict {
     pub fn outcome(&self) -> &'static str {
         match self {
             Self::Started { .. } => "started",
-            Self::Queued { .. } => "queued",
+            Self::Queued { .. } | Self::WaitsForWorker { .. } => "queued",
             Self::Coalesced { .. } => "coalesced",
             Self::Buffered { .. } => "buffered",
             Self::Dropped { .. } => "dropped",
@@ -172,7 +181,7 @@ impl Verdict {
         }
     }
 
-    /// The control and key that decided, for all but a plain start.
+    /// The gate that decided, where one did.
     pub fn by(&self) -> Option<&By> {
         match self {
             Self::Queued { by, .. }
@@ -183,7 +192,24 @@ impl Verdict {
             | Self::Deduped { by, .. }
             | Self::Replaced { by, .. }
             | Self::HeldByAncestor { by, .. } => Some(by),
-            Self::Started { .. } | Self::Rejected { .. } => None,
+            Self::Started { .. } | Self::WaitsForWorker { .. } | Self::Rejected { .. } => None,
+        }
+    }
+
+    /// What a run that is queued waits for.
+    pub fn waits_for(&self) -> Option<super::Word> {
+        match self {
+            Self::Queued { by, .. } => Some(by.control),
+            Self::WaitsForWorker { .. } => Some(WORKERS),
+            Self::Started { .. }
+            | Self::Coalesced { .. }
+            | Self::Buffered { .. }
+            | Self::Dropped { .. }
+            | Self::Skipped { .. }
+            | Self::Deduped { .. }
+            | Self::Replaced { .. }
+            | Self::Rejected { .. }
+            | Self::HeldByAncestor { .. } => None,
         }
     }
 
@@ -205,6 +231,7 @@ impl Verdict {
         let mut add = |name: &str, value: Value| out.insert(name.into(), value);
         match self {
             Self::Started { .. } => {}
+            Self::WaitsForWorker { .. } => drop(add("control", WORKERS.into())),
             Self::Queued { start_at, .. } => {
                 if let Some(at) = start_at {
                     add("startAt", json!(at.rfc3339()));

@@ -8,6 +8,7 @@ use crate::{
     reads::Count,
     row::Workspace,
     run::lease::served,
+    turn::Turn,
 };
 
 /// How far the runs of one version are counted. Beyond it, a number is a lower bound: a look must
@@ -34,6 +35,9 @@ pub struct Counts {
     pub in_flight: u64,
     /// Admitted and not started, or waiting for a slot.
     pub queued: u64,
+    /// Those of the queued that have passed all gates and wait for a worker.
+    #[serde(skip_serializing_if = "none")]
+    pub ready: u64,
     /// Waiting for a time, an event, a signal, a child or their next attempt.
     pub waiting: u64,
     /// Stopped by hand.
@@ -79,14 +83,17 @@ pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
         let driven = count(Count::Driven(lane))?;
         let waiting = count(Count::Waiting(lane))?;
         let paused = count(Count::Paused(lane))?;
-        let (Some(live), Some(driven), Some(waiting), Some(paused)) =
-            (live, driven, waiting, paused)
+        let turn = Turn { workflow: version.turn, lane };
+        let ready = count(Count::Ready(ws.clone(), turn))?;
+        let (Some(live), Some(driven), Some(waiting), Some(paused), Some(ready)) =
+            (live, driven, waiting, paused, ready)
         else {
             continue;
         };
         let counts = Counts {
             in_flight: driven.into(),
             queued: live.saturating_sub(driven).saturating_sub(waiting + paused).into(),
+            ready: ready.into(),
             waiting: waiting.into(),
             paused: paused.into(),
             stranded: if served.contains(&lane) { 0 } else { live.into() },
@@ -116,6 +123,7 @@ pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
 fn add(sum: &mut Counts, more: Counts) {
     sum.in_flight += more.in_flight;
     sum.queued += more.queued;
+    sum.ready += more.ready;
     sum.waiting += more.waiting;
     sum.paused += more.paused;
     sum.stranded += more.stranded;

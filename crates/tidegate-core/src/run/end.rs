@@ -164,6 +164,7 @@ pub fn cancel_unstarted(
         Verdict::Deduped { run, .. } => (Ending::DEDUPED.to_owned(), *run),
         Verdict::Rejected { control, reason } => (format!("rejected by {control}: {reason}"), None),
         Verdict::Started { .. }
+        | Verdict::WaitsForWorker { .. }
         | Verdict::Queued { .. }
         | Verdict::Coalesced { .. }
         | Verdict::Buffered { .. }

@@ -6,8 +6,9 @@ import { follow } from './sse.mjs';
 import { epoch, workspace } from './api.mjs';
 
 /**
- * @typedef {{ inFlight: number, queued: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
+ * @typedef {{ inFlight: number, queued: number, ready?: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
  * @typedef {Counts & { app: string, workflow: string, version: number }} OfVersion
+ * @typedef {{ kind: string, busy: number, of: number, with: { workflow: string, runs: number }[], elsewhere?: number }} Workers
  * @typedef {{ at: string, started: number, ended: number, waitP50Ms: number, waitP95Ms: number }} Point
  *   what happened on this server, a second, in the step of time that ends then
  */
@@ -29,6 +30,8 @@ export const folds = signal({ debounce: 0, batch: 0 });
 export const blocked = signal(0);
 /** The gates with the longest lines. */
 export const busiest = signal(/** @type {any[]} */ ([]));
+/** The workers of this server, by kind. */
+export const workers = signal(/** @type {Workers[]} */ ([]));
 export const points = signal(/** @type {Point[]} */ ([]));
 
 /** Several messages between two frames are one change of the page. */
@@ -63,6 +66,7 @@ function take(news) {
   if (news.folds) folds.value = news.folds;
   if (news.blocked !== undefined) blocked.value = news.blocked;
   if (news.gates) busiest.value = news.gates;
+  if (news.workers) workers.value = news.workers;
   if (news.points) points.value = points.value.concat(news.points).slice(-POINTS);
   if (news.workflows || news.gone) {
     const all = new Map(versions.value);

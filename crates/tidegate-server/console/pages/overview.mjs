@@ -1,6 +1,6 @@
 // How it is, at a glance: what runs, what waits, and where.
 import { html } from '../lib/html.mjs';
-import { blocked, busiest, connected, counts, folds, points } from '../lib/live.mjs';
+import { blocked, busiest, connected, counts, folds, points, workers } from '../lib/live.mjs';
 import { count, span } from '../lib/format.mjs';
 import { to } from '../lib/route.mjs';
 import { Chart } from '../ui/chart.mjs';
@@ -48,6 +48,33 @@ function Busiest() {
   </section>`;
 }
 
+/** So many workflows are named. */
+const NAMED = 5;
+
+/** What a kind of workers is busy with. @param {{ of: import('../lib/live.mjs').Workers }} props */
+function BusyWith({ of }) {
+  const others = of.with.slice(NAMED).reduce((sum, it) => sum + it.runs, 0);
+  const said = of.with.slice(0, NAMED).map((it) => html`${count(it.runs)} with <code>${it.workflow}</code>`);
+  if (others > 0) said.push(html`${count(others)} with others`);
+  if (of.elsewhere) said.push(html`${count(of.elsewhere)} for other workspaces`);
+  return said.length === 0 ? html`<span class="faint">nothing</span>` : html`${said.map((it, i) => html`${i > 0 ? ', ' : ''}${it}`)}`;
+}
+
+function Workers() {
+  const { ready = 0 } = counts.value;
+  const used = workers.value.filter((it) => it.busy > 0 || it.kind === 'calls');
+  return html`<section class="card"><h2>Workers</h2>
+    <p class=${ready > 0 ? '' : 'faint'} data-figure="Ready">${ready > 0
+      ? html`<b>${count(ready)}</b> ${ready === 1 ? 'run has' : 'runs have'} passed all gates and ${ready === 1 ? 'waits' : 'wait'} for a worker.`
+      : 'Nobody waits for a worker.'}</p>
+    <table class="table" aria-label="Workers of this server">
+      <thead><tr><th scope="col">For</th><th scope="col">Busy</th><th scope="col" class="hide-phone">With</th></tr></thead>
+      <tbody>${used.map((it) => html`<tr key=${it.kind}><td>${it.kind}</td>
+        <td><${Fill} value=${it.busy} of=${it.of} label="busy" /></td>
+        <td class="wraps hide-phone"><${BusyWith} of=${it} /></td></tr>`)}</tbody></table>
+  </section>`;
+}
+
 export default function Overview() {
   const last = points.value;
   if (connected.value === null) return html`<h1>Overview</h1>`;
@@ -65,6 +92,7 @@ export default function Overview() {
       ]} /></section>
     </div>
     <${Busiest} />
+    <${Workers} />
     ${last.length > 5 && last.every((/** @type {any} */ it) => it.started === 0) && counts.value.queued + counts.value.inFlight + counts.value.waiting === 0 &&
       html`<${Empty} title="Nothing has come in for a while">Send something from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`}`;
 }

@@ -11,7 +11,8 @@ export function Verdict({ of }) {
   const run = of.runId ? html`<${RunLink} id=${of.runId} />` : 'a run';
   switch (of.outcome) {
     case 'started': return html`started ${run}`;
-    case 'queued': return html`${run} was put in line at${gate}${of.startAt ? html`, to start about <${Time} at=${of.startAt} />` : ''}`;
+    case 'queued': if (of.control === 'workers') return html`${run} is ready and waits for a worker`;
+      return html`${run} was put in line at${gate}${of.startAt ? html`, to start about <${Time} at=${of.startAt} />` : ''}`;
     case 'coalesced': return html`merged by${gate} into ${run}${of.survivor ? ended(of) : of.fireAt ? html`, then due <${Time} at=${of.fireAt} />` : ''}`;
     case 'buffered': return html`collected by${gate} for ${run}${of.survivor ? ended(of) : ''}${of.pending ? html`, number ${of.pending}` : ''}${of.flushAt ? html`, due <${Time} at=${of.flushAt} />` : ''}`;
     case 'dropped': return html`dropped by${gate}${of.retryAt ? html`; room again at <${Time} at=${of.retryAt} />` : ''}`;

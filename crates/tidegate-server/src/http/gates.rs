@@ -88,6 +88,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     let counts = [
         ("inFlight", count()),
         ("queued", count()),
+        ("ready?", count()),
         ("waiting", count()),
         ("paused", count()),
         ("atLeast?", flag()),

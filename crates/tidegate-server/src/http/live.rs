@@ -245,6 +245,7 @@ impl Looker {
                 }),
             ),
             ("blocked", json!(blocked)),
+            ("workers", json!(engine.workers())),
             ("gates", busy.iter().map(|(_, shown)| json!(shown)).collect()),
         ];
         let name = |of: &tidegate::core::observe::stats::Of| {

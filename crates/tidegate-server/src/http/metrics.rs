@@ -36,21 +36,22 @@ async fn show(caller: Caller) -> Result<Response, Problem> {
 /// How many runs are where, of all engines: read from the store, and not counted here.
 fn runs(workspace: &str, stats: &Stats) -> String {
     let mut text = String::from("# TYPE tidegate_runs gauge\n");
+    let mut waiting_for_workers = String::from("# TYPE tidegate_ready_runs gauge\n");
     for of in &stats.by_workflow {
-        let Counts { in_flight, queued, waiting, paused, .. } = of.counts;
+        let Counts { in_flight, queued, ready, waiting, paused, .. } = of.counts;
         let counts =
             [("running", in_flight), ("queued", queued), ("waiting", waiting), ("paused", paused)];
         let [workspace, app, workflow] =
             [workspace, of.app.as_str(), of.workflow.as_str()].map(escaped);
+        let labels = format!(
+            "workspace=\"{workspace}\",app=\"{app}\",workflow=\"{workflow}\",version=\"{}\"",
+            of.version
+        );
+        // Writing to a string does not fail.
         for (state, count) in counts {
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "tidegate_runs{{workspace=\"{workspace}\",app=\"{app}\",workflow=\"{workflow}\",\
-                 version=\"{}\",state=\"{state}\"}} {count}",
-                of.version
-            );
+            let _ = writeln!(text, "tidegate_runs{{{labels},state=\"{state}\"}} {count}");
         }
+        let _ = writeln!(waiting_for_workers, "tidegate_ready_runs{{{labels}}} {ready}");
     }
-    text
+    text + &waiting_for_workers
 }

@@ -9,10 +9,11 @@ use serde_json::{Value, json, value::RawValue};
 use tidegate::{
     Engine, History, RunId,
     core::{
+        flow::verdict::{By, WORKERS},
         id::EventId,
         list::{State, Which},
         observe::origin::Origin,
-        row::{Ended, Ending, Fault, Kind, Progress, Purpose, Row, Run, Step, StepKind},
+        row::{Ended, Ending, Fault, Kind, Phase, Progress, Purpose, Row, Run, Step, StepKind},
         time::Timestamp,
     },
 };
@@ -119,6 +120,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("compensates?", string()),
         ("failureOf?", string()),
         ("takeovers?", count()),
+        ("waitsFor?", object([("control", string()), ("key?", string())])),
     ];
     let why = [
         ("run", string()),
@@ -130,9 +132,11 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("workers?", of("Workers")),
     ];
     let workers = [
+        ("kind", word(&["handlers", "calls"])),
         ("busy", count()),
         ("of", count()),
         ("with", many(object([("workflow", string()), ("runs", count())]))),
+        ("elsewhere?", count()),
         ("ahead", count()),
     ];
     let binding = [
@@ -329,6 +333,30 @@ pub(super) struct RunView {
     /// How many times it was taken over from a server that died.
     #[serde(skip_serializing_if = "Option::is_none")]
     takeovers: Option<u32>,
+    /// The gate in whose line it stands, or a worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<WaitsFor>,
+}
+
+/// What a queued run waits for.
+#[derive(Debug, Serialize)]
+struct WaitsFor {
+    control: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+impl WaitsFor {
+    fn of(run: &Run) -> Option<Self> {
+        match run.phase {
+            Phase::Ready => Some(Self { control: WORKERS, key: None }),
+            Phase::Line { .. } => run.needs.get(run.has).map(|need| {
+                let By { control, key, .. } = By::gate(&need.gate);
+                Self { control, key: Some(key) }
+            }),
+            Phase::Driven | Phase::Stopping | Phase::Waiting | Phase::Paused => None,
+        }
+    }
 }
 
 fn purpose(purpose: Purpose) -> (Option<RunId>, Option<RunId>) {
@@ -358,6 +386,7 @@ impl From<&Run> for RunView {
             replaced: run.replaced,
             replay_of: run.replay_of,
             takeovers: Some(run.takeovers).filter(|times| *times > 0),
+            waits_for: WaitsFor::of(run),
             ..Self::default()
         }
     }

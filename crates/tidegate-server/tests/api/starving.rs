@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{Fleet, On},
+    server::Server,
     target::Target,
 };
 
@@ -45,8 +46,34 @@ async fn others_are_called(on: On) {
         format!("{} of {workers} are busy ({} with `stuck`)", workers * 9 / 10, workers * 9 / 10);
     assert!(said.contains(&busy), "{said}");
     assert_eq!(why["workers"]["of"], json!(workers), "{why}");
+    waiting_is_shown(fleet.next(), held, &last).await;
     let stuck = target.calls().iter().filter(|call| call.path == "/stuck").count();
     assert_eq!(stuck, held, "a tenth is kept for others");
+}
+
+/// L1: the verdict, the list, the numbers and the metrics say that runs wait for workers.
+async fn waiting_is_shown(server: &Server, held: usize, waits: &str) {
+    let event = json!({ "name": "stuck", "data": {} });
+    let (_, told) = server.post("/events", event).await;
+    let told = &told["events"][0]["runs"][0];
+    assert_eq!((&told["outcome"], &told["control"]), (&json!("queued"), &json!("workers")));
+    let (_, run) = server.get(&format!("/runs/{waits}")).await;
+    assert_eq!(run["waitsFor"], json!({ "control": "workers" }), "{run}");
+    let (_, stats) = server.get("/runs/stats").await;
+    assert_eq!(stats["inFlight"], json!(held), "{stats}");
+    assert_eq!(stats["ready"], stats["queued"], "{stats}");
+    let text = server.text("/metrics").await;
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    };
+    let ready = "tidegate_ready_runs{workspace=\"default\",app=\"default\",workflow=\"stuck\"";
+    assert_eq!(value(ready), stats["ready"].as_u64(), "{text}");
+    let waits = "tidegate_waits_total{workflow=\"stuck\",control=\"workers\"}";
+    assert!(value(waits).is_some_and(|waits| waits > 0), "{text}");
+    let all = value("tidegate_workers{kind=\"calls\"}");
+    let busy = value("tidegate_busy_workers{kind=\"calls\"}");
+    assert_eq!(busy.map(|busy| busy * 10), all.map(|all| all * 9), "{text}");
 }
 
 #[tokio::test]

@@ -217,6 +217,10 @@ pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
             Count::Driven(lane) => (sql::RUN_DRIVEN_COUNT, vec![int(lane.0)]),
             Count::Waiting(lane) => (sql::RUN_PARKED_COUNT, vec![int(lane.0), text(WAITING)]),
             Count::Paused(lane) => (sql::RUN_PARKED_COUNT, vec![int(lane.0), text(PAUSED)]),
+            Count::Ready(ws, turn) => {
+                let of = vec![text(ws), int(turn.workflow.0), int(turn.lane.0)];
+                (sql::RUN_READY_COUNT, of)
+            }
             Count::Line(gate) => (sql::RUN_LINE_COUNT, vec![gate_cell(gate)]),
         };
         cells.push(int(limit.into()));

@@ -182,6 +182,7 @@ statements!(
     RUN_COUNT = "run_count",
     RUN_DRIVEN_COUNT = "run_driven_count",
     RUN_PARKED_COUNT = "run_parked_count",
+    RUN_READY_COUNT = "run_ready_count",
     RUN_LINE_COUNT = "run_line_count",
     REPLY_AFTER = "reply_after",
     API_KEY_ALL = "api_key_all",

@@ -130,6 +130,7 @@ pub(super) const ITEM_OF_EVENT: &str = sql!("item_of_event");
 pub(super) const RUN_COUNT: &str = sql!("run_count");
 pub(super) const RUN_DRIVEN_COUNT: &str = sql!("run_driven_count");
 pub(super) const RUN_PARKED_COUNT: &str = sql!("run_parked_count");
+pub(super) const RUN_READY_COUNT: &str = sql!("run_ready_count");
 pub(super) const RUN_LINE_COUNT: &str = sql!("run_line_count");
 pub(super) const REPLY_AFTER: &str = sql!("reply_after");
 pub(super) const API_KEY_ALL: &str = sql!("api_key_all");

@@ -140,6 +140,9 @@ impl Source for View<'_> {
             Count::Driven(lane) => (sql::RUN_DRIVEN_COUNT, vec![seq(*lane)]),
             Count::Waiting(lane) => (sql::RUN_PARKED_COUNT, vec![seq(*lane), text(WAITING)]),
             Count::Paused(lane) => (sql::RUN_PARKED_COUNT, vec![seq(*lane), text(PAUSED)]),
+            Count::Ready(ws, turn) => {
+                (sql::RUN_READY_COUNT, vec![text(ws), seq(turn.workflow), seq(turn.lane)])
+            }
             Count::Line(gate) => (sql::RUN_LINE_COUNT, vec![bytes(gate.as_bytes())]),
         };
         cells.push(int(limit.into()));

@@ -35,7 +35,7 @@ fn shaped(name: &str, control: &str, key: Option<&str>) -> Value {
 /// Whether the second event felt the first one.
 fn met(first: &Verdict, second: &Verdict) -> bool {
     match second {
-        Verdict::Started { .. } => false,
+        Verdict::Started { .. } | Verdict::WaitsForWorker { .. } => false,
         Verdict::Coalesced { run, .. } | Verdict::Buffered { run, .. } => first.run() == Some(*run),
         Verdict::Queued { .. }
         | Verdict::Dropped { .. }

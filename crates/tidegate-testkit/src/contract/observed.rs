@@ -7,6 +7,7 @@ use tidegate_core::{
     reads::{Count, Counted, ReadSet, Scan},
     row::{Ended, Event, Gate, GateKey, Item, Kind, Phase, Place, Rank, Receipt, Row, Run, Source},
     time::Timestamp,
+    turn::Turn,
 };
 use tidegate_store::Store;
 
@@ -112,11 +113,15 @@ pub async fn runs_are_counted(store: &Arc<dyn Store>) {
     let others = [Run { lane: Seq(2), phase: Phase::Paused, ..sample::run(99) }];
     insert(store, (1..).zip(each).map(run).chain(others)).await;
     let lane = Seq(1);
+    let (ws, turn) = (|| sample::run(1).ws, Turn { workflow: lane, lane });
     for (count, expected) in [
         (Count::Live(lane), 13),
         (Count::Driven(lane), 3),
         (Count::Waiting(lane), 3),
         (Count::Paused(lane), 2),
+        (Count::Ready(ws(), turn), 1),
+        (Count::Ready(ws(), Turn { lane: Seq(2), ..turn }), 0),
+        (Count::Ready("other".into(), turn), 0),
         (Count::Line(key), 4),
         (Count::Line(other), 0),
         (Count::Live(Seq(99)), 0),

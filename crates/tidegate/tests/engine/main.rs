@@ -190,6 +190,8 @@ stories! {
         workspaces_take_turns_for_a_worker,
         a_workflow_that_hangs_does_not_get_all_workers,
         calls_need_no_workers_of_handlers,
+        a_run_without_a_worker_is_queued_by_workers,
+        a_run_that_gets_a_kept_worker_is_started,
     }
     priority {
         a_shift_is_a_bounded_jump,

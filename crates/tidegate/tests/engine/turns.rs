@@ -4,11 +4,11 @@ use std::{pin::Pin, sync::Arc};
 
 use serde_json::{Value, json};
 use tidegate::{
-    Ctx, Engine, Handler, Result, core::json::Payload, core::workflow::Workflow as Definition,
-    testing::Lab,
+    Concurrency, Ctx, Engine, Handler, Result, core::json::Payload,
+    core::workflow::Workflow as Definition, testing::Lab,
 };
 
-use crate::words::{Journal, burst, ms, secs, start, states, work};
+use crate::words::{Journal, burst, ms, secs, start, states, verdict, work};
 
 /// L2: the next run of a workflow waits for one run of each other, whatever their backlog is.
 pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
@@ -105,4 +105,58 @@ pub(crate) async fn calls_need_no_workers_of_handlers(lab: &Lab) {
     lab.advance(secs(60)).await;
     assert_eq!(states(lab, "there").await, ["completed"; 20]);
     assert_eq!(states(lab, "here").await, ["completed"; 5]);
+}
+
+/// L1: a run that finds no worker free is told so; one that stands in a line is told of the line.
+pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let narrow = work(&journal, "narrow", secs(10)).concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workers(3).workspaces(["main", "other"]);
+    let engine = engine.workflow(work(&journal, "wide", secs(10))).workflow(narrow);
+    let engine = engine.start().await.unwrap();
+    let mut told = Vec::new();
+    for name in ["wide", "narrow", "narrow", "wide", "wide", "narrow"] {
+        let verdict = verdict(&engine, name, json!({ "n": name })).await;
+        told.push((verdict.outcome(), verdict.waits_for().unwrap_or_default()));
+    }
+    let (started, no_worker) = (("started", ""), ("queued", "workers"));
+    let in_line = ("queued", "concurrency");
+    assert_eq!(told, [started, started, in_line, started, no_worker, in_line]);
+    let several = (0..2).map(|n| tidegate::new_event("wide", json!({ "n": n })).unwrap());
+    for posted in engine.send_all(several.collect()).await.unwrap() {
+        assert_eq!(posted.runs[0].verdict.waits_for(), Some("workers"));
+    }
+    let all = engine.stats().await.unwrap().all;
+    assert_eq!((all.in_flight, all.queued, all.ready), (3, 5, 3));
+    let [here, calls] = &engine.workers()[..] else { panic!("two kinds") };
+    let with: Vec<_> = here.with.iter().map(|it| (it.workflow.as_str(), it.runs)).collect();
+    assert_eq!(
+        (here.kind, here.busy, here.of, &with[..]),
+        ("handlers", 3, 3, &[("wide", 2), ("narrow", 1)][..])
+    );
+    assert_eq!((calls.kind, calls.busy), ("calls", 0));
+    // Another workspace is not told whose they are.
+    let other = engine.in_workspace("other");
+    let verdict = verdict(&other, "wide", json!({ "n": "other" })).await;
+    assert_eq!(verdict.waits_for(), Some("workers"));
+    let why = other.why(verdict.run().unwrap()).await.unwrap();
+    assert!(why.sentence.contains("3 of 3 are busy (3 for other workspaces)"), "{}", why.sentence);
+    lab.advance(secs(100)).await;
+    assert_eq!(states(lab, "wide").await, ["completed"; 6]);
+    assert_eq!(engine.workers()[0].busy, 0);
+    assert_eq!(engine.stats().await.unwrap().all.ready, 0);
+}
+
+/// L1: whoever may have one of the workers that are kept for few is not told to wait.
+pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let stuck = work(&journal, "stuck", secs(1_000_000));
+    let engine = lab.engine().workers(20).workflow(stuck).workflow(work(&journal, "quick", ms(1)));
+    let engine = engine.start().await.unwrap();
+    burst(&engine, "stuck", 18).await;
+    for _ in 0..3 {
+        assert_eq!(verdict(&engine, "stuck", json!({})).await.waits_for(), Some("workers"));
+        assert_eq!(verdict(&engine, "quick", json!({})).await.outcome(), "started");
+        lab.advance(ms(2)).await;
+    }
 }

@@ -11,15 +11,14 @@ import { Bulk } from './bulk.mjs';
 import { Filters } from './filters.mjs';
 import { Stranded } from './stranded.mjs';
 import { Stands } from './stands.mjs';
-import { useGates } from './use-gates.mjs';
 import { useRuns } from './use-runs.mjs';
 import { ALIVE, narrowed, which } from './which.mjs';
 
 /** So many can be chosen by one click. */
 const AT_ONCE = 100;
 
-/** @param {any[]} rows @param {Map<string, { control: string, key: string } | null>} gates @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
-function columns(rows, gates, chosen, choose) {
+/** @param {any[]} rows @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
+function columns(rows, chosen, choose) {
   /** @param {string} id */
   const toggle = (id) => choose((before) => (before.has(id) ? new Set([...before].filter((it) => it !== id)) : new Set([...before, id])));
   const all = () => choose((before) => (before.size > 0 ? new Set() : new Set(rows.filter((run) => ALIVE.includes(run.state)).slice(0, AT_ONCE).map((run) => run.id))));
@@ -30,7 +29,7 @@ function columns(rows, gates, chosen, choose) {
     { name: 'Workflow', of: (run) => html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` },
     { name: 'Queued', of: (run) => html`<${Time} at=${run.queuedAt} />` },
     { name: 'Took', num: true, hide: true, title: 'from its admission to its end, or until now', of: (run) => html`<${Took} from=${run.queuedAt} to=${run.endedAt} />` },
-    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} at=${gates.get(run.id) ?? undefined} />` },
+    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} />` },
   ]);
 }
 
@@ -53,8 +52,7 @@ export function RunList() {
   // What is chosen can be seen: with other filters it may not be in the list any more.
   useEffect(() => choose((before) => (before.size > 0 ? new Set() : before)), [JSON.stringify(asked)]);
   const runs = useRuns(asked, chosen.size > 0);
-  const gates = useGates(runs.rows, asked.workflow);
-  const shown = useMemo(() => columns(runs.rows, gates, chosen, choose), [runs.rows, gates, chosen]);
+  const shown = useMemo(() => columns(runs.rows, chosen, choose), [runs.rows, chosen]);
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     function press(event) {

@@ -16,8 +16,9 @@ export function Progress({ progress }) {
 }
 
 /** How a run ended, or what it does until then, in half a line.
- *  @param {{ run: any, at?: { control: string, key: string } }} props `at`: the gate that did not let it in at once */
-export function Stands({ run, at }) {
+ *  @param {{ run: any }} props */
+export function Stands({ run }) {
+  const waits = run.waitsFor;
   if (run.error) return html`<span title=${run.error.message}><b class="run-bad">${run.error.code}</b> <span class="soft">${run.error.message}</span></span>`;
   if (run.replacedBy) return html`<span class="soft">replaced by <${RunLink} id=${run.replacedBy} /></span>`;
   if (run.survivor) return html`<span class="soft" title="it has the same idempotency key">duplicate of <${RunLink} id=${run.survivor} /></span>`;
@@ -26,8 +27,8 @@ export function Stands({ run, at }) {
   if (run.state === 'completed') return html`<span class="faint id" title="what it returned">${run.output === undefined || run.output === null ? '' : brief(run.output)}</span>`;
   if (run.state === 'waiting') return run.dueAt ? html`<span class="soft">goes on <${Until} at=${run.dueAt} /></span>` : html`<span class="soft">waits for something to come</span>`;
   if (run.state === 'paused') return html`<span class="soft">until it is resumed</span>`;
-  if (at && run.state === 'queued') return html`<span title="it stands in line there">in line at <span class="badge wait">${at.control}</span> ${at.key}</span>`;
+  if (waits && waits.control === 'workers') return html`<span title="it has passed all gates">waits for <span class="badge wait">workers</span></span>`;
+  if (waits) return html`<span title="it stands in line there">in line at <span class="badge wait">${waits.control}</span> ${waits.key}</span>`;
   if (run.replaced) return html`<span class="soft">took the place of <${RunLink} id=${run.replaced} /></span>`;
-  if (at) return html`<span class="faint" title="it waited there">after <span class="badge">${at.control}</span> ${at.key}</span>`;
   return null;
 }

@@ -1,0 +1,43 @@
+//! Workers as a gate: what callers are told of runs that find none free.
+
+use std::collections::BTreeSet;
+
+use super::Answer;
+use crate::{event::Outcome, flow::Verdict, id::RunId};
+
+impl Answer {
+    /// Says of these runs, which are ready to be driven, that they wait for a worker.
+    ///
+    /// Nothing is kept of it: it is so at the end of the transaction, and until somebody has a
+    /// worker for them.
+    pub fn wait_for_worker(&mut self, late: &BTreeSet<RunId>) {
+        let told = |outcome: &mut Outcome| {
+            if let Verdict::Started { run } = outcome.verdict
+                && late.contains(&run)
+            {
+                outcome.verdict = Verdict::WaitsForWorker { run };
+            }
+        };
+        match self {
+            Self::Posted(posted) => posted.iter_mut().flat_map(|it| &mut it.runs).for_each(told),
+            Self::Admitted(outcome) => told(outcome),
+            Self::AdmittedBoth(first, then) => {
+                std::iter::once(first).chain(then.as_deref_mut()).for_each(told);
+            }
+            Self::Leased(_)
+            | Self::Recorded(_)
+            | Self::Changed(_)
+            | Self::Paused { .. }
+            | Self::Registered(_)
+            | Self::Forgotten(_)
+            | Self::Released(_)
+            | Self::Retired(_)
+            | Self::Session(_)
+            | Self::Stream(_)
+            | Self::Left(_)
+            | Self::Again(_)
+            | Self::Kept(_)
+            | Self::Done => {}
+        }
+    }
+}

@@ -1,0 +1,12 @@
+-- Counts the ready runs of a definition, up to a number.
+--
+-- ?1 workspace   ?2 workflow   ?3 lane   ?4 how many at the most
+-- Locks nothing: SQLite has one writer.
+-- Index: run_ready (ws, ready, lane, ..) where ready is not null, alone.
+select count(*)
+  from (select 1
+          from run
+         where ws = ?1
+           and ready = ?2
+           and lane = ?3
+         limit ?4)

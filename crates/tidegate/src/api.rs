@@ -174,10 +174,10 @@ impl Engine {
     /// Waits for the end of a run, wherever it is driven.
     pub async fn ended(&self, run: RunId) -> Result<Ended, Error> {
         // Subscribed first, so that no end falls in between.
-        let mut told = self.shared.on_end(run);
+        let mut end = self.shared.endings.subscribe(run);
         let mut wait = FIRST_LOOK;
         loop {
-            match told.try_recv() {
+            match end.told.try_recv() {
                 Ok(ended) if ended.ws == self.ws => return Ok(ended),
                 Ok(_) => return Err(Refusal::NoRun(run).into()),
                 Err(_) if self.shared.drives_any(run.seq) => {}
@@ -193,7 +193,7 @@ impl Engine {
             let timer = &*self.shared.timer;
             tokio::select! {
                 biased;
-                ended = &mut told => if let Ok(ended) = ended && ended.ws == self.ws {
+                ended = &mut end.told => if let Ok(ended) = ended && ended.ws == self.ws {
                     return Ok(ended);
                 },
                 () = timer.sleep_until(timer.elapsed() + wait) => {}

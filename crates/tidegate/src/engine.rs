@@ -1,7 +1,7 @@
 //! The engine: what it shares among its tasks, and what programs ask of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,17 +14,18 @@ use tidegate_core::{
     command::Command,
     explain::Workers,
     id::{RunId, Seq},
-    row::{Ended, EngineId, Event, Run, Workspace},
+    row::{EngineId, Event, Run, Workspace},
     turn::{Claim, Turn},
 };
 use tidegate_store::{Clock, Seen, Store};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::{
     alarm::Alarm,
     committer::{Committer, Reply},
     cron::Cron,
     drive::{Driver, Stop},
+    endings::Endings,
     entropy::Entropy,
     health::Notes,
     load::{Loaded, Loader, at_hand},
@@ -96,7 +97,8 @@ pub(crate) struct Shared {
     /// How the last writes went.
     pub(crate) health: Notes,
     driven: Mutex<BTreeMap<Seq, Driven>>,
-    endings: Mutex<Endings>,
+    /// Callers that wait for ends of runs.
+    pub(crate) endings: Endings,
 }
 
 /// Without the store, which may hold a great deal.
@@ -116,19 +118,8 @@ struct Identity {
     known: bool,
 }
 
-/// Ends of runs, as far as somebody wants to know.
-#[derive(Debug, Default)]
-struct Endings {
-    waiters: BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>,
-    /// The last ones, for those who ask a moment too late.
-    recent: VecDeque<Ended>,
-}
-
 /// The shortest time between two looks that wake-ups ask for.
 const NEWS: Duration = Duration::from_secs(1);
-
-/// How many ends are remembered.
-const RECENT: usize = 1024;
 
 /// A run that is driven here, or is being loaded for it.
 #[derive(Debug)]
@@ -211,7 +202,7 @@ impl Shared {
             identity: Mutex::new(Identity { id, known: false }),
             health: Notes::default(),
             driven: Mutex::default(),
-            endings: Mutex::default(),
+            endings: Endings::default(),
         }
     }
 
@@ -425,14 +416,7 @@ impl Shared {
         if !seen.ready.is_empty() || elsewhere {
             self.store.wake();
         }
-        let mut endings = lock(&self.endings);
-        for ended in seen.ended {
-            for waiter in endings.waiters.remove(&ended.id.seq).unwrap_or_default() {
-                let _ = waiter.send(ended.clone());
-            }
-            endings.recent.truncate(RECENT - 1);
-            endings.recent.push_front(ended);
-        }
+        self.endings.tell(seen.ended);
     }
 
     /// Stops a run that is driven here; `false` if it is not.
@@ -489,20 +473,6 @@ impl Shared {
         tracing::error!("the lease of this engine was lost; its runs are stopped here");
         telemetry::lease_lost();
         self.stop_all(Stop::Lost);
-    }
-
-    /// Told once, when the run ends through this engine; at once if it has just ended.
-    pub(crate) fn on_end(&self, run: RunId) -> oneshot::Receiver<Ended> {
-        let (tell, told) = oneshot::channel();
-        let mut endings = lock(&self.endings);
-        if let Some(ended) = endings.recent.iter().find(|ended| ended.id == run) {
-            let _ = tell.send(ended.clone());
-            return told;
-        }
-        let waiters = endings.waiters.entry(run.seq).or_default();
-        waiters.retain(|waiter| !waiter.is_closed());
-        waiters.push(tell);
-        told
     }
 
     /// Whether this run is driven here.

@@ -33,6 +33,7 @@ mod alarm;
 mod beat;
 mod committer;
 mod drive;
+mod endings;
 mod engine;
 mod entropy;
 mod keys;

@@ -1,0 +1,163 @@
+//! Ends of runs: tells callers in this process that wait for one.
+
+use std::{
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tidegate_core::{
+    id::{RunId, Seq},
+    row::Ended,
+};
+use tokio::sync::oneshot;
+
+/// How many ends are remembered.
+const RECENT: usize = 1024;
+
+/// The callers that wait for ends of runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Endings(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiters: BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>,
+    /// The last ends, for callers that ask a moment too late.
+    recent: VecDeque<Ended>,
+}
+
+/// A caller that waits for the end of one run. Dropping it unregisters the caller.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// Resolves once, when the run ends through this engine.
+    pub(crate) told: oneshot::Receiver<Ended>,
+    endings: Endings,
+    run: Seq,
+}
+
+impl Endings {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end of a run. A run that has just ended is told at once.
+    pub(crate) fn subscribe(&self, run: RunId) -> Subscription {
+        let (tell, told) = oneshot::channel();
+        let mut inner = self.lock();
+        if let Some(ended) = inner.recent.iter().find(|ended| ended.id == run) {
+            let _ = tell.send(ended.clone());
+        } else {
+            inner.waiters.entry(run.seq).or_default().push(tell);
+        }
+        Subscription { told, endings: self.clone(), run: run.seq }
+    }
+
+    /// Tells ends to all that wait for them.
+    pub(crate) fn tell(&self, ends: Vec<Ended>) {
+        let mut inner = self.lock();
+        for ended in ends {
+            for waiter in inner.waiters.remove(&ended.id.seq).unwrap_or_default() {
+                let _ = waiter.send(ended.clone());
+            }
+            inner.recent.truncate(RECENT - 1);
+            inner.recent.push_front(ended);
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.told.close();
+        let mut inner = self.endings.lock();
+        if let Entry::Occupied(mut waiters) = inner.waiters.entry(self.run) {
+            waiters.get_mut().retain(|waiter| !waiter.is_closed());
+            if waiters.get().is_empty() {
+                waiters.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use std::{future::Future, pin::pin, task::Poll, time::Duration};
+
+    use serde_json::{Value, json};
+
+    use crate::{Ctx, Engine, RunId, Workflow, testing::Lab};
+
+    /// How many runs are waited for, and by how many callers.
+    fn registered(engine: &Engine) -> (usize, usize) {
+        let inner = engine.shared().endings.lock();
+        (inner.waiters.len(), inner.waiters.values().map(Vec::len).sum())
+    }
+
+    /// Polls a future, so that it waits, and drops it.
+    async fn begin_and_drop<T>(future: impl Future<Output = T>) {
+        let mut future = pin!(future);
+        let waits = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending()));
+        assert!(waits.await, "it has nothing to wait for");
+    }
+
+    async fn lab() -> (Lab, Engine, Vec<RunId>) {
+        let lab = Lab::new();
+        let nap = Workflow::new("nap", async |ctx: Ctx, input: Value| {
+            ctx.sleep("nap", Duration::from_secs(60)).await?;
+            Ok(input)
+        });
+        let engine = lab.engine().workflow(nap).start().await.unwrap();
+        let mut runs = Vec::new();
+        for n in 0..3 {
+            runs.push(engine.send("nap", json!(n)).await.unwrap().run().unwrap());
+        }
+        lab.settle().await;
+        (lab, engine, runs)
+    }
+
+    /// A server answers long polls for weeks: each that is cut off would otherwise stay for ever.
+    #[tokio::test]
+    async fn a_dropped_wait_leaves_no_registration() {
+        let (lab, engine, runs) = lab().await;
+        for run in &runs {
+            drop(engine.ended(*run));
+            for _ in 0..10 {
+                begin_and_drop(engine.ended(*run)).await;
+                begin_and_drop(engine.output::<Value>(*run)).await;
+            }
+        }
+        assert_eq!(registered(&engine), (0, 0));
+
+        // One that is dropped takes no other along.
+        let others: Vec<_> = [runs[0], runs[0], runs[1]]
+            .into_iter()
+            .map(|run| {
+                let engine = engine.clone();
+                tokio::spawn(async move { engine.ended(run).await.unwrap().id })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert_eq!(registered(&engine), (2, 3));
+        begin_and_drop(engine.ended(runs[0])).await;
+        begin_and_drop(engine.ended(runs[2])).await;
+        assert_eq!(registered(&engine), (2, 3));
+        lab.advance(Duration::from_secs(61)).await;
+        for (other, run) in others.into_iter().zip([runs[0], runs[0], runs[1]]) {
+            assert_eq!(other.await.unwrap(), run);
+        }
+        assert_eq!(registered(&engine), (0, 0), "and an end leaves none");
+    }
+
+    /// Waits that are refused or answered at once leave none either.
+    #[tokio::test]
+    async fn a_wait_that_is_over_leaves_no_registration() {
+        let (lab, engine, runs) = lab().await;
+        let unknown = RunId { salt: runs[0].salt ^ 1, ..runs[0] };
+        assert!(engine.ended(unknown).await.is_err());
+        lab.advance(Duration::from_secs(61)).await;
+        for run in &runs {
+            assert_eq!(engine.ended(*run).await.unwrap().id, *run);
+        }
+        assert_eq!(registered(&engine), (0, 0));
+    }
+}

@@ -170,12 +170,12 @@ async fn look(
         all.scan(Scan::Owned(engine), OWNED)
     };
     let mut snapshot = shared.store.read(reads()).await?;
-    let (lease_end, died) = look_around(shared, &snapshot, seen).await?;
+    let (lease_end, died) = look_around(shared, &snapshot, seen).await;
     if died {
         // What was taken over leaves engines to bury.
         snapshot = shared.store.read(reads()).await?;
     }
-    bury(shared, &snapshot).await?;
+    bury(shared, &snapshot).await;
     *strays = look_at_own(shared, &snapshot, engine, strays).await?;
     Ok(lease_end)
 }
@@ -186,7 +186,7 @@ async fn look_around(
     shared: &Arc<Shared>,
     snapshot: &Snapshot,
     seen: &mut BTreeMap<EngineId, Sighting>,
-) -> Result<(Option<Duration>, bool), Error> {
+) -> (Option<Duration>, bool) {
     let now = shared.timer.elapsed();
     let mut present = BTreeMap::new();
     let mut dead = Vec::new();
@@ -207,26 +207,40 @@ async fn look_around(
     *seen = present;
     let died = !dead.is_empty();
     for (engine, beat, marked) in dead {
-        let gone = marked || {
-            let answer = shared.ask(Command::MarkDead { engine, beat }).await?;
-            answer == Answer::Changed(true)
-        };
-        if gone {
-            reap(shared, engine).await?;
+        // One whose runs cannot be taken over keeps nobody from those of the others.
+        if let Err(error) = take_over(shared, engine, beat, marked).await {
+            let engine = format_args!("{engine:032x}");
+            tracing::warn!(%error, %engine, "takeover of a dead engine failed and is retried");
         }
     }
-    Ok((lease_end, died))
+    (lease_end, died)
 }
 
-/// Takes over all runs of a dead engine, in pieces.
+/// Declares an engine dead, unless it is already, and takes over its runs.
+async fn take_over(
+    shared: &Arc<Shared>,
+    engine: EngineId,
+    beat: i64,
+    marked: bool,
+) -> Result<(), Error> {
+    let gone = marked || {
+        let answer = shared.ask(Command::MarkDead { engine, beat }).await?;
+        answer == Answer::Changed(true)
+    };
+    if gone { reap(shared, engine).await } else { Ok(()) }
+}
+
+/// Takes over all runs of a dead engine, in pieces. A run that cannot be taken over is passed over
+/// and is the error at the end.
 async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
     let scan = Scan::Owned(engine);
+    let mut failed = None;
     loop {
         let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), REAP)).await?;
         let runs: Vec<Run> =
             snapshot.found(&scan).into_iter().filter_map(Row::as_run).cloned().collect();
         if runs.is_empty() {
-            return Ok(());
+            return failed.map_or(Ok(()), Err);
         }
         tracing::info!(runs = runs.len(), engine = %format_args!("{engine:032x}"), "taking over");
         let max_deaths = shared.options.max_deaths;
@@ -238,8 +252,17 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
                 (id, stopping, shared.ask(Command::Reap { known, engine, max_deaths }))
             })
             .collect();
+        let mut answered = false;
         for (run, stopping, answer) in asked {
-            match answer.await? {
+            let answer = match answer.await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
+            };
+            answered = true;
+            match answer {
                 // It had ended before, and is only cleared away: nobody takes it over.
                 Answer::Changed(true) if stopping => {}
                 Answer::Changed(true) => telemetry::taken_over(),
@@ -250,17 +273,21 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
                 _ => {}
             }
         }
+        if !answered && let Some(error) = failed {
+            return Err(error);
+        }
     }
 }
 
 /// Clears away dead engines that have nothing left.
-async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) -> Result<(), Error> {
+async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) {
     for row in snapshot.found(&Scan::Buriable) {
-        if let Row::Engine(engine) = row {
-            shared.ask(Command::Bury { engine: engine.id }).await?;
+        let Row::Engine(Engine { id: engine, .. }) = row else { continue };
+        if let Err(error) = shared.ask(Command::Bury { engine: *engine }).await {
+            let engine = format_args!("{engine:032x}");
+            tracing::warn!(%error, %engine, "row of a dead engine not deleted; it is retried");
         }
     }
-    Ok(())
 }
 
 /// Stops runs that others have cancelled, and gives back those that nobody here drives: a lease

@@ -251,13 +251,18 @@ impl Committer {
                     let idle = idle.filter(|_| last);
                     self.answer(shared, &commands, part, (with, idle), &inputs, done);
                 }
-                // A row that the store refuses must not take its neighbours down.
-                Err(StoreError::Data(_)) if part.len() > 1 => {
+                // A row that the store refuses must not take its neighbours down, whether it is a
+                // command's or a lease's. The leases stay with the last part.
+                Err(StoreError::Data(_) | StoreError::TooManyRounds)
+                    if !part.is_empty() && part.len() + with.len() > 1 =>
+                {
                     let again = part.into_iter().zip(&*commands);
                     let again = again.map(|(waiting, it)| Pending { salted: it.clone(), waiting });
                     let mut first: Vec<Pending> = again.collect();
-                    let second = first.split_off(first.len() / 2);
-                    leases = Some(if last { with } else { Vec::new() });
+                    let second = first.split_off(first.len().div_ceil(2));
+                    if last {
+                        leases = Some(with);
+                    }
                     parts.push(second);
                     parts.push(first);
                 }

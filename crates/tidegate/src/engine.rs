@@ -329,8 +329,12 @@ impl Shared {
 
     /// A short wait after an error.
     pub(crate) async fn pause(&self) {
-        let pause = self.options.lease_ttl / 60;
-        self.timer.sleep_until(self.timer.elapsed() + pause).await;
+        self.timer.sleep_until(self.timer.elapsed() + self.retry_pause()).await;
+    }
+
+    /// How long what has failed waits for its next attempt.
+    pub(crate) fn retry_pause(&self) -> Duration {
+        self.options.lease_ttl / 60
     }
 
     /// Leased runs begin.

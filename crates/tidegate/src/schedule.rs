@@ -1,7 +1,11 @@
 //! Schedules: plans their occurrences and starts each when its time has come, once over all
 //! engines.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tidegate_core::{
     catalog::{Catalog, Entry},
@@ -94,7 +98,8 @@ async fn look(
     let reads = ReadSet::default().scan(Scan::Schedules, SCHEDULES);
     let snapshot = shared.store.read(reads).await?;
     let now = snapshot.now;
-    if plan(shared, served, epochs, now).await? {
+    let (planned, mut failed) = plan(shared, served, epochs, now).await;
+    if planned {
         // What was planned is not in this snapshot.
         return Ok(Some(Duration::ZERO));
     }
@@ -119,12 +124,21 @@ async fn look(
                 Command::Miss { occurrence: occurrence(row, planned_at, next), missed }
             }
         };
-        shared.ask(command).await?;
-        // What comes after it may be due as well.
-        next = Some(now);
+        match shared.ask(command).await {
+            // What comes after it may be due as well.
+            Ok(_) => next = Some(now),
+            // One that fails keeps no other from its time.
+            Err(error) => {
+                let (schedule, workflow) = (&row.id, &row.workflow);
+                tracing::warn!(%error, schedule, workflow, "occurrence failed and is retried");
+                failed = true;
+            }
+        }
     }
     let until = |at: Timestamp| at.micros().saturating_sub(now.micros()).max(0).unsigned_abs();
-    Ok(next.map(|at| Duration::from_micros(until(at))))
+    let next = next.map(|at| Duration::from_micros(until(at)));
+    let retry = failed.then(|| shared.retry_pause());
+    Ok(next.into_iter().chain(retry).min())
 }
 
 /// How late the occurrences of a schedule may be, by the current release.
@@ -150,29 +164,40 @@ fn occurrence(row: &Schedule, planned_at: Timestamp, next: Option<Timestamp>) ->
     }
 }
 
-/// Plans what is not planned yet: at the start, and whenever definitions have changed. Says
-/// whether there was anything to plan.
+/// Plans what is not planned yet: at the start, and whenever definitions have changed. Returns
+/// whether anything was planned, and whether a plan failed and has to be retried.
 async fn plan(
     shared: &Arc<Shared>,
     served: &BTreeMap<ScheduleKey, Cron>,
     epochs: &mut BTreeMap<Workspace, i64>,
     now: Timestamp,
-) -> Result<bool, Error> {
+) -> (bool, bool) {
     let catalogs = shared.store.catalogs();
-    let mut planned = false;
+    let (mut planned, mut failed) = (false, BTreeSet::new());
     for ((ws, app, workflow, schedule), cron) in served {
         let epoch = catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
         if epochs.get(ws) == Some(&epoch) {
             continue;
         }
         let Some(next) = cron.next(now) else { continue };
-        let (ws, app, workflow) = (ws.clone(), app.clone(), workflow.clone());
-        let schedule = schedule.clone();
-        shared.ask(Command::Plan { ws, app, workflow, schedule, next }).await?;
-        planned = true;
+        let command = Command::Plan {
+            ws: ws.clone(),
+            app: app.clone(),
+            workflow: workflow.clone(),
+            schedule: schedule.clone(),
+            next,
+        };
+        match shared.ask(command).await {
+            Ok(_) => planned = true,
+            Err(error) => {
+                tracing::warn!(%error, schedule, workflow, "schedule not planned; it is retried");
+                failed.insert(ws.clone());
+            }
+        }
     }
-    for (ws, catalog) in catalogs {
+    for (ws, catalog) in catalogs.into_iter().filter(|(ws, _)| !failed.contains(ws)) {
         epochs.insert(ws, catalog.epoch);
     }
-    Ok(planned)
+    // After a failure all are planned again: at once would be for ever.
+    (planned && failed.is_empty(), !failed.is_empty())
 }

@@ -38,14 +38,16 @@ pub(crate) async fn follow(shared: &Arc<Shared>, runner: &Arc<Runner>) {
 async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
     let definition = &runner.served.definition;
     let mut after = first(&definition.source);
-    let (mut seen, mut followed) = (0, 0);
+    let (mut seen, mut followed, mut failed) = (0, 0, None);
     loop {
         let page = page(shared, runner, &after).await?;
         let Some(last) = page.last().map(|stream| stream.name.clone()) else { break };
         let covered: Vec<&Stream> =
             page.iter().filter(|it| definition.source.covers(&it.name)).collect();
         let more = page.len() >= PAGE as usize && goes_on(&definition.source, &last);
-        followed += follow_all(shared, runner, &covered).await?;
+        let (count, error) = follow_all(shared, runner, &covered).await?;
+        followed += count;
+        failed = error.or(failed);
         seen += covered.len();
         if seen / TELL != (seen - covered.len()) / TELL {
             let reaction = &definition.name;
@@ -58,9 +60,9 @@ async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
     }
     if followed > 0 {
         let reaction = &definition.name;
-        tracing::info!(reaction, followed, "follows all streams that were there before");
+        tracing::info!(reaction, followed, "follows streams that were there before");
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// The name behind which the streams of a source begin.
@@ -91,8 +93,13 @@ async fn page(shared: &Shared, runner: &Runner, after: &str) -> Result<Vec<Strea
     Ok(streams.collect())
 }
 
-/// Follows those that it does not follow yet; how many they were.
-async fn follow_all(shared: &Shared, runner: &Runner, streams: &[&Stream]) -> Result<usize, Error> {
+/// Follows those that it does not follow yet: how many it does now, and the error of one that it
+/// cannot follow, which keeps it from no other.
+async fn follow_all(
+    shared: &Shared,
+    runner: &Runner,
+    streams: &[&Stream],
+) -> Result<(usize, Option<Error>), Error> {
     let reaction = &runner.served.definition.name;
     let key =
         |stream: &Stream| RowKey::Sub(runner.ws.clone(), reaction.clone(), stream.name.clone());
@@ -109,9 +116,12 @@ async fn follow_all(shared: &Shared, runner: &Runner, streams: &[&Stream]) -> Re
             shared.ask(Command::Stream { ws: runner.ws.clone(), command })
         })
         .collect();
-    let followed = asked.len();
+    let (mut followed, mut failed) = (0, None);
     for answer in asked {
-        answer.await?;
+        match answer.await {
+            Ok(_) => followed += 1,
+            Err(error) => failed = Some(error),
+        }
     }
-    Ok(followed)
+    Ok((followed, failed))
 }

@@ -1,10 +1,7 @@
 //! Deploys of code without a version number: it continues the runs of all versions that were
 //! registered so, older and newer, whichever way the deploy goes.
 
-use std::{
-    fmt::{self, Write},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -12,14 +9,8 @@ use tidegate::{
     core::row::{Ending, Row},
     testing::Lab,
 };
-use tracing::{Level, Subscriber, field::Field};
-use tracing_subscriber::{
-    Layer,
-    layer::{Context, SubscriberExt},
-    registry::Registry,
-};
 
-use crate::words::{secs, sharing, start, states, verdict};
+use crate::words::{Warnings, secs, sharing, start, states, verdict};
 
 /// A build of `order` without a version number: its limit makes it a version of its own, and its
 /// result names the build that finished the run.
@@ -234,36 +225,12 @@ pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(lab: &Lab) {
     assert_eq!(error.code, "NoFailureHandler");
 }
 
-/// Log lines at WARN.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-struct Fields(String);
-
-impl tracing::field::Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = write!(self.0, " {field}={value:?}");
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Warnings {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        if *event.metadata().level() == Level::WARN {
-            let mut fields = Fields(String::new());
-            event.record(&mut fields);
-            self.0.lock().unwrap().push(fields.0);
-        }
-    }
-}
-
 /// SPEC 8: runs that nobody serves are listed when an engine starts, each version once, with the
 /// ways out; runs of an engine that fell when its lease is over.
 pub(crate) async fn runs_that_nobody_serves_are_listed(lab: &Lab) {
-    let warnings = Warnings::default();
-    let _listening = tracing::subscriber::set_default(Registry::default().with(warnings.clone()));
+    let (warnings, _listening) = Warnings::listen();
     let lines = || -> Vec<String> {
-        let lines = std::mem::take(&mut *warnings.0.lock().unwrap());
-        lines.into_iter().filter(|line| line.contains("no live engine serves")).collect()
+        warnings.take().into_iter().filter(|line| line.contains("no live engine serves")).collect()
     };
     let first = sharing(lab).workflow(order(5).version(1)).start().await.unwrap();
     for _ in 0..3 {

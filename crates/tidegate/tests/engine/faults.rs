@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     future::pending,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -11,11 +12,13 @@ use tidegate::{
     core::{
         catalog::Catalog,
         command::Command,
-        reads::{ReadSet, Snapshot},
-        row::{EngineId, Row, Workspace},
+        id::Seq,
+        reads::{Change, ReadSet, Snapshot},
+        row::{EngineId, Row, RowKey, Workspace},
     },
     store::{Database, Decide, Decision, Salted, Store, StoreError, commit},
 };
+use tidegate_testkit::sample;
 use tokio::sync::{oneshot, watch};
 
 /// How a transaction fails.
@@ -27,6 +30,45 @@ pub(crate) enum Failure {
     AfterCommit,
     /// The store cannot be reached at all.
     Unavailable,
+}
+
+/// What is wrong with a row, so that the store refuses its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// A text holds a NUL.
+    Nul,
+    /// There is a row under its key already: see [`Faults::occupy`].
+    Taken,
+    /// The row that is changed is not there.
+    Absent,
+}
+
+impl Flaw {
+    pub(crate) const ALL: [Self; 3] = [Self::Nul, Self::Taken, Self::Absent];
+
+    fn change(self) -> Change {
+        match self {
+            Self::Nul => Change::Insert(sample::step(NOBODY, "a\0b").into()),
+            Self::Taken => Change::Insert(sample::step(NOBODY, "taken").into()),
+            Self::Absent => Change::Delete(RowKey::Run(Seq(NOBODY))),
+        }
+    }
+}
+
+/// A number that no run has.
+const NOBODY: i64 = i64::MAX - 7;
+
+/// Which changes the store refuses, and what is wrong with them.
+#[derive(Clone)]
+struct Curse {
+    flaw: Flaw,
+    is_cursed: Arc<dyn Fn(&Change) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Curse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.flaw.fmt(f)
+    }
 }
 
 /// What becomes of beats.
@@ -54,13 +96,16 @@ struct Plan {
     outage: bool,
     /// How often others were woken.
     wakes: usize,
+    curse: Option<Curse>,
+    /// How many events the transactions had that were refused for it.
+    refused: Vec<usize>,
 }
 
 /// Passes everything on, but for what it was told to spoil.
 #[derive(Debug)]
 pub(crate) struct Faults {
     store: Arc<dyn Store>,
-    plan: Mutex<Plan>,
+    plan: Arc<Mutex<Plan>>,
 }
 
 impl Faults {
@@ -73,8 +118,10 @@ impl Faults {
             engines: Vec::new(),
             outage: false,
             wakes: 0,
+            curse: None,
+            refused: Vec::new(),
         };
-        Self { store, plan: Mutex::new(plan) }
+        Self { store, plan: Arc::new(Mutex::new(plan)) }
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
@@ -103,6 +150,44 @@ impl Faults {
         while self.plan().held.is_some() {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Writes the row that [`Flaw::Taken`] finds there.
+    pub(crate) async fn occupy(&self) {
+        let decide = |_| Decision::Apply(vec![Flaw::Taken.change()]);
+        self.store.transact(ReadSet::default(), Box::new(decide)).await.unwrap();
+    }
+
+    /// From here on the store refuses transactions with such changes, by its own rules.
+    pub(crate) fn curse(
+        &self,
+        flaw: Flaw,
+        is_cursed: impl Fn(&Change) -> bool + Send + Sync + 'static,
+    ) {
+        self.plan().curse = Some(Curse { flaw, is_cursed: Arc::new(is_cursed) });
+    }
+
+    /// From here on it takes them again. Returns how many events each refused transaction had.
+    pub(crate) fn lift_curse(&self) -> Vec<usize> {
+        let mut plan = self.plan();
+        plan.curse = None;
+        std::mem::take(&mut plan.refused)
+    }
+
+    /// Adds what the store refuses to a decision with a cursed change.
+    fn cursed(&self, mut decide: Decide) -> Decide {
+        let Some(Curse { flaw, is_cursed }) = self.plan().curse.clone() else { return decide };
+        let plan = self.plan.clone();
+        Box::new(move |snapshot| match decide(snapshot) {
+            Decision::Apply(mut changes) if changes.iter().any(|change| is_cursed(change)) => {
+                let events =
+                    changes.iter().filter(|it| matches!(it, Change::Insert(Row::Event(_))));
+                plan.lock().unwrap().refused.push(events.count());
+                changes.push(flaw.change());
+                Decision::Apply(changes)
+            }
+            decision => decision,
+        })
     }
 
     /// Somebody else is faster than the next transaction, with this.
@@ -170,7 +255,7 @@ impl Store for Faults {
             commit(&*self.store, before).await?;
         }
         match self.next() {
-            None => self.store.transact(reads, decide).await,
+            None => self.store.transact(reads, self.cursed(decide)).await,
             Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".to_owned())),
             Some(Failure::BeforeCommit) => {
                 let nothing = move |snapshot| match decide(snapshot) {

@@ -25,6 +25,7 @@ mod priority;
 mod projections;
 mod rate_limit;
 mod reactions;
+mod refused;
 mod replace;
 mod request_keys;
 mod requests;
@@ -385,6 +386,14 @@ faulty_stories! {
         whoever_stops_waiting_holds_nobody_up,
         a_run_that_is_overtaken_decides_again,
         a_lost_answer_doubles_no_commit,
+    }
+    refused {
+        a_refused_row_takes_no_neighbour_along,
+        a_lease_that_is_refused_fails_no_command,
+        one_failing_command_stops_no_sweep,
+        one_failing_schedule_stops_no_other,
+        one_run_that_stays_keeps_no_other_from_a_takeover,
+        one_stream_that_cannot_be_followed_keeps_no_other,
     }
     woken {
         others_are_woken_for_what_is_left_to_them,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
+    fmt::{self, Display, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,6 +17,16 @@ use tidegate::{
     testing::Lab,
 };
 use tokio::sync::watch;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    subscriber::DefaultGuard,
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::Registry,
+};
 
 /// Posts one event that makes one run.
 pub(crate) async fn start(engine: &Engine, name: &str, data: Value) -> RunId {
@@ -246,5 +256,46 @@ impl Door {
     /// Waits until it is open.
     pub(crate) async fn pass(&self) {
         let _ = self.0.subscribe().wait_for(|open| *open).await;
+    }
+}
+
+/// Log lines at WARN.
+#[derive(Clone, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::WARN {
+            let mut fields = Fields(String::new());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+    }
+}
+
+impl Warnings {
+    /// Listens to this thread for as long as the guard lives.
+    pub(crate) fn listen() -> (Self, DefaultGuard) {
+        let warnings = Self::default();
+        let subscriber = Registry::default().with(warnings.clone());
+        (warnings, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// What was logged since the last call.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// How many lines hold this text.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
 }

@@ -1,0 +1,312 @@
+//! One command whose rows the store refuses: it fails alone, whatever it shares its transaction or
+//! its sweep with, and is tried again where nobody else would.
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tidegate::{
+    Batch, Ctx, Debounce, Engine, Error, Rate, Reaction, ReactionCtx, RunId, StreamEvent, Workflow,
+    core::{
+        reads::Change,
+        row::{Phase, Row, Run},
+    },
+    events,
+    store::StoreError,
+    testing::Lab,
+};
+
+use crate::{
+    faults::{Faults, Flaw},
+    reactions::{append_quietly, looking, numbered},
+    words::{
+        Door, Journal, Marks, Warnings, ms, recorded, secs, sharing, start, state, states, work,
+    },
+};
+
+/// The workflow whose rows are refused.
+const CURSED: &str = "cursed";
+
+/// A run of it that is written.
+fn run_of(change: &Change) -> Option<&Run> {
+    let (Change::Insert(row) | Change::Update(row)) = change else { return None };
+    row.as_run().filter(|run| run.workflow == CURSED)
+}
+
+/// A workflow that waits for a signal.
+fn waiter() -> Workflow<Value, Option<Value>> {
+    Workflow::new("waiter", async |ctx: Ctx, _: Value| ctx.wait_for_signal("wait", "go").await)
+}
+
+/// How many commands of other kinds share the transaction.
+const OTHERS: usize = 3;
+
+/// Sends events in one transaction with commands of other kinds, those of `cursed` with a row that
+/// the store refuses; the answers.
+async fn send_together(
+    faults: &Faults,
+    engine: &Engine,
+    data: Vec<Value>,
+    (signalled, cancelled): (RunId, RunId),
+) -> Vec<Result<RunId, Error>> {
+    let (go, expected) = (faults.hold(), data.len() + OTHERS);
+    let first = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.send("first", json!({})).await })
+    };
+    faults.holds().await;
+    let together = {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            let sends = data.into_iter().map(|data| engine.send("job", data));
+            let log = vec![events::new("n", json!(1)).unwrap()];
+            let (streams, done) = (engine.streams(), json!("done"));
+            tokio::join!(
+                join_all(sends),
+                engine.signal(signalled, "go", done),
+                engine.cancel(cancelled, "by hand"),
+                streams.commit("log", log, None),
+            )
+        })
+    };
+    while engine.pending() < expected {
+        tokio::task::yield_now().await;
+    }
+    go.send(()).unwrap();
+    first.await.unwrap().unwrap();
+    let (sent, signal, cancel, commit) = together.await.unwrap();
+    signal.unwrap();
+    cancel.unwrap();
+    commit.unwrap();
+    sent.into_iter().map(|posted| posted.map(|it| it.run().unwrap())).collect()
+}
+
+/// A command with a row that the store refuses fails by itself; all that share its transaction are
+/// done, once, and the runs that they made ready are driven. Wherever it stands, however many there
+/// are, and whatever is wrong with them.
+pub(crate) async fn a_refused_row_takes_no_neighbour_along(lab: &Lab, faults: &Faults) {
+    let journal = Journal::new(lab);
+    let job = work(&journal, "job", ms(0));
+    let engine = lab.engine().workflow(job).workflow(waiter()).start().await.unwrap();
+    faults.occupy().await;
+    let (sends, mut done, mut rounds) = (11, 0, 0);
+    let all: Vec<usize> = (0..sends).collect();
+    for flaw in Flaw::ALL {
+        for cursed in [&[0][..], &[5], &[10], &[0, 10], &[2, 3, 7], &all] {
+            let case = format!("{flaw:?}, {cursed:?}");
+            let waiting = start(&engine, "waiter", json!({})).await;
+            let doomed = start(&engine, "waiter", json!({})).await;
+            lab.settle().await;
+            let data = all.iter().map(|n| json!({ "n": n, "cursed": cursed.contains(n) }));
+            faults.curse(flaw, |change| {
+                let Change::Insert(Row::Event(event)) = change else { return false };
+                event.data.as_str().contains("\"cursed\":true")
+            });
+            let answers = send_together(faults, &engine, data.collect(), (waiting, doomed)).await;
+            let refused = faults.lift_curse();
+            assert_eq!(refused[0], sends, "{case}: they share a transaction");
+            for (n, answer) in answers.iter().enumerate() {
+                match answer {
+                    Ok(_) => assert!(!cursed.contains(&n), "{case}: {n} was taken"),
+                    Err(Error::Store(error)) => {
+                        let data = matches!(**error, StoreError::Data(_));
+                        assert!(cursed.contains(&n) && data, "{case}: {n}: {error}");
+                    }
+                    Err(error) => panic!("{case}: {n}: {error}"),
+                }
+            }
+            lab.settle().await;
+            let mut driven = journal.take();
+            driven.sort_by_key(|n| n.parse::<usize>().unwrap());
+            let good: Vec<_> = all.iter().filter(|n| !cursed.contains(n)).collect();
+            let expected: Vec<_> = good.iter().map(ToString::to_string).collect();
+            assert_eq!(driven, expected, "{case}: each is driven, once");
+            done += good.len();
+            assert_eq!(states(lab, "job").await, vec!["completed"; done], "{case}");
+            assert_eq!(recorded(lab, "job").await, done, "{case}: each event is there once");
+            assert_eq!(lab.completed(&engine, waiting).await, json!("done"), "{case}");
+            assert_eq!(state(lab, "waiter", doomed).await, "cancelled", "{case}");
+            let head = engine.streams().head("log").await.unwrap().unwrap();
+            rounds += 1;
+            assert_eq!(head.version + 1, rounds, "{case}: committed once");
+        }
+    }
+}
+
+/// A lease goes with the commands of others: where the store refuses its rows, the commands are
+/// done all the same.
+pub(crate) async fn a_lease_that_is_refused_fails_no_command(lab: &Lab, faults: &Faults) {
+    let journal = Journal::new(lab);
+    let engine = sharing(lab).workflow(work(&journal, CURSED, ms(0))).start().await.unwrap();
+    lab.settle().await;
+    faults.curse(Flaw::Nul, |change| run_of(change).is_some_and(|run| run.phase == Phase::Driven));
+    let runs = [0, 1].map(|n| start(&engine, CURSED, json!({ "n": n })));
+    let runs = join_all(runs).await;
+    lab.settle().await;
+    assert_eq!(states(lab, CURSED).await, ["queued"; 2]);
+    assert!(!faults.lift_curse().is_empty(), "the lease was tried");
+    lab.advance(secs(2)).await;
+    for (n, run) in runs.into_iter().enumerate() {
+        assert_eq!(lab.completed(&engine, run).await["n"], json!(n));
+    }
+}
+
+/// All kinds of things that are due at the same moment, behind two that fail: they are done at
+/// their time, the two as soon as they can be, and the log says what is wrong meanwhile.
+pub(crate) async fn one_failing_command_stops_no_sweep(lab: &Lab, faults: &Faults) {
+    let (log, _listens) = Warnings::listen();
+    let second = secs(1);
+    let window = |name: &str| {
+        Workflow::new(name, async |_: Ctx, _: Value| Ok(())).debounce(Debounce::quiet(secs(1)))
+    };
+    let nap = |name: &str| {
+        Workflow::new(name, async |ctx: Ctx, _: Value| ctx.sleep("nap", secs(1)).await)
+    };
+    let batch = Workflow::new("batch", async |_: Ctx, _: Vec<Value>| Ok(()))
+        .batch(Batch::of(10).within(second));
+    let throttle =
+        Workflow::new("throttle", async |_: Ctx, _: Value| Ok(())).throttle(Rate::of(1, second));
+    let patient = Workflow::new("patient", async |ctx: Ctx, _: Value| {
+        ctx.wait_for_event::<Value>("wait", "never").timeout(secs(1)).await
+    });
+    let slow = Workflow::new("slow", async |ctx: Ctx, _: Value| ctx.sleep("nap", secs(9)).await)
+        .timeout(second);
+    let engine = sharing(lab).workflow(window(CURSED)).workflow(nap("cursed.nap"));
+    let engine = engine.workflow(window("window")).workflow(nap("nap")).workflow(batch);
+    let engine = engine.workflow(throttle).workflow(patient).workflow(slow);
+    let engine = engine.start().await.unwrap();
+    let others = ["window", "nap", "batch", "throttle", "throttle", "patient", "slow"];
+    for name in [CURSED, "cursed.nap"].into_iter().chain(others) {
+        engine.send(name, json!({})).await.unwrap();
+    }
+    lab.advance(ms(999)).await;
+    faults.curse(Flaw::Nul, |change| {
+        let flushed = matches!(change, Change::Insert(_)) && run_of(change).is_some();
+        let Change::Update(Row::Run(run)) = change else { return flushed };
+        run.workflow == "cursed.nap" && run.phase != Phase::Waiting
+    });
+    assert_eq!(states(lab, "window").await, [""; 0], "nothing is due yet");
+    lab.advance(secs(5)).await;
+    for name in ["window", "nap", "batch", "throttle", "patient"] {
+        let count = others.iter().filter(|it| **it == name).count();
+        assert_eq!(states(lab, name).await, vec!["completed"; count], "{name}");
+    }
+    assert_eq!(states(lab, "slow").await, ["failed"]);
+    assert_eq!(states(lab, CURSED).await, [""; 0]);
+    assert_eq!(states(lab, "cursed.nap").await, ["waiting"]);
+    assert!(log.count("the sweep failed and is tried again") > 1, "it is logged and tried again");
+    faults.lift_curse();
+    lab.advance(secs(1)).await;
+    for name in [CURSED, "cursed.nap"] {
+        assert_eq!(states(lab, name).await, ["completed"], "{name}: once");
+    }
+}
+
+/// A schedule that cannot be planned, or whose occurrence fails, keeps no other from its time, and
+/// is caught up with as soon as it can be.
+pub(crate) async fn one_failing_schedule_stops_no_other(lab: &Lab, faults: &Faults) {
+    let (log, _listens) = Warnings::listen();
+    let journal = Journal::new(lab);
+    let every = |name: &str| {
+        let (journal, noted) = (journal.clone(), name.to_owned());
+        Workflow::new(name, move |_: Ctx, _: Value| {
+            journal.note(&noted);
+            async { Ok(()) }
+        })
+        .cron("* * * * *", "UTC")
+    };
+    let planned = |change: &Change| matches!(change, Change::Insert(Row::Schedule(row)) if row.workflow == CURSED);
+    faults.curse(Flaw::Nul, planned);
+    let engine = sharing(lab).workflow(every("before")).workflow(every(CURSED));
+    let engine = engine.workflow(every("later")).start().await.unwrap();
+    lab.advance(secs(65)).await;
+    assert_eq!(journal.take(), ["before", "later"], "the cursed one could not be planned");
+    assert!(log.count("schedule not planned") > 1, "it is logged and tried again");
+    faults.curse(Flaw::Nul, |change| run_of(change).is_some());
+    lab.advance(secs(60)).await;
+    assert_eq!(journal.take(), ["before", "later"], "now its occurrence fails");
+    assert!(log.count("occurrence failed and is retried") > 1, "it is logged and tried again");
+    faults.lift_curse();
+    lab.advance(secs(1)).await;
+    assert_eq!(journal.take(), [CURSED], "it is caught up with, once");
+    lab.advance(secs(60)).await;
+    let mut all = journal.take();
+    all.sort();
+    assert_eq!(all, ["before", CURSED, "later"]);
+    engine.shut_down().await;
+}
+
+/// A run of a dead engine that cannot be taken over keeps its engine's other runs from nobody,
+/// however many they are, nor those of other dead engines.
+pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(lab: &Lab, faults: &Faults) {
+    const RUNS: usize = 300;
+    let (door, marks) = (Door::closed(), Marks::default());
+    let job = |name: &str| {
+        let (door, marks, marked) = (door.clone(), marks.clone(), name.to_owned());
+        Workflow::new(name, move |_: Ctx, _: Value| {
+            marks.mark(marked.clone());
+            let door = door.clone();
+            async move {
+                door.pass().await;
+                Ok(())
+            }
+        })
+    };
+    let engine = |workers| {
+        let engine = lab.engine().lease_ttl(secs(3)).poll_interval(secs(1)).workers(workers);
+        let engine = engine.workflow(job(CURSED));
+        engine.workflow(job("job")).start()
+    };
+    let mut dead = Vec::new();
+    for runs in [RUNS, 1, 1] {
+        // Some workers are kept for workflows with few runs.
+        let engine = engine(2 * runs + 20).await.unwrap();
+        start(&engine, CURSED, json!({})).await;
+        let events = (0..runs).map(|n| tidegate::new_event("job", json!(n)).unwrap());
+        engine.send_all(events.collect()).await.unwrap();
+        lab.settle().await;
+        assert_eq!(engine.driven(), runs + 1);
+        lab.crash(&engine).await;
+        dead.push(engine);
+    }
+    faults.curse(Flaw::Nul, |change| run_of(change).is_some_and(|run| run.takeovers > 0));
+    door.open();
+    let (log, _listens) = Warnings::listen();
+    let heir = engine(2 * RUNS).await.unwrap();
+    lab.advance(secs(9)).await;
+    assert_eq!(states(lab, "job").await, vec!["completed"; RUNS + 2]);
+    assert_eq!(states(lab, CURSED).await, ["running"; 3], "these cannot be taken over");
+    assert!(log.count("takeover of a dead engine failed and is retried") > 3, "it is logged");
+    faults.lift_curse();
+    lab.advance(secs(3)).await;
+    assert_eq!(states(lab, CURSED).await, ["completed"; 3]);
+    assert_eq!(marks.count(CURSED), 6, "each once more");
+    heir.shut_down().await;
+}
+
+/// A stream that a new reaction cannot follow keeps it from no other, on no later page.
+pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(lab: &Lab, faults: &Faults) {
+    // More than the page of a start.
+    const STREAMS: usize = 501;
+    let (log, _listens) = Warnings::listen();
+    for n in 0..STREAMS {
+        append_quietly(lab, &format!("s-{n:04}"), &numbered(1)).await;
+    }
+    faults.curse(
+        Flaw::Nul,
+        |change| matches!(change, Change::Insert(Row::Sub(sub)) if sub.stream == "s-0007"),
+    );
+    let marks = Marks::default();
+    let noted = marks.clone();
+    let reaction = Reaction::new("mail").on_any(move |ctx: ReactionCtx, _: StreamEvent| {
+        noted.mark(ctx.stream());
+        async { Ok(()) }
+    });
+    let engine = looking(lab).reaction(reaction).start().await.unwrap();
+    lab.advance(secs(5)).await;
+    assert_eq!(marks.all().len(), STREAMS - 1);
+    assert_eq!(marks.count("s-0007"), 0);
+    assert!(log.count("old streams could not be followed; trying again") > 1, "it is logged");
+    faults.lift_curse();
+    lab.advance(secs(2)).await;
+    assert_eq!((marks.count("s-0007"), marks.all().len()), (1, STREAMS));
+    engine.shut_down().await;
+}

@@ -168,6 +168,85 @@ pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &W
     world.check_holds().await;
 }
 
+/// C1: a claim that ran out and was taken by another run is that run's: a run that is replaced
+/// before its first step does not give it back.
+pub async fn a_replaced_run_gives_back_no_claim_of_another(world: &World) {
+    for swept in [true, false] {
+        let world = world.in_workspace(if swept { "swept" } else { "not swept" });
+        let once = json!({ "key": "id", "periodMs": 1000 });
+        let alone = json!({ "mode": "cancel", "key": "group" });
+        world.define(json!({ "name": "bill", "idempotency": once, "singleton": alone })).await;
+        let send = async |group: &str, id: u32| {
+            world.send("bill", json!({ "group": group, "id": id })).await
+        };
+        let first = send("a", 1).await.run().unwrap();
+        if swept {
+            world.tick(1000).await;
+        } else {
+            world.pass(1000);
+        }
+        let second = send("b", 1).await.run().unwrap();
+        let (third, gone) = replaced(&send("a", 2).await);
+        assert_eq!(gone, first, "it has not started");
+        let verdict = send("c", 1).await;
+        let Verdict::Deduped { run, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(run, Some(second), "the claim is the second one's");
+        assert_eq!(world.drain().await, [third, second], "it has the place of the first");
+        world.check_holds().await;
+    }
+}
+
+/// C1: the same for the run of a window that has fired and takes a newer event with it.
+pub async fn a_window_that_goes_on_gives_back_no_claim_of_another(world: &World) {
+    let quiet = json!({ "policy": "debounce", "periodMs": 100 });
+    let once = json!({ "key": "input.id", "periodMs": 1000 });
+    let index = json!({ "name": "index", "concurrency": quiet, "idempotency": once });
+    world.define_flow(json!({ "name": "chat", "actions": [index] })).await;
+    let call = async |session: &str, id: u32| {
+        world.call("chat", "index", session, json!({ "id": id })).await
+    };
+    let (_, _) = window(&call("s", 0).await);
+    world.tick(100).await;
+    let running = world.lease_one().await;
+    let (waits, _) = window(&call("s", 1).await);
+    world.tick(100).await;
+    assert_eq!(world.state(waits).await, "queued", "its window has fired");
+    world.tick(1000).await;
+    let (other, _) = window(&call("t", 1).await);
+    world.tick(100).await;
+    let driven = world.lease_one().await;
+    assert_eq!(driven.id, other, "the claim had run out");
+    assert_eq!(window(&call("s", 2).await).0, waits, "it takes the newer one with it");
+    assert_eq!(call("u", 1).await.outcome(), "deduped", "the claim is the other one's");
+    world.complete(&driven).await;
+    world.complete(&running).await;
+    assert_eq!(world.drain().await, [waits]);
+    assert_eq!(world.input_of(waits).await["input"], json!({ "id": 2 }));
+}
+
+/// C1: the same for a buffer whose run is refused when it is flushed.
+pub async fn a_refused_buffer_gives_back_no_claim_of_another(world: &World) {
+    let once = json!({ "key": "id", "periodMs": 1500 });
+    let batch = json!({ "maxSize": 9, "timeoutMs": 2000, "key": "group" });
+    let index = json!({ "name": "index", "version": 1, "batch": batch, "idempotency": once });
+    world.define(index.clone()).await;
+    let send = async |data: Value| world.send("index", data).await;
+    let first = send(json!({ "id": 1 })).await.run().unwrap();
+    world.tick(1500).await;
+    assert_eq!(send(json!({ "id": 2 })).await.run(), Some(first));
+    let second = send(json!({ "id": 1, "group": "b" })).await.run().unwrap();
+    assert_ne!(second, first, "a buffer of its own");
+    let handoff = json!({ "type": "keyed", "keyField": "group", "onNewVersion": "drain" });
+    let mut newer = index;
+    (newer["version"], newer["handoff"]) = (json!(2), handoff);
+    world.define(newer).await;
+    world.tick(500).await;
+    assert_eq!(world.state(first).await, "cancelled", "the release requires a group");
+    let again = async |id: u32| send(json!({ "id": id, "group": "c" })).await.outcome();
+    assert_eq!(again(1).await, "deduped", "the claim is the second one's");
+    assert_eq!(again(2).await, "buffered", "this one was given back");
+}
+
 /// A1: a window takes the claim of its last event when it fires, and none before.
 pub async fn a_window_claims_its_last_event_when_it_fires(world: &World) {
     let (debounce, once) = (json!({ "periodMs": 1000, "key": "doc" }), json!({ "key": "id" }));

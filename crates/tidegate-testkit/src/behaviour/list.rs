@@ -50,6 +50,7 @@ macro_rules! behaviours {
             }
             throttle {
                 why_tells_the_turns_behind_a_burst,
+                why_counts_those_let_through_and_not_started,
                 a_burst_is_spread_over_the_window,
                 the_caller_is_told_when_its_turn_is_about_due,
                 the_caller_is_told_its_own_turn,
@@ -229,6 +230,9 @@ macro_rules! behaviours {
                 claims_are_apart,
                 of_repeats_at_once_exactly_one_runs,
                 a_run_replaced_before_its_first_step_gives_its_claim_back,
+                a_replaced_run_gives_back_no_claim_of_another,
+                a_window_that_goes_on_gives_back_no_claim_of_another,
+                a_refused_buffer_gives_back_no_claim_of_another,
                 a_window_claims_its_last_event_when_it_fires,
                 a_repeated_dedupe_id_is_dropped_before_anything,
                 a_dedupe_id_is_remembered_for_a_day,

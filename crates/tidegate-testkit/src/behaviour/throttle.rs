@@ -339,3 +339,37 @@ pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
         assert_eq!(started, [*run], "and then");
     }
 }
+
+/// M1, P5: runs that were let through and have not started have a turn of the burst each: `why` of
+/// those behind them counts these turns, for every number of them, and the moments come true.
+pub async fn why_counts_those_let_through_and_not_started(world: &World) {
+    const BURST: u32 = 4;
+    for (limit, let_through) in [(1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3)] {
+        let world = world.in_workspace(&format!("{limit} {let_through}"));
+        world.define(throttled(limit, 3000, BURST)).await;
+        let sent = flood(&world, BURST + 3).await;
+        let started = world.lease(BURST - let_through).await;
+        assert_eq!(started.len(), (BURST - let_through) as usize);
+        let gap = u64::from(3000 / limit);
+        let began = world.now();
+        let turns = (1_u64..).map(|n| began.plus_ms(n * gap));
+        for (n, (run, turn)) in sent[BURST as usize..].iter().zip(turns.clone()).enumerate() {
+            let why = why(&*world.store, &world.ws, *run).await.expect("the store works").unwrap();
+            let at = (why.earliest, why.gates[0].at, why.gates[0].place);
+            let expected = (Some(turn), Some(turn), Some(n + 1));
+            assert_eq!(at, expected, "{limit}, {let_through}: {}", why.sentence);
+        }
+        // They start late, and nobody behind them any later for it.
+        world.pass(gap / 2);
+        assert_eq!(world.lease_all().await.len(), let_through as usize);
+        for (run, turn) in sent[BURST as usize..].iter().zip(turns) {
+            world.clock.set(Timestamp::from_micros(turn.micros() - 1));
+            world.sweep().await;
+            assert!(world.lease_all().await.is_empty(), "{limit}, {let_through}: not before");
+            world.clock.set(turn);
+            world.sweep().await;
+            let leased: Vec<_> = world.lease_all().await.iter().map(|run| run.id).collect();
+            assert_eq!(leased, [*run], "{limit}, {let_through}: and then");
+        }
+    }
+}

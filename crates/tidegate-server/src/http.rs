@@ -7,6 +7,8 @@ mod bulk;
 mod chat;
 mod console;
 mod doctor;
+#[cfg(test)]
+mod ending;
 mod events;
 mod follow;
 mod gate;

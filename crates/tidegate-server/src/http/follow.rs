@@ -180,3 +180,29 @@ impl Follower {
         Ok(messages)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::ending::Ending, Follower};
+
+    /// However the end of a run falls between the reads of a look, its last chunks come before it.
+    #[tokio::test]
+    async fn the_last_chunks_come_before_the_end() {
+        for reads in 0..8 {
+            let ending = Ending::begin().await;
+            let mut follower =
+                Follower { engine: ending.engine.clone(), run: ending.run, after: 0, state: None };
+            ending.end_behind(reads);
+            let mut said = Vec::new();
+            while said.last().is_none_or(|(kind, _)| *kind != "end") {
+                let messages = follower.look().await.unwrap();
+                said.extend(messages.into_iter().map(|it| (it.0, it.2)));
+            }
+            said.pop();
+            said.retain(|(kind, _)| *kind != "state");
+            let chunks = ["first", "last"].map(|it| ("chunk", format!("\"{it}\"")));
+            assert_eq!(said, chunks, "the run ends behind read {reads}");
+            ending.engine.shut_down().await;
+        }
+    }
+}

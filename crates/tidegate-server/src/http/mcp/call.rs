@@ -343,3 +343,41 @@ impl Progress {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::{super::super::ending::Ending, Progress};
+
+    /// However the end of a run falls between the reads of a look, its last chunks come before it.
+    #[tokio::test]
+    async fn the_last_chunks_come_before_the_result() {
+        for reads in 0..8 {
+            let ending = Ending::begin().await;
+            let mut progress = Progress {
+                engine: ending.engine.clone(),
+                run: ending.run,
+                token: Some(to_raw_value(&1).unwrap()),
+                after: 0,
+                steps: 0,
+                said: None,
+            };
+            ending.end_behind(reads);
+            let mut said = Vec::new();
+            loop {
+                let (messages, ended) = progress.look().await.unwrap();
+                said.extend(messages);
+                if ended.is_some() {
+                    break;
+                }
+            }
+            for chunk in ["first", "last"] {
+                let told =
+                    said.iter().filter(|it| it.contains(&format!("\\\"{chunk}\\\""))).count();
+                assert_eq!(told, 1, "{chunk}; the run ends behind read {reads}: {said:?}");
+            }
+            ending.engine.shut_down().await;
+        }
+    }
+}

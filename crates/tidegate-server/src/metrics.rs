@@ -1,10 +1,12 @@
 //! What the engine counts and measures, kept for whoever scrapes it.
 
+mod waits;
+
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     sync::{
-        Arc, LazyLock, PoisonError, RwLock,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -12,6 +14,8 @@ use std::{
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
+
+pub(crate) use self::waits::Waits;
 
 /// Upper bounds of histograms: from the hand-off of a run to a wait of days.
 const BOUNDS: [f64; 20] = [
@@ -26,6 +30,9 @@ const FROM_THE_START: [&str; 4] = [
     "tidegate_lease_losses_total",
     "tidegate_takeovers_total",
 ];
+
+/// How long runs wait for their start.
+const START_DELAY: &str = "tidegate_start_delay_seconds";
 
 static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
 
@@ -49,40 +56,31 @@ pub(crate) fn text() -> String {
 pub(crate) struct Done {
     pub(crate) started: u64,
     pub(crate) ended: u64,
-    /// Starts by how long they were waited for.
-    waits: [u64; BOUNDS.len() + 1],
+    /// How long runs waited for their start.
+    pub(crate) waits: Waits,
 }
 
 impl Done {
     /// What was done since then.
     pub(crate) fn since(&self, then: &Self) -> Self {
-        let waits = std::array::from_fn(|i| self.waits[i].saturating_sub(then.waits[i]));
+        let waits = self.waits.since(&then.waits);
         let started = self.started.saturating_sub(then.started);
         Self { started, ended: self.ended.saturating_sub(then.ended), waits }
     }
+}
 
-    /// The wait in seconds that this part of all starts did not exceed, within its bucket by a
-    /// straight line; 0 where nothing has started.
-    pub(crate) fn waited(&self, part: f64) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let counts = self.waits.map(|count| count as f64);
-        let mut left = counts.iter().sum::<f64>() * part;
-        let mut below = 0.0;
-        for (count, bound) in counts.iter().zip(BOUNDS) {
-            if *count > 0.0 && left <= *count {
-                return below + (bound - below) * left / count;
-            }
-            left -= count;
-            below = bound;
-        }
-        if left > 0.0 { below } else { 0.0 }
-    }
+/// What the labels of a workspace begin with.
+fn of_workspace(workspace: &str) -> String {
+    format!("workspace=\"{}\",", escaped(workspace))
 }
 
 /// What a workspace has done in this process.
 pub(crate) fn done(workspace: &str) -> Done {
-    let of = format!("workspace=\"{}\",", escaped(workspace));
-    let kept = KEPT.0.read().unwrap_or_else(PoisonError::into_inner);
+    done_of(&KEPT.0.read().unwrap_or_else(PoisonError::into_inner), workspace)
+}
+
+fn done_of(kept: &Families, workspace: &str) -> Done {
+    let of = of_workspace(workspace);
     let sum = |name| -> u64 {
         let all = kept.counters.get(name).into_iter().flatten();
         all.filter(|(labels, _)| labels.starts_with(&of))
@@ -90,17 +88,12 @@ pub(crate) fn done(workspace: &str) -> Done {
             .sum()
     };
     let (started, ended) = (sum("tidegate_starts_total"), sum("tidegate_ends_total"));
-    let mut done = Done { started, ended, waits: [0; BOUNDS.len() + 1] };
-    for (labels, buckets) in
-        kept.histograms.get("tidegate_start_delay_seconds").into_iter().flatten()
-    {
-        if labels.starts_with(&of) {
-            for (sum, count) in done.waits.iter_mut().zip(&buckets.counts) {
-                *sum += count.load(Ordering::Relaxed);
-            }
-        }
-    }
-    done
+    let waits = kept.waits.get(&of).map(|it| lock(it).clone()).unwrap_or_default();
+    Done { started, ended, waits }
+}
+
+fn lock(waits: &Mutex<Waits>) -> MutexGuard<'_, Waits> {
+    waits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Handles by name and then by labels: the macros ask for one each time that they count.
@@ -113,6 +106,8 @@ struct Families {
     /// As bits of floats.
     gauges: Family<AtomicU64>,
     histograms: Family<Buckets>,
+    /// By workspace, as its label is written: a fine histogram for each workflow would be large.
+    waits: BTreeMap<String, Arc<Mutex<Waits>>>,
 }
 
 type Family<T> = BTreeMap<String, BTreeMap<String, Arc<T>>>;
@@ -135,6 +130,17 @@ impl Kept {
         let all = write(&mut kept).entry(key.name().to_owned()).or_default();
         all.entry(labels).or_default().clone()
     }
+
+    /// The waits of a workspace, made when they are first asked for.
+    fn waits(&self, of: String) -> Arc<Mutex<Waits>> {
+        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waits) = kept.waits.get(&of) {
+            return waits.clone();
+        }
+        drop(kept);
+        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        kept.waits.entry(of).or_default().clone()
+    }
 }
 
 impl Recorder for Kept {
@@ -151,7 +157,28 @@ impl Recorder for Kept {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.handle(key, |it| &it.histograms, |it| &mut it.histograms))
+        let buckets = self.handle(key, |it| &it.histograms, |it| &mut it.histograms);
+        let workspace = key.labels().find(|label| label.key() == "workspace");
+        match workspace.filter(|_| key.name() == START_DELAY) {
+            Some(workspace) => {
+                let waits = self.waits(of_workspace(workspace.value()));
+                Histogram::from_arc(Arc::new(Delay { buckets, waits }))
+            }
+            None => Histogram::from_arc(buckets),
+        }
+    }
+}
+
+/// How long a run waited for its start, in the buckets of its workflow and in its workspace's.
+struct Delay {
+    buckets: Arc<Buckets>,
+    waits: Arc<Mutex<Waits>>,
+}
+
+impl HistogramFn for Delay {
+    fn record(&self, value: f64) {
+        self.buckets.record(value);
+        lock(&self.waits).record(value);
     }
 }
 
@@ -229,18 +256,24 @@ impl fmt::Display for Families {
 mod tests {
     use metrics::{Key, Label, Level, Metadata, Recorder};
 
-    use super::{BOUNDS, Done, Kept};
+    use super::{Kept, START_DELAY, done_of};
 
     #[test]
-    fn a_part_of_the_waits_is_found_within_its_bucket() {
-        let mut done = Done::default();
-        assert!(done.waited(0.5) <= 0.0, "nothing has started");
-        let within = |bound: f64| BOUNDS.iter().position(|it| *it >= bound).unwrap();
-        done.waits[within(1.0)] = 10;
-        done.waits[within(30.0)] = 10;
-        for (part, seconds) in [(0.25, 0.75), (0.5, 1.0), (0.75, 20.0), (1.0, 30.0)] {
-            assert!((done.waited(part) - seconds).abs() < 1e-9, "{part}: {}", done.waited(part));
+    fn waits_are_those_of_their_workspace() {
+        let (kept, from) = (Kept::default(), Metadata::new("", Level::INFO, None));
+        for (workspace, workflow, seconds) in
+            [("a", "x", 1200.0), ("a", "y", 1200.0), ("b", "x", 3.0)]
+        {
+            let labels = vec![Label::new("workspace", workspace), Label::new("workflow", workflow)];
+            let delay = kept.register_histogram(&Key::from_parts(START_DELAY, labels), &from);
+            delay.record(seconds);
         }
+        let kept = kept.0.read().unwrap();
+        for (workspace, seconds) in [("a", Some(1200.0)), ("b", Some(3.0)), ("c", None)] {
+            assert_eq!(done_of(&kept, workspace).waits.percentile(500), seconds, "{workspace}");
+        }
+        let line = r#"tidegate_start_delay_seconds_count{workspace="a",workflow="x"} 1"#;
+        assert!(kept.to_string().lines().any(|it| it == line), "{kept}");
     }
 
     #[test]

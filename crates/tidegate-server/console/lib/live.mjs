@@ -9,7 +9,7 @@ import { epoch, workspace } from './api.mjs';
  * @typedef {{ inFlight: number, queued: number, ready?: number, waiting: number, paused: number, stranded?: number, atLeast?: boolean }} Counts
  * @typedef {Counts & { app: string, workflow: string, version: number }} OfVersion
  * @typedef {{ kind: string, busy: number, of: number, with: { workflow: string, runs: number }[], elsewhere?: number }} Workers
- * @typedef {{ at: string, started: number, ended: number, waitP50Ms: number, waitP95Ms: number }} Point
+ * @typedef {{ at: string, started: number, ended: number, waitP50Ms: number | null, waitP95Ms: number | null }} Point
  *   what happened on this server, a second, in the step of time that ends then
  */
 

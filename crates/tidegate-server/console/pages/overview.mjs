@@ -87,8 +87,8 @@ export default function Overview() {
         { name: 'ended', tone: 'good', of: (/** @type {any} */ it) => it.ended },
       ]} /></section>
       <section class="card"><${Chart} title="Wait until the start" about="from admission to the first start, of runs that this server has started" points=${last} text=${span} series=${[
-        { name: 'half within', tone: 'wait', of: (/** @type {any} */ it) => it.waitP50Ms },
-        { name: '95 % within', tone: 'idle', of: (/** @type {any} */ it) => it.waitP95Ms },
+        { name: 'half within', tone: 'wait', of: (/** @type {any} */ it) => it.waitP50Ms ?? 0 },
+        { name: '95 % within', tone: 'idle', of: (/** @type {any} */ it) => it.waitP95Ms ?? 0 },
       ]} /></section>
     </div>
     <${Busiest} />

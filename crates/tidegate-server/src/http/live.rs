@@ -69,23 +69,27 @@ struct Point {
     /// A second.
     started: f64,
     ended: f64,
+    /// None where nothing has started.
     #[serde(rename = "waitP50Ms")]
-    wait_p50_ms: f64,
+    wait_p50_ms: Option<f64>,
     #[serde(rename = "waitP95Ms")]
-    wait_p95_ms: f64,
+    wait_p95_ms: Option<f64>,
 }
 
 impl Point {
     fn of(done: &Done, now: Timestamp) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "runs of two seconds")]
         let a_second = |n: u64| n as f64 / POINT.as_secs_f64();
-        let ms = |part| (done.waited(part) * 1e4).round() / 10.0;
+        // Rounded down: no percentile is above the longest wait.
+        let ms = |per_mille| {
+            done.waits.percentile(per_mille).map(|seconds| (seconds * 1e4).floor() / 10.0)
+        };
         Self {
             at: now.rfc3339(),
             started: a_second(done.started),
             ended: a_second(done.ended),
-            wait_p50_ms: ms(0.5),
-            wait_p95_ms: ms(0.95),
+            wait_p50_ms: ms(500),
+            wait_p95_ms: ms(950),
         }
     }
 }

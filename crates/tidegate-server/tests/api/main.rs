@@ -18,6 +18,7 @@ mod failures;
 mod fifo;
 mod fleet;
 mod flows;
+mod frozen;
 mod guard;
 mod idle;
 mod mcp;

@@ -145,6 +145,13 @@ fn read_action(
     if given.is_some_and(|given| given != flow) {
         part.error(Code::Conflict, "flow", format!("must be `{flow}`, or be left out"));
     }
+    let given = value.get("app").and_then(Value::as_str);
+    if let (Context::Inside { app, .. }, Some(given)) = (context, given)
+        && given != *app
+    {
+        let message = format!("must be `{app}`, as its flow's, or be left out, got `{given}`");
+        part.error(Code::Conflict, "app", message);
+    }
     let action = read(value, context, &mut part);
     problems.adopt(part);
     action

@@ -68,6 +68,12 @@ pub enum Code {
     BadPath,
     /// The name, trigger or address cannot be used.
     BadName,
+    /// The expression of a schedule cannot be read.
+    BadCron,
+    /// No date fits the day and month of a schedule.
+    CronNeverOccurs,
+    /// The time zone of a schedule is not known.
+    UnknownTimeZone,
     /// Two parts of the definition exclude each other.
     Conflict,
     /// The control exists, but not for this kind of definition.
@@ -89,6 +95,9 @@ impl Code {
             Code::UnknownValue => "unknown_value",
             Code::BadPath => "bad_path",
             Code::BadName => "bad_name",
+            Code::BadCron => "bad_cron",
+            Code::CronNeverOccurs => "cron_never_occurs",
+            Code::UnknownTimeZone => "unknown_time_zone",
             Code::Conflict => "conflict",
             Code::Misplaced => "misplaced",
             Code::NeverBinds => "never_binds",

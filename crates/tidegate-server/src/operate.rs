@@ -205,6 +205,15 @@ async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Valu
         "stop the servers and use `pg_restore --clean --if-exists --dbname=URL FILE`",
     )?;
     let rows = verify(there(from)?).await?;
+    let log = log_of(&to);
+    if !force && !to.exists() && log.metadata().is_ok_and(|log| log.len() > 0) {
+        bail!(
+            "{} is missing, and its log {} is left with what was committed last: keep a copy of \
+             the log if the file may be found again, then add --force",
+            to.display(),
+            log.display()
+        );
+    }
     if !force && let Some(changed) = last_change(&to)? {
         let made = std::fs::metadata(from)?.modified()?;
         if changed > made {
@@ -221,12 +230,17 @@ async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Valu
     Ok((told, format!("{} has the {rows} rows of {}\n", to.display(), from.display())))
 }
 
-/// When a store or its log was last written; none where there is no store.
-fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
+/// The write-ahead log of a store.
+fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
+    log.into()
+}
+
+/// When a store or its log was last written; none where there is no store.
+fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
     let mut last = None;
-    for path in [path, Path::new(&log)] {
+    for path in [path, &log_of(path)] {
         match std::fs::metadata(path) {
             Ok(file) => last = last.max(Some(file.modified()?)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

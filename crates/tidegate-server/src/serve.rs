@@ -6,7 +6,11 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use tidegate::{
     Engine,
-    core::{row::Workspace, workflow::MAX_CALL_TIMEOUT_MS},
+    core::{
+        action::Flow,
+        row::Workspace,
+        workflow::{MAX_CALL_TIMEOUT_MS, Workflow},
+    },
     store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock},
 };
 use tokio::{net::TcpListener, signal::unix, sync::oneshot};
@@ -178,6 +182,7 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
         bail!(wrong.join("\n"));
     }
+    log_warnings(config);
     let mut defined = Vec::new();
     for workflow in &config.workflows {
         let name = workflow["name"].as_str().unwrap_or_default().to_owned();
@@ -206,6 +211,16 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
         }
     }
     Ok(changed)
+}
+
+/// Logs what is allowed in the file's definitions and probably not meant.
+fn log_warnings(config: &Config) {
+    let workflows = config.workflows.iter().filter_map(|it| Workflow::parse(it).ok());
+    let workflows = workflows.flat_map(|parsed| parsed.warnings);
+    let flows = config.flows.iter().filter_map(|it| Flow::parse(it).ok());
+    for warning in workflows.chain(flows.flat_map(|parsed| parsed.warnings)) {
+        tracing::warn!(code = warning.code.as_str(), %warning, "definition warning");
+    }
 }
 
 /// The app of a definition of the file, which names one.

@@ -344,9 +344,10 @@ fn check_lease(ttl: Duration) -> Result<(), Error> {
 pub(crate) fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     let bad = workflow.triggers.iter().enumerate().filter_map(|(n, trigger)| {
         let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
-        let message = Cron::parse(cron, time_zone).err()?.to_string();
+        let error = Cron::parse(cron, time_zone).err()?;
+        let (code, message) = (error.kind(), error.to_string());
         let subject = format!("workflow `{}`", workflow.name);
-        Some(Problem { code: Code::BadName, subject, field: format!("triggers[{n}]"), message })
+        Some(Problem { code, subject, field: format!("triggers[{n}]"), message })
     });
     let problems: Vec<Problem> = bad.collect();
     if problems.is_empty() { Ok(()) } else { Err(problems) }

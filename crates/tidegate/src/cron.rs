@@ -17,7 +17,7 @@ use jiff::{
     civil::DateTime,
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
-use tidegate_core::{schedule::Missed, time::Timestamp, workflow::CATCH_UP_MS};
+use tidegate_core::{definition::Code, schedule::Missed, time::Timestamp, workflow::CATCH_UP_MS};
 
 /// An expression in a time zone.
 #[derive(Clone, Debug)]
@@ -62,10 +62,15 @@ pub enum BadCron {
 impl BadCron {
     /// The stable code.
     pub fn code(&self) -> &'static str {
+        self.kind().as_str()
+    }
+
+    /// The kind of problem of a definition with it.
+    pub(crate) fn kind(&self) -> Code {
         match self {
-            Self::Expression { .. } => "bad_cron",
-            Self::Never { .. } => "cron_never_occurs",
-            Self::Zone { .. } => "unknown_time_zone",
+            Self::Expression { .. } => Code::BadCron,
+            Self::Never { .. } => Code::CronNeverOccurs,
+            Self::Zone { .. } => Code::UnknownTimeZone,
         }
     }
 }

@@ -163,6 +163,8 @@ fn what_an_action_cannot_have_is_refused_and_what_does_nothing_warns() {
             action(json!({"concurrency": {"policy": "allow", "key": "user"}})),
             action(json!({"name": "a/b"})),
             action(json!({"flow": "other"})),
+            action(json!({"app": "other"})),
+            action(json!({"app": "default"})),
         ],
         expect![[r#"
             action `f/a`: batch cannot stand on an action: make it a workflow that the action sends events to
@@ -175,6 +177,8 @@ fn what_an_action_cannot_have_is_refused_and_what_does_nothing_warns() {
             warning: action `f/a`: concurrency has a key, which changes nothing under `allow`
             action `f/a/b`: name cannot hold a slash in a flow, got `a/b`
             action `f/a`: flow must be `f`, or be left out
+            action `f/a`: app must be `default`, as its flow's, or be left out, got `other`
+            ok
         "#]],
     );
 }

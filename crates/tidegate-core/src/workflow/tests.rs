@@ -347,7 +347,7 @@ fn a_star_stands_at_the_end_of_a_trigger_or_nowhere() {
             error wrong_type: workflow `w`: triggers[2] must be an object of `event`, `cron`, `stream`, got 7
             error unknown_field: workflow `w`: triggers[3].evnt is not known: did you mean `event`?
             error missing_field: workflow `w`: triggers[3].event is required: an event's name, or `cron`, or `stream`
-            error bad_name: workflow `w`: triggers[0].cron must have five fields, or six with seconds, got 4 in `* * * *`
+            error bad_cron: workflow `w`: triggers[0].cron must have five fields, or six with seconds, got 4 in `* * * *`
             error bad_name: workflow `w`: triggers[1].stream must have 1 to 256 characters, got 0
             warning no_effect: workflow `w`: triggers[1] changes nothing: triggers[0] matches all that it matches
             warning no_effect: workflow `w`: triggers[2] changes nothing: triggers[3] matches all that it matches

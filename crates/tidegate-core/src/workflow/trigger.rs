@@ -196,7 +196,7 @@ fn read_cron(cron: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
     if !cron.starts_with('@') && parts != 5 && parts != 6 {
         let rule = "must have five fields, or six with seconds";
         let message = format!("{rule}, got {parts} in `{cron}`");
-        return Err(fields.error(Code::BadName, "cron", message));
+        return Err(fields.error(Code::BadCron, "cron", message));
     }
     Ok(Trigger::Cron {
         cron: cron.to_owned(),

@@ -1,6 +1,9 @@
 //! A called service that answers with server-sent events: what it says is passed on as it comes.
 
-use reqwest::{Response, header::CONTENT_TYPE};
+use reqwest::{
+    Response, Version,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+};
 use serde_json::value::RawValue;
 use tidegate::{Ctx, Fault, MAX_VALUE_BYTES, Result};
 
@@ -13,22 +16,36 @@ pub(super) fn is_stream(response: &Response) -> bool {
 }
 
 /// Emits each event's data as a chunk of the run; the data of one that is named `output` is the
-/// run's output, which is `null` if there is none. The end of the stream is the end of the call.
+/// run's output, which is `null` if there is none. The end of the stream is the end of the call,
+/// unless the service may have died in the middle of it.
 pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>> {
     let mut events = Events::default();
-    let mut output = RawValue::NULL.to_owned();
+    let (framed, mut output) = (is_framed(&answer.response), None);
     while let Some(bytes) = answer.chunk().await? {
         events.feed(&bytes)?;
         while let Some((name, data)) = events.next()? {
             let value = value(&data)?;
             if name == "output" {
-                output = value;
+                output = Some(value);
             } else {
                 ctx.emit(value)?;
             }
         }
     }
-    Ok(output)
+    if !framed && (output.is_none() || events.is_cut()) {
+        let message = "the connection was closed before the `output` event, and the answer has \
+                       neither a length nor chunks that would tell its end from a break";
+        return Err(Fault::coded("CallFailed", message));
+    }
+    Ok(output.unwrap_or_else(|| RawValue::NULL.to_owned()))
+}
+
+/// Whether an answer's end can be told from a connection that broke: it has a length or comes in
+/// chunks, or the protocol has frames.
+fn is_framed(response: &Response) -> bool {
+    let headers = response.headers();
+    let framed = headers.contains_key(TRANSFER_ENCODING) || headers.contains_key(CONTENT_LENGTH);
+    framed || response.version() >= Version::HTTP_2
 }
 
 /// Data that is JSON stays as it is; any other is text.
@@ -55,6 +72,11 @@ impl Events {
         }
         let message = format!("one event of the answer has more than {MAX_VALUE_BYTES} bytes");
         Err(Fault::coded("AnswerTooLarge", message).fatal())
+    }
+
+    /// Whether an event has begun and not ended.
+    fn is_cut(&self) -> bool {
+        !self.unread.is_empty() || self.data.is_some()
     }
 
     /// The next whole event: its name and its data.

@@ -98,10 +98,7 @@ impl From<Error> for Problem {
         match error {
             Error::Refused(refusal) => refused(&refusal),
             Error::Definition(problems) => {
-                let problems: Vec<_> = problems
-                    .iter()
-                    .map(|it| json!({ "subject": it.subject, "field": it.field, "message": it.message }))
-                    .collect();
+                let problems: Vec<_> = problems.iter().map(|it| json!(it)).collect();
                 Self::invalid("bad_definition", detail).with("problems", problems)
             }
             Error::Payload(error) => Self::invalid(error.code(), detail),

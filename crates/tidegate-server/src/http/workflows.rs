@@ -158,7 +158,14 @@ pub(super) async fn define(
     let members = definition
         .as_object_mut()
         .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
-    for (field, value) in [("name", name.as_str()), ("app", app.as_str())] {
+    // An action is defined by the name within its flow; its address has both.
+    let flow = members.get("flow").and_then(Value::as_str);
+    let prefix = flow.map(|flow| format!("{flow}/")).unwrap_or_default();
+    let short = name.strip_prefix(&prefix).ok_or_else(|| {
+        let detail = format!("an action of this flow is at `{prefix}NAME`, got `{name}`");
+        Problem::invalid("bad_definition", detail)
+    })?;
+    for (field, value) in [("name", short), ("app", app.as_str())] {
         let given = members.entry(field).or_insert_with(|| value.into());
         if given != value {
             let detail = format!("`{field}` is {given} in the body and `{value}` in the address");

@@ -5,6 +5,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::StatusCode;
 use serde_json::json;
 use sha2::Sha256;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{server::Server, target::Target};
 
@@ -230,4 +231,58 @@ async fn a_workflow_of_any_name_can_be_called() {
     server.until(&run, "completed").await;
     let [call] = &target.calls()[..] else { panic!("it is called once") };
     assert_eq!(call.headers["tidegate-workflow"].as_bytes(), "größe".as_bytes());
+}
+
+/// A service that answers each connection with the next of these, and closes it.
+async fn answering(answers: &'static [&'static str]) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        for answer in answers {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                socket.read_buf(&mut request).await.unwrap();
+            }
+            socket.write_all(answer.as_bytes()).await.unwrap();
+            socket.shutdown().await.unwrap();
+        }
+    });
+    url
+}
+
+/// A stream of events that breaks off is tried again, whether or not its framing shows the break;
+/// one that has come to its end is not.
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_tried_again() {
+    let url = answering(&[
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: output\ndata: 0",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\
+         \r\n9\r\ndata: 2\n\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99\r\n\r\n\
+         event: output\ndata: 3\n\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 4\n\n\
+         event: output\ndata: 5\n\n",
+    ]);
+    let workflow = |name: &str, url: &str| {
+        format!(
+            "[[workflow]]\nname = \"{name}\"\nurl = \"{url}\"\n\
+             retry = {{ maxAttempts = 6, backoffMs = 1 }}\n"
+        )
+    };
+    // Without an `output`, and at its end all the same: it has a length.
+    let whole = answering(&["HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                             content-length: 9\r\n\r\ndata: 1\n\n"]);
+    let (url, whole) = (url.await, whole.await);
+    let server = Server::start(&(workflow("cut", &url) + &workflow("whole", &whole)));
+    let run = server.start_run("cut", json!({})).await;
+    let told = server.until(&run, "completed").await;
+    assert_eq!(told["output"], 5, "{told}");
+    let text = server.follow(&format!("/runs/{run}/stream"), "event: end", || ()).await;
+    let chunks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(chunks[..3], ["1", "2", "4"], "those of each attempt stay: {text}");
+    let run = server.start_run("whole", json!({})).await;
+    assert_eq!(server.until(&run, "completed").await["output"], json!(null));
 }

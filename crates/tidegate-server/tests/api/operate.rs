@@ -125,3 +125,30 @@ async fn the_exit_status_says_why() {
         assert_eq!(status, expected, "{arguments:?}: {said}");
     }
 }
+
+/// A backup takes the place of a file that is gone, though its log is left: by force, as the log
+/// may be all that is left of what was committed last.
+#[tokio::test]
+async fn a_file_that_is_gone_is_restored() {
+    let target = Target::kind().await;
+    let mut server = Server::start_on_file(&format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{}\"\n",
+        target.url
+    ));
+    let run_id = server.start_run("sync", json!(1)).await;
+    server.until(&run_id, "completed").await;
+    let (file, copy) = (server.file("tidegate.db"), server.file("copy.db"));
+    let store = format!("sqlite:{file}");
+    assert_eq!(run(&["backup", &copy, "--store", &store]).0, 0);
+    server.kill();
+    std::fs::remove_file(&file).unwrap();
+    let log = format!("{file}-wal");
+    assert!(std::fs::metadata(&log).is_ok_and(|log| log.len() > 0), "its log is left");
+    let (status, _, said) = run(&["restore", &copy, "--store", &store]);
+    assert!(status == 1 && said.contains(&log) && said.contains("--force"), "{said}");
+    assert!(std::path::Path::new(&log).exists(), "nothing was changed");
+    let (status, said, error) = run(&["restore", &copy, "--store", &store, "--force"]);
+    assert_eq!(status, 0, "{said}{error}");
+    server.restart();
+    server.until(&run_id, "completed").await;
+}

@@ -102,3 +102,29 @@ async fn a_new_store_is_migrated_in_one_line() {
         assert!(line.contains("migrated the schema from=0 to="), "{line}");
     }
 }
+
+/// What is probably not meant in the file is logged, at the start and at a reload; it holds all the
+/// same.
+#[tokio::test]
+async fn warnings_of_the_file_are_logged() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let workflow = format!(
+        "[[workflow]]\nname = \"w\"\nurl = \"{url}\"\nsingleton = {{}}\n\
+         concurrency = {{ limit = 3 }}\n"
+    );
+    let flow = format!(
+        "[[flow]]\nname = \"f\"\n\
+         actions.a = {{ url = \"{url}\", concurrency = {{ policy = \"allow\", key = \"user\" }} }}\n"
+    );
+    let server = Server::start(&workflow);
+    let never = "concurrency.limit of 3 is never reached";
+    assert!(server.log().contains(never), "{}", server.log());
+    assert!(server.log().contains("never_binds"), "{}", server.log());
+    server.reload(&(workflow + &flow));
+    server.logged("no_effect").await;
+    assert!(server.log().contains("action `f/a`: concurrency has a key"), "{}", server.log());
+    assert_eq!(server.log().matches(never).count(), 2, "{}", server.log());
+    let run = server.start_run("w", json!(1)).await;
+    server.until(&run, "completed").await;
+}

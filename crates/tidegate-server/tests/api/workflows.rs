@@ -202,3 +202,48 @@ async fn a_release_lists_the_runs_that_lack_its_key() {
     assert!(said.ends_with(&format!("{without} lacks the key of its handoff\n")), "{said}");
     assert!(!said.contains(&with), "{said}");
 }
+
+/// What `GET` shows of an action can be put back as it is, and changes nothing.
+#[tokio::test]
+async fn an_action_can_be_put_back() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "[[flow]]\nname = \"f\"\nconcurrency = \"queue\"\n\
+         actions.a = {{ url = \"{url}/a\" }}\n\
+         actions.b = {{ url = \"{url}/b\", concurrency = {{ limit = 2 }} }}\n\
+         [[workflow]]\nname = \"w\"\nurl = \"{url}/w\"\nthrottle = {{ limit = 1, perMs = 5 }}\n"
+    ));
+    for name in ["f%2Fa", "f%2Fb", "w"] {
+        let path = format!("/workflows/{name}");
+        let (_, shown) = server.get(&path).await;
+        let (status, told) = server.put(&path, &shown["definition"]).await;
+        assert_eq!(status, StatusCode::OK, "{name}: {told}");
+        assert_eq!((&told["unchanged"], &told["version"]), (&json!(true), &json!(1)), "{told}");
+        assert_eq!(server.get(&path).await.1, shown, "{name}");
+    }
+    let (_, shown) = server.get("/workflows/f%2Fa").await;
+    for wrong in ["/workflows/a", "/workflows/g%2Fa", "/workflows/f%2Fb"] {
+        let (status, told) = server.put(wrong, &shown["definition"]).await;
+        let said = (status, &told["error"]);
+        assert_eq!(said, (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_definition")), "{wrong}");
+    }
+}
+
+/// Each problem of a definition comes with its code, those of schedules with codes of their own.
+#[tokio::test]
+async fn problems_of_schedules_have_their_codes() {
+    let server = Server::start("");
+    for (trigger, code) in [
+        (json!({ "cron": "* * * *" }), "bad_cron"),
+        (json!({ "cron": "61 * * * *" }), "bad_cron"),
+        (json!({ "cron": "0 0 31 2 *" }), "cron_never_occurs"),
+        (json!({ "cron": "@daily", "timeZone": "Mars/Base" }), "unknown_time_zone"),
+        (json!({ "event": "a*b" }), "bad_name"),
+    ] {
+        let definition = json!({ "url": "http://h", "triggers": [trigger] });
+        let (status, told) = server.put("/workflows/w", &definition).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{told}");
+        assert_eq!(told["problems"][0]["code"], code, "{definition}: {told}");
+    }
+}

@@ -22,9 +22,14 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Takes the lock for a database's path, or says who has it.
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
+        check_log(database)?;
+        Self::take_to_replace(database)
+    }
+
+    /// Takes the lock for a database that is about to be replaced, with the log that it has left.
+    pub(super) fn take_to_replace(database: &Path) -> Result<Self, StoreError> {
         let unavailable =
             |error: io::Error| StoreError::Unavailable(format!("{}: {error}", database.display()));
-        check_log(database)?;
         let real = real_path(database).map_err(unavailable)?;
         let path = beside(&real, LOCK);
         let open = private().read(true).create(true).open(&path);

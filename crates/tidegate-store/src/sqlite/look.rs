@@ -93,11 +93,13 @@ impl SqliteLook {
         self.reader.call(copy).await
     }
 
-    /// Puts a copy in the place of a file that nobody has open: the whole copy, or nothing.
+    /// Puts a copy in the place of a file that nobody has open: the whole copy, or nothing. A log
+    /// that a missing file has left is deleted.
     pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
         let target = to.clone();
-        let owner = Worker::start("tidegate-restore", move || FileLock::take(&target)).await?;
+        let lock = move || FileLock::take_to_replace(&target);
+        let owner = Worker::start("tidegate-restore", lock).await?;
         owner.call(move |_| replace(&from, &to).map_err(|error| failed(&to, &error))).await
     }
 }

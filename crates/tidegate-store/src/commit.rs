@@ -13,7 +13,6 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{Ended, Event, Phase, Row, RowKey, Workspace},
     time::Timestamp,
-    turn::Turn,
 };
 
 use crate::{Decision, Store, StoreError};
@@ -55,8 +54,8 @@ pub struct Seen {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
-    /// Runs that are ready and nobody's, with the workspace and the turn of each.
-    pub ready: BTreeMap<RunId, (Workspace, Turn)>,
+    /// Runs that are ready and nobody's, with the workspace and the lane of each.
+    pub ready: BTreeMap<RunId, (Workspace, Seq)>,
     /// The earliest due time.
     pub due: Option<Timestamp>,
     /// When places of these reactions can be claimed.
@@ -99,7 +98,7 @@ impl Seen {
                     match run.phase {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
                         Phase::Ready => {
-                            seen.ready.insert(run.id, (run.ws.clone(), Turn::of(run)));
+                            seen.ready.insert(run.id, (run.ws.clone(), run.lane));
                         }
                         Phase::Line { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }

@@ -295,7 +295,7 @@ impl Shared {
     /// Which of the runs that a transaction left ready find no worker here, with so many free.
     pub(crate) fn without_worker(&self, seen: &Seen, free: PerKind) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
-        let ready = seen.ready.iter().filter(|(_, (ws, turn))| registry.is_out(ws, *turn, free));
+        let ready = seen.ready.iter().filter(|(_, (_, lane))| registry.is_out(*lane, free));
         ready.map(|(run, _)| *run).collect()
     }
 

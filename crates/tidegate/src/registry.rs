@@ -127,12 +127,11 @@ impl Registry {
         self.turns[kind as usize].workers(kind, ws)
     }
 
-    /// Whether no worker is left for a run of this version, with so many free; never where it is
-    /// not driven here.
-    pub(crate) fn is_out(&self, ws: &Workspace, turn: Turn, mut free: PerKind) -> bool {
-        let kind = self.versions.get(&turn.lane).map(|version| version.kind);
-        let is_out = |kind| self.turns[kind as usize].is_out(ws, turn.workflow, *free.get(kind));
-        kind.is_some_and(is_out)
+    /// Whether no worker is left for a run of this lane that the last lease passed over, with so
+    /// many free; never where it is not driven here.
+    pub(crate) fn is_out(&self, lane: Seq, mut free: PerKind) -> bool {
+        let kind = self.versions.get(&lane).map(|version| version.kind);
+        kind.is_some_and(|kind| self.turns[kind as usize].is_out(*free.get(kind)))
     }
 
     /// There are ready runs in these workspaces.

@@ -217,12 +217,9 @@ impl Turns {
         self.driven.values().map(|(_, runs)| runs).sum()
     }
 
-    /// Whether no worker is left for a run of this workflow, with so many free.
-    pub(crate) fn is_out(&self, ws: &Workspace, workflow: Seq, free: i64) -> bool {
-        let driven = self.driven.get(&(ws.clone(), workflow));
-        let has_many = driven.is_some_and(|(_, runs)| *runs >= self.reserve());
-        let kept = if has_many { self.reserve() } else { 0 };
-        usize::try_from(free).unwrap_or_default() <= kept
+    /// Whether no worker is left for a run that the last lease passed over, with so many free.
+    pub(crate) fn is_out(&self, free: i64) -> bool {
+        usize::try_from(free).unwrap_or_default() <= self.reserve()
     }
 
     /// A run of a workflow is driven here no more.

@@ -53,7 +53,7 @@ async fn main() -> Result<()> {
     let bulk = work::<Value>("bulk", &lab, &ran).on_event("letter/a").on_event("letter/b");
     let other = work::<Value>("other", &lab, &ran).on_event("letter/c");
     let engine = lab.engine().workers(1).workflow(bulk).workflow(other);
-    burst("turns", &lab, engine, &ran, "started started started: a 0s, c 1s, b 2s").await
+    burst("turns", &lab, engine, &ran, "started queued queued: a 0s, c 1s, b 2s").await
 }
 
 /// A burst meets a workflow with one control.

@@ -158,13 +158,10 @@ pub(super) async fn define(
     let members = definition
         .as_object_mut()
         .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
-    // An action is defined by the name within its flow; its address has both.
+    // An action is defined by the name within its flow; where it is shown, its address has both.
     let flow = members.get("flow").and_then(Value::as_str);
     let prefix = flow.map(|flow| format!("{flow}/")).unwrap_or_default();
-    let short = name.strip_prefix(&prefix).ok_or_else(|| {
-        let detail = format!("an action of this flow is at `{prefix}NAME`, got `{name}`");
-        Problem::invalid("bad_definition", detail)
-    })?;
+    let short = name.strip_prefix(&prefix).unwrap_or(&name);
     for (field, value) in [("name", short), ("app", app.as_str())] {
         let given = members.entry(field).or_insert_with(|| value.into());
         if given != value {

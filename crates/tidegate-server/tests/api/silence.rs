@@ -71,6 +71,8 @@ async fn answer(mut stream: TcpStream, script: Script) {
 #[tokio::test]
 async fn a_streamed_reply_may_take_longer_than_its_longest_silence() {
     let events = (0..25).map(|n| format!("data: {n}\n\n"));
+    // Without chunks, only this tells the end of the stream from a break.
+    let events = events.chain(["event: output\ndata: done\n\n".to_owned()]);
     let parts: Vec<_> = std::iter::once(STREAM.to_owned()).chain(events).collect();
     let script = Script { parts, pause: Duration::from_millis(250), hangs_up: true };
     let slow = Slow::start(script).await;

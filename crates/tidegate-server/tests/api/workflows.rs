@@ -223,7 +223,7 @@ async fn an_action_can_be_put_back() {
         assert_eq!(server.get(&path).await.1, shown, "{name}");
     }
     let (_, shown) = server.get("/workflows/f%2Fa").await;
-    for wrong in ["/workflows/a", "/workflows/g%2Fa", "/workflows/f%2Fb"] {
+    for wrong in ["/workflows/b", "/workflows/g%2Fa", "/workflows/f%2Fb"] {
         let (status, told) = server.put(wrong, &shown["definition"]).await;
         let said = (status, &told["error"]);
         assert_eq!(said, (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_definition")), "{wrong}");

@@ -48,6 +48,7 @@ pub struct Claim {
     /// The workspace.
     pub ws: Workspace,
     /// Whose runs it takes, in the order of their turns: the first range begins with the next.
+    /// Versions of one workflow are in neighbouring ranges.
     pub turns: Vec<Range>,
 }
 

@@ -291,14 +291,15 @@ impl Chance {
         reads
     }
 
-    /// Ranges that do not overlap, in any order.
+    /// Ranges that do not overlap, in any order; one that goes round begins with a workflow.
     fn turns(&mut self) -> Vec<turn::Range> {
         let turn = |number: i64| Turn { workflow: Seq(number / 4), lane: Seq(number % 4 - 1) };
-        let (first, second) = (self.below(12), self.below(12));
+        let (first, second, round) = (self.below(12), self.below(12), self.below(2) == 0);
         let (low, high) = (first.min(second), first.max(second));
+        let high = if round { high / 4 * 4 + 3 } else { high };
         let mut turns = vec![(turn(low), turn(high)), (turn(high + 1), Turn::LAST)];
         turns.truncate(usize::try_from(self.below(3)).expect("small"));
-        if self.below(2) == 0 {
+        if round {
             turns.reverse();
         }
         turns

@@ -62,7 +62,7 @@ pub(super) struct Line {
     pub(super) same: Option<f64>,
     /// How the ratio should be; none where nothing is asked for.
     pub(super) goal: Option<Goal>,
-    /// Row writes, commits, reads and microseconds of each, where they were counted.
+    /// Row writes, commits, reads, microseconds and allocations of each, where they were counted.
     pub(super) each: Option<[f64; 5]>,
 }
 

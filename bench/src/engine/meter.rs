@@ -92,7 +92,8 @@ impl Meter {
             f64::from(u32::try_from(of.load(Ordering::Relaxed)).unwrap_or(u32::MAX))
         };
         let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
-        let [cpu, allocations] = [0, 1].map(|n| so_far()[n] - began[n]);
+        let now = so_far();
+        let [cpu, allocations] = [0, 1].map(|n| now[n] - began[n]);
         let [rows, commits, reads] = [&self.rows, &self.commits, &self.reads].map(count);
         [
             ("rows", rows),

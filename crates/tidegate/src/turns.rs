@@ -87,6 +87,9 @@ pub(crate) struct Turns {
     workers: usize,
     /// The name of each workflow with runs that are driven here, and how many they are.
     driven: BTreeMap<(Workspace, Seq), (String, usize)>,
+    /// How many runs these are together. Counted along: a sum would cost each end of a run more
+    /// with every workflow.
+    busy: usize,
     /// All lanes that are served.
     lanes: Lanes,
     /// How many workflows that are.
@@ -138,8 +141,9 @@ impl Turns {
         self.refresh();
         let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
         // The last free workers are kept for workflows with fewer runs under way than these are.
-        let many = |of: &&(Workspace, Seq)| self.driven[of].1 >= reserve && free <= reserve;
-        let many: Vec<_> = self.driven.keys().filter(many).collect();
+        let driven = self.driven.iter().filter(|_| free <= reserve);
+        let many = driven.filter(|(_, (_, runs))| *runs >= reserve).map(|(of, _)| of);
+        let many: Vec<_> = many.collect();
         let limit = if free > reserve { free - reserve } else { free };
         let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
         let busy = self.next().filter(|(_, served)| !served.idle).count();
@@ -170,8 +174,9 @@ impl Turns {
     /// Takes down what a lease came to. Whether there may be more for the workers that are left.
     pub(crate) fn leased(&mut self, lease: &Lease, runs: &[Run]) -> bool {
         let Command::Lease { claims, .. } = &lease.command else { return false };
+        self.busy += runs.len();
         if !runs.is_empty() {
-            telemetry::workers(lease.kind.as_str(), self.workers, self.busy() + runs.len());
+            telemetry::workers(lease.kind.as_str(), self.workers, self.busy);
         }
         for run in runs {
             if let Some(served) = self.workspaces.get_mut(&run.ws) {
@@ -207,14 +212,9 @@ impl Turns {
         let own = own.map(|(_, (workflow, runs))| Busy { workflow: workflow.clone(), runs: *runs });
         let mut with: Vec<Busy> = own.collect();
         with.sort_by_key(|busy| Reverse(busy.runs));
-        let (busy, own) = (self.busy(), with.iter().map(|busy| busy.runs).sum::<usize>());
+        let (busy, own) = (self.busy, with.iter().map(|busy| busy.runs).sum::<usize>());
         let elsewhere = busy.saturating_sub(own);
         Workers { kind: kind.as_str(), busy, of: self.workers, with, elsewhere, ahead: 0 }
-    }
-
-    /// How many workers have something to do.
-    fn busy(&self) -> usize {
-        self.driven.values().map(|(_, runs)| runs).sum()
     }
 
     /// Whether no worker is left for a run that the last lease passed over, with so many free.
@@ -225,12 +225,13 @@ impl Turns {
     /// A run of a workflow is driven here no more.
     pub(crate) fn left(&mut self, kind: Kind, of: (Workspace, Seq)) {
         if let Entry::Occupied(mut driven) = self.driven.entry(of) {
+            self.busy -= 1;
             driven.get_mut().1 -= 1;
             if driven.get().1 == 0 {
                 driven.remove();
             }
         }
-        telemetry::workers(kind.as_str(), self.workers, self.busy());
+        telemetry::workers(kind.as_str(), self.workers, self.busy);
     }
 
     /// The workspaces with something served, the next in turn first.

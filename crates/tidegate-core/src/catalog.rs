@@ -1,10 +1,21 @@
-//! A workspace's definitions, ready to be asked.
+//! A workspace's definitions, indexed by name, event and lane.
+//!
+//! A catalog is immutable. The next one is made from it by adding rows and shares all the rest, so
+//! that registering a definition costs the same beside ten others and beside ten thousand.
+
+mod subscribers;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{Arc, OnceLock},
 };
 
+use rpds::RedBlackTreeMapSync;
+
+use self::subscribers::Subscribers;
 use crate::{
     flow::{meter::Rate, policy::PolicyKind},
     id::Seq,
@@ -14,19 +25,28 @@ use crate::{
     workflow::{Trigger, Workflow},
 };
 
+/// An ordered map whose copies share their nodes.
+type Map<K, V> = RedBlackTreeMapSync<K, V>;
+
+/// The app and the name of a workflow.
+type FullName = (String, String);
+
 /// The definitions of one workspace as of one epoch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// The epoch that it was read at.
     pub epoch: i64,
-    workflows: BTreeMap<String, BTreeMap<String, Entry>>,
-    by_event: BTreeMap<String, Vec<(String, String)>>,
-    by_prefix: Vec<(String, (String, String))>,
-    lanes: BTreeMap<Seq, Version>,
-    reactions: BTreeMap<String, Reaction>,
-    followers: Vec<Follower>,
-    /// What the workflows ask for of streams.
-    of_streams: Vec<Trigger>,
+    workflows: Map<String, Map<String, Entry>>,
+    /// Workflows by the epoch of their last change; a catalog that was built anew has one for all.
+    changes: Map<(i64, FullName), ()>,
+    /// Workflows by the events that trigger them.
+    subscribers: Subscribers,
+    /// Workflows by the events of streams that trigger them.
+    stream_subscribers: Subscribers,
+    lanes: Map<Seq, Version>,
+    reactions: Map<String, (Reaction, Arc<Def>)>,
+    followers: Arc<Vec<Follower>>,
+    last_release: i64,
 }
 
 /// One workflow with all its versions.
@@ -38,6 +58,8 @@ pub struct Entry {
     pub versions: BTreeMap<u32, Version>,
     /// The mark that it was retired, now or once.
     pub retired: Option<Version>,
+    /// The epoch of its last change.
+    changed: i64,
 }
 
 impl Entry {
@@ -62,6 +84,33 @@ impl Entry {
     /// The version that new runs begin with, if they may.
     pub fn open(&self) -> Option<&Current> {
         self.current.as_ref().filter(|_| !self.is_retired())
+    }
+
+    /// Adds a version, or the mark that the workflow was retired.
+    fn add(&mut self, version: Version) {
+        if version.number == RETIRED {
+            self.retired = Some(version);
+        } else {
+            self.versions.insert(version.number, version);
+        }
+    }
+
+    /// Works out which version is current and the turn that all versions share.
+    fn settle(&mut self) -> Result<(), CatalogError> {
+        let turn = self.versions.values().map(|version| version.lane).min();
+        for version in self.versions.values_mut() {
+            version.turn = turn.unwrap_or(version.lane);
+        }
+        let released = self.versions.values().filter(|version| version.release.is_some());
+        let newest = released.max_by_key(|version| version.release);
+        self.current = match newest.cloned() {
+            Some(version) => {
+                let workflow = Arc::new(read(&version.def)?);
+                Some(Current { version, workflow })
+            }
+            None => None,
+        };
+        Ok(())
     }
 }
 
@@ -134,76 +183,103 @@ pub struct CatalogError {
 impl Catalog {
     /// Builds the catalog from all definition rows of a workspace.
     pub fn build(epoch: i64, defs: Vec<Def>) -> Result<Self, CatalogError> {
-        let mut catalog = Self { epoch, ..Self::default() };
+        Self::default().advance(epoch, defs)
+    }
+
+    /// The catalog of a later epoch: this one with the rows that were written since.
+    pub fn advance(
+        &self,
+        epoch: i64,
+        defs: impl IntoIterator<Item = Def>,
+    ) -> Result<Self, CatalogError> {
+        let mut catalog = Self { epoch, ..self.clone() };
+        let mut entries: BTreeMap<FullName, Entry> = BTreeMap::new();
         for def in defs {
-            let def = Arc::new(def);
-            let version = Version::new(def.clone());
-            catalog.lanes.insert(def.lane, version.clone());
-            let app = catalog.workflows.entry(def.app.clone()).or_default();
-            let entry = app.entry(def.name.clone()).or_default();
-            if def.version == RETIRED {
-                entry.retired = Some(version);
-            } else {
-                entry.versions.insert(def.version, version);
+            let version = Version::new(Arc::new(def));
+            let def = version.def.clone();
+            catalog.last_release = catalog.last_release.max(def.released.unwrap_or(0));
+            catalog.lanes.insert_mut(def.lane, version.clone());
+            if def.app == REACTIONS {
+                let reaction: Reaction = read(&def)?;
+                catalog.reactions.insert_mut(reaction.name.clone(), (reaction, def));
+                continue;
             }
+            let before = || self.entry(&def.app, &def.name).cloned().unwrap_or_default();
+            let entry = entries.entry((def.app.clone(), def.name.clone()));
+            entry.or_insert_with(before).add(version);
         }
-        catalog.read_reactions()?;
-        for entry in catalog.workflows.values_mut().flat_map(BTreeMap::values_mut) {
-            let Some(turn) = entry.versions.values().map(|version| version.lane).min() else {
-                continue;
-            };
-            for version in entry.versions.values_mut().filter(|version| version.lane != turn) {
-                version.turn = turn;
-                catalog.lanes.insert(version.lane, version.clone());
-            }
+        if catalog.reactions.size() > 0 {
+            let followers = catalog.reactions().map(Follower::from);
+            catalog.followers = Arc::new(followers.collect());
         }
-        let apps = catalog.workflows.iter_mut();
-        let all = apps.flat_map(|(app, names)| names.iter_mut().map(move |entry| (app, entry)));
-        for (app, (name, entry)) in all {
-            let newest = entry.versions.values().filter(|version| version.release.is_some());
-            let Some(version) = newest.max_by_key(|version| version.release).cloned() else {
-                continue;
-            };
-            let workflow: Arc<Workflow> = Arc::new(read(&version.def)?);
-            entry.current = Some(Current { version, workflow: workflow.clone() });
-            if entry.is_retired() {
-                continue;
-            }
-            let name = (app.clone(), name.clone());
-            index(&mut catalog.by_event, &mut catalog.by_prefix, &name, &workflow);
-            if workflow.flow.is_none() {
-                let of_streams = workflow.triggers.iter().filter_map(Trigger::of_stream);
-                catalog.of_streams.extend(of_streams);
-            }
+        for (name, entry) in entries {
+            catalog.replace(name, entry)?;
         }
         Ok(catalog)
     }
 
-    /// Takes the reactions out of what was read as workflows.
-    fn read_reactions(&mut self) -> Result<(), CatalogError> {
-        let entries = self.workflows.remove(REACTIONS).unwrap_or_default();
-        for version in entries.into_values().flat_map(|entry| entry.versions.into_values()) {
-            let reaction: Reaction = read(&version.def)?;
-            self.followers.push(Follower::from(&reaction));
-            self.reactions.insert(reaction.name.clone(), reaction);
+    /// Puts a workflow in the place of what was known of it.
+    fn replace(&mut self, name: FullName, mut entry: Entry) -> Result<(), CatalogError> {
+        if let Some(before) = self.entry(&name.0, &name.1).cloned() {
+            self.changes.remove_mut(&(before.changed, name.clone()));
+            if let Some(current) = before.open() {
+                self.subscribe(&current.workflow, |it, trigger| it.remove(trigger, &name));
+            }
         }
+        entry.changed = self.epoch;
+        entry.settle()?;
+        for version in entry.versions.values() {
+            self.lanes.insert_mut(version.lane, version.clone());
+        }
+        if let Some(current) = entry.open() {
+            self.subscribe(&current.workflow, |it, trigger| it.add(trigger, &name));
+        }
+        self.changes.insert_mut((self.epoch, name.clone()), ());
+        let (app, name) = name;
+        let mut names = self.workflows.get(&app).cloned().unwrap_or_default();
+        names.insert_mut(name, entry);
+        self.workflows.insert_mut(app, names);
         Ok(())
+    }
+
+    /// Does something to the subscription of each trigger. Actions have none.
+    fn subscribe(&mut self, workflow: &Workflow, act: impl Fn(&mut Subscribers, &Trigger)) {
+        if workflow.flow.is_some() {
+            return;
+        }
+        if workflow.triggers.is_empty() {
+            let own = Trigger::Event { name: workflow.name.clone(), prefix: false };
+            act(&mut self.subscribers, &own);
+        }
+        for trigger in &workflow.triggers {
+            let of_stream = trigger.of_stream();
+            act(&mut self.subscribers, of_stream.as_ref().unwrap_or(trigger));
+            if let Some(trigger) = &of_stream {
+                act(&mut self.stream_subscribers, trigger);
+            }
+        }
+    }
+
+    /// The workflows that have changed after an epoch, or may have.
+    pub fn changed_after(&self, epoch: i64) -> impl Iterator<Item = &Entry> {
+        let from = (epoch.saturating_add(1), FullName::default());
+        let names = self.changes.range((Bound::Included(from), Bound::Unbounded));
+        names.filter_map(|((_, (app, name)), ())| self.entry(app, name))
     }
 
     /// A reaction by name.
     pub fn reaction(&self, name: &str) -> Option<&Reaction> {
-        self.reactions.get(name)
+        self.reactions.get(name).map(|(reaction, _)| reaction)
     }
 
     /// All reactions, by name.
     pub fn reactions(&self) -> impl Iterator<Item = &Reaction> {
-        self.reactions.values()
+        self.reactions.values().map(|(reaction, _)| reaction)
     }
 
     /// The definition row of a reaction, if it was defined before.
     pub fn reaction_def(&self, name: &str) -> Option<&Def> {
-        let rows = self.lanes.values().map(|version| &*version.def);
-        rows.into_iter().find(|def| def.app == REACTIONS && def.name == name)
+        self.reactions.get(name).map(|(_, def)| &**def)
     }
 
     /// What each reaction follows.
@@ -255,17 +331,13 @@ impl Catalog {
 
     /// The workflows that an event of this name triggers, each once, by app and name.
     pub fn triggered(&self, event: &str) -> Vec<&Current> {
-        let exact = self.by_event.get(event).into_iter().flatten();
-        let prefixed = self.by_prefix.iter().filter(|(prefix, _)| event.starts_with(prefix));
-        let mut names: Vec<_> = exact.chain(prefixed.map(|(_, name)| name)).collect();
-        names.sort();
-        names.dedup();
-        names.into_iter().filter_map(|(app, name)| self.entry(app, name)?.open()).collect()
+        let names = self.subscribers.of(event).into_iter();
+        names.filter_map(|(app, name)| self.entry(app, name)?.open()).collect()
     }
 
     /// Whether a workflow asks for events out of streams that have this name, `stream:` included.
     pub fn has_stream_trigger(&self, event: &str) -> bool {
-        self.of_streams.iter().any(|trigger| trigger.matches(event))
+        !self.stream_subscribers.of(event).is_empty()
     }
 
     /// The lanes whose runs a list shows.
@@ -286,7 +358,7 @@ impl Catalog {
 
     /// The greatest release so far.
     pub fn last_release(&self) -> i64 {
-        self.lanes.values().filter_map(|version| version.release).max().unwrap_or(0)
+        self.last_release
     }
 
     /// How much a gate lets in by the current release.
@@ -323,29 +395,4 @@ fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {
         version: def.version,
         reason: error.to_string(),
     })
-}
-
-fn index(
-    by_event: &mut BTreeMap<String, Vec<(String, String)>>,
-    by_prefix: &mut Vec<(String, (String, String))>,
-    name: &(String, String),
-    workflow: &Workflow,
-) {
-    if workflow.flow.is_some() {
-        return;
-    }
-    if workflow.triggers.is_empty() {
-        by_event.entry(name.1.clone()).or_default().push(name.clone());
-    }
-    for trigger in &workflow.triggers {
-        match trigger.of_stream().as_ref().unwrap_or(trigger) {
-            Trigger::Event { name: event, prefix: true } => {
-                by_prefix.push((event.clone(), name.clone()));
-            }
-            Trigger::Event { name: event, prefix: false } => {
-                by_event.entry(event.clone()).or_default().push(name.clone());
-            }
-            Trigger::Cron { .. } | Trigger::Stream { .. } => {}
-        }
-    }
 }

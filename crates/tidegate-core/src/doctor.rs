@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     retention,
-    row::{Def, Row, Workspace},
+    row::{Def, Row, Schedule, Workspace},
     time::Timestamp,
 };
 
@@ -59,11 +59,15 @@ pub enum Rule {
     Staged,
     /// I48.
     Answers,
+    /// I49.
+    Guards,
+    /// I52.
+    Schedules,
 }
 
 impl Rule {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -82,6 +86,8 @@ impl Rule {
         Self::Workspaces,
         Self::Staged,
         Self::Answers,
+        Self::Guards,
+        Self::Schedules,
     ];
 
     /// Its number.
@@ -114,6 +120,8 @@ impl Rule {
             Self::Workspaces => ("I44", "a run, its gates and its input are of one workspace"),
             Self::Staged => ("I47", "a run has staged what it counts"),
             Self::Answers => ("I48", "every run that a receipt names can be found"),
+            Self::Guards => ("I49", "a stream is closed if its last event is a guard"),
+            Self::Schedules => ("I52", "a schedule plans what is not over, a paused one nothing"),
         }
     }
 }
@@ -208,6 +216,7 @@ impl Checkup {
             Row::Engine(engine) => self.flow.engine(report, engine.id),
             Row::Stream(stream) => self.streams.stream(stream),
             Row::Sub(sub) => self.streams.sub(report, sub),
+            Row::Schedule(schedule) => plans(report, schedule),
             Row::LogHead(head) => self.streams.log_head(head),
             Row::Def(def) => {
                 self.flow.def(report, def.lane);
@@ -228,7 +237,6 @@ impl Checkup {
                 self.flow.receipt(report, receipt);
             }
             Row::Chore(_)
-            | Row::Schedule(_)
             | Row::Session(_)
             | Row::Epoch(_)
             | Row::Step(_)
@@ -279,6 +287,16 @@ impl Checkup {
         self.report.findings.sort_by_key(|finding| finding.rule);
         self.report
     }
+}
+
+/// What is planned comes after what is over, and nothing is planned during a pause.
+fn plans(report: &mut Report, schedule: &Schedule) {
+    let Schedule { next, last, paused_at, .. } = schedule;
+    let forward = next.is_none() || next > last;
+    report.check(Rule::Schedules, forward && (next.is_none() || paused_at.is_none()), || {
+        let Schedule { id, workflow, .. } = schedule;
+        format!("`{id}` of `{workflow}` plans {next:?} after {last:?}, paused at {paused_at:?}")
+    });
 }
 
 #[cfg(test)]

@@ -15,9 +15,10 @@ use std::{
 
 use crate::{
     catalog::Catalog,
+    command::Refusal,
     id::{ChoreId, EventId, RunId, Seq},
     reads::{BLOCK, Change, Count, Found, ReadSet, Scan, Snapshot},
-    row::{Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
+    row::{Def, Epoch, Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
 
@@ -33,7 +34,7 @@ pub enum Stop<E> {
 }
 
 /// The result of a decision, or of a part of one.
-pub type Decided<T, E = crate::command::Refusal> = Result<T, Stop<E>>;
+pub type Decided<T, E = Refusal> = Result<T, Stop<E>>;
 
 /// The most rows that one transaction changes.
 pub const MAX_CHANGES: usize = 4000;
@@ -52,6 +53,8 @@ pub struct Draft {
     probed: Option<RefCell<ReadSet>>,
     /// The lines as far as they are known, by the gate's number.
     lines: BTreeMap<Seq, Line>,
+    /// The definitions of workspaces that have changed, as they are after the changes.
+    redefined: BTreeMap<Workspace, Arc<Catalog>>,
 }
 
 /// A gate's line: who is known to stand in it, in order.
@@ -110,7 +113,8 @@ impl Draft {
             }
         }
         let (changed, undo) = (BTreeMap::new(), Vec::new());
-        Self { base, changed, undo, used: 0, salt: 0, probed: None, lines }
+        let redefined = BTreeMap::new();
+        Self { base, changed, undo, used: 0, salt: 0, probed: None, lines, redefined }
     }
 
     /// A draft that finds out what its commands would read.
@@ -184,7 +188,7 @@ impl Draft {
         &mut self,
         decide: impl FnOnce(&mut Self) -> Decided<T, E>,
     ) -> Decided<T, E> {
-        let mark = self.undo.len();
+        let (mark, redefined) = (self.undo.len(), self.redefined.clone());
         let mut outcome = decide(self);
         if outcome.is_ok() && self.changed.len() > MAX_CHANGES {
             outcome = Err(Stop::Full);
@@ -193,6 +197,7 @@ impl Draft {
             for (key, before) in self.undo.split_off(mark).into_iter().rev() {
                 self.change(key, before);
             }
+            self.redefined = redefined;
         }
         outcome
     }
@@ -209,6 +214,11 @@ impl Draft {
         }
         self.used += 1;
         Ok(Seq(self.base.block.0 + self.used - 1))
+    }
+
+    /// Whether a sequence number is of this transaction.
+    pub fn is_new(&self, seq: Seq) -> bool {
+        (self.base.block.0..self.base.block.0 + self.used).contains(&seq.0)
     }
 
     /// A fresh run id.
@@ -231,17 +241,42 @@ impl Draft {
         self.changed.len() > MAX_CHANGES / 2
     }
 
-    /// A workspace's definitions.
-    ///
-    /// Once this draft has changed them, they are read again in the next transaction.
+    /// A workspace's definitions. All that a transaction decides by them is decided by one epoch:
+    /// once this draft has changed them, the rest goes into the next transaction.
     pub fn catalog<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
         if self.changed.contains_key(&RowKey::Epoch(ws.clone())) {
             return Err(Stop::Full);
         }
-        match self.base.catalogs.get(ws) {
+        self.definitions(ws)
+    }
+
+    /// A workspace's definitions as this draft has changed them, for commands that change them
+    /// further: many definitions are registered in one transaction.
+    pub fn definitions<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
+        match self.redefined.get(ws).or_else(|| self.base.catalogs.get(ws)) {
             Some(catalog) => Ok(catalog.clone()),
             None => need(ReadSet::default().catalog(ws)),
         }
+    }
+
+    /// Writes a row of definitions, and the workspace's epoch, once in a transaction.
+    pub fn define(&mut self, def: Def) -> Decided<()> {
+        let (ws, catalog) = (def.ws.clone(), self.definitions(&def.ws)?);
+        let key = RowKey::Epoch(ws.clone());
+        if !self.changed.contains_key(&key) {
+            let n = match self.row(&key)? {
+                Some(Row::Epoch(epoch)) => epoch.n,
+                _ => 0,
+            };
+            self.put(Epoch { ws: ws.clone(), n: n + 1 });
+        }
+        let epoch = self.base.catalogs.get(&ws).map_or(0, |catalog| catalog.epoch) + 1;
+        let catalog = catalog
+            .advance(epoch, [def.clone()])
+            .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
+        self.redefined.insert(ws, Arc::new(catalog));
+        self.put(def);
+        Ok(())
     }
 
     /// A row as it is now.

@@ -62,6 +62,8 @@ pub struct Workers {
     /// How many are busy for other workspaces.
     #[serde(skip_serializing_if = "none")]
     pub elsewhere: usize,
+    /// How many are kept for workflows that have few runs under way.
+    pub kept: usize,
     /// How many ready runs of its workflow go before it, counted up to 1,000.
     pub ahead: usize,
 }
@@ -87,7 +89,7 @@ const MAX_NAMED: usize = 3;
 impl Why {
     /// Says which workers a ready run waits for, instead of any engine.
     pub fn wait_for(&mut self, workers: Workers, workflow: &str) {
-        let Workers { busy, of, with, elsewhere, ahead, .. } = &workers;
+        let Workers { busy, of, with, elsewhere, kept, ahead, .. } = &workers;
         let named =
             with.iter().take(MAX_NAMED).map(|it| format!("{} with `{}`", it.runs, it.workflow));
         let others = (*elsewhere > 0).then(|| format!("{elsewhere} for other workspaces"));
@@ -101,10 +103,27 @@ impl Why {
             1 => format!("1 ready run of `{workflow}` goes before it"),
             ahead => format!("{ahead} ready runs of `{workflow}` go before it"),
         };
+        let kept = if busy < of && *kept > 0 {
+            format!(", {kept} are kept for workflows with few runs")
+        } else {
+            String::new()
+        };
+        // More workers do not help where one workflow has nearly all and does not let go of them.
+        let most = with.first().filter(|most| most.runs > 1 && most.runs * 5 >= of * 4);
+        let advice = most.map_or_else(
+            || "raise `workers`, or start another engine".to_owned(),
+            |most| {
+                let most = &most.workflow;
+                format!(
+                    "if runs of `{most}` do not end, cancel them and give it a `concurrency` limit \
+                     or a shorter time-out; otherwise raise `workers`, or start another engine"
+                )
+            },
+        );
         let rest = self.sentence.find("; ").map_or("", |at| &self.sentence[at..]);
         self.sentence = format!(
-            "it is ready and waits for a worker: {busy} of {of} are busy{named}, and {ahead}; raise \
-             `workers`, or start another engine{rest}"
+            "it is ready and waits for a worker: {busy} of {of} are busy{named}{kept}, and {ahead}; \
+             {advice}{rest}"
         );
         self.workers = Some(workers);
     }

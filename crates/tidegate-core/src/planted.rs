@@ -97,6 +97,48 @@ mod switch {
         MovesTheStarted,
         /// A gate is shared between workspaces.
         WorkspaceForgotten,
+        /// A commit to a stream leaves out a version.
+        VersionSkipped,
+        /// A commit is kept whatever version its caller expects.
+        ExpectationIgnored,
+        /// A commit takes the position of the one before.
+        PositionTwice,
+        /// A closed stream takes commits.
+        GuardIgnored,
+        /// A closed stream is truncated before all reactions are done with it.
+        TruncatesTooSoon,
+        /// A place is claimed while another engine holds its lease.
+        ClaimsTheLeased,
+        /// A place is claimed although it is blocked.
+        ClaimsTheBlocked,
+        /// A place is claimed before its backoff is over.
+        ClaimsTheDeferred,
+        /// A claim takes one place less than it may.
+        ClaimsTooFew,
+        /// The place that was claimed last is claimed next.
+        ClaimsTheLast,
+        /// A lease that is over is still taken for good.
+        LostLeaseCounts,
+        /// An ack moves one event further than its holder says.
+        AckSkipsOne,
+        /// A failure takes the place back to the start of its batch.
+        FailureForgetsProgress,
+        /// A reset leaves the lease of the old place good.
+        ResetKeepsFence,
+        /// A commit does not tell the reactions that follow its stream.
+        FollowersUntold,
+        /// An occurrence of a schedule is started again.
+        OccursTwice,
+        /// Missed occurrences leave no receipt.
+        MissUncounted,
+        /// A schedule that is resumed plans an occurrence that took place before.
+        ResumesBack,
+        /// Retention allows for no clock that steps back.
+        HorizonTooEarly,
+        /// Retention deletes runs that have just ended.
+        ForgetsTheYoung,
+        /// Retention deletes events that are still relied on.
+        ForgetsInputs,
     }
 
     thread_local! {

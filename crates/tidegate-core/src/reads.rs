@@ -40,13 +40,13 @@ pub enum Scan {
     /// Ready runs in the order of their turns, as [`Claim::take`] says. Locks them and skips those
     /// that others lock.
     Ready(Claim),
-    /// Gates that have a due time, the earliest first: those that are due, then the next to be.
-    /// A hint: nothing is locked.
-    DueGates,
-    /// Runs that have a due time, the earliest first. A hint: nothing is locked.
-    DueRuns,
-    /// Chores that have a due time, the earliest first. A hint: nothing is locked.
-    DueChores,
+    /// Gates with a due time from this one on, the earliest first: those that are due, then the
+    /// next to be. A hint: nothing is locked.
+    DueGates(Timestamp),
+    /// Runs with a due time from this one on, the earliest first. A hint: nothing is locked.
+    DueRuns(Timestamp),
+    /// Chores with a due time from this one on, the earliest first. A hint: nothing is locked.
+    DueChores(Timestamp),
     /// Chores that wake the waiters of an event's name, by number. A hint.
     Chores(Workspace, String),
     /// Runs owned by an engine. A hint: nothing is locked.

@@ -164,8 +164,8 @@ impl World {
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
-            (Scan::Line(_) | Scan::DueRuns, Row::Run(_)) => self.place_of_run(scan, row),
-            (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
+            (Scan::Line(_) | Scan::DueRuns(_), Row::Run(_)) => self.place_of_run(scan, row),
+            (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, *from),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 gate.key.as_bytes().starts_with(prefix).then(Order::default)
             }
@@ -184,7 +184,7 @@ impl World {
             (Scan::WaitPaths(ws, name), Row::WaitPath(path)) => {
                 (path.ws == *ws && path.name == *name).then(Order::default)
             }
-            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::DueChores(from), Row::Chore(chore)) => due(chore.due, *from),
             (Scan::Chores(ws, topic), Row::Chore(chore)) => {
                 (chore.ws == *ws && chore.topic.as_ref() == Some(topic)).then(Order::default)
             }
@@ -208,7 +208,7 @@ impl World {
             }
             (Scan::Work(ws, reaction), Row::Sub(sub)) => {
                 let wanted = sub.ws == *ws && sub.reaction == *reaction;
-                let wanted = wanted && sub.is_claimable(self.now);
+                let wanted = wanted && sub.is_work(self.now);
                 wanted.then(|| Order { at: sub.since.micros(), ..Order::default() })
             }
             (Scan::Schedules, Row::Schedule(it)) => {
@@ -249,7 +249,7 @@ impl World {
                 let (at, seq) = (place.rank.at.micros(), place.rank.seq);
                 (found.id == gate).then_some(Order { tier: place.tier, at, seq })
             }
-            (Scan::DueRuns, _) => due(run.due()),
+            (Scan::DueRuns(from), _) => due(run.due(), *from),
             _ => None,
         }
     }
@@ -318,6 +318,6 @@ struct Order {
     seq: Seq,
 }
 
-fn due(due: Option<Timestamp>) -> Option<Order> {
-    due.map(|due| Order { at: due.micros(), ..Order::default() })
+fn due(due: Option<Timestamp>, from: Timestamp) -> Option<Order> {
+    due.filter(|due| *due >= from).map(|due| Order { at: due.micros(), ..Order::default() })
 }

@@ -59,6 +59,11 @@ impl Timestamp {
         self.0
     }
 
+    /// Before all others.
+    pub const MIN: Self = Self(i64::MIN);
+    /// After all others.
+    pub const MAX: Self = Self(i64::MAX);
+
     /// The moment `ms` milliseconds later. Saturates: a far future is as good as never.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {

@@ -21,8 +21,8 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Epoch, Gate, GateKey, GateState, Hold, Need, Phase, Purpose, Row, RowKey, Run,
-        Slots, Span, Turns, Workspace,
+        Class, Def, Gate, GateKey, GateState, Hold, Need, Phase, Purpose, Row, RowKey, Run, Slots,
+        Span, Turns, Workspace,
     },
     run::lease::served,
     schedule,
@@ -87,7 +87,7 @@ pub fn register(
     workflow: &Workflow,
     dev: bool,
 ) -> Decided<Registered> {
-    let catalog = draft.catalog(ws)?;
+    let catalog = draft.definitions(ws)?;
     let entry = catalog.entry(&workflow.app, &workflow.name);
     let number =
         workflow.version.unwrap_or_else(|| entry.map_or(1, |it| assign(it, workflow, dev)));
@@ -119,7 +119,6 @@ pub fn register(
         assigned: Some(assigned(known, workflow)),
         deployed: known.is_some_and(|known| known.def.deployed),
     };
-    draft.put(def.clone());
     // What is current stays so, and its new numbers rule from now on. In development a definition
     // without a number is released in its place, as one that was deployed again.
     let current = entry.and_then(|entry| entry.current.as_ref());
@@ -129,7 +128,7 @@ pub fn register(
     let released = if number > entry.map_or(0, Entry::highest) || is_current || deployed {
         Some(release_def(draft, &catalog, def, workflow, By::Registration)?)
     } else {
-        bump(draft, ws)?;
+        draft.define(def)?;
         None
     };
     Ok(Registered { version: number, lane, unchanged: false, released })
@@ -148,16 +147,15 @@ fn register_again(
     let changed = def != *known.def;
     if changed {
         draft.row::<Refusal>(&RowKey::Def(lane))?;
-        draft.put(def.clone());
     }
     let is_current = entry.open().is_some_and(|current| current.version.lane == lane);
     let released = if workflow.version.is_none() && !is_current && !entry.holds_release() {
         draft.row::<Refusal>(&RowKey::Def(lane))?;
-        let catalog = draft.catalog(ws)?;
+        let catalog = draft.definitions(ws)?;
         Some(release_def(draft, &catalog, def, workflow, By::Registration)?)
     } else {
         if changed {
-            bump(draft, ws)?;
+            draft.define(def)?;
         }
         None
     };
@@ -196,7 +194,7 @@ pub fn release(
     name: &str,
     number: u32,
 ) -> Decided<Released> {
-    let catalog = draft.catalog(ws)?;
+    let catalog = draft.definitions(ws)?;
     let version = catalog.entry(app, name).and_then(|entry| entry.versions.get(&number));
     let Some(version) = version else {
         let (app, name) = (app.to_owned(), name.to_owned());
@@ -213,7 +211,7 @@ pub fn release(
 /// Retires a workflow: nothing starts it any more. What it has accepted goes on under its
 /// controls, its open windows and buffers included, and a later release brings it back.
 pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decided<Retired> {
-    let catalog = draft.catalog(ws)?;
+    let catalog = draft.definitions(ws)?;
     let entry = catalog.entry(app, name);
     let Some((entry, current)) = entry.and_then(|entry| Some((entry, entry.open()?))) else {
         return Err(Stop::Refused(Refusal::NoWorkflow { app: app.into(), name: name.into() }));
@@ -228,8 +226,6 @@ pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decid
     let (ws, app, name) = (ws.clone(), app.to_owned(), name.to_owned());
     let (version, body, released) = (RETIRED, Payload::null(), Some(catalog.last_release() + 1));
     let (assigned, deployed) = (None, false);
-    let ws_of = ws.clone();
-    draft.put(Def { lane, ws: ws_of, app, name, version, body, released, assigned, deployed });
     let mut live_runs = 0;
     for version in entry.versions.values() {
         let runs = live(draft, version.lane, false)?.len();
@@ -237,7 +233,7 @@ pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decid
     }
     let unscheduled = Workflow { triggers: Vec::new(), ..Workflow::clone(&current.workflow) };
     schedule::prune(draft, &ws, &unscheduled)?;
-    bump(draft, &ws)?;
+    draft.define(Def { lane, ws, app, name, version, body, released, assigned, deployed })?;
     Ok(Retired { live: live_runs })
 }
 
@@ -260,18 +256,20 @@ fn release_def(
     def.deployed = by == By::Registration;
     let version = Version::new(def.clone().into());
     let current = Current { version, workflow: workflow.clone().into() };
-    let ws = def.ws.clone();
-    draft.put(def);
     let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);
-    let served = served(draft)?;
     // Code without a number serves all assigned versions, and is about to say so.
     let registered = |other: &Version| {
         by == By::Registration && workflow.version.is_none() && other.is_assigned()
     };
-    let versions = catalog.entry(&workflow.app, &workflow.name).map(|entry| &entry.versions);
-    for other in versions.into_iter().flatten().map(|(_, other)| other) {
+    let Some(entry) = catalog.entry(&workflow.app, &workflow.name) else {
+        // It has no runs, gates or schedules that the release could concern.
+        draft.define(def)?;
+        return Ok(Released { release, older, lacking, stranded });
+    };
+    let served = served(draft)?;
+    for other in entry.versions.values() {
         if other.lane == current.version.lane {
             continue;
         }
@@ -281,21 +279,24 @@ fn release_def(
             if crate::planted!(DrainIgnoresSleeping) && run.phase == Phase::Waiting {
                 continue;
             }
-            if adopts && !adopt(draft, &ws, &current, run.clone())? {
+            if adopts && !adopt(draft, &def.ws, &current, run.clone())? {
                 lacking.push(run.id);
             }
         }
     }
-    schedule::prune(draft, &ws, workflow)?;
-    renumber(draft, &ws, workflow)?;
-    bump(draft, &ws)?;
+    schedule::prune(draft, &def.ws, workflow)?;
+    renumber(draft, &def.ws, workflow)?;
+    draft.define(def)?;
     Ok(Released { release, older, lacking, stranded })
 }
 
 /// The runs of a version that have not ended, those of this very transaction included.
 fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     let scan = Scan::Lane(lane, Seq(i64::MIN));
-    let rows = if adopts {
+    let rows = if draft.is_new(lane) {
+        // Nothing is stored under it; and a transaction that is tried again has another number.
+        Vec::new()
+    } else if adopts {
         draft.found_all(&scan, MAX_COUNTED)?
     } else {
         draft.found(&scan, MAX_COUNTED)?
@@ -421,7 +422,7 @@ fn gates(
 
 /// Defines a reaction, or changes it. Unchanged, it changes nothing.
 pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -> Decided<()> {
-    let catalog = draft.catalog(ws)?;
+    let catalog = draft.definitions(ws)?;
     let value = serde_json::to_value(reaction).expect("a reaction is plain data");
     let body = Payload::from_value(&value);
     let known = catalog.reaction_def(&reaction.name);
@@ -438,18 +439,7 @@ pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -
     let (ws, name) = (ws.clone(), reaction.name.clone());
     let (app, version) = (REACTIONS.to_owned(), 1);
     let (released, assigned, deployed) = (None, None, false);
-    let ws_of = ws.clone();
-    draft.put(Def { lane, ws: ws_of, app, name, version, body, released, assigned, deployed });
-    bump(draft, &ws)
-}
-
-fn bump(draft: &mut Draft, ws: &Workspace) -> Decided<()> {
-    let n = match draft.row(&RowKey::Epoch(ws.clone()))? {
-        Some(Row::Epoch(epoch)) => epoch.n,
-        _ => 0,
-    };
-    draft.put(Epoch { ws: ws.clone(), n: n + 1 });
-    Ok(())
+    draft.define(Def { lane, ws, app, name, version, body, released, assigned, deployed })
 }
 
 /// Whether a version is this definition. What a definition says of itself shapes no run, so that

@@ -7,7 +7,8 @@ use std::{
 
 use tidegate_core::{
     catalog::{Catalog, CatalogError},
-    row::{Def, Workspace},
+    reads::Change,
+    row::{Def, Epoch, Row, Workspace},
 };
 
 /// A cache of catalogs. A catalog is good for exactly the epoch that it was read at.
@@ -38,6 +39,23 @@ impl Catalogs {
         Ok(catalog)
     }
 
+    /// Follows a committed transaction of this process that changed definitions: nothing is read
+    /// again for what it wrote itself.
+    ///
+    /// A transaction moves the epoch by one and has the latch of the definitions to itself, so the
+    /// catalog of the epoch before plus its rows is all there is.
+    pub(crate) fn follow(&self, redefined: Redefined) {
+        let mut seen = self.lock();
+        for Epoch { ws, n } in redefined.epochs {
+            let Some(known) = seen.get_mut(&ws).filter(|it| it.epoch + 1 == n) else { continue };
+            let defs = redefined.defs.iter().filter(|def| def.ws == ws).cloned();
+            // A definition that cannot be read is reported by the next transaction, which reads all.
+            if let Ok(catalog) = known.advance(n, defs) {
+                *known = Arc::new(catalog);
+            }
+        }
+    }
+
     /// All that were seen.
     pub(crate) fn all(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
         self.lock().clone()
@@ -45,5 +63,31 @@ impl Catalogs {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Workspace, Arc<Catalog>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a transaction changed of definitions.
+#[derive(Debug, Default)]
+pub(crate) struct Redefined {
+    epochs: Vec<Epoch>,
+    defs: Vec<Def>,
+}
+
+impl Redefined {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other row defines anything")]
+    pub(crate) fn by(changes: &[Change]) -> Self {
+        let mut redefined = Self::default();
+        for change in changes {
+            match change {
+                Change::Insert(Row::Epoch(epoch)) | Change::Update(Row::Epoch(epoch)) => {
+                    redefined.epochs.push(epoch.clone());
+                }
+                Change::Insert(Row::Def(def)) | Change::Update(Row::Def(def)) => {
+                    redefined.defs.push(def.clone());
+                }
+                _ => {}
+            }
+        }
+        redefined
     }
 }

@@ -1,7 +1,7 @@
 //! Commands into a store: guess what they read, decide them together, say what came of each.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
 };
 
@@ -13,6 +13,7 @@ use tidegate_core::{
     reads::{Change, ReadSet, Scan, Snapshot},
     row::{Ended, Event, Phase, Row, RowKey, Workspace},
     time::Timestamp,
+    turn::Turn,
 };
 
 use crate::{Decision, Store, StoreError};
@@ -23,24 +24,27 @@ pub type Salted = (Command, u64);
 /// What came of one command.
 pub type Answered = Result<Answer, Refusal>;
 
+/// The most commands that go into one transaction. Each is probed before the transaction begins,
+/// which is wasted on those that do not fit; beyond some hundred, larger batches gain nothing.
+const MAX_BATCH: usize = 512;
+
 /// Decides commands in order, in as few transactions as they fit into.
 ///
 /// Commands that did not fit into the first go into the next. All answers are durable when this
 /// returns; on an error those of the last transaction are not, and nothing of it is kept.
 pub async fn commit(store: &dyn Store, commands: Vec<Salted>) -> Result<Vec<Answered>, StoreError> {
     let mut answers: Vec<Option<Answered>> = vec![None; commands.len()];
-    let mut open: Vec<(usize, Salted)> = commands.into_iter().enumerate().collect();
+    let mut open: VecDeque<(usize, Salted)> = commands.into_iter().enumerate().collect();
     while !open.is_empty() {
-        let (places, batch): (Vec<usize>, Vec<Salted>) = open.into_iter().unzip();
+        let first = open.drain(..open.len().min(MAX_BATCH));
+        let (places, batch): (Vec<usize>, Vec<Salted>) = first.unzip();
         let (decided, _) = commit_once(store, batch.as_slice().into()).await?;
-        let mut left = Vec::new();
-        for ((place, command), answer) in places.into_iter().zip(batch).zip(decided) {
+        for ((place, command), answer) in places.into_iter().zip(batch).zip(decided).rev() {
             match answer {
                 Some(answer) => answers[place] = Some(answer),
-                None => left.push((place, command)),
+                None => open.push_front((place, command)),
             }
         }
-        open = left;
     }
     Ok(answers.into_iter().map(|answer| answer.expect("each was decided")).collect())
 }
@@ -54,8 +58,8 @@ pub struct Seen {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
-    /// Runs that are ready and nobody's, with the workspace and the lane of each.
-    pub ready: BTreeMap<RunId, (Workspace, Seq)>,
+    /// Runs that are ready and nobody's, with the workspace and the turn of each.
+    pub ready: BTreeMap<RunId, (Workspace, Turn)>,
     /// The earliest due time.
     pub due: Option<Timestamp>,
     /// When places of these reactions can be claimed.
@@ -98,7 +102,7 @@ impl Seen {
                     match run.phase {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
                         Phase::Ready => {
-                            seen.ready.insert(run.id, (run.ws.clone(), run.lane));
+                            seen.ready.insert(run.id, (run.ws.clone(), Turn::of(run)));
                         }
                         Phase::Line { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }
@@ -170,14 +174,16 @@ pub async fn commit_reading(
 }
 
 /// Decides one command as if it were carried out, and changes nothing.
-pub async fn dry_run(store: &dyn Store, command: Salted) -> Result<Answered, StoreError> {
+pub async fn dry_run(store: &dyn Store, command: Salted) -> Result<(Answered, Seen), StoreError> {
     let batch = vec![command];
     let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
     for _ in 0..crate::MAX_ROUNDS {
-        match decide(&batch, store.read(reads.clone()).await?) {
-            Batch::Decided(_, answers) => {
+        let snapshot = store.read(reads.clone()).await?;
+        let seen = Seen::before(&snapshot, &[]);
+        match decide(&batch, snapshot) {
+            Batch::Decided(changes, answers) => {
                 let first = answers.into_iter().next().flatten();
-                return first.ok_or(StoreError::TooManyRounds);
+                return Ok((first.ok_or(StoreError::TooManyRounds)?, seen.see(&changes)));
             }
             Batch::Need(more, _) => reads.merge(more),
         }

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::{
     Decide, Store, StoreError,
-    catalogs::Catalogs,
+    catalogs::{Catalogs, Redefined},
     clock::{Clock, SystemClock},
     codec,
     settle::{Source, fill, settle},
@@ -88,7 +88,10 @@ impl Store for MemoryStore {
         state.next += BLOCK;
         let view = View { rows: &state.rows, catalogs: &self.catalogs };
         let changes = settle(&view, reads, &mut decide, snapshot)?;
-        apply(&mut state.rows, changes)
+        let redefined = Redefined::by(&changes);
+        apply(&mut state.rows, changes)?;
+        self.catalogs.follow(redefined);
+        Ok(())
     }
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
@@ -172,7 +175,10 @@ impl Source for View<'_> {
                 matches!(run.phase, Phase::Line { gate: at, .. } if Some(at) == gate)
             }
         };
-        let runs = self.rows.range(within(&Scan::DueRuns)).filter_map(|(_, row)| row.as_run());
+        let runs = self
+            .rows
+            .range(within(&Scan::DueRuns(Timestamp::MIN)))
+            .filter_map(|(_, row)| row.as_run());
         Ok(runs.filter(counted).take(limit as usize).fold(0, |count, _| count + 1))
     }
 
@@ -197,7 +203,7 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     let next = |run: &Seq| Seq(run.0.saturating_add(1));
     let of_runs = matches!(
         scan,
-        Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns | Scan::Owned(_) | Scan::Lane(..)
+        Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns(_) | Scan::Owned(_) | Scan::Lane(..)
     );
     let (from, to) = if let Scan::Steps(run) = scan {
         (RowKey::Step(*run, String::new()), RowKey::Step(next(run), String::new()))
@@ -223,7 +229,9 @@ impl View<'_> {
     /// A row's place in a scan; none if the scan does not find it.
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
-        let due = |due: Option<Timestamp>| due.map(|due| (due.micros(), 0, 0));
+        let due = |due: Option<Timestamp>, from: &Timestamp| {
+            due.filter(|due| due >= from).map(|due| (due.micros(), 0, 0))
+        };
         let by_key = |found: bool| found.then_some(BY_KEY);
         match (scan, row) {
             (Scan::Line(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
@@ -232,9 +240,9 @@ impl View<'_> {
                 }
                 _ => None,
             },
-            (Scan::DueGates, Row::Gate(gate)) => due(gate.due),
-            (Scan::DueRuns, Row::Run(run)) => due(run.due()),
-            (Scan::DueChores, Row::Chore(chore)) => due(chore.due),
+            (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, from),
+            (Scan::DueRuns(from), Row::Run(run)) => due(run.due(), from),
+            (Scan::DueChores(from), Row::Chore(chore)) => due(chore.due, from),
             (Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Chores(..), row) => {
                 by_key(is_filed(scan, row))
             }
@@ -270,9 +278,9 @@ impl View<'_> {
             (
                 Scan::Line(_)
                 | Scan::Ready(_)
-                | Scan::DueGates
-                | Scan::DueRuns
-                | Scan::DueChores
+                | Scan::DueGates(_)
+                | Scan::DueRuns(_)
+                | Scan::DueChores(_)
                 | Scan::Owned(_)
                 | Scan::Lane(..)
                 | Scan::Engines
@@ -452,7 +460,11 @@ fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<O
 fn has_free_work(sub: &Sub, now: Timestamp) -> bool {
     let leased = sub.owner.is_some() && sub.until.is_some_and(|until| until > now);
     let early = sub.due.is_some_and(|due| due > now);
-    sub.want > sub.at && sub.blocked.is_none() && !leased && !early
+    let leased = leased && !tidegate_core::planted!(ClaimsTheLeased);
+    let early = early && !tidegate_core::planted!(ClaimsTheDeferred);
+    let blocked = sub.blocked.is_some() && !tidegate_core::planted!(ClaimsTheBlocked);
+    let ahead = sub.since.micros() > now.micros() + 1_000_000;
+    sub.want > sub.at && !blocked && (ahead || (!leased && !early))
 }
 
 /// Makes all changes, or none of them.

@@ -55,6 +55,12 @@ impl Cluster {
         Server::start("postgres").map(Cluster)
     }
 
+    /// Starts a cluster that needs so much room, in MB, to lie in memory.
+    pub fn start_with_room(megabytes: u64) -> Option<Cluster> {
+        let room = megabytes.to_string();
+        Server::start_for("postgres", &[("TIDEGATE_TEST_POSTGRES_ROOM", &room)]).map(Cluster)
+    }
+
     /// Where to connect, as a superuser.
     pub fn url(&self) -> &str {
         self.0.url()

@@ -352,7 +352,11 @@ impl World {
     /// Does whatever is due, until nothing is.
     pub async fn sweep(&self) {
         for round in 0..1000 {
-            let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+            let kinds = [
+                Scan::DueGates(Timestamp::MIN),
+                Scan::DueRuns(Timestamp::MIN),
+                Scan::DueChores(Timestamp::MIN),
+            ];
             let all = kinds.iter().cloned();
             let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, MANY));
             let snapshot = self.read(due).await;

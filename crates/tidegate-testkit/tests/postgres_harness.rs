@@ -38,6 +38,17 @@ async fn a_dropped_cluster_leaves_nothing() {
     assert!(!directory.exists(), "{} is left behind", directory.display());
 }
 
+/// In memory where the room is there, on the disk where it is not: no machine has a terabyte.
+#[tokio::test]
+async fn a_cluster_lies_in_memory_if_there_is_room() {
+    let memory = Path::new("/dev/shm");
+    for (megabytes, in_memory) in [(1, memory.is_dir()), (1 << 30, false)] {
+        let Some(cluster) = Cluster::start_with_room(megabytes) else { return };
+        let directory = directory_of(&cluster).await;
+        assert_eq!(directory.starts_with(memory), in_memory, "{megabytes} MB: {directory:?}");
+    }
+}
+
 #[test]
 fn a_cluster_goes_when_its_owner_is_killed() {
     let mut owner = Command::new(env::current_exe().expect("a test is a program"))

@@ -14,9 +14,10 @@ use std::{
 
 use expect_test::expect_file;
 use rusqlite::Connection;
+use serde_json::Value;
 use tidegate_store::{PostgresOptions, PostgresStore, codec::Table};
 use tidegate_testkit::postgres::{fresh_schema, url};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Statements whose plans are looked at: scans, and the locks that every transaction takes.
 const HOT: [&str; 55] = [
@@ -305,6 +306,68 @@ async fn scans_use_their_index_whatever_the_statistics_say() {
         }
     }
     expect_file!["plans.txt"].assert_eq(&plans);
+}
+
+/// Ready runs in a schema of their own: so many workflows with so many runs each.
+async fn backlogs(workflows: i64, backlog: i64) -> Option<Client> {
+    let client = postgres().await?;
+    let insert =
+        "insert into run (seq, salt, ws, lane, ready, tier, order_at, order_seq, fence, body)
+                  select n, 0, 'w', n % $1, n % $1, 0, n, n, 0, '{}'
+                    from generate_series(0, $1::bigint * $2::bigint - 1) as n";
+    client.execute(insert, &[&workflows, &backlog]).await.unwrap();
+    Some(client)
+}
+
+/// The rows that scans of a plan have read, with those that a condition removed.
+fn rows_read(plan: &Value) -> f64 {
+    let number = |name: &str| plan[name].as_f64().unwrap_or_default();
+    let removed = number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
+    let own = (number("Actual Rows") + removed) * number("Actual Loops");
+    let own = if plan["Relation Name"] == "run" { own } else { 0.0 };
+    let parts = plan["Plans"].as_array().into_iter().flatten();
+    own + parts.map(rows_read).sum::<f64>()
+}
+
+/// The plan of a claim of a hundred runs, as it was executed.
+async fn executed_claim(workflows: i64, backlog: i64) -> Option<Value> {
+    let sql = text("postgres", "only/run_ready_lock").unwrap();
+    let client = backlogs(workflows, backlog).await?;
+    client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
+    client.batch_execute(&format!("prepare claim as {sql}")).await.unwrap();
+    let explain = "explain (analyze, buffers, timing off, format json) execute claim
+                   ('w', '{0}', '{0}', '{100000}', '{100000}', 100)";
+    let plan = client.simple_query(explain).await.unwrap();
+    let plan = plan.iter().find_map(|message| {
+        let SimpleQueryMessage::Row(row) = message else { return None };
+        row.get(0)
+    });
+    let plan: Value = serde_json::from_str(plan.unwrap()).unwrap();
+    assert_eq!(plan[0]["Plan"]["Actual Rows"], 100.0, "{plan}");
+    Some(plan[0]["Plan"].clone())
+}
+
+/// A claim of a hundred runs costs what it leases, whatever the number of workflows and the length
+/// of backlogs. The same for SQLite is among the tests of its store.
+#[tokio::test]
+async fn a_claim_reads_no_backlogs() {
+    let mut read = Vec::new();
+    for (workflows, backlog) in [(1, 1_000), (10, 100), (100, 10), (1_000, 2), (10_000, 1)] {
+        let Some(plan) = executed_claim(workflows, backlog).await else { return };
+        read.push(rows_read(&plan));
+    }
+    // A hundred workflows with one run each are the most that a hundred workers can meet. A lane
+    // offers four times its share.
+    let most = read[2];
+    assert!(read.iter().all(|rows| *rows <= most * 1.05), "{read:?}");
+
+    // What an index condition passes over is not counted as rows, but its pages are.
+    let mut pages = Vec::new();
+    for backlog in [1_000, 50_000] {
+        let plan = executed_claim(3, backlog).await.unwrap();
+        pages.push(plan["Shared Hit Blocks"].as_i64().unwrap());
+    }
+    assert!(pages[1] < pages[0] * 2, "{pages:?}");
 }
 
 /// Rows are read, locked, changed and deleted by key in batches: each key is looked up by itself

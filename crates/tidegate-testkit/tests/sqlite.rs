@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use tidegate_core::{
@@ -149,11 +149,18 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
             std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
         }),
     ];
-    for (said, harm) in cases {
+    for (aged, (said, harm)) in
+        [false, true].into_iter().flat_map(|aged| cases.map(|it| (aged, it)))
+    {
         let place = Place::new();
         let leases = SqliteStore::open(place.file(), Arc::new(SystemClock)).await.unwrap();
         let leases = Arc::new(leases);
         let store: Arc<dyn Store> = leases.clone();
+        if aged {
+            // Nothing has changed in its folder for long, so that the folder alone is looked at.
+            let folder = std::fs::File::open(place.file().parent().unwrap()).unwrap();
+            folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+        }
         insert(&store, [sample::event(1, "1")]).await;
         assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
         assert!(beside(&place.file(), "-wal").exists());

@@ -342,8 +342,8 @@ impl Chance {
             28 => Scan::ReceiptsAfter(Seq(self.below(9))),
             0 => Scan::Line(self.gate_key()),
             1 => Scan::Ready(Claim { ws: "main".into(), turns: self.turns() }),
-            2 => Scan::DueGates,
-            3 => Scan::DueRuns,
+            2 => Scan::DueGates(self.time()),
+            3 => Scan::DueRuns(self.time()),
             4 => Scan::Owned(self.engine().unwrap_or(7)),
             5 => Scan::Lane(Seq(self.below(3)), Seq(self.below(12))),
             6 => Scan::Engines,
@@ -355,7 +355,7 @@ impl Chance {
                 let (run, step) = (Seq(self.below(3) - 1), self.name());
                 Scan::Waits("main".into(), name, path, value, run, step)
             }
-            20 => Scan::DueChores,
+            20 => Scan::DueChores(self.time()),
             21 => Scan::Chores("main".into(), self.name()),
             11 => Scan::Inbox(Seq(self.below(2)), self.name()),
             12 => Scan::Receipts(Seq(1)),

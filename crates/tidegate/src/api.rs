@@ -14,7 +14,7 @@ use tidegate_core::{
     time::Timestamp,
     workflow::DEFAULT_APP,
 };
-use tidegate_store::{Store, why};
+use tidegate_store::{Store, dry_run, why};
 use tracing::Instrument;
 
 use crate::{
@@ -65,6 +65,14 @@ impl Engine {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The answer that a command would get now; nothing is changed.
+    pub(crate) async fn would(&self, command: Command) -> Result<Answer, Error> {
+        let (answer, seen) = dry_run(&**self.store(), (command, 0)).await?;
+        let mut answer = answer?;
+        answer.wait_for_worker(&self.shared.would_wait(&seen));
+        Ok(answer)
     }
 
     /// Has a command decided. It is on its way at once.

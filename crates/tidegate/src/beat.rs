@@ -339,7 +339,127 @@ pub(crate) async fn listen(shared: &Arc<Shared>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Engine, lease_of, pauses};
+    use std::{
+        pin::{Pin, pin},
+        sync::Mutex,
+        task::{Context, Waker},
+    };
+
+    use async_trait::async_trait;
+    use tidegate_core::{catalog::Catalog, row::Workspace};
+    use tidegate_store::{Decide, Store, SystemClock};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{engine::Options, entropy::Entropy, retention::Retention, timer::Timer};
+
+    /// A timer that stands still until it is moved, and a store that takes its time for heartbeats.
+    #[derive(Debug, Default)]
+    struct Slow {
+        elapsed: Mutex<Duration>,
+        /// When each heartbeat was written.
+        written: Mutex<Vec<Duration>>,
+    }
+
+    impl Slow {
+        fn move_on(&self, time: Duration) {
+            *self.elapsed.lock().unwrap() += time;
+        }
+    }
+
+    /// Ready once the time has come. Whoever waits is polled after each move.
+    struct Sleep(Arc<Slow>, Duration);
+
+    impl Future for Sleep {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> std::task::Poll<()> {
+            let over = self.0.elapsed.lock().is_ok_and(|elapsed| *elapsed >= self.1);
+            if over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        }
+    }
+
+    #[derive(Debug)]
+    struct Moved(Arc<Slow>);
+
+    impl Timer for Moved {
+        fn elapsed(&self) -> Duration {
+            *self.0.elapsed.lock().unwrap()
+        }
+
+        fn sleep_until(&self, elapsed: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(Sleep(self.0.clone(), elapsed))
+        }
+    }
+
+    fn gone() -> StoreError {
+        StoreError::Unavailable("as planned".to_owned())
+    }
+
+    #[async_trait]
+    impl Store for Slow {
+        async fn transact(&self, _: ReadSet, _: Decide) -> Result<(), StoreError> {
+            Err(gone())
+        }
+
+        async fn read(&self, _: ReadSet) -> Result<Snapshot, StoreError> {
+            Err(gone())
+        }
+
+        /// The second one is written at once and answered ten seconds later, all others fail.
+        async fn beat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
+            let before = self.written.lock().unwrap().len();
+            if before > 1 {
+                return Err(gone());
+            }
+            let now = *self.elapsed.lock().unwrap();
+            self.written.lock().unwrap().push(now);
+            self.move_on(Duration::from_secs(10) * u32::from(before == 1));
+            Ok(true)
+        }
+
+        fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
+            BTreeMap::new()
+        }
+
+        fn wakes(&self) -> watch::Receiver<u64> {
+            watch::channel(0).1
+        }
+
+        fn wake(&self) {}
+
+        async fn dump(&self) -> Result<Vec<Row>, StoreError> {
+            Err(gone())
+        }
+    }
+
+    /// However late a heartbeat is answered: the others have seen it when it was written, and count
+    /// the lease from there.
+    #[test]
+    fn a_lease_is_given_up_before_others_may_take_it_over() {
+        let (slow, ttl) = (Arc::new(Slow::default()), Duration::from_secs(30));
+        let options = Options {
+            workers: 1,
+            call_workers: 1,
+            lease_ttl: ttl,
+            max_deaths: 0,
+            poll: ttl,
+            kept_states: 0,
+            retention: Retention::default(),
+        };
+        let (timer, entropy) = (Arc::new(Moved(slow.clone())), Entropy::seeded(1));
+        let shared =
+            Shared::new(slow.clone(), Arc::new(SystemClock), timer, entropy, options, None);
+        let (shared, mut cx) = (Arc::new(shared), Context::from_waker(Waker::noop()));
+        let (name, mut renewing) = (shared.id(), pin!(renew(&shared)));
+        while shared.id() == name {
+            assert!(renewing.as_mut().poll(&mut cx).is_pending());
+            slow.move_on(Duration::from_millis(100));
+        }
+        let (lost, written) = (shared.timer.elapsed(), slow.written.lock().unwrap().clone());
+        assert_eq!(written.len(), 2);
+        assert!(lost < written[1] + ttl, "written at {written:?}, lost at {lost:?}");
+    }
 
     #[test]
     fn a_long_lease_does_not_make_an_engine_look_seldom() {

@@ -286,7 +286,7 @@ impl EngineBuilder {
         let mut shared =
             Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
         let (workspaces, code_for) = (self.workspaces.clone(), self.code_for);
-        shared.stored = Stored { workspaces, served, code_for };
+        shared.stored = Stored::new(workspaces, served, code_for);
         let shared = Arc::new(shared);
         let mut registry = Registry::new(shared.options.workers, shared.options.call_workers);
         for ws in &self.workspaces {
@@ -301,7 +301,7 @@ impl EngineBuilder {
         let of = |ws: &Workspace| reactions.iter().map(|it| (ws.clone(), it.clone())).collect();
         shared.reactions.serve(self.workspaces.iter().flat_map::<Vec<_>, _>(of).collect());
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
-        stored::look(&shared, &mut BTreeMap::new()).await?;
+        stored::look(&shared).await?;
         // The first beat is the lease that everything else is done under.
         let asked = shared.timer.elapsed();
         shared.store.beat(shared.id(), shared.options.lease_ms()).await?;

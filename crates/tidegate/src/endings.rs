@@ -53,13 +53,18 @@ impl Endings {
 
     /// Tells ends to all that wait for them.
     pub(crate) fn tell(&self, ends: Vec<Ended>) {
+        let mut waiting = Vec::new();
         let mut inner = self.lock();
         for ended in ends {
-            for waiter in inner.waiters.remove(&ended.id.seq).unwrap_or_default() {
-                let _ = waiter.send(ended.clone());
-            }
+            let waiters = inner.waiters.remove(&ended.id.seq).into_iter().flatten();
+            waiting.extend(waiters.map(|waiter| (waiter, ended.clone())));
             inner.recent.truncate(RECENT - 1);
             inner.recent.push_front(ended);
+        }
+        drop(inner);
+        // Without the lock: who is told drops its subscription, which takes it.
+        for (waiter, ended) in waiting {
+            let _ = waiter.send(ended);
         }
     }
 }
@@ -158,6 +163,7 @@ mod tests {
         for run in &runs {
             assert_eq!(engine.ended(*run).await.unwrap().id, *run);
         }
+        assert!(engine.ended(unknown).await.is_err(), "it is no better known for the end");
         assert_eq!(registered(&engine), (0, 0));
     }
 }

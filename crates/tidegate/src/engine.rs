@@ -295,7 +295,14 @@ impl Shared {
     /// Which of the runs that a transaction left ready find no worker here, with so many free.
     pub(crate) fn without_worker(&self, seen: &Seen, free: PerKind) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
-        let ready = seen.ready.iter().filter(|(_, (_, lane))| registry.is_out(*lane, free));
+        let ready = seen.ready.iter().filter(|(_, (_, turn))| registry.is_out(turn.lane, free));
+        ready.map(|(run, _)| *run).collect()
+    }
+
+    /// Which of the runs that a transaction would leave ready would find no worker here.
+    pub(crate) fn would_wait(&self, seen: &Seen) -> BTreeSet<RunId> {
+        let registry = lock(&self.registry);
+        let ready = seen.ready.iter().filter(|(_, (ws, turn))| registry.is_out_for(ws, *turn));
         ready.map(|(run, _)| *run).collect()
     }
 

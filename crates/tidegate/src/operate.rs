@@ -19,7 +19,7 @@ use tidegate_core::{
     session::{NewSessionOp, Outcome},
     time::Timestamp,
 };
-use tidegate_store::{Store, StoreError, dry_run, list_runs};
+use tidegate_store::{Store, StoreError, list_runs};
 
 use crate::{
     api::{Engine, check_events, check_request, payload, unexpected},
@@ -79,7 +79,7 @@ impl Engine {
     pub async fn dry_run(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
         check_events(&events)?;
         let command = Command::Post { ws: self.ws(), events };
-        match dry_run(&**self.store(), (command, 0)).await?? {
+        match self.would(command).await? {
             Answer::Posted(posted) => Ok(posted),
             other => Err(unexpected(&other)),
         }
@@ -90,7 +90,7 @@ impl Engine {
         check_request(&request)?;
         request.function_key = self.function_key(&request);
         let command = Command::Dispatch { ws: self.ws(), request };
-        match dry_run(&**self.store(), (command, 0)).await?? {
+        match self.would(command).await? {
             Answer::Admitted(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
         }

@@ -134,6 +134,13 @@ impl Registry {
         kind.is_some_and(|kind| self.turns[kind as usize].is_out(*free.get(kind)))
     }
 
+    /// Whether a run of this turn that became ready now would find no worker.
+    pub(crate) fn is_out_for(&self, ws: &Workspace, turn: Turn) -> bool {
+        let kind = self.versions.get(&turn.lane).map(|version| version.kind);
+        let of = (ws.clone(), turn.workflow);
+        kind.is_some_and(|kind| self.turns[kind as usize].is_out_for(&of))
+    }
+
     /// There are ready runs in these workspaces.
     pub(crate) fn have_work<'a>(&mut self, workspaces: impl IntoIterator<Item = &'a Workspace>) {
         for ws in workspaces {

@@ -7,9 +7,10 @@ use tidegate_core::{
     id::Seq,
     reads::ReadSet,
     reply::KEPT_MS,
-    retention::Past,
+    retention::{CLOCK_GRACE_MS, Past, number},
     time::Timestamp,
 };
+use tidegate_store::StoreError;
 
 use crate::{engine::Shared, error::Error};
 
@@ -36,7 +37,7 @@ impl Retention {
     /// The moment since which no ended run has been deleted, for clocks that are less than a
     /// minute apart.
     pub fn runs_kept_since(&self, now: Timestamp) -> Timestamp {
-        let kept = self.runs.saturating_sub(Duration::from_mins(1));
+        let kept = self.runs.saturating_sub(Duration::from_millis(CLOCK_GRACE_MS));
         before(now, kept)
     }
 }
@@ -69,22 +70,52 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// One pass over one kind of rows, part by part.
+/// One pass over one kind of rows, part by part. A part that the store refuses is tried in smaller
+/// ones, down to the row that it refuses, which is passed over: the rest goes all the same.
 async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Error> {
     let now = shared.store.read(ReadSet::default()).await?.now;
     let before = before(now, kept);
-    let (mut after, mut rows) = (Seq(i64::MIN), 0);
+    let (mut after, mut most, mut rows) = (Seq(i64::MIN), PART, 0);
     loop {
-        let command = Command::Forget { past, before, after, most: PART };
-        let Answer::Forgotten(forgotten) = shared.ask(command).await? else { return Ok(()) };
-        rows += forgotten.rows;
-        let Some(next) = forgotten.next else { break };
+        let command = Command::Forget { past, before, after, most };
+        let next = match shared.ask(command).await {
+            Ok(Answer::Forgotten(forgotten)) => {
+                rows += forgotten.rows;
+                forgotten.next
+            }
+            Ok(_) => return Ok(()),
+            Err(error) if !is_refused(&error) => return Err(error),
+            Err(_) if most > 1 => {
+                most /= 2;
+                continue;
+            }
+            Err(error) => {
+                let next = next_number(shared, past, after).await?;
+                tracing::warn!(%error, ?past, row = ?next, "old row could not be deleted");
+                most = PART;
+                next
+            }
+        };
+        let Some(next) = next else { break };
         after = next;
     }
     if rows > 0 {
         tracing::debug!(rows, ?past, "old rows were deleted");
     }
     Ok(())
+}
+
+/// Whether the same command would fail again.
+fn is_refused(error: &Error) -> bool {
+    let of_rows = |error: &StoreError| matches!(error, StoreError::Data(_));
+    matches!(error, Error::Refused(_)) || matches!(error, Error::Store(error) if of_rows(error))
+}
+
+/// The number of the first row after a number.
+async fn next_number(shared: &Shared, past: Past, after: Seq) -> Result<Option<Seq>, Error> {
+    let scan = past.scan(after);
+    let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), 1)).await?;
+    Ok(snapshot.found(&scan).first().and_then(|row| number(row)))
 }
 
 fn before(now: Timestamp, kept: Duration) -> Timestamp {

@@ -2,7 +2,11 @@
 //! process may have newer or older code of a workflow, and the server's workflows are called by
 //! URL.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use serde_json::Value;
 use tidegate_core::{
@@ -14,7 +18,6 @@ use tidegate_core::{
     version::Registered,
     workflow::Workflow as Definition,
 };
-use tidegate_store::dry_run;
 
 use crate::{
     api::{Engine, unexpected},
@@ -36,8 +39,12 @@ pub(crate) struct Stored {
     pub(crate) workspaces: Vec<Workspace>,
     /// This program's workflows and actions.
     pub(crate) served: Vec<(Definition, Served)>,
+    /// Where these are in `served`, by app and name.
+    places: BTreeMap<(String, String), Vec<usize>>,
     /// Code for all that this program has no workflow for.
     pub(crate) code_for: Option<Box<CodeFor>>,
+    /// The epochs of the definitions that were taken up last.
+    taken_up: Mutex<BTreeMap<Workspace, i64>>,
 }
 
 impl fmt::Debug for Stored {
@@ -47,6 +54,19 @@ impl fmt::Debug for Stored {
 }
 
 impl Stored {
+    pub(crate) fn new(
+        workspaces: Vec<Workspace>,
+        served: Vec<(Definition, Served)>,
+        code_for: Option<Box<CodeFor>>,
+    ) -> Self {
+        let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (place, (definition, _)) in served.iter().enumerate() {
+            let name = (definition.app.clone(), definition.name.clone());
+            places.entry(name).or_default().push(place);
+        }
+        Self { workspaces, served, places, code_for, taken_up: Mutex::default() }
+    }
+
     /// Whether versions that others register later may have code here.
     pub(crate) fn follows(&self) -> bool {
         let follows = |(definition, served): &(Definition, Served)| {
@@ -60,11 +80,10 @@ impl Stored {
     /// called by URL has its code elsewhere.
     fn code(&self, version: &StoredVersion) -> Option<Version> {
         let stored = version.workflow()?;
+        let places = self.places.get(&(stored.app.clone(), stored.name.clone()));
         let find = |fits: &dyn Fn(&Definition, &Served) -> bool| {
-            self.served.iter().find(|(definition, served)| {
-                let same = definition.app == stored.app && definition.name == stored.name;
-                same && fits(definition, served)
-            })
+            let mut same = places.into_iter().flatten().map(|place| &self.served[*place]);
+            same.find(|(definition, served)| fits(definition, served))
         };
         let number = version.number;
         let also =
@@ -95,35 +114,39 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     if !shared.stored.follows() {
         return;
     }
-    let (mut epochs, mut wakes) = (BTreeMap::new(), shared.store.wakes());
+    let mut wakes = shared.store.wakes();
     loop {
-        if let Err(error) = look(shared, &mut epochs).await {
+        if let Err(error) = look(shared).await {
             tracing::warn!(%error, "definitions could not be looked at");
         }
         // The sweep reads the epochs of an idle engine along, so that nothing is read here.
-        while !shared.rest(&mut wakes, None).await && !has_changed(shared, &epochs) {}
+        while !shared.rest(&mut wakes, None).await && !has_changed(shared) {}
     }
 }
 
-/// Whether this process has seen other definitions than these.
-fn has_changed(shared: &Shared, epochs: &BTreeMap<Workspace, i64>) -> bool {
+/// Whether this process has seen other definitions than those that it took up.
+fn has_changed(shared: &Shared) -> bool {
     let catalogs = shared.store.catalogs();
     let seen = |ws: &Workspace| catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
-    shared.stored.workspaces.iter().any(|ws| epochs.get(ws) != Some(&seen(ws)))
+    let taken_up = shared.stored.taken_up.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.stored.workspaces.iter().any(|ws| taken_up.get(ws) != Some(&seen(ws)))
 }
 
 /// Takes up the versions that this program has code for, and leaves those that it has none for any
 /// more, in workspaces whose definitions have changed.
-pub(crate) async fn look(
-    shared: &Arc<Shared>,
-    epochs: &mut BTreeMap<Workspace, i64>,
-) -> Result<(), Error> {
+pub(crate) async fn look(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut changed = false;
-    for (ws, catalog) in known(&*shared.store, &shared.stored.workspaces).await? {
-        if epochs.insert(ws.clone(), catalog.epoch) == Some(catalog.epoch) {
+    let catalogs = known(&*shared.store, &shared.stored.workspaces).await?;
+    // Held to the end: an older catalog must not be taken up after a newer one.
+    let mut taken_up = shared.stored.taken_up.lock().unwrap_or_else(PoisonError::into_inner);
+    for (ws, catalog) in catalogs {
+        let before = taken_up.get(&ws).copied().unwrap_or(i64::MIN);
+        if catalog.epoch <= before {
             continue;
         }
-        for version in catalog.entries().flat_map(|(_, entry)| entry.versions.values()) {
+        taken_up.insert(ws.clone(), catalog.epoch);
+        let entries = catalog.changed_after(before);
+        for version in entries.flat_map(|entry| entry.versions.values()) {
             let turn = Turn { workflow: version.turn, lane: version.lane };
             let serves = shared.serves(turn.lane);
             // Only a version that turns out to have an author's number loses its code.
@@ -156,8 +179,16 @@ impl Engine {
     ///
     /// [`EngineBuilder::code_for`]: crate::EngineBuilder::code_for
     pub async fn define(&self, definition: &Value) -> Result<Registered, Error> {
-        let registered = self.register(parsed(definition)?, false).await?;
-        look(self.shared(), &mut BTreeMap::new()).await?;
+        let mut registered = self.define_all(std::slice::from_ref(definition)).await?;
+        registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))
+    }
+
+    /// As [`Engine::define`] for many definitions, in as few transactions as they fit into. All of
+    /// them are checked before the first is registered.
+    pub async fn define_all(&self, definitions: &[Value]) -> Result<Vec<Registered>, Error> {
+        let workflows = definitions.iter().map(parsed).collect::<Result<_, _>>()?;
+        let registered = self.register(workflows, false).await?;
+        look(self.shared()).await?;
         Ok(registered)
     }
 
@@ -168,13 +199,14 @@ impl Engine {
         definition: &Value,
     ) -> Result<Vec<(String, Registered)>, Error> {
         let all = self.register_flow(definition, false).await?;
-        look(self.shared(), &mut BTreeMap::new()).await?;
+        look(self.shared()).await?;
         Ok(all)
     }
 
     /// What [`Engine::define`] would come to, without any effect.
     pub async fn would_define(&self, definition: &Value) -> Result<Registered, Error> {
-        self.register(parsed(definition)?, true).await
+        let mut registered = self.register(vec![parsed(definition)?], true).await?;
+        registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))
     }
 
     /// What [`Engine::define_flow`] would come to, without any effect.
@@ -195,34 +227,44 @@ impl Engine {
         for action in &flow.actions {
             check_schedules(action).map_err(Error::Definition)?;
         }
-        let mut all = Vec::new();
-        for action in flow.actions {
-            let name = action.name.clone();
-            all.push((name, self.register(action, rehearsal).await?));
-        }
-        Ok(all)
+        let names: Vec<String> = flow.actions.iter().map(|action| action.name.clone()).collect();
+        let registered = self.register(flow.actions, rehearsal).await?;
+        Ok(names.into_iter().zip(registered).collect())
     }
 
-    async fn register(&self, workflow: Definition, rehearsal: bool) -> Result<Registered, Error> {
-        if reaction::asks(&workflow) && !rehearsal {
+    async fn register(
+        &self,
+        workflows: Vec<Definition>,
+        rehearsal: bool,
+    ) -> Result<Vec<Registered>, Error> {
+        if workflows.iter().any(reaction::asks) && !rehearsal {
             // First, so that no event of a stream falls between the two.
             let command = StreamCommand::Define(reaction::triggers().definition);
             self.ask(Command::Stream { ws: self.ws(), command }).await?;
         }
-        let workflow = Box::new(workflow);
-        let command = Command::Register { ws: self.ws(), workflow, dev: false };
-        let answer = if rehearsal {
-            dry_run(&**self.store(), (command, 0)).await??
+        let commands = workflows.into_iter().map(|workflow| {
+            let workflow = Box::new(workflow);
+            Command::Register { ws: self.ws(), workflow, dev: false }
+        });
+        let mut answers = Vec::new();
+        if rehearsal {
+            for command in commands {
+                answers.push(self.would(command).await?);
+            }
         } else {
-            let answer = self.ask(command).await?;
-            // Others may have code for it.
+            // All are on their way before the first is waited for, so that they go together.
+            let replies: Vec<_> = commands.map(|command| self.ask(command)).collect();
+            for reply in replies {
+                answers.push(reply.await?);
+            }
+            // Others may have code for them.
             self.store().wake();
-            answer
-        };
-        match answer {
+        }
+        let registered = answers.into_iter().map(|answer| match answer {
             Answer::Registered(registered) => Ok(registered),
             other => Err(unexpected(&other)),
-        }
+        });
+        registered.collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tidegate_core::{
     reads::{ReadSet, Scan, Snapshot},
-    row::{Row, Workspace},
+    row::{Row, Run, Workspace},
     run::sweep::look,
     time::Timestamp,
 };
@@ -14,10 +14,6 @@ use crate::{engine::Shared, error::Error};
 
 /// How many due rows of each kind are read at once.
 const DUE: u32 = 1000;
-
-/// How many are read after the clock has stepped back, to cap their times. Those beyond keep the
-/// times that were stored.
-const STEPPED: u32 = 20_000;
 
 /// How often the clock is looked at while something is due soon.
 const CLOCK: Duration = Duration::from_secs(1);
@@ -68,47 +64,130 @@ async fn sweep(
     polls: bool,
 ) -> Result<Option<Duration>, Error> {
     let polled = if polls { Polled::of(shared) } else { Polled::default() };
-    let mut snapshot = shared.store.read(polled.reads(due(DUE))).await?;
+    let mut pages = Pages::default();
+    let mut snapshot = shared.store.read(polled.reads(pages.reads())).await?;
     polled.tell(shared, &snapshot);
-    // At the start too: the clock may have stepped back while nobody looked.
-    let stepped = clock.is_none_or(|last| snapshot.now < last);
-    if stepped {
-        snapshot = shared.store.read(due(STEPPED)).await?;
-    }
     let now = snapshot.now;
-    let mut next: Option<Timestamp> = None;
-    let mut asked = Vec::new();
-    for row in KINDS.iter().flat_map(|scan| snapshot.found(scan)) {
-        let Some((due, command)) = look(row, now, stepped) else { continue };
-        if due <= now {
-            asked.push(shared.ask(command));
-        } else {
-            next = next.map(|next| next.min(due)).or(Some(due));
+    // At the start too: the clock may have stepped back while nobody looked.
+    let stepped = clock.is_none_or(|last| now < last);
+    if stepped {
+        // Claims cap the times of places that were written before the step.
+        shared.reactions.look();
+    }
+    let mut looked = Looked::default();
+    loop {
+        looked.look(shared, pages.found(&snapshot), now, stepped).await;
+        // The times of all rows are capped after a step. Without one, what is behind the first page
+        // has its turn when that page is done, unless some of it cannot be done.
+        let last = if stepped { Timestamp::MAX } else { now };
+        let failed = looked.failed.is_some();
+        if !(stepped || failed) || !pages.turn(&snapshot, last) {
+            break;
         }
+        snapshot = shared.store.read(pages.reads()).await?;
     }
-    let busy = !asked.is_empty();
-    let mut failed = None;
-    for answer in asked {
-        // One that fails keeps no other from being done.
-        failed = answer.await.err().or(failed);
-    }
-    if let Some(error) = failed {
+    if let Some(error) = looked.failed {
         return Err(error);
     }
     *clock = Some(now);
-    if busy {
+    if looked.busy {
         // What was done may have made more due, and there may be more than was read.
         return Ok(Some(Duration::ZERO));
     }
     let until = |due: Timestamp| due.micros().saturating_sub(now.micros()).max(0);
-    Ok(next.map(|due| Duration::from_micros(until(due).unsigned_abs())))
+    Ok(looked.next.map(|due| Duration::from_micros(until(due).unsigned_abs())))
 }
 
-/// The rows that time alone decides about.
-const KINDS: [Scan; 3] = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+/// What became of the rows of a sweep.
+#[derive(Default)]
+struct Looked {
+    /// The earliest due time to come.
+    next: Option<Timestamp>,
+    /// Something was due.
+    busy: bool,
+    /// Why one of them could not be done.
+    failed: Option<Error>,
+}
 
-fn due(limit: u32) -> ReadSet {
-    KINDS.into_iter().fold(ReadSet::default(), |reads, scan| reads.scan(scan, limit))
+impl Looked {
+    /// Does what is due among rows, all at once. One that fails keeps no other from being done.
+    async fn look(
+        &mut self,
+        shared: &Arc<Shared>,
+        rows: impl Iterator<Item = &Row>,
+        now: Timestamp,
+        stepped: bool,
+    ) {
+        let mut asked = Vec::new();
+        for (due, command) in rows.filter_map(|row| look(row, now, stepped)) {
+            if due <= now {
+                asked.push(shared.ask(command));
+            } else {
+                self.next = self.next.map(|next| next.min(due)).or(Some(due));
+            }
+        }
+        self.busy |= !asked.is_empty();
+        for answer in asked {
+            self.failed = answer.await.err().or(self.failed.take());
+        }
+    }
+}
+
+/// Finds rows of one kind that are due from a moment on.
+type Due = fn(Timestamp) -> Scan;
+
+/// The rows that time alone decides about, page by page, the earliest first.
+struct Pages {
+    /// Where the next page begins, of each kind that may have one.
+    from: Vec<(Due, Timestamp)>,
+    /// How many rows of each kind the page has.
+    limit: u32,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        let kinds: [Due; 3] = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+        Self { from: kinds.map(|kind| (kind, Timestamp::MIN)).to_vec(), limit: DUE }
+    }
+}
+
+impl Pages {
+    fn reads(&self) -> ReadSet {
+        let scans = self.from.iter().map(|(kind, from)| kind(*from));
+        scans.fold(ReadSet::default(), |reads, scan| reads.scan(scan, self.limit))
+    }
+
+    fn found<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Row> {
+        self.from.iter().flat_map(|(kind, from)| snapshot.found(&kind(*from)))
+    }
+
+    /// Goes on to the pages behind these, of rows that are due at `last` or before; `false` if
+    /// there are none. A page begins with the moment at which the one before ended, and is larger
+    /// where that one held a single moment.
+    fn turn(&mut self, snapshot: &Snapshot, last: Timestamp) -> bool {
+        let mut limit = DUE;
+        let mut next = |(kind, from): &(Due, Timestamp)| {
+            let rows = snapshot.found(&kind(*from));
+            let (first, due) = (due_of(rows.first()?)?, due_of(rows.last()?)?);
+            if rows.len() < self.limit as usize || due > last {
+                return None;
+            }
+            if first == due {
+                limit = self.limit.saturating_mul(2);
+            }
+            Some((*kind, due))
+        };
+        self.from = self.from.iter().filter_map(&mut next).collect();
+        self.limit = limit;
+        !self.from.is_empty()
+    }
+}
+
+fn due_of(row: &Row) -> Option<Timestamp> {
+    if let Row::Chore(chore) = row {
+        return chore.due;
+    }
+    row.as_gate().map_or_else(|| row.as_run().and_then(Run::due), |gate| gate.due)
 }
 
 /// What a poll reads along. It locks nothing and writes nothing: an idle engine takes no transaction

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use tokio::task::JoinSet;
+use tokio::{sync::Notify, task::JoinSet};
 
 /// Tasks that end with their engine.
 #[derive(Debug, Default)]
@@ -56,17 +56,48 @@ impl Tasks {
 
 /// How many tasks have been woken and not polled since.
 #[derive(Debug, Default)]
-pub(crate) struct Busy(AtomicUsize);
+pub(crate) struct Busy {
+    count: AtomicUsize,
+    idle: Notify,
+}
 
 impl Busy {
     /// Counts something that is under way, until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Underway {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.add();
         Underway(self.clone())
     }
 
-    pub(crate) fn is_busy(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
+    fn add(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn remove(&self) {
+        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Waits until no task is busy. Asleep: tests that spin take the processor from the database
+    /// that they wait for.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut idle = std::pin::pin!(self.idle.notified());
+            idle.as_mut().enable();
+            if self.is_idle() {
+                // A task that has yielded is not woken before this one has yielded too.
+                tokio::task::yield_now().await;
+                if self.is_idle() {
+                    return;
+                }
+            } else {
+                idle.await;
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
     }
 }
 
@@ -75,7 +106,7 @@ pub(crate) struct Underway(Arc<Busy>);
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.remove();
     }
 }
 
@@ -94,13 +125,13 @@ struct Flag {
 impl Flag {
     fn raise(&self) {
         if !self.woken.swap(true, Ordering::SeqCst) {
-            self.busy.0.fetch_add(1, Ordering::SeqCst);
+            self.busy.add();
         }
     }
 
     fn lower(&self) {
         if self.woken.swap(false, Ordering::SeqCst) {
-            self.busy.0.fetch_sub(1, Ordering::SeqCst);
+            self.busy.remove();
         }
     }
 }

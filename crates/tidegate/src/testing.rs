@@ -230,9 +230,7 @@ impl Lab {
 
     /// Waits until nothing more happens without the clock.
     pub async fn settle(&self) {
-        while self.busy.is_busy() {
-            tokio::task::yield_now().await;
-        }
+        self.busy.idle().await;
     }
 
     /// Moves the clock on, moment by moment, and lets everything happen that happens on the way.

@@ -214,12 +214,20 @@ impl Turns {
         with.sort_by_key(|busy| Reverse(busy.runs));
         let (busy, own) = (self.busy, with.iter().map(|busy| busy.runs).sum::<usize>());
         let elsewhere = busy.saturating_sub(own);
-        Workers { kind: kind.as_str(), busy, of: self.workers, with, elsewhere, ahead: 0 }
+        let (kept, kind) = (self.reserve(), kind.as_str());
+        Workers { kind, busy, of: self.workers, with, elsewhere, kept, ahead: 0 }
     }
 
     /// Whether no worker is left for a run that the last lease passed over, with so many free.
     pub(crate) fn is_out(&self, free: i64) -> bool {
         usize::try_from(free).unwrap_or_default() <= self.reserve()
+    }
+
+    /// Whether a run of this workflow that became ready now would find no worker.
+    pub(crate) fn is_out_for(&self, of: &(Workspace, Seq)) -> bool {
+        let free = self.workers.saturating_sub(self.busy);
+        let has_few = self.driven.get(of).is_none_or(|(_, runs)| *runs < self.reserve());
+        free == 0 || (free <= self.reserve() && !has_few)
     }
 
     /// A run of a workflow is driven here no more.

@@ -6,6 +6,7 @@ use super::{Report, Rule};
 use crate::{
     id::Seq,
     row::{LogHead, Logged, Stream, StreamSnapshot, Sub, Workspace},
+    stream::GUARD,
 };
 
 /// What is kept of streams: their heads, and the event seen last.
@@ -63,6 +64,16 @@ impl Streams {
             Some(stream) => format!("`{}` has a gap before version {version}", stream.name),
             None => format!("event {} is of no stream", event.id),
         });
+        if let Some(stream) = stream {
+            let guards = event.name == GUARD;
+            let last = stream.closed && *version == stream.head;
+            report.check(Rule::Guards, guards == last, || {
+                let (name, closed, head) = (&stream.name, stream.closed, stream.head);
+                format!(
+                    "`{name}`: version {version} is a guard: {guards}, closed: {closed} at {head}"
+                )
+            });
+        }
         let head = self.positions.get(&event.ws).copied().unwrap_or(0);
         let grows = last.is_none_or(|(_, _, before)| *pos > before);
         report.check(Rule::Positions, grows && *pos <= head, || {

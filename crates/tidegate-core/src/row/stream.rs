@@ -95,6 +95,10 @@ pub struct Sub {
     pub blocked: Option<String>,
 }
 
+/// How far a place's `since` may be ahead of a clock that has not stepped back: claims within one
+/// moment move it on by a microsecond each. The statements `sub_work` have the same number.
+const STEP_MS: u64 = 1000;
+
 impl Sub {
     /// The place of a reaction that has seen nothing of a stream yet.
     pub fn new(stream: &Stream, reaction: &str) -> Self {
@@ -127,11 +131,22 @@ impl Sub {
         self.owner.filter(|_| self.until.is_some_and(|until| until > now))
     }
 
-    /// Whether a claim may take it: what [`Scan::Work`](crate::reads::Scan::Work) finds.
+    /// Whether [`Scan::Work`](crate::reads::Scan::Work) finds it: a claim may take it, or has to
+    /// cap its times.
+    pub fn is_work(&self, now: Timestamp) -> bool {
+        self.is_claimable(now) || self.is_ahead(now)
+    }
+
+    /// Whether it has work and was written before the clock stepped back.
+    pub fn is_ahead(&self, now: Timestamp) -> bool {
+        self.has_work() && self.blocked.is_none() && self.since > now.plus_ms(STEP_MS)
+    }
+
+    /// Whether a claim may take it.
     pub fn is_claimable(&self, now: Timestamp) -> bool {
         self.has_work()
-            && self.blocked.is_none()
-            && self.holder(now).is_none()
-            && self.due.is_none_or(|due| due <= now)
+            && (self.blocked.is_none() || crate::planted!(ClaimsTheBlocked))
+            && (self.holder(now).is_none() || crate::planted!(ClaimsTheLeased))
+            && (self.due.is_none_or(|due| due <= now) || crate::planted!(ClaimsTheDeferred))
     }
 }

@@ -11,10 +11,11 @@ use crate::{
     json::Payload,
     reads::Scan,
     row::{
-        Begun, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run,
-        WaitOn,
+        Begun, Class, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row,
+        RowKey, Run, WaitOn,
     },
     time::Timestamp,
+    workflow::Overlap,
 };
 
 /// How many deaths of engines in a row, with its handler under way, pause a run unless set.
@@ -63,16 +64,27 @@ fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
     let catalog = draft.catalog(&run.ws)?;
     let Some(workflow) = catalog.definition(run.lane) else { return Ok(()) };
     run.deadline = cap(run.deadline, workflow.timeout_ms);
-    let queued = workflow.policy.as_ref().and_then(|policy| {
-        let PolicyKind::Queue { max_wait_ms } = policy.kind else { return None };
-        max_wait_ms
-    });
+    let policy = match schedule_of(run) {
+        Some(schedule) => workflow.overlap(&schedule).map(Overlap::policy),
+        None => workflow.policy.as_ref().map(|policy| policy.kind.clone()),
+    };
+    let queued = match policy {
+        Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms,
+        _ => None,
+    };
     let gives_up = match run.purpose {
         Purpose::Compensates(_) => Some(workflow.compensate_timeout_ms),
         Purpose::Ordinary | Purpose::OnFailure(_) => queued,
     };
     run.gives_up_at = cap(run.gives_up_at, gives_up);
     Ok(())
+}
+
+/// The schedule whose occurrence a run is, if it waits for others of it.
+fn schedule_of(run: &Run) -> Option<String> {
+    let mut gates = run.needs.iter().map(|need| &need.gate);
+    let gate = gates.find(|gate| gate.class() == Some(Class::Schedule))?;
+    Some(gate.scope()?.slot)
 }
 
 /// Looks at a gate that is due.

@@ -1,9 +1,9 @@
--- Reads the gates that have a due time, the earliest first.
+-- Reads the gates that have a due time from a moment on, the earliest first.
 --
--- $1 how many
+-- $1 from this due time on (µs)   $2 how many
 -- Locks nothing: a hint. Index: gate_due.
 select key, id, at, due, state, event
   from gate
- where due is not null
+ where due is not null and due >= $1::bigint
  order by due, key
- limit $1::bigint
+ limit $2::bigint

@@ -1,10 +1,10 @@
--- Reads the runs that have a due time, the earliest first.
+-- Reads the runs that have a due time from a moment on, the earliest first.
 --
--- $1 how many
+-- $1 from this due time on (µs)   $2 how many
 -- Locks nothing: a hint. Index: run_due.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
        event_seq, past, parked
   from run
- where due is not null
+ where due is not null and due >= $1::bigint
  order by due, seq
- limit $1::bigint
+ limit $2::bigint

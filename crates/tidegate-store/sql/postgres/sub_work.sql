@@ -1,4 +1,5 @@
 -- Reads a reaction's streams that have work and no live lease, longest waiting first.
+-- Last come those that were written before the clock stepped back: a claim caps their times.
 --
 -- $1 ws   $2 reaction   $3 how many
 -- Locks nothing. Index: sub_work.
@@ -8,7 +9,8 @@ select ws, reaction, stream, work, at, want, owner, fence, until, due, since, fa
  where ws = $1::text
    and reaction = $2::text
    and work is not null
-   and (owner is null or until is null or until <= (select clock()))
-   and (due is null or due <= (select clock()))
+   and (((owner is null or until is null or until <= (select clock()))
+         and (due is null or due <= (select clock())))
+        or work > (select clock()) + 1000000)
  order by work, stream
  limit $3::bigint

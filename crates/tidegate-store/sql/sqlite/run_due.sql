@@ -1,11 +1,11 @@
--- Reads the runs that have a due time, the earliest first.
+-- Reads the runs that have a due time from a moment on, the earliest first.
 --
--- ?1 how many
+-- ?1 from this due time on (µs)   ?2 how many
 -- Locks nothing: SQLite has one writer.
 -- Index: run_due (due, seq) where due is not null.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
        event_seq, past, parked
   from run
- where due is not null
+ where due is not null and due >= ?1
  order by due, seq
- limit ?1
+ limit ?2

@@ -1,4 +1,5 @@
 -- Reads a reaction's streams that have work and no live lease, longest waiting first.
+-- Last come those that were written before the clock stepped back: a claim caps their times.
 --
 -- ?1 ws   ?2 reaction   ?3 now (µs)   ?4 how many
 -- Locks nothing: SQLite has one writer.
@@ -9,7 +10,8 @@ select ws, reaction, stream, work, at, want, owner, fence, until, due, since, fa
  where ws = ?1
    and reaction = ?2
    and work is not null
-   and (owner is null or until is null or until <= ?3)
-   and (due is null or due <= ?3)
+   and (((owner is null or until is null or until <= ?3)
+         and (due is null or due <= ?3))
+        or work > ?3 + 1000000)
  order by work, stream
  limit ?4

@@ -7,6 +7,7 @@ use tidegate_core::{
     reads::{Count, Counted, Found, ReadSet, Scan, Snapshot},
     row::{GateKey, Row, RowKey, Workspace},
     time::Timestamp,
+    turn::Claim,
 };
 
 use super::{
@@ -267,10 +268,14 @@ fn file(
             }
         }
         Part::Scan { table, scan, limit, locked } => {
-            let mut keys = Vec::with_capacity(rows.len());
+            let rows =
+                rows.iter().map(|row| decode(table, row, 0)).collect::<Result<Vec<_>, _>>()?;
+            let keys = if let Scan::Ready(claim) = &scan {
+                shares(claim, &rows, limit)
+            } else {
+                rows.iter().map(Row::key).collect()
+            };
             for row in rows {
-                let row = decode(table, row, 0)?;
-                keys.push(row.key());
                 note_found(snapshot, held, locked, &scan, row);
             }
             snapshot.scans.insert(scan, Found { limit, keys });
@@ -311,6 +316,16 @@ fn file(
         Part::Clock => snapshot.now = Timestamp::from_micros(only_int(rows)?),
     }
     Ok(())
+}
+
+/// The ready runs among those found that are within the share of their workflow.
+///
+/// The statement that locks fills up to the limit with the runs of workflows that have more than
+/// their share, because it cannot tell which rows others lock. Rows beyond a share stay locked for
+/// this transaction only: the lease that took fewer than its limit asks again.
+fn shares(claim: &Claim, rows: &[Row], limit: u32) -> Vec<RowKey> {
+    let runs = rows.iter().filter_map(Row::as_run);
+    claim.take(runs, limit).into_iter().map(|run| RowKey::Run(run.id.seq)).collect()
 }
 
 /// Files a row. What was read under a lock is not replaced by what was not.

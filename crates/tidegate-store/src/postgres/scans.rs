@@ -6,6 +6,7 @@ use tidegate_core::{
     id::Seq,
     reads::{Count, ReadSet, Scan},
     row::{EngineId, GateKey},
+    time::Timestamp,
     turn::{Claim, Range},
 };
 
@@ -83,8 +84,8 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
             let params = vec![Param::Text(ws.to_string()), Param::Text(reaction.clone())];
             Shape::Alone(statement, Table::Sub, params)
         }
-        (Scan::DueGates, _) => Shape::Alone(sql::GATE_DUE, Table::Gate, Vec::new()),
-        (Scan::DueRuns, _) => Shape::Alone(sql::RUN_DUE, Table::Run, Vec::new()),
+        (Scan::DueGates(from), _) => Shape::Alone(sql::GATE_DUE, Table::Gate, since(*from)),
+        (Scan::DueRuns(from), _) => Shape::Alone(sql::RUN_DUE, Table::Run, since(*from)),
         (Scan::Live(of, below), _) => {
             let params = [lanes(of), vec![Param::Int(below.0)]].concat();
             Shape::Alone(sql::RUN_NEWEST, Table::Run, params)
@@ -94,7 +95,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
             let params = [lanes(of), vec![Param::texts(states), Param::Int(below.0)]].concat();
             Shape::Alone(sql::ENDED_NEWEST, Table::Ended, params)
         }
-        (Scan::DueChores, _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, Vec::new()),
+        (Scan::DueChores(from), _) => Shape::Alone(sql::CHORE_DUE, Table::Chore, since(*from)),
         (Scan::Engines, _) => Shape::Alone(sql::ENGINE_WATCHED, Table::Engine, Vec::new()),
         (Scan::Schedules, _) => Shape::Alone(sql::SCHEDULE_NEXT, Table::Schedule, Vec::new()),
         (Scan::EventsAfter(after), _) => {
@@ -182,11 +183,11 @@ fn hint(scan: &Scan) -> Shape {
         Scan::Line(_)
         | Scan::Ready(_)
         | Scan::Work(..)
-        | Scan::DueGates
-        | Scan::DueRuns
+        | Scan::DueGates(_)
+        | Scan::DueRuns(_)
         | Scan::Live(..)
         | Scan::Ended(..)
-        | Scan::DueChores
+        | Scan::DueChores(_)
         | Scan::Engines
         | Scan::Buriable
         | Scan::EventsAfter(_)
@@ -259,6 +260,10 @@ fn gate_cell(key: &GateKey) -> Cell {
 
 fn ints<const N: usize>(numbers: [Seq; N]) -> Vec<Param> {
     numbers.into_iter().map(|number| Param::Int(number.0)).collect()
+}
+
+fn since(from: Timestamp) -> Vec<Param> {
+    vec![Param::Int(from.micros())]
 }
 
 fn engine_cell(engine: EngineId) -> Cell {

@@ -18,7 +18,7 @@ use super::{
     trouble::Trouble,
     writing::Writing,
 };
-use crate::{Decide, Decision, MAX_ROUNDS, StoreError};
+use crate::{Decide, Decision, MAX_ROUNDS, StoreError, catalogs::Redefined};
 
 /// One transaction, however many attempts it takes.
 pub(super) async fn transact(
@@ -207,6 +207,7 @@ impl<'a> Attempt<'a> {
         changes: Vec<Change>,
         held: &Held,
     ) -> Result<End, Trouble> {
+        let redefined = Redefined::by(&changes);
         let writing = Writing::new(changes, held)?;
         if writing.is_empty() {
             // There is nothing to keep, and a COMMIT would wait for the disk because of the locks.
@@ -219,7 +220,10 @@ impl<'a> Attempt<'a> {
             return Ok(End::Again);
         }
         match self.commit(connection, row, writing.calls()?).await {
-            Ok(()) => Ok(End::Committed),
+            Ok(()) => {
+                self.shared.catalogs.follow(redefined);
+                Ok(End::Committed)
+            }
             Err(Trouble::Clash(table, reason)) => {
                 // Somebody else's row: the next try locks it and shows it to the decision.
                 tracing::debug!(reason, "somebody else was first");

@@ -1,19 +1,31 @@
 //! What can be seen of SQLite only from inside: its schema, its plans and its failures.
 
-use std::fs;
-
-use expect_test::expect_file;
-use rusqlite::Connection;
-use tidegate_core::{
-    id::{EventId, Seq},
-    json::Payload,
-    reads::{Change, ReadSet},
-    row::{Event, Kind},
-    time::Timestamp,
+use std::{
+    fs,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{statements as sql, writer::schema, *};
-use crate::{Decision, ManualClock, SystemClock, codec::Table};
+use expect_test::expect_file;
+use rusqlite::{Connection, params_from_iter};
+use serde_json::json;
+use tidegate_core::{
+    command::Command,
+    event::NewEvent,
+    id::{EventId, Seq},
+    json::Payload,
+    reads::{Change, ReadSet, Scan},
+    row::{Event, Kind, Row, Run},
+    time::Timestamp,
+    turn::Claim,
+    workflow::Workflow,
+};
+
+use super::{statements as sql, view::View, writer::schema, *};
+use crate::{
+    Decision, ManualClock, SystemClock,
+    codec::{self, Table},
+    settle::Source as _,
+};
 
 #[test]
 fn the_schema_is_the_one_on_file() {
@@ -62,6 +74,58 @@ fn a_statement_with_a_limit_is_compiled_once() {
         assert!(statement.query(("ws", 1, 1, limit)).unwrap().next().unwrap().is_none());
     }
     assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
+}
+
+/// A ready run, as an event makes it.
+async fn ready_run() -> Run {
+    let store = crate::MemoryStore::default();
+    let workflow = Workflow::parse(&json!({ "name": "a" })).unwrap().value;
+    let event = NewEvent { name: "a".to_owned(), data: Payload::null(), dedupe_id: None, ts: None };
+    let ws = Workspace::from("w");
+    let register = Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
+    let commands = vec![(register, 1), (Command::Post { ws, events: vec![event] }, 2)];
+    crate::commit(&store, commands).await.unwrap();
+    let rows = store.dump().await.unwrap();
+    rows.iter().find_map(|row| row.as_run()).unwrap().clone()
+}
+
+/// The steps of SQLite's machine for a claim of a hundred runs, with so many workflows that have so
+/// many ready runs each.
+fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
+    let mut db = fresh();
+    for at in 0..workflows * backlog {
+        let mut run = run.clone();
+        (run.id.seq, run.rank.seq) = (Seq(at), Seq(at));
+        run.lane = Seq(at % workflows);
+        let cells = codec::cells(&Row::from(run));
+        let mut insert = db.prepare_cached(sql::of(Table::Run).insert).unwrap();
+        insert.execute(params_from_iter(&cells)).unwrap();
+    }
+    let steps = Arc::new(AtomicU64::new(0));
+    let counter = steps.clone();
+    db.progress_handler(1, Some(move || counter.fetch_add(1, Ordering::Relaxed) == u64::MAX))
+        .unwrap();
+    let view = View { db: &db, catalogs: &Catalogs::default() };
+    let ready = Scan::Ready(Claim::all("w".into()));
+    let found = view.scan(&ready, 100, Timestamp::from_micros(0)).unwrap();
+    assert_eq!(found.len(), 100);
+    steps.load(Ordering::Relaxed)
+}
+
+/// A claim costs what it leases, whatever the number of workflows and the length of backlogs.
+#[tokio::test]
+async fn a_claim_reads_no_backlogs() {
+    let run = ready_run().await;
+    let steps_of = |(workflows, backlog)| steps_of_a_claim(&run, workflows, backlog);
+    // A hundred workflows with one run each are the most that a hundred workers can meet.
+    let steps = [(100, 10), (1_000, 2), (10_000, 1), (10, 100), (1, 1_000)].map(steps_of);
+    let most = steps[0];
+    assert!(steps.iter().all(|steps| *steps <= most + most / 20), "{steps:?}");
+    // A step past a backlog must not read it.
+    for (few, many) in [((1, 200), (1, 20_000)), ((3, 200), (3, 7_000))] {
+        let (few, many) = (steps_of(few), steps_of(many));
+        assert!(many <= few + few / 20, "{few} steps with a short backlog, {many} with a long one");
+    }
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use rusqlite::{
-    Connection, OptionalExtension as _, ToSql, params_from_iter,
+    Connection, ToSql, params_from_iter,
     types::{ToSqlOutput, Value, ValueRef},
 };
 use tidegate_core::{
     catalog::Catalog,
     id::Seq,
     reads::{Count, Scan},
-    row::{Row, RowKey, Workspace},
+    row::{Row, RowKey, Run, Workspace},
     time::Timestamp,
     turn::{self, Claim, Turn},
 };
@@ -44,9 +44,9 @@ impl Source for View<'_> {
                 (Table::Run, sql::RUN_LINE, vec![seq(gate.id)])
             }
             Scan::Ready(claim) => return self.ready(claim, limit),
-            Scan::DueGates => (Table::Gate, sql::GATE_DUE, Vec::new()),
-            Scan::DueRuns => (Table::Run, sql::RUN_DUE, Vec::new()),
-            Scan::DueChores => (Table::Chore, sql::CHORE_DUE, Vec::new()),
+            Scan::DueGates(from) => (Table::Gate, sql::GATE_DUE, vec![int(from.micros())]),
+            Scan::DueRuns(from) => (Table::Run, sql::RUN_DUE, vec![int(from.micros())]),
+            Scan::DueChores(from) => (Table::Chore, sql::CHORE_DUE, vec![int(from.micros())]),
             Scan::Chores(ws, topic) => {
                 (Table::Chore, sql::CHORE_OF_TOPIC, vec![text(ws), text(topic)])
             }
@@ -169,45 +169,45 @@ impl Source for View<'_> {
 }
 
 impl View<'_> {
-    /// Ready runs in the order of their turns. The next lane is found by a step through the index,
-    /// so that neither lanes without ready runs nor anybody's backlog are read.
+    /// Ready runs in the order of their turns. A step through the index finds the next lane, so
+    /// that neither lanes without ready runs nor anybody's backlog are read.
     fn ready(&self, claim: &Claim, limit: u32) -> Result<Vec<Row>, StoreError> {
-        let (mut lanes, mut workflows) = (Vec::new(), BTreeSet::new());
-        'ranges: for &(from, to) in &claim.turns {
-            let mut after = Turn { lane: Seq(from.lane.0.saturating_sub(1)), ..from };
-            while let Some(turn) = self.next_turn(&claim.ws, after, to)? {
-                if !workflows.contains(&turn.workflow) && workflows.len() >= limit as usize {
+        let (mut first, mut workflows) = (Vec::new(), BTreeSet::new());
+        'ranges: for &(mut from, to) in &claim.turns {
+            while let Some(run) = self.next_lane(&claim.ws, from, to)? {
+                let Turn { workflow, lane } = Turn::of(&run);
+                if !workflows.contains(&workflow) && workflows.len() >= limit as usize {
                     break 'ranges;
                 }
-                workflows.insert(turn.workflow);
-                lanes.push(turn);
-                after = turn;
+                workflows.insert(workflow);
+                first.push(run);
+                from = Turn { workflow, lane: Seq(lane.0.saturating_add(1)) };
             }
         }
         let share = turn::share(limit, workflows.len());
-        let mut runs = Vec::new();
-        for Turn { workflow, lane } in lanes {
-            let cells = [text(&claim.ws), seq(workflow), seq(lane), int(share.into())];
-            let found = rows(self.db, Table::Run, sql::RUN_READY, &cells)?;
-            runs.extend(found.into_iter().filter_map(|row| {
-                let Row::Run(run) = row else { return None };
-                Some(run)
-            }));
+        let mut runs = first;
+        if share > 1 {
+            for Turn { workflow, lane } in std::mem::take(&mut runs).iter().map(|run| Turn::of(run))
+            {
+                let cells = [text(&claim.ws), seq(workflow), seq(lane), int(share.into())];
+                let found = rows(self.db, Table::Run, sql::RUN_READY, &cells)?;
+                runs.extend(found.into_iter().filter_map(as_run));
+            }
         }
         Ok(claim.take(runs, limit).into_iter().map(Row::Run).collect())
     }
 
-    /// The next turn after one, and up to another, that has ready runs.
-    fn next_turn(&self, ws: &Workspace, after: Turn, to: Turn) -> Result<Option<Turn>, StoreError> {
-        let bounds = [after.workflow, after.lane, to.workflow, to.lane];
-        let mut statement =
-            self.db.prepare_cached(sql::RUN_READY_NEXT).map_err(|error| refused(&error))?;
-        let [a, b, c, d] = bounds.map(|it| it.0);
-        let found = statement
-            .query_row((&**ws, a, b, c, d), |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(|error| refused(&error))?;
-        Ok(found.map(|(workflow, lane)| Turn { workflow: Seq(workflow), lane: Seq(lane) }))
+    /// The first ready run of the first lane from one turn up to another.
+    fn next_lane(
+        &self,
+        ws: &Workspace,
+        from: Turn,
+        to: Turn,
+    ) -> Result<Option<Box<Run>>, StoreError> {
+        let bounds = [from.workflow, from.lane, to.workflow, to.lane].map(seq);
+        let cells = [&[text(ws)], &bounds[..]].concat();
+        let found = rows(self.db, Table::Run, sql::RUN_READY_NEXT, &cells)?;
+        Ok(found.into_iter().find_map(as_run))
     }
 
     /// The newest runs of several lanes, lane by lane as in [`Self::ready`]: those that have not
@@ -247,6 +247,11 @@ pub(super) fn rows(
     let mut rows = Vec::new();
     each(db, table, sql, cells, |row| rows.push(row))?;
     Ok(rows)
+}
+
+fn as_run(row: Row) -> Option<Box<Run>> {
+    let Row::Run(run) = row else { return None };
+    Some(run)
 }
 
 /// Hands over the rows that a statement finds, in its order.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Decide, Kept, Salted, StoreError, TransactionError,
-    catalogs::Catalogs,
+    catalogs::{Catalogs, Redefined},
     clock::Clock,
     codec::{self, Cell, Table},
     migrate::{Applied, Migration, log_migrated, pending},
@@ -103,8 +103,8 @@ impl Writer {
         reads: ReadSet,
         decide: &mut Decide,
     ) -> Result<(), StoreError> {
-        let set_aside = self.commit(|tx, rules| rules.carry_out(tx, reads, decide))?;
-        self.rules.set_aside = set_aside;
+        let carried = self.commit(|tx, rules| rules.carry_out(tx, reads, decide))?;
+        self.rules.keep(carried);
         Ok(())
     }
 
@@ -116,14 +116,14 @@ impl Writer {
         record: impl FnOnce(&T) -> Vec<Salted>,
     ) -> Result<Kept<T>, TransactionError<E>> {
         let watch = self.watch.clone();
-        let (kept, set_aside) = self.commit(|tx, rules| {
+        let (kept, carried) = self.commit(|tx, rules| {
             let value = watch.run(tx, limit, step)?;
             let (reads, mut decide, verdict) = recording(record(&value), &rules.catalogs.all());
-            let set_aside = rules.carry_out(tx, reads, &mut decide)?;
+            let carried = rules.carry_out(tx, reads, &mut decide)?;
             let answers = verdict.take()?;
-            Ok::<_, TransactionError<E>>((Kept { value, answers }, set_aside))
+            Ok::<_, TransactionError<E>>((Kept { value, answers }, carried))
         })?;
-        self.rules.set_aside = set_aside;
+        self.rules.keep(carried);
         Ok(kept)
     }
 
@@ -147,15 +147,27 @@ impl Writer {
     }
 }
 
+/// What holds once a transaction is committed.
+struct Carried {
+    /// The first sequence number that was never set aside.
+    set_aside: i64,
+    redefined: Redefined,
+}
+
 impl Rules {
-    /// Reads, asks and writes in a transaction; gives the first number that is set aside by it,
-    /// which holds once it is committed.
+    /// Notes what a committed transaction has changed.
+    fn keep(&mut self, carried: Carried) {
+        self.set_aside = carried.set_aside;
+        self.catalogs.follow(carried.redefined);
+    }
+
+    /// Reads, decides and writes in a transaction.
     fn carry_out(
         &mut self,
         tx: &Connection,
         reads: ReadSet,
         decide: &mut Decide,
-    ) -> Result<i64, StoreError> {
+    ) -> Result<Carried, StoreError> {
         let block = self.next;
         self.next += BLOCK;
         let mut set_aside = self.set_aside;
@@ -165,10 +177,12 @@ impl Rules {
         }
         let snapshot = Snapshot { now: self.clock.now(), block: Seq(block), ..Snapshot::default() };
         let view = View { db: tx, catalogs: &self.catalogs };
-        for change in settle(&view, reads, decide, snapshot)? {
+        let changes = settle(&view, reads, decide, snapshot)?;
+        let redefined = Redefined::by(&changes);
+        for change in changes {
             apply(tx, change)?;
         }
-        Ok(set_aside)
+        Ok(Carried { set_aside, redefined })
     }
 }
 

@@ -101,8 +101,8 @@ pub async fn a_dry_run_changes_nothing(world: &World) {
             let before = world.dump().await;
             let events = vec![event(&name, &data(which))];
             let command = world.salted(Command::Post { ws: world.ws.clone(), events });
-            let answer = dry_run(&*world.store, command).await.unwrap().unwrap();
-            let Answer::Posted(posted) = answer else { panic!("{answer:?}") };
+            let (answer, _) = dry_run(&*world.store, command).await.unwrap();
+            let Ok(Answer::Posted(posted)) = answer else { panic!("{answer:?}") };
             assert_eq!(world.dump().await, before, "{controls}");
             let dry = said(&posted[0].runs[0].verdict);
             assert!(expected.is_none_or(|expected| dry == expected), "{controls}: {dry}");

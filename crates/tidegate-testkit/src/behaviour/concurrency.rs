@@ -10,6 +10,7 @@ use tidegate_core::{
     reads::{ReadSet, Scan},
     row::{Class, RowKey, Run},
     run::record::{Record, Then},
+    time::Timestamp,
 };
 
 use crate::world::{World, event, payload};
@@ -329,7 +330,7 @@ pub async fn a_limit_raised_over_a_long_line_serves_all_of_it(world: &World) {
     world.define(limited(1, 1)).await;
     world.post_all((0..600).map(|n| event("sync", &json!({ "n": n }))).collect()).await;
     world.define(limited(2, 1000)).await;
-    let due = world.read(ReadSet::default().scan(Scan::DueGates, 1)).await;
+    let due = world.read(ReadSet::default().scan(Scan::DueGates(Timestamp::MIN), 1)).await;
     let mut found = due.scans.into_values().flat_map(|found| found.keys);
     let Some(RowKey::Gate(gate)) = found.next() else { panic!("the line has a due time") };
     let sweep = Command::SweepGate { ws: world.ws.clone(), gate };

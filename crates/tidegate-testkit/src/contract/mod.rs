@@ -108,6 +108,7 @@ macro_rules! store_contract {
             a_catalog_holds_the_definitions_of_its_workspace,
             a_catalog_is_read_anew_when_the_epoch_changes,
             an_unchanged_catalog_is_not_built_again,
+            a_store_follows_the_definitions_that_it_writes,
             a_first_beat_makes_an_engine_and_later_ones_renew_it,
             a_dead_engine_does_not_beat_again,
             an_engine_that_was_cleared_away_does_not_come_back,

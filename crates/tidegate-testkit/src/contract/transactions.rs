@@ -187,6 +187,20 @@ pub async fn an_unchanged_catalog_is_not_built_again(store: &Arc<dyn Store>) {
     assert!(Arc::ptr_eq(&first, &second));
 }
 
+/// Many definitions are registered one after another: what a process wrote itself is not read again.
+pub async fn a_store_follows_the_definitions_that_it_writes(store: &Arc<dyn Store>) {
+    let main: Workspace = "main".into();
+    let epoch = |n| Row::from(Epoch { ws: main.clone(), n });
+    seen(store, ReadSet::default().catalog(&main)).await;
+    insert(store, [epoch(1), sample::def(1, "a", 1).into()]).await;
+    let changes = vec![Change::Update(epoch(2)), Change::Insert(sample::def(2, "b", 1).into())];
+    change(store, changes).await.unwrap();
+    let followed = store.catalogs()[&main].clone();
+    assert_eq!((followed.epoch, followed.defs().len()), (2, 2));
+    let read = seen(store, ReadSet::default().catalog(&main)).await.catalogs[&main].clone();
+    assert!(Arc::ptr_eq(&followed, &read));
+}
+
 /// A beat is a number that changes.
 pub async fn a_first_beat_makes_an_engine_and_later_ones_renew_it(store: &Arc<dyn Store>) {
     let mut last = 0;

@@ -6,7 +6,10 @@ mod effects;
 mod folds;
 mod gates;
 mod history;
+mod retention;
 mod runs;
+mod schedules;
+mod streams;
 mod versions;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -16,8 +19,9 @@ use tidegate_core::{
     doctor::Checkup,
     flow::Verdict,
     id::Seq,
+    reaction::Leased,
     reads::Change,
-    row::{EngineId, GateKey, Phase, Purpose, Row, RowKey, Run},
+    row::{EngineId, GateKey, Phase, Purpose, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
 use tidegate_store::{Answered, Salted};
@@ -72,6 +76,7 @@ const CHECKS: &[Check] = &[
     ("I31", versions::i31),
     ("I33", runs::i33),
     ("I48", arrivals::i48),
+    ("I51", retention::i51),
 ];
 
 /// One commit, as the checks see it.
@@ -226,7 +231,10 @@ impl Judge {
             lines,
         };
         self.history.learn(&look);
-        let broken = doctor(look.state).or_else(|| {
+        let schedules = self.history.schedules.play(&look).err();
+        let schedules = schedules.map(|text| Violation { number: "I52", text });
+        let broken = self.history.streams.play(&look).or(schedules);
+        let broken = broken.or_else(|| doctor(look.state)).or_else(|| {
             CHECKS.iter().find_map(|(number, check)| {
                 check(&look, &self.history).err().map(|text| Violation { number, text })
             })
@@ -276,8 +284,32 @@ impl Judge {
         self.history.end(effect);
     }
 
+    /// Sees that the handler of a reaction is done with an event.
+    pub fn handled(&mut self, leased: &Leased, version: i64) {
+        if let Err((number, text)) = self.history.streams.handled(leased, version) {
+            self.report(number, text);
+        }
+    }
+
+    /// The places of reactions that are blocked: workspace, reaction and stream.
+    pub fn blocked_places(&self) -> Vec<(Workspace, String, String)> {
+        self.history.streams.blocked()
+    }
+
+    /// Nothing is under way any more, neither runs nor reactions.
+    pub fn is_at_rest(&self) -> bool {
+        self.state.is_at_rest() && self.history.streams.unfinished().is_none()
+    }
+
     /// The faults are over and something does not finish.
     pub fn report_unsettled(&mut self) {
+        if let Some(text) = self.history.streams.unfinished().filter(|_| self.state.is_at_rest()) {
+            return self.report("I50", format!("after all faults this does not finish: {text}"));
+        }
+        if self.state.is_at_rest() {
+            let rows: Vec<_> = self.state.schedules().take(3).collect();
+            return self.report("I52", format!("after all faults this is not started: {rows:?}"));
+        }
         let runs: Vec<_> = self.state.runs().take(3).collect();
         let folds = self.state.gates().filter(|gate| folds::of(gate).is_some());
         let folds: Vec<_> = folds.take(3).collect();

@@ -283,7 +283,11 @@ impl CommandEngine {
             self.agenda.due = world.now + 1000;
             return;
         }
-        let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+        let kinds = [
+            Scan::DueGates(Timestamp::MIN),
+            Scan::DueRuns(Timestamp::MIN),
+            Scan::DueChores(Timestamp::MIN),
+        ];
         let all = kinds.iter().cloned();
         let reads = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, SEEN_AT_ONCE));
         let Some(snapshot) = world.read(reads) else { return };

@@ -7,6 +7,7 @@ use tidegate_core::{
     command::Command,
     row::{Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
     schedule::Occurrence,
+    time::Timestamp,
     workflow::Workflow,
 };
 use tidegate_store::Salted;
@@ -97,11 +98,19 @@ fn occur(world: &World, ws: Workspace, workflow: String) -> Command {
     let key = RowKey::Schedule(ws.clone(), app.clone(), workflow.clone(), schedule.clone());
     match world.judge.state.row(&key) {
         Some(Row::Schedule(Schedule { next: Some(planned_at), .. })) => {
-            let (planned_at, next) = (*planned_at, Some(planned_at.plus_ms(1)));
+            let after = |at: Timestamp| match &world.plan.calendar {
+                Some(calendar) => calendar.next(at),
+                None => at.plus_ms(1),
+            };
+            let (planned_at, next) = (*planned_at, Some(after(*planned_at)));
             let occurrence = Occurrence { ws, app, workflow, schedule, planned_at, next };
             Command::Occur { occurrence }
         }
-        _ => Command::Plan { ws, app, workflow, schedule, next: world.store_time() },
+        _ => {
+            let now = world.store_time();
+            let next = world.plan.calendar.as_ref().map_or(now, |calendar| calendar.next(now));
+            Command::Plan { ws, app, workflow, schedule, next }
+        }
     }
 }
 

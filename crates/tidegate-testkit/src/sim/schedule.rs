@@ -19,6 +19,8 @@ pub enum Concern {
     Settings,
     /// Which calls are two, one after the other.
     Pairs,
+    /// Streams, schedules and retention, and all that their actors do.
+    Side,
 }
 
 impl Chance {

@@ -75,6 +75,13 @@ impl State {
         self.rows.range(..RowKey::Run(Seq(i64::MIN))).filter_map(|(_, row)| row.as_gate())
     }
 
+    /// All schedules, by key.
+    pub fn schedules(&self) -> impl Iterator<Item = &Row> {
+        let rows = self.rows.range(RowKey::Chore(Seq(i64::MAX))..).map(|(_, row)| row);
+        rows.skip_while(|row| matches!(row, Row::Chore(_)))
+            .take_while(|row| matches!(row, Row::Schedule(_)))
+    }
+
     /// A run that has not ended.
     pub fn run(&self, seq: Seq) -> Option<&Run> {
         self.row(&RowKey::Run(seq)).and_then(Row::as_run)

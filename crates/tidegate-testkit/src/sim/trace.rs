@@ -75,6 +75,12 @@ impl Trace {
         if let Row::Gate(gate) = row {
             (gate.at, gate.due).hash(&mut self.hash);
         }
+        if let Row::Sub(sub) = row {
+            (sub.at, sub.want, sub.owner, sub.fence, sub.until).hash(&mut self.hash);
+        }
+        if let Row::Schedule(schedule) = row {
+            (schedule.next, schedule.last).hash(&mut self.hash);
+        }
     }
 
     /// All of it as one number.

@@ -5,9 +5,12 @@
 use serde_json::{Value, json};
 
 use super::{
+    cleaner::RetentionPlan,
     controls::Controls,
+    planner::Calendar,
     schedule::Concern,
     script::{Op, Script},
+    streams::StreamPlan,
 };
 use crate::workload::Chance;
 
@@ -60,8 +63,7 @@ impl Spec {
             None => {
                 let mut triggers = vec![json!(self.name)];
                 triggers.extend(self.on_all.then(|| json!("all")));
-                // A keyed handoff has no key in what a schedule sends.
-                if value["handoff"]["type"] != "keyed" {
+                if self.is_scheduled(version) {
                     let last = self.name.bytes().next_back().unwrap_or_default();
                     let word = OVERLAPS[(u32::from(last) + version) as usize % OVERLAPS.len()];
                     triggers.push(json!({ "cron": SCHEDULE, "onOverlap": word }));
@@ -70,6 +72,12 @@ impl Spec {
             }
         }
         value
+    }
+
+    /// Whether a version has a schedule: a keyed handoff has no key in what a schedule sends.
+    pub fn is_scheduled(&self, version: u32) -> bool {
+        let keyed = matches!(self.version(version).0.handoff, Some((Some(_), _)));
+        self.flow.is_none() && !keyed
     }
 
     /// Whether an event of this name triggers it.
@@ -159,6 +167,12 @@ pub struct Plan {
     pub releases: u64,
     /// What goes wrong.
     pub mix: Mix,
+    /// Streams and reactions, in worlds that have them.
+    pub streams: Option<StreamPlan>,
+    /// When schedules occur, in worlds where somebody starts them.
+    pub calendar: Option<Calendar>,
+    /// Retention, in worlds that have it.
+    pub retention: Option<RetentionPlan>,
 }
 
 impl Plan {
@@ -174,6 +188,8 @@ impl Plan {
         pair(&mut specs, &mut traffic, &mut Chance::stream(seed, Concern::Pairs));
         let mut faults = Chance::stream(seed, Concern::Mix);
         let mut settings = Chance::stream(seed, Concern::Settings);
+        let mut side = Chance::stream(seed, Concern::Side);
+        let side = &mut side;
         Self {
             workspaces,
             engines: chance.index(5) + 2,
@@ -186,6 +202,9 @@ impl Plan {
             meddling: chance.one(&[0, 0, 100, 400]),
             releases: chance.one(&[0, 0, 50, 150]),
             mix: mix(&mut faults),
+            streams: side.percent(30).then(|| StreamPlan::draw(side)),
+            calendar: side.percent(15).then(|| Calendar::draw(side)),
+            retention: side.percent(25).then(|| RetentionPlan::draw(side)),
             specs,
         }
     }

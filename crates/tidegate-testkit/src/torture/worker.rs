@@ -437,23 +437,28 @@ impl Worker {
             return Ok(Vec::new());
         }
         self.next_sweep = Instant::now() + SWEEP;
-        let due = ReadSet::default().scan(Scan::DueGates, DUE).scan(Scan::DueRuns, DUE);
-        let due = due.scan(Scan::DueChores, DUE);
+        let due = ReadSet::default()
+            .scan(Scan::DueGates(Timestamp::MIN), DUE)
+            .scan(Scan::DueRuns(Timestamp::MIN), DUE);
+        let due = due.scan(Scan::DueChores(Timestamp::MIN), DUE);
         let snapshot = self.store.read(due).await?;
         let unended = rows::unended(&self.outside, &self.schema).await.unwrap_or(BACKLOG);
         self.room = BACKLOG - unended;
         let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= snapshot.now);
-        let gates = snapshot.found(&Scan::DueGates).into_iter().filter_map(Row::as_gate);
+        let gates =
+            snapshot.found(&Scan::DueGates(Timestamp::MIN)).into_iter().filter_map(Row::as_gate);
         let gates = gates.filter(|gate| is_due(gate.due));
         let gates =
             gates.map(|gate| Command::SweepGate { ws: WORKSPACE.into(), gate: gate.key.clone() });
-        let runs = snapshot.found(&Scan::DueRuns).into_iter().filter_map(Row::as_run);
+        let runs =
+            snapshot.found(&Scan::DueRuns(Timestamp::MIN)).into_iter().filter_map(Row::as_run);
         let runs = runs.filter(|run| is_due(run.due()));
         let runs = runs.map(|run| Command::SweepRun { ws: run.ws.clone(), run: run.id.seq });
-        let chores = snapshot.found(&Scan::DueChores).into_iter().filter_map(|row| {
-            let Row::Chore(chore) = row else { return None };
-            is_due(chore.due).then(|| Command::SweepChore { known: Box::new(chore.clone()) })
-        });
+        let chores =
+            snapshot.found(&Scan::DueChores(Timestamp::MIN)).into_iter().filter_map(|row| {
+                let Row::Chore(chore) = row else { return None };
+                is_due(chore.due).then(|| Command::SweepChore { known: Box::new(chore.clone()) })
+            });
         Ok(gates.chain(runs).chain(chores).collect())
     }
 }

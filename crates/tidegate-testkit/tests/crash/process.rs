@@ -14,6 +14,7 @@ use tidegate_core::{
     row::{Fault, GateState, Kind, Phase, Purpose, Row, RowKey, Run, Source, StepKind},
     run::record::{NewSend, NewStep, NewWait, Record, Then},
     session::NewSessionOp,
+    time::Timestamp,
     workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
@@ -241,7 +242,11 @@ impl Process {
     }
 
     async fn sweep_once(&self) -> Result<usize, Died> {
-        let kinds = [Scan::DueGates, Scan::DueRuns, Scan::DueChores];
+        let kinds = [
+            Scan::DueGates(Timestamp::MIN),
+            Scan::DueRuns(Timestamp::MIN),
+            Scan::DueChores(Timestamp::MIN),
+        ];
         let all = kinds.iter().cloned();
         let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, 100));
         let ws = &self.world.ws;

@@ -8,7 +8,7 @@ use tidegate_core::{
     row::{EngineId, Row, Sub},
     time::Timestamp,
 };
-use tidegate_store::{MAX_ROUNDS, StoreError, dry_run};
+use tidegate_store::{MAX_ROUNDS, StoreError};
 
 use crate::{
     api::{Engine, unexpected},
@@ -201,11 +201,8 @@ impl Engine {
             after = Some(last.clone());
             let command = StreamCommand::Repair { repair: repair.clone(), streams };
             let command = Command::Stream { ws: self.ws(), command };
-            let answer = if rehearsal {
-                dry_run(&**self.store(), (command, 0)).await??
-            } else {
-                self.ask(command).await?
-            };
+            let answer =
+                if rehearsal { self.would(command).await? } else { self.ask(command).await? };
             match answer {
                 Answer::Stream(StreamAnswer::Repaired(streams)) => mended.extend(streams),
                 other => return Err(unexpected(&other)),

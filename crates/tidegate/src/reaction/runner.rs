@@ -222,13 +222,16 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
         Err(error) => return Err(error),
     };
     telemetry::reaction_claimed(&definition.name, claimed.leased.len());
-    let Claimed { leased, blocked } = claimed;
+    let Claimed { leased, blocked, capped_ms } = claimed;
     for blocked in &blocked {
         let (reaction, stream, reason) = (&definition.name, &blocked.stream, &blocked.reason);
         tracing::trace!(reaction, stream, reason, "blocked");
         telemetry::reaction_blocked(reaction);
     }
-    let full = leased.len() + blocked.len() >= free;
+    let full = leased.len() + blocked.len() + capped_ms.len() >= free;
+    for ms in capped_ms {
+        runner.look_at(asked + Duration::from_millis(ms));
+    }
     runner.more.fetch_or(full, Ordering::SeqCst);
     for leased in leased {
         let (lease, at, want) = (leased.lease.clone(), leased.at, leased.want);

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Batch, Ctx, Debounce, Rate, Workflow,
+    Batch, Ctx, Debounce, Fault, Policy, Rate, Reaction, ReactionCtx, Schedule, StreamEvent,
+    Workflow,
+    core::reaction::{Backoff, BackoffKind},
     store::Store,
     testing::{Lab, VirtualClock},
 };
 
 use crate::{
     mixed_leases::Settable,
+    reactions::{append, looking, noting, numbered},
     stores,
-    words::{Journal, burst, ms, secs, start, states, work},
+    words::{Journal, Marks, burst, ms, secs, start, states, work},
 };
 
 /// I14: what waits when the clock steps back, by forty seconds and by an hour, goes on after its own
@@ -66,20 +69,151 @@ async fn nothing_stands_still(
     }
 }
 
+/// I14: a stream whose engine died before the clock stepped back is taken over after the lease.
+async fn a_lease_of_a_reaction_ends(
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    settable: &Settable,
+) {
+    let lab = Lab::on(store, clock);
+    let journal = Journal::new(&lab);
+    let reaction = || noting(&journal, "mail", secs(600)).lease_time(secs(10));
+    let first = looking(&lab).reaction(reaction()).start().await.unwrap();
+    lab.settle().await;
+    append(&lab, "a", &numbered(1)).await;
+    assert_eq!(journal.take(), ["a 0"]);
+    lab.crash(&first).await;
+    settable.set(-3_600_000_000);
+    let _second = looking(&lab).reaction(reaction()).start().await.unwrap();
+    seconds(&lab, 13).await;
+    assert_eq!(journal.take(), ["a 0"], "after the lease's time");
+}
+
+/// I14: an event that failed before the clock stepped back is tried again after its backoff; a
+/// moment that a handler named stays.
+async fn a_backoff_of_a_reaction_ends(
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    settable: &Settable,
+) {
+    let lab = Lab::on(store, clock);
+    let (journal, marks) = (Journal::new(&lab), Marks::default());
+    let backoff = Backoff { kind: BackoffKind::Linear, ms: 10_000, max_ms: 60_000, jitter: false };
+    let noted = journal.clone();
+    let reaction =
+        Reaction::new("mail").backoff(&backoff).on_any(move |ctx: ReactionCtx, _: StreamEvent| {
+            noted.note(ctx.stream());
+            let times = marks.mark(ctx.stream().to_owned());
+            async move {
+                match (ctx.stream(), times) {
+                    ("retried", 1) => Err(Fault::new("busy")),
+                    ("deferred", 1) => {
+                        ctx.defer_for(secs(10));
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                }
+            }
+        });
+    let _engine = looking(&lab).reaction(reaction).start().await.unwrap();
+    lab.settle().await;
+    append(&lab, "retried", &numbered(1)).await;
+    append(&lab, "deferred", &numbered(1)).await;
+    assert_eq!(journal.take(), ["retried", "deferred"]);
+    settable.set(-3_600_000_000);
+    seconds(&lab, 13).await;
+    assert_eq!(journal.take(), ["retried"], "after its backoff");
+    lab.advance(secs(3600)).await;
+    assert_eq!(journal.take(), ["deferred"], "at its moment");
+}
+
+/// I14: an occurrence that waits for another gives up after its own time.
+async fn an_occurrence_in_a_queue_gives_up(
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    settable: &Settable,
+) {
+    let lab = Lab::on(store, clock);
+    let journal = Journal::new(&lab);
+    let queue = Policy::queue().at_most(secs(30));
+    let schedule = Schedule::cron("* * * * *").on_overlap(queue);
+    let tick = work(&journal, "tick", secs(600)).schedule(schedule);
+    let _engine = lab.engine().workflow(tick).start().await.unwrap();
+    // The first runs, and the second waits for it.
+    lab.advance(secs(60)).await;
+    while states(&lab, "tick").await.len() < 2 {
+        lab.advance(secs(1)).await;
+    }
+    settable.set(-3_600_000_000);
+    seconds(&lab, 32).await;
+    let states = states(&lab, "tick").await;
+    let cancelled = states.iter().filter(|state| **state == "cancelled").count();
+    assert_eq!((states.len(), cancelled), (2, 1), "{states:?}");
+}
+
+/// I14: the times of all rows are capped, however many there are.
+async fn more_rows_than_a_page_go_on(
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    settable: &Settable,
+) {
+    const NAPS: usize = 1_100;
+    let lab = Lab::on(store, clock);
+    let nap =
+        Workflow::new("nap", |ctx: Ctx, _: Value| async move { ctx.sleep("nap", secs(10)).await });
+    let engine = lab.engine().workflow(nap).start().await.unwrap();
+    burst(&engine, "nap", NAPS / 2).await;
+    lab.advance(secs(1)).await;
+    burst(&engine, "nap", NAPS / 2).await;
+    lab.advance(secs(1)).await;
+    settable.set(-3_600_000_000);
+    seconds(&lab, 12).await;
+    assert_eq!(states(&lab, "nap").await, vec!["completed"; NAPS]);
+}
+
+/// Lets so many seconds pass, one after another.
+async fn seconds(lab: &Lab, count: u32) {
+    for _ in 0..count {
+        lab.advance(secs(1)).await;
+    }
+}
+
 macro_rules! on_each_store {
-    ($($test:ident: $open:ident,)*) => {
-        $(#[tokio::test]
+    ($($story:ident: $memory:ident, $sqlite:ident, $postgres:ident,)*) => {
+        $(on_each_store! { @one $story, $memory, open_memory }
+        on_each_store! { @one $story, $sqlite, open_sqlite }
+        on_each_store! { @one $story, $postgres, open_postgres })*
+    };
+    (@one $story:ident, $test:ident, $open:ident) => {
+        #[tokio::test]
         async fn $test() {
             let clock = Arc::new(VirtualClock::default());
             let settable = Arc::new(Settable::new(clock.clone()));
             let Some(store) = stores::$open(settable.clone()).await else { return };
-            nothing_stands_still(store, clock, &settable).await;
-        })*
+            $story(store, clock, &settable).await;
+        }
     };
 }
 
 on_each_store! {
-    nothing_stands_still_when_the_clock_steps_back_on_memory: open_memory,
-    nothing_stands_still_when_the_clock_steps_back_on_sqlite: open_sqlite,
-    nothing_stands_still_when_the_clock_steps_back_on_postgres: open_postgres,
+    nothing_stands_still:
+        nothing_stands_still_when_the_clock_steps_back_on_memory,
+        nothing_stands_still_when_the_clock_steps_back_on_sqlite,
+        nothing_stands_still_when_the_clock_steps_back_on_postgres,
+    a_lease_of_a_reaction_ends:
+        a_lease_of_a_reaction_ends_on_memory,
+        a_lease_of_a_reaction_ends_on_sqlite,
+        a_lease_of_a_reaction_ends_on_postgres,
+    a_backoff_of_a_reaction_ends:
+        a_backoff_of_a_reaction_ends_on_memory,
+        a_backoff_of_a_reaction_ends_on_sqlite,
+        a_backoff_of_a_reaction_ends_on_postgres,
+    an_occurrence_in_a_queue_gives_up:
+        an_occurrence_in_a_queue_gives_up_on_memory,
+        an_occurrence_in_a_queue_gives_up_on_sqlite,
+        an_occurrence_in_a_queue_gives_up_on_postgres,
+    more_rows_than_a_page_go_on:
+        more_rows_than_a_page_go_on_on_memory,
+        more_rows_than_a_page_go_on_on_sqlite,
+        more_rows_than_a_page_go_on_on_postgres,
 }

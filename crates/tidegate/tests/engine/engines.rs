@@ -21,6 +21,41 @@ use crate::{
     words::{Door, Journal, Marks, burst, ms, secs, sharing, start, state, states, steps, work},
 };
 
+/// A run that somebody cancels through another engine stops soon: that engine wakes the one that
+/// drives it, which would look much later.
+pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(lab: &Lab, faults: &Faults) {
+    let journal = Journal::new(lab);
+    let first = lab.engine().workflow(long(&journal)).start().await.unwrap();
+    let run = start(&first, "long", json!(null)).await;
+    let second = lab.engine().start().await.unwrap();
+    lab.advance(secs(101)).await;
+    let before = faults.wakes_given();
+    second.cancel(run, "by hand").await.unwrap();
+    assert_eq!(faults.wakes_given() - before, 1);
+    lab.advance(secs(1)).await;
+    assert_eq!(journal.take(), ["in", "out"]);
+}
+
+/// However many runs a dead engine has left, another takes all of them over when it finds it dead.
+pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(lab: &Lab) {
+    let (journal, count) = (Journal::new(lab), 300);
+    let build = || sharing(lab).workers(count).workflow(work(&journal, "long", secs(10_000)));
+    let first = build().start().await.unwrap();
+    burst(&first, "long", count).await;
+    lab.settle().await;
+    assert_eq!(journal.inside("long"), count);
+    lab.crash(&first).await;
+    let _second = build().start().await.unwrap();
+    // In small steps: those that are left would be found at a later look.
+    for _ in 0..1000 {
+        lab.advance(ms(100)).await;
+        if journal.inside("long") > 0 {
+            break;
+        }
+    }
+    assert_eq!(journal.inside("long"), count);
+}
+
 /// Says when it is dropped.
 struct Leaves<'a>(&'a Journal);
 

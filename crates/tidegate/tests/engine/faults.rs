@@ -96,6 +96,8 @@ struct Plan {
     outage: bool,
     /// How often others were woken.
     wakes: usize,
+    /// No wake-up arrives, as behind a pooler.
+    deaf: bool,
     curse: Option<Curse>,
     /// How many events the transactions had that were refused for it.
     refused: Vec<usize>,
@@ -118,6 +120,7 @@ impl Faults {
             engines: Vec::new(),
             outage: false,
             wakes: 0,
+            deaf: false,
             curse: None,
             refused: Vec::new(),
         };
@@ -215,6 +218,11 @@ impl Faults {
         self.plan().wakes
     }
 
+    /// Engines that start from here on are woken by nobody, not even by themselves.
+    pub(crate) fn deafen(&self) {
+        self.plan().deaf = true;
+    }
+
     pub(crate) fn set_beats(&self, beats: Beats) {
         self.plan().beats = beats;
     }
@@ -301,7 +309,7 @@ impl Store for Faults {
     }
 
     fn wakes(&self) -> watch::Receiver<u64> {
-        self.store.wakes()
+        if self.plan().deaf { watch::channel(0).1 } else { self.store.wakes() }
     }
 
     fn wake(&self) {

@@ -1,4 +1,5 @@
-//! What an engine costs that has nothing to do: transactions, counted by the store's callers.
+//! What an engine costs that has nothing to do, and what registering costs: transactions, counted
+//! by the store's callers.
 
 use std::{
     collections::BTreeMap,
@@ -123,4 +124,32 @@ pub(crate) async fn what_others_define_is_taken_up_within_a_second(lab: &Lab) {
     second.shut_down().await;
     lab.advance(secs(2)).await;
     lab.completed(&first, run).await;
+}
+
+/// Definitions are registered together: at an engine's start, by `define_all`, and beside others
+/// that are there already.
+pub(crate) async fn many_definitions_take_few_transactions(lab: &Lab) {
+    let tally = Tally::of(lab.store().clone());
+    let journal = Journal::new(lab);
+    let many = |from: usize| (from..from + 1_200).map(|n| format!("job.{n}"));
+    let start = || {
+        let engine = lab.engine_through(tally.clone()).code_for(|_| None);
+        many(0).fold(engine, |engine, name| engine.workflow(work(&journal, &name, ms(0)))).start()
+    };
+    let engine = start().await.unwrap();
+    let [reads, locking, _] = tally.take();
+    assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, at the start");
+    let definitions: Vec<_> = many(1_200).map(|name| json!({ "name": name })).collect();
+    let registered = engine.define_all(&definitions).await.unwrap();
+    assert!(registered.iter().all(|it| it.version == 1 && it.released.is_some()));
+    let [reads, locking, _] = tally.take();
+    assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, for as many more");
+    engine.shut_down().await;
+    tally.take();
+    let engine = start().await.unwrap();
+    let [reads, locking, _] = tally.take();
+    assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, at the next start");
+    crate::words::start(&engine, "job.1199", json!({ "n": 1 })).await;
+    lab.settle().await;
+    assert_eq!(states(lab, "job.1199").await, ["completed"]);
 }

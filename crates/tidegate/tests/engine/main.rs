@@ -91,6 +91,7 @@ macro_rules! faulty_stories {
 stories! {
     idle {
         an_idle_engine_costs_little,
+        many_definitions_take_few_transactions,
         what_others_define_is_taken_up_within_a_second,
     }
     stores {
@@ -110,6 +111,7 @@ stories! {
         many_steps_at_once_are_recorded,
         time_chance_and_keys_are_stable,
         a_line_is_logged_once,
+        progress_is_seen_before_the_step_ends,
     }
     waits {
         a_sleep_ends_at_its_time,
@@ -123,6 +125,7 @@ stories! {
         waits_in_parallel_are_answered_each,
         a_race_ends_on_every_replay_as_it_did_first,
         a_wait_that_the_code_has_dropped_holds_nothing_up,
+        a_run_that_goes_on_shares_its_event_with_the_next_in_line,
     }
     control {
         a_run_is_cancelled_wherever_it_is,
@@ -188,11 +191,14 @@ stories! {
     }
     turns {
         workflows_take_turns_for_a_worker,
+        workflows_take_turns_for_several_workers,
+        many_workspaces_take_turns_for_a_worker,
         workspaces_take_turns_for_a_worker,
         a_workflow_that_hangs_does_not_get_all_workers,
         calls_need_no_workers_of_handlers,
         a_run_without_a_worker_is_queued_by_workers,
         a_run_that_gets_a_kept_worker_is_started,
+        a_kept_worker_is_for_those_with_few_runs,
     }
     priority {
         a_shift_is_a_bounded_jump,
@@ -259,6 +265,7 @@ stories! {
     }
     retention {
         what_is_over_and_old_is_deleted,
+        one_pass_deletes_all_that_is_old,
     }
     definitions {
         everything_that_is_wrong_is_said_at_once,
@@ -287,6 +294,7 @@ stories! {
         an_engine_answers_after_it_has_handed_over,
         a_busy_engine_leaves_runs_to_others,
         a_fresh_engine_goes_on_with_every_run,
+        all_runs_of_a_dead_engine_are_taken_over_at_once,
     }
     schedules {
         an_occurrence_runs_once_over_all_engines,
@@ -313,8 +321,10 @@ stories! {
     stored {
         a_definition_is_served_as_soon_as_it_is_there,
         a_schedule_begins_with_its_definition,
+        a_schedule_of_others_begins_beside_ones_own,
         a_stream_can_trigger_what_is_defined_later,
         a_bad_definition_changes_nothing,
+        a_dead_engine_serves_nothing,
     }
     reactions {
         streams_are_handled_in_order_and_side_by_side,
@@ -322,10 +332,12 @@ stories! {
         a_failing_event_is_tried_again_then_blocks,
         a_final_error_blocks_at_once,
         a_try_waits_for_its_time,
+        a_try_that_is_due_first_waits_for_no_other,
         a_lease_outlasts_its_handler_but_not_its_engine,
         a_lost_lease_stops_the_handler,
         a_shutdown_gives_streams_back_at_once,
         a_new_reaction_is_brought_up_to_old_streams,
+        a_new_reaction_is_brought_up_to_many_streams,
         a_crash_before_the_ack_leaves_no_effect,
         a_refused_effect_is_a_failure_of_its_event,
         a_flood_on_one_stream_starves_no_other,
@@ -369,8 +381,12 @@ stories! {
 }
 
 faulty_stories! {
+    retention {
+        one_refused_row_stops_no_pass,
+    }
     engines {
         an_engine_that_cannot_renew_stops_in_time,
+        a_run_that_is_cancelled_elsewhere_stops_soon,
         a_lost_answer_neither_loses_nor_doubles,
     }
     reactions {
@@ -389,9 +405,13 @@ faulty_stories! {
     }
     refused {
         a_refused_row_takes_no_neighbour_along,
+        the_runs_of_a_split_transaction_are_driven_at_once,
+        a_refused_report_frees_one_worker,
         a_lease_that_is_refused_fails_no_command,
+        a_page_of_failing_commands_stops_no_sweep,
         one_failing_command_stops_no_sweep,
         one_failing_schedule_stops_no_other,
+        a_failed_occurrence_waits_for_no_poll,
         one_run_that_stays_keeps_no_other_from_a_takeover,
         one_stream_that_cannot_be_followed_keeps_no_other,
     }

@@ -264,6 +264,31 @@ pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
     assert_eq!(log(lab, "never").await, []);
 }
 
+/// A try that is due sooner than those that wait already is made at its time.
+pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(lab: &Lab) {
+    let (journal, marks) = (Journal::new(lab), Marks::default());
+    let noted = journal.clone();
+    let reaction = Reaction::new("mail").on_any(move |ctx: ReactionCtx, _: StreamEvent| {
+        noted.note(ctx.stream());
+        let (stream, times) = (ctx.stream().to_owned(), marks.mark(ctx.stream()));
+        let wait = if stream == "late" { 60 } else { 10 };
+        async move {
+            let busy = Fault::new("busy").retry_after(secs(wait));
+            if times == 1 { Err(busy) } else { Ok(()) }
+        }
+    });
+    // It never looks by itself: what is due is known to whoever made it so.
+    let engine = lab.engine().reaction(reaction).start().await.unwrap();
+    for stream in ["late", "soon"] {
+        let event = tidegate::events::new("n", json!(1)).unwrap();
+        engine.streams().commit(stream, vec![event], None).await.unwrap();
+        lab.settle().await;
+    }
+    lab.advance(secs(70)).await;
+    let tries = [(0, "late"), (0, "soon"), (10_000, "soon"), (60_000, "late")];
+    assert_eq!(journal.take_times(), tries.map(|(at, stream)| (at, stream.to_owned())));
+}
+
 /// B212, B213, N68: a lease is renewed for as long as a handler runs, so that nobody else gets the
 /// stream; when its engine dies, another has it after the lease's time and no failure is counted.
 pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(lab: &Lab) {
@@ -363,6 +388,19 @@ pub(crate) async fn a_new_reaction_is_brought_up_to_old_streams(lab: &Lab) {
     append(lab, "young", &numbered(1)).await;
     assert_eq!(heads.take(), ["young 1"]);
     assert_eq!(view(&engine, "all", "old-3").await.position, 1);
+}
+
+/// The same however many streams there were: more than are read at once.
+pub(crate) async fn a_new_reaction_is_brought_up_to_many_streams(lab: &Lab) {
+    let count = 501;
+    for n in 0..count {
+        append_quietly(lab, &format!("old-{n}"), &numbered(1)).await;
+    }
+    let journal = Journal::new(lab);
+    let reaction = noting(&journal, "all", Duration::ZERO).source("old-*");
+    let _engine = looking(lab).reaction(reaction).start().await.unwrap();
+    lab.settle().await;
+    assert_eq!(journal.take().len(), count);
 }
 
 /// A flow whose one action does nothing.

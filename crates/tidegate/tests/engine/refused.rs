@@ -10,7 +10,7 @@ use tidegate::{
         row::{Phase, Row, Run},
     },
     events,
-    store::StoreError,
+    store::{Database, StoreError},
     testing::Lab,
 };
 
@@ -18,7 +18,8 @@ use crate::{
     faults::{Faults, Flaw},
     reactions::{append_quietly, looking, numbered},
     words::{
-        Door, Journal, Marks, Warnings, ms, recorded, secs, sharing, start, state, states, work,
+        Door, Journal, Marks, Warnings, burst, ms, recorded, secs, sharing, start, state, states,
+        work,
     },
 };
 
@@ -131,6 +132,45 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(lab: &Lab, faults: &F
     }
 }
 
+/// A transaction that is split still hands its runs over: nobody has to be woken for them.
+pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(lab: &Lab, faults: &Faults) {
+    faults.deafen();
+    let journal = Journal::new(lab);
+    let engine = lab.engine().workflow(work(&journal, "job", ms(0))).start().await.unwrap();
+    lab.settle().await;
+    faults.curse(Flaw::Nul, |change| {
+        let Change::Insert(Row::Event(event)) = change else { return false };
+        event.data.as_str().contains("\"cursed\":true")
+    });
+    let sends = (0..8).map(|n| engine.send("job", json!({ "n": n, "cursed": n == 2 })));
+    let answers = join_all(sends).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
+    assert!(faults.lift_curse()[0] > 1, "they share a transaction");
+    lab.settle().await;
+    assert_eq!(states(lab, "job").await, ["completed"; 7]);
+}
+
+/// A run whose report the store refuses gives its worker back once.
+pub(crate) async fn a_refused_report_frees_one_worker(lab: &Lab, faults: &Faults) {
+    let journal = Journal::new(lab);
+    let cursed = work(&journal, CURSED, ms(0));
+    let engine = lab.engine().workers(1).workflow(cursed).workflow(work(&journal, "job", secs(10)));
+    let engine = engine.start().await.unwrap();
+    faults.curse(Flaw::Nul, |change| matches!(change, Change::Insert(Row::Step(_))));
+    for n in 0..2 {
+        let run = start(&engine, CURSED, json!({ "n": n })).await;
+        lab.settle().await;
+        assert_eq!(state(lab, CURSED, run).await, "failed");
+    }
+    faults.lift_curse();
+    for n in 0..3 {
+        start(&engine, "job", json!({ "n": n })).await;
+    }
+    lab.advance(secs(35)).await;
+    assert_eq!(states(lab, "job").await, ["completed"; 3]);
+    assert_eq!(journal.most("job"), 1);
+}
+
 /// A lease goes with the commands of others: where the store refuses its rows, the commands are
 /// done all the same.
 pub(crate) async fn a_lease_that_is_refused_fails_no_command(lab: &Lab, faults: &Faults) {
@@ -234,6 +274,20 @@ pub(crate) async fn one_failing_schedule_stops_no_other(lab: &Lab, faults: &Faul
     engine.shut_down().await;
 }
 
+/// An occurrence that fails is tried again soon, also where nobody polls or wakes the engine.
+pub(crate) async fn a_failed_occurrence_waits_for_no_poll(lab: &Lab, faults: &Faults) {
+    faults.deafen();
+    let tick = Workflow::new(CURSED, async |_: Ctx, _: Value| Ok(())).cron("* * * * *", "UTC");
+    let engine = lab.engine().lease_ttl(secs(30)).workflow(tick).start().await.unwrap();
+    faults.curse(Flaw::Nul, |change| run_of(change).is_some());
+    lab.advance(secs(62)).await;
+    assert_eq!(states(lab, CURSED).await, [""; 0]);
+    assert!(faults.lift_curse().len() > 1, "it is tried again");
+    lab.advance(secs(1)).await;
+    assert_eq!(states(lab, CURSED).await, ["completed"]);
+    engine.shut_down().await;
+}
+
 /// A run of a dead engine that cannot be taken over keeps its engine's other runs from nobody,
 /// however many they are, nor those of other dead engines.
 pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(lab: &Lab, faults: &Faults) {
@@ -309,4 +363,27 @@ pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(lab: &Lab,
     lab.advance(secs(2)).await;
     assert_eq!((marks.count("s-0007"), marks.all().len()), (1, STREAMS));
     engine.shut_down().await;
+}
+
+/// More rows than a page has that are due and fail, at one moment: what is behind them is done.
+pub(crate) async fn a_page_of_failing_commands_stops_no_sweep(lab: &Lab, faults: &Faults) {
+    const CURSES: usize = 1_002;
+    if !matches!(lab.store().database(), Database::None) {
+        // Each failure is a transaction of its own, which takes minutes on a database. Their pages
+        // are read by the stories of the clock.
+        return;
+    }
+    let nap = |name: &str| {
+        Workflow::new(name, async |ctx: Ctx, _: Value| ctx.sleep("nap", secs(1)).await)
+    };
+    let engine = lab.engine().workflow(nap(CURSED)).workflow(nap("nap")).start().await.unwrap();
+    for _ in 0..2 {
+        burst(&engine, CURSED, CURSES / 2).await;
+    }
+    start(&engine, "nap", json!({})).await;
+    lab.settle().await;
+    faults.curse(Flaw::Nul, |change| run_of(change).is_some());
+    lab.advance(secs(1)).await;
+    assert_eq!(states(lab, "nap").await, ["completed"]);
+    assert_eq!(states(lab, CURSED).await, vec!["waiting"; CURSES]);
 }

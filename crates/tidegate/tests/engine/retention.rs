@@ -3,9 +3,19 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Retention, Workflow, core::row::Row, testing::Lab};
+use tidegate::{
+    Ctx, Retention, Workflow,
+    core::{
+        reads::Change,
+        row::{Row, RowKey},
+    },
+    testing::Lab,
+};
 
-use crate::words::start;
+use crate::{
+    faults::{Faults, Flaw},
+    words::{burst, recorded, start},
+};
 
 /// SPEC 9: finished runs, their steps and their events go after their time; a run that is alive
 /// keeps what it was started with.
@@ -34,4 +44,43 @@ pub(crate) async fn what_is_over_and_old_is_deleted(lab: &Lab) {
     lab.completed(&engine, slow).await;
     lab.advance(hour * 4).await;
     assert_eq!(engine.look_up(slow).await.unwrap(), (None, None), "it is gone too");
+}
+
+/// A row that the store does not delete stays, and keeps no other from being deleted.
+pub(crate) async fn one_refused_row_stops_no_pass(lab: &Lab, faults: &Faults) {
+    let hour = Duration::from_hours(1);
+    let order = Workflow::new("order", async |_: Ctx, _: Value| Ok(()));
+    let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
+    let engine = lab.engine().workflow(order).retention(retention).start().await.unwrap();
+    let mut runs = Vec::new();
+    for n in 0..5 {
+        runs.push(start(&engine, "order", json!(n)).await);
+    }
+    lab.settle().await;
+    let cursed = RowKey::Ended(runs[2].seq);
+    faults.curse(Flaw::Nul, move |change| matches!(change, Change::Delete(key) if *key == cursed));
+    lab.advance(hour * 4).await;
+    for (n, run) in runs.into_iter().enumerate() {
+        let ended = engine.look_up(run).await.unwrap().1;
+        assert_eq!(ended.is_some(), n == 2, "run {n}");
+    }
+}
+
+/// What is old goes in one pass, however much it is: nothing stays for another hour because it
+/// does not fit into one transaction.
+pub(crate) async fn one_pass_deletes_all_that_is_old(lab: &Lab) {
+    let hour = Duration::from_hours(1);
+    let job = Workflow::new("job", async |_: Ctx, _: Value| Ok(()));
+    let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
+    let engine = lab.engine().workflow(job).retention(retention).start().await.unwrap();
+    let count = 600;
+    burst(&engine, "job", count).await;
+    lab.settle().await;
+    let mut left = vec![lab.runs("job").await.len()];
+    while left.last() == Some(&count) && left.len() < 6 {
+        lab.advance(hour).await;
+        left.push(lab.runs("job").await.len());
+    }
+    assert_eq!(left.last(), Some(&0), "hour by hour: {left:?}");
+    assert_eq!(recorded(lab, "job").await, 0, "nor are their events there");
 }

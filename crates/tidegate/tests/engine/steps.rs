@@ -5,7 +5,7 @@ use std::{future::pending, time::Duration};
 use serde_json::{Value, json};
 use tidegate::{Ctx, Fault, OrFault, Retry, Workflow, testing::Lab};
 
-use crate::words::{Door, Marks, failed, recorded_steps, start, state};
+use crate::words::{Door, Journal, Marks, failed, recorded_steps, start, state};
 
 /// SPEC 9, B162: a replay returns what is recorded and repeats no effect.
 pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
@@ -92,6 +92,9 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
     assert_eq!(marks.count("later"), 2);
     // Five attempts of ten seconds, with the pauses of the first one.
     assert_eq!((marks.count("slow"), failed(&engine, runs[3]).await.code()), (5, "TimedOut"));
+    lab.advance(Duration::from_secs(1000)).await;
+    assert_eq!(marks.count("later"), 5, "whoever says when is tried no more often");
+    assert_eq!(failed(&engine, runs[1]).await.message(), "busy");
 }
 
 /// N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
@@ -454,4 +457,33 @@ impl tracing::Subscriber for Lines {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// How far a run says it is can be seen while its next step runs, and the last word counts.
+pub(crate) async fn progress_is_seen_before_the_step_ends(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let job = Workflow::new("job", move |ctx: Ctx, _: Value| {
+        let journal = journal.clone();
+        async move {
+            for (n, text) in ["read", "write"].into_iter().enumerate() {
+                ctx.progress(0.9, "not the last word");
+                ctx.progress(if n == 0 { 0.0 } else { 0.5 }, text);
+                let step = ctx.step(text, || async {
+                    journal.spend(Duration::from_secs(10)).await;
+                    Ok(())
+                });
+                step.await?;
+            }
+            Ok(())
+        }
+    });
+    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let run = start(&engine, "job", json!({})).await;
+    for (permille, text) in [(0, "read"), (500, "write")] {
+        lab.advance(Duration::from_secs(5)).await;
+        let progress = engine.look_up(run).await.unwrap().0.and_then(|run| run.progress);
+        let progress = progress.map(|it| (it.permille, it.text));
+        assert_eq!(progress, Some((permille, text.to_owned())));
+        lab.advance(Duration::from_secs(5)).await;
+    }
 }

@@ -5,13 +5,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tidegate::{
     Ctx, EngineBuilder, Error, Handler, Result,
-    core::{json::Payload, workflow::Workflow as Definition},
+    core::{
+        json::Payload,
+        reads::{Change, ReadSet},
+        row::{Engine as Peer, Row, Run},
+        workflow::Workflow as Definition,
+    },
+    store::Decision,
     testing::Lab,
 };
 
 use crate::{
     reactions::append,
-    words::{secs, sharing, start, states},
+    words::{Journal, secs, sharing, start, states, work},
 };
 
 /// Answers with the address that its definition names, and the version that the run has.
@@ -70,6 +76,20 @@ pub(crate) async fn a_schedule_begins_with_its_definition(lab: &Lab) {
     assert!(engine.why(other).await.unwrap().stranded);
 }
 
+/// SPEC 9: a schedule that another program defines begins here beside those that are served already.
+pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(lab: &Lab) {
+    let tick = |name: &str| json!({ "name": name, "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
+    let engine = by_url(sharing(lab)).start().await.unwrap();
+    engine.define(&tick("first")).await.unwrap();
+    lab.advance(secs(65)).await;
+    // It has no code for it: nobody but the other can plan it.
+    let other = sharing(lab).start().await.unwrap();
+    other.define(&tick("second")).await.unwrap();
+    lab.advance(secs(120)).await;
+    assert_eq!(states(lab, "first").await.len(), 3);
+    assert_eq!(states(lab, "second").await.len(), 2);
+}
+
 /// A5: a definition that comes later may ask for a stream's events, from then on.
 pub(crate) async fn a_stream_can_trigger_what_is_defined_later(lab: &Lab) {
     let engine = by_url(sharing(lab)).start().await.unwrap();
@@ -84,6 +104,28 @@ pub(crate) async fn a_stream_can_trigger_what_is_defined_later(lab: &Lab) {
         json!({ "name": "f", "actions": { "a": { "triggers": [{ "cron": "61 * * * *" }] } } });
     let refused = engine.define_flow(&bad).await;
     assert!(matches!(&refused, Err(Error::Definition(it)) if it.len() == 1), "{refused:?}");
+}
+
+/// A version is served as long as a live engine says so: what the row of a dead one says is over,
+/// also while it still has runs that nobody has taken over.
+pub(crate) async fn a_dead_engine_serves_nothing(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let engine = lab.engine().workflow(work(&journal, "here", secs(10))).start().await.unwrap();
+    let registered = engine.define(&json!({ "name": "elsewhere" })).await.unwrap();
+    assert!(!engine.is_served(&registered).await.unwrap(), "it has no code here");
+    let run = start(&engine, "here", json!({})).await;
+    lab.settle().await;
+    let run = engine.look_up(run).await.unwrap().0.unwrap();
+    for dead in [false, true] {
+        let serves = vec![registered.lane];
+        let row = Row::Engine(Peer { dead, serves, ..Peer::new(7, 30_000) });
+        let owned = Row::from(Run { owner: Some(7), ..run.clone() });
+        let row = if dead { Change::Update(row) } else { Change::Insert(row) };
+        let changes = vec![row, Change::Update(owned)];
+        let decide = move |_| Decision::Apply(changes.clone());
+        lab.store().transact(ReadSet::default(), Box::new(decide)).await.unwrap();
+        assert_eq!(engine.is_served(&registered).await.unwrap(), !dead);
+    }
 }
 
 /// A4: a definition that comes later is checked like any other, and changes nothing if it is bad.

@@ -4,11 +4,17 @@ use std::{pin::Pin, sync::Arc};
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Handler, Result, core::json::Payload,
+    Concurrency, Ctx, Engine, Handler, Result, core::flow::Verdict, core::json::Payload,
     core::workflow::Workflow as Definition, testing::Lab,
 };
 
 use crate::words::{Journal, burst, ms, secs, start, states, verdict, work};
+
+/// The verdict of a dry run.
+async fn dry_run(engine: &Engine, name: &str) -> Verdict {
+    let event = tidegate::new_event(name, json!({ "n": name })).unwrap();
+    engine.dry_run(vec![event]).await.unwrap().remove(0).runs.remove(0).verdict
+}
 
 /// L2: the next run of a workflow waits for one run of each other, whatever their backlog is.
 pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
@@ -31,6 +37,45 @@ pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
     assert!(noted.iter().take(2).any(|line| line == "\"late\""), "{noted:?}");
     lab.advance(secs(60)).await;
     assert_eq!(states(lab, "bulk").await, ["completed"; 20]);
+}
+
+/// L2: the same for several workers that are free at once: nobody has a second turn before all have
+/// had one.
+pub(crate) async fn workflows_take_turns_for_several_workers(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let names = ["a", "b", "c"];
+    let engine = lab.engine().workers(2);
+    let all = names.iter().map(|name| work(&journal, name, secs(1)));
+    let engine = all.fold(engine, tidegate::EngineBuilder::workflow).start().await.unwrap();
+    let sends = (0..10).flat_map(|_| names);
+    let events = sends.map(|name| tidegate::new_event(name, json!({ "n": name })).unwrap());
+    engine.send_all(events.collect()).await.unwrap();
+    lab.advance(ms(8500)).await;
+    let noted = journal.take();
+    assert_eq!(noted.len(), 18);
+    for round in noted.chunks(3) {
+        let mut names: Vec<_> = round.iter().map(|line| line.trim_matches('"')).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a", "b", "c"], "{noted:?}");
+    }
+}
+
+/// L2: workspaces take turns, however many there are: more than one lease looks through.
+pub(crate) async fn many_workspaces_take_turns_for_a_worker(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let names: Vec<String> = (0..40).map(|n| format!("w{n:02}")).collect();
+    let engine = lab.engine().workers(1).workspaces(names.iter().map(String::as_str));
+    let engine = engine.workflow(work(&journal, "a", secs(1))).start().await.unwrap();
+    for _ in 0..2 {
+        for name in &names {
+            start(&engine.in_workspace(name.as_str()), "a", json!({ "n": name })).await;
+        }
+    }
+    lab.advance(ms(39_500)).await;
+    let mut noted = journal.take();
+    noted.sort_unstable();
+    let each: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    assert_eq!(noted, each, "each has had one turn");
 }
 
 /// L2: workspaces take turns, however many workflows one of them has.
@@ -116,7 +161,9 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(lab: &Lab) {
     let engine = engine.start().await.unwrap();
     let mut told = Vec::new();
     for name in ["wide", "narrow", "narrow", "wide", "wide", "narrow"] {
+        let dry = dry_run(&engine, name).await;
         let verdict = verdict(&engine, name, json!({ "n": name })).await;
+        assert_eq!((dry.outcome(), dry.waits_for()), (verdict.outcome(), verdict.waits_for()));
         told.push((verdict.outcome(), verdict.waits_for().unwrap_or_default()));
     }
     let (started, no_worker) = (("started", ""), ("queued", "workers"));
@@ -155,8 +202,27 @@ pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(lab: &Lab) {
     let engine = engine.start().await.unwrap();
     burst(&engine, "stuck", 18).await;
     for _ in 0..3 {
+        assert_eq!(dry_run(&engine, "stuck").await.waits_for(), Some("workers"));
+        assert_eq!(dry_run(&engine, "quick").await.outcome(), "started");
         assert_eq!(verdict(&engine, "stuck", json!({})).await.waits_for(), Some("workers"));
         assert_eq!(verdict(&engine, "quick", json!({})).await.outcome(), "started");
         lab.advance(ms(2)).await;
     }
+}
+
+/// L2: the workers that are kept for few are for workflows with fewer runs than these are.
+pub(crate) async fn a_kept_worker_is_for_those_with_few_runs(lab: &Lab) {
+    let journal = Journal::new(lab);
+    let engine = lab.engine().workers(20).workflow(work(&journal, "many", secs(1000)));
+    let engine = engine.workflow(work(&journal, "two", secs(1000)));
+    let engine = engine.workflow(work(&journal, "few", secs(1000))).start().await.unwrap();
+    burst(&engine, "many", 16).await;
+    burst(&engine, "two", 2).await;
+    lab.settle().await;
+    assert_eq!(verdict(&engine, "two", json!({})).await.waits_for(), Some("workers"));
+    for _ in 0..2 {
+        assert_eq!(verdict(&engine, "few", json!({})).await.outcome(), "started");
+        lab.settle().await;
+    }
+    assert_eq!((journal.inside("two"), journal.inside("few")), (2, 2));
 }

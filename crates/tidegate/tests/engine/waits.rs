@@ -9,7 +9,7 @@ use tidegate::{
     testing::Lab,
 };
 
-use crate::words::{Door, Marks, failed, recorded_steps, start, state};
+use crate::words::{Door, Journal, Marks, failed, ms, recorded_steps, secs, start, state, states};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -406,4 +406,43 @@ pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(lab: &Lab)
     let after = engine(false).await.unwrap();
     lab.advance(SECOND * 60).await;
     lab.completed(&after, run).await;
+}
+
+/// A run that goes on remembers its steps, also where its event has just been read for another run
+/// of it that is next in line.
+pub(crate) async fn a_run_that_goes_on_shares_its_event_with_the_next_in_line(lab: &Lab) {
+    let (journal, marks) = (Journal::new(lab), Marks::default());
+    let busy = journal.clone();
+    let hot = Workflow::new("hot", move |ctx: Ctx, _: Value| {
+        let busy = busy.clone();
+        async move {
+            for n in 0..5 {
+                let step = ctx.step(format!("{n}"), || async {
+                    busy.spend(secs(1)).await;
+                    Ok(())
+                });
+                step.await?;
+            }
+            Ok(())
+        }
+    });
+    let marked = marks.clone();
+    let calm = Workflow::new("calm", move |ctx: Ctx, input: Value| {
+        let marked = marked.clone();
+        async move {
+            let line = input.to_string();
+            ctx.step("once", || async { Ok(marked.mark(line)) }).await?;
+            ctx.sleep("nap", ms(7500)).await
+        }
+    });
+    let hot = hot.on_event("both").concurrency(Concurrency::limit(1));
+    let engine = lab.engine().workflow(hot).workflow(calm.on_event("both"));
+    let engine = engine.start().await.unwrap();
+    for n in 0..3 {
+        engine.send("both", json!(n)).await.unwrap();
+    }
+    lab.advance(secs(60)).await;
+    assert_eq!(states(lab, "hot").await, ["completed"; 3]);
+    assert_eq!(states(lab, "calm").await, ["completed"; 3]);
+    assert_eq!(marks.all(), ["0", "1", "2"], "each once");
 }

@@ -112,6 +112,8 @@ pub(crate) async fn reactions_outlast_an_outage(lab: &Lab, faults: &Faults) {
     let marks = Marks::default();
     let reaction = marking(&marks, "mail", "*");
     let engine = looking(lab).lease_ttl(secs(30)).reaction(reaction).start().await.unwrap();
+    // Its first look is over, or it might find what comes next.
+    lab.settle().await;
     append_quietly(lab, "a", &numbered(3)).await;
     faults.set_outage(true);
     lab.advance(secs(10)).await;

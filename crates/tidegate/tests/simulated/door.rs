@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::Future,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,13 +13,20 @@ use async_trait::async_trait;
 use tidegate::{
     core::{
         catalog::Catalog,
-        reads::{ReadSet, Snapshot},
-        row::{EngineId, Row, Workspace},
+        id::Seq,
+        reads::{Change, ReadSet, Snapshot},
+        row::{EngineId, Row, RowKey, Workspace},
     },
     store::{Decide, Decision, Store, StoreError},
 };
-use tidegate_testkit::sim::faults::{Fate, Kept};
-use tokio::{sync::watch, task::yield_now};
+use tidegate_testkit::sim::{
+    faults::{Fate, Kept},
+    world::block_on,
+};
+use tokio::{
+    sync::watch,
+    task::{unconstrained, yield_now},
+};
 
 use crate::world::World;
 
@@ -27,6 +35,8 @@ use crate::world::World;
 pub(crate) struct Door {
     world: Arc<World>,
     process: usize,
+    /// When the process started: its calls end with its machine.
+    generation: u64,
     /// Until when nothing gets through, in microseconds.
     cut: AtomicU64,
     /// Until when no beat gets through.
@@ -35,7 +45,8 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(world: Arc<World>, process: usize) -> Self {
-        Self { world, process, cut: AtomicU64::new(0), mute: AtomicU64::new(0) }
+        let generation = world.store.generation();
+        Self { world, process, generation, cut: AtomicU64::new(0), mute: AtomicU64::new(0) }
     }
 
     /// Nothing gets through for so many microseconds; or no beat.
@@ -67,18 +78,23 @@ impl Door {
         Ok(())
     }
 
+    fn store(&self) -> Result<Arc<dyn Store>, StoreError> {
+        self.world.store.get(self.generation)
+    }
+
     /// Decides and commits, and shows the judge what was kept.
-    async fn commit(
-        &self,
-        reads: ReadSet,
-        mut decide: Decide,
-        keeps: bool,
-    ) -> Result<(), StoreError> {
+    fn commit(&self, reads: ReadSet, mut decide: Decide, keeps: bool) -> Result<(), StoreError> {
         let decided: Arc<Mutex<Kept>> = Arc::default();
         let seen = decided.clone();
+        let fails = self.world.store.is_file();
         let watched = move |snapshot: Snapshot| {
             let now = snapshot.now;
             match decide(snapshot) {
+                // A database has to undo what it has written by then.
+                Decision::Apply(mut changes) if !keeps && fails => {
+                    changes.push(Change::Delete(RowKey::Run(Seq(i64::MAX))));
+                    Decision::Apply(changes)
+                }
                 Decision::Apply(_) if !keeps => Decision::Apply(Vec::new()),
                 Decision::Apply(changes) => {
                     *seen.lock().unwrap_or_else(PoisonError::into_inner) = (now, changes.clone());
@@ -87,7 +103,13 @@ impl Door {
                 need @ Decision::Need(..) => need,
             }
         };
-        self.world.store.transact(reads, Box::new(watched)).await?;
+        match finish(self.store()?.transact(reads, Box::new(watched))) {
+            Err(StoreError::Data(_)) if !keeps && fails => {
+                self.world.meets("file undoes a transaction");
+                return Ok(());
+            }
+            answer => answer?,
+        }
         let (at, changes) =
             std::mem::take(&mut *decided.lock().unwrap_or_else(PoisonError::into_inner));
         if keeps {
@@ -95,6 +117,21 @@ impl Door {
         }
         Ok(())
     }
+
+    /// The process dies here: its tasks are dropped before they are told anything.
+    async fn die(&self) {
+        if self.world.doom(self.process) {
+            while self.world.is_alive(self.process) {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// Waits for the store without giving others a turn: how long its thread takes decides nothing,
+/// and no caller can be dropped between a commit and the judge's sight of it.
+fn finish<F: Future>(call: F) -> F::Output {
+    block_on(unconstrained(call))
 }
 
 #[async_trait]
@@ -106,8 +143,10 @@ impl Store for Door {
         if fate == Fate::Unavailable {
             return Err(StoreError::Unavailable("as simulated".to_owned()));
         }
-        self.commit(reads, decide, fate.is_kept()).await?;
-        // Whoever waits for the answer may die meanwhile.
+        self.commit(reads, decide, fate.is_kept())?;
+        if matches!(fate, Fate::CrashBefore | Fate::CrashAfter) {
+            self.die().await;
+        }
         self.dawdle().await;
         if fate == Fate::Told {
             return Ok(());
@@ -119,7 +158,7 @@ impl Store for Door {
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
         self.dawdle().await;
         self.check(&self.cut, self.world.plan.mix.unavailable)?;
-        let snapshot = self.world.store.read(reads).await;
+        let snapshot = finish(self.store()?.read(reads));
         self.dawdle().await;
         snapshot
     }
@@ -128,14 +167,14 @@ impl Store for Door {
         self.check(&self.cut, 0)?;
         self.check(&self.mute, self.world.plan.mix.lost_beat)?;
         self.dawdle().await;
-        let alive = self.world.store.beat(engine, lease_ms).await?;
+        let alive = finish(self.store()?.beat(engine, lease_ms))?;
         self.world.beat(self.process, (engine, lease_ms), alive);
         self.check(&self.mute, self.world.plan.mix.lost_beat)?;
         Ok(alive)
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
-        self.world.store.catalogs()
+        self.store().map(|store| store.catalogs()).unwrap_or_default()
     }
 
     fn wakes(&self) -> watch::Receiver<u64> {
@@ -149,6 +188,6 @@ impl Store for Door {
     }
 
     async fn dump(&self) -> Result<Vec<Row>, StoreError> {
-        self.world.store.dump().await
+        finish(self.store()?.dump())
     }
 }

@@ -4,12 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, EngineBuilder, Fault, Result, Retry, Workflow};
-use tidegate_testkit::sim::{
-    script::{Op, Script},
-    task::SIGNAL,
-};
+use tidegate_testkit::sim::{script::Op, task::SIGNAL};
 
-use crate::{sessions, world::World};
+use crate::{
+    code::{Code, Edit, Named, Part, groups},
+    history::{Asked, Drive},
+    sessions,
+    world::World,
+};
 
 /// Calls and sends go no deeper than this.
 const DEEPEST: u64 = 2;
@@ -19,6 +21,16 @@ const DEEPEST: u64 = 2;
 pub(crate) struct Host {
     pub(crate) world: Arc<World>,
     pub(crate) process: usize,
+    /// What its build has changed in the scripts.
+    pub(crate) edits: Vec<Edit>,
+}
+
+/// One call of a handler.
+struct Call {
+    ctx: Ctx,
+    data: Value,
+    drive: Drive,
+    asked: Asked,
 }
 
 impl Host {
@@ -27,8 +39,8 @@ impl Host {
         let plan = self.world.plan.clone();
         for spec in &plan.specs {
             for version in 1..=newest {
-                let script = spec.version(version).1.clone();
-                builder = builder.workflow(self.workflow(spec.definition(version), script));
+                let code = Code::new(&spec.version(version).1, Some(version), &self.edits);
+                builder = builder.workflow(self.workflow(spec.definition(version), code));
             }
         }
         builder
@@ -48,48 +60,61 @@ impl Host {
             definition["compensateTimeoutMs"] = json!(60_000 + version);
             let fields = definition.as_object_mut().expect("a definition is an object");
             fields.remove("version");
-            builder = builder.workflow(self.workflow(definition, spec.version(1).1.clone()));
+            let code = Code::new(&spec.version(1).1, None, &self.edits);
+            builder = builder.workflow(self.workflow(definition, code));
         }
         builder
     }
 
-    fn workflow(&self, definition: Value, script: Script) -> Workflow<Value, Value> {
-        let host = self.clone();
+    fn workflow(&self, definition: Value, code: Code) -> Workflow<Value, Value> {
+        let (host, code) = (self.clone(), Arc::new(code));
         let handler = move |ctx: Ctx, input: Value| {
-            let (host, script) = (host.clone(), script.clone());
-            async move { host.run(ctx, input, script).await }
+            let (host, code) = (host.clone(), code.clone());
+            async move { host.run(ctx, input, code).await }
         };
         Workflow::from_definition(definition, handler)
     }
 
-    async fn run(&self, ctx: Ctx, input: Value, script: Script) -> Result<Value> {
+    async fn run(&self, ctx: Ctx, input: Value, code: Arc<Code>) -> Result<Value> {
         let data = if input.is_array() { input[0].clone() } else { input };
-        sessions::begin(&ctx).await?;
-        for (n, op) in script.ops.iter().enumerate() {
-            self.op(&ctx, &data, &script, format!("s{n}"), op).await?;
+        let deep = data["d"].as_u64().unwrap_or(DEEPEST) >= DEEPEST;
+        let (workflow, session) = (ctx.workflow().to_owned(), ctx.session().is_ok());
+        let drive = Drive { code: code.clone(), workflow, deep, session };
+        self.world.drives(self.process, ctx.run_id(), drive.clone());
+        let call = Call { ctx, data, drive, asked: Asked::default() };
+        call.asked.add(["begin", "count"]);
+        sessions::begin(&call.ctx).await?;
+        for part in &code.parts {
+            let named = match part {
+                Part::Plain(named) => Some(named),
+                Part::Patched { patch, new, old } => {
+                    let patched = call.ctx.patched(patch).await?;
+                    self.world.meets(if patched { "patched" } else { "not patched" });
+                    if patched { Some(new) } else { old.as_ref() }
+                }
+            };
+            if let Some(named) = named.filter(|(_, op)| call.drive.does(&self.world.plan, op)) {
+                self.op(&call, named).await?;
+            }
         }
-        sessions::end(&ctx).await?;
-        if script.fails {
+        call.asked.add(["end"]);
+        sessions::end(&call.ctx).await?;
+        if code.script.fails {
             return Err(Fault::coded("Scripted", "as scripted").fatal());
         }
         Ok(json!("done"))
     }
 
-    async fn op(
-        &self,
-        ctx: &Ctx,
-        data: &Value,
-        script: &Script,
-        id: String,
-        op: &Op,
-    ) -> Result<()> {
+    async fn op(&self, call: &Call, (id, op): &Named) -> Result<()> {
         let ms = Duration::from_millis;
-        let deep = data["d"].as_u64().unwrap_or(DEEPEST) >= DEEPEST;
+        let (Call { ctx, data, asked, .. }, id) = (call, id.clone());
         match op {
-            Op::Invoke(_) | Op::Send(_) if deep => {}
-            // Its versions may stand in each other's way, which no caller can know.
-            Op::Invoke(name) if name == ctx.workflow() && self.world.plan.releases > 0 => {}
-            Op::Step { ms, fails } => self.step(ctx, script, id, *ms, *fails).await?,
+            // It asks for two things, one after the other.
+            Op::Step { ms, fails } => return self.step(call, id, *ms, *fails).await,
+            op => asked.add(groups(&id, op).into_iter().flatten()),
+        }
+        match op {
+            Op::Step { .. } => {}
             Op::Send(name) => ctx.send_event(id, name.as_str(), deeper(data)).await?,
             Op::Sleep(time) => ctx.sleep(id, ms(*time)).await?,
             Op::Event { name, own, timeout } => {
@@ -123,14 +148,9 @@ impl Host {
     }
 
     /// A step that takes a while and fails as often as the script says; some can be undone.
-    async fn step(
-        &self,
-        ctx: &Ctx,
-        script: &Script,
-        id: String,
-        ms: u64,
-        fails: u32,
-    ) -> Result<()> {
+    async fn step(&self, call: &Call, id: String, ms: u64, fails: u32) -> Result<()> {
+        let Call { ctx, asked, drive, .. } = call;
+        let script = &drive.code.script;
         if fails == 1 {
             let (host, run, undo) = (self.clone(), ctx.run_id(), format!("undo:u{id}"));
             let undone = move || async move {
@@ -138,13 +158,15 @@ impl Host {
                 host.spend(1).await;
                 Ok(())
             };
+            asked.add([format!("u{id}")]);
             ctx.compensate(format!("u{id}"), undone).await?;
         }
+        asked.add([id.clone()]);
         let fails = ctx.attempt(&id) <= fails;
         let retry =
             Retry::attempts(script.attempts).fixed(Duration::from_millis(script.backoff_ms));
         let step = ctx.step(id.clone(), || async {
-            let _inside = self.world.enter(self.process, ctx.run_id(), &id);
+            let _inside = self.world.enter((self.process, ctx.run_id()), &id, asked);
             self.spend(ms).await;
             if fails { Err(Fault::new("as scripted")) } else { Ok(()) }
         });

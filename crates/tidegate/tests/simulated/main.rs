@@ -1,76 +1,134 @@
-//! The real engine under the simulator: several engines in one thread, on one store in memory and
-//! on virtual time, while commits fail, answers get lost, leases cannot be renewed, processes die
-//! and start again, and people meddle. The simulator's judge of `tidegate-testkit` sees every
-//! commit and every closure of a step; at the end the faults stop and everything must finish.
+//! The real engine under the simulator: several engines in one thread, on one store and on virtual
+//! time, while commits fail, answers get lost, leases cannot be renewed, processes die between two
+//! calls or at a commit and start again, and people meddle. The simulator's judge of
+//! `tidegate-testkit` sees every commit and every closure of a step; at the end the faults stop and
+//! everything must finish.
+//!
+//! There are three kinds of worlds. In `memory` the store cannot fail by itself and the code of
+//! handlers stays. In `changed` every process may have another build of the code: steps renamed,
+//! inserted and removed, with and without `ctx.patched`, forward and back. In `sqlite` the rows are
+//! in a file; transactions are rolled back, and now and then the whole machine stops: all engines
+//! are dropped, the file is closed, or copied as a crash would leave it, and opened again. After
+//! every opening and at the end the file is compared with what the judge has seen, and `doctor`
+//! looks at it.
 //!
 //! A seed decides everything, and gives the same trace every time. The command-level simulator
 //! plays many more seeds; what only this one can find is wrong in the engine itself.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the player looks at the rows it is about")]
 
+mod code;
+mod disk;
 mod door;
 mod handlers;
+mod history;
 mod people;
 mod play;
 mod sessions;
 mod world;
 
-use std::{env, panic, thread};
+use std::{collections::BTreeMap, env, panic, sync::Mutex, thread};
 
-use self::play::{Played, play};
+use tidegate_testkit::sim::check::Violation;
+
+use self::play::{Kind, Played, play};
 
 /// How many seeds are played, and how many in a full run.
 const SEEDS: [u64; 2] = [200, 10_000];
 
+/// The same on SQLite, and with changed code.
+const MORE_SEEDS: [u64; 2] = [50, 5000];
+
 /// Every seed that ever failed.
-const FAILED: &[u64] = &[];
+const FAILED: &[(Kind, u64)] = &[];
+
+/// The kinds of worlds, as `TIDEGATE_SIM_WORLD` names them.
+const KINDS: &[(&str, Kind)] =
+    &[("memory", Kind::Memory), ("changed", Kind::Changed), ("sqlite", Kind::Sqlite)];
 
 /// The seed that `TIDEGATE_SIM_SEED` names, with the end of its trace if it fails.
 #[test]
 fn one_seed() {
-    check(env::var("TIDEGATE_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number")));
+    let seed = env::var("TIDEGATE_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let name = env::var("TIDEGATE_SIM_WORLD").unwrap_or_else(|_| "memory".to_owned());
+    let kind = KINDS.iter().find(|(word, _)| *word == name);
+    let (_, kind) = kind.unwrap_or_else(|| panic!("TIDEGATE_SIM_WORLD is one of {KINDS:?}"));
+    check(*kind, seed);
 }
 
 #[test]
 fn nothing_is_broken_by_real_engines() {
-    let number = |name| env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let full = usize::from(env::var("TIDEGATE_TEST_FULL").is_ok());
-    let seeds: u64 = number("TIDEGATE_SIM_SEEDS").unwrap_or(SEEDS[full]);
-    let from: u64 = number("TIDEGATE_SIM_FROM").unwrap_or(0);
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for core in 0..cores {
-            scope.spawn(move || (from..from + seeds).skip(core).step_by(cores).for_each(check));
-        }
-    });
+    check_all(Kind::Memory, SEEDS);
+}
+
+#[test]
+fn nothing_is_broken_by_changed_code_in_real_engines() {
+    check_all(Kind::Changed, MORE_SEEDS);
+}
+
+#[test]
+fn nothing_is_broken_by_real_engines_on_sqlite() {
+    check_all(Kind::Sqlite, MORE_SEEDS);
 }
 
 #[test]
 fn seeds_that_failed_before_pass() {
-    FAILED.iter().copied().for_each(check);
+    for (kind, seed) in FAILED {
+        check(*kind, *seed);
+    }
 }
 
 #[test]
 fn a_seed_gives_the_same_trace_every_time() {
-    for seed in 0..20 {
-        let [first, second] = [play(seed, true), play(seed, true)];
-        let differs = first.trace.iter().zip(&second.trace).find(|(first, second)| first != second);
-        assert_eq!(first.hash, second.hash, "seed {seed} twice: {differs:?}");
+    for (name, kind) in KINDS {
+        for seed in 0..if *kind == Kind::Memory { 10 } else { 5 } {
+            let [first, second] = [play(*kind, seed, true), play(*kind, seed, true)];
+            let differs = first.trace.iter().zip(&second.trace).find(|(one, two)| one != two);
+            assert_eq!(first.hash, second.hash, "{name}: seed {seed} twice: {differs:?}");
+        }
     }
 }
 
+/// Plays the seeds that the environment asks for, or so many.
+fn check_all(kind: Kind, seeds: [u64; 2]) {
+    let number = |name| env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let full = usize::from(env::var("TIDEGATE_TEST_FULL").is_ok());
+    let seeds: u64 = number("TIDEGATE_SIM_SEEDS").unwrap_or(seeds[full]);
+    let from: u64 = number("TIDEGATE_SIM_FROM").unwrap_or(0);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let met = Mutex::new(BTreeMap::<String, u64>::new());
+    thread::scope(|scope| {
+        for core in 0..cores {
+            let met = &met;
+            scope.spawn(move || {
+                for seed in (from..from + seeds).skip(core).step_by(cores) {
+                    for (what, times) in check(kind, seed) {
+                        *met.lock().expect("no panic").entry(what).or_default() += times;
+                    }
+                }
+            });
+        }
+    });
+    let met = met.into_inner().expect("no panic");
+    let missing: Vec<_> = kind.meets().iter().filter(|what| !met.contains_key(**what)).collect();
+    assert!(seeds < MORE_SEEDS[0] || missing.is_empty(), "{missing:?} is missing in {met:?}");
+}
+
 /// Plays a seed; if something does not hold, shows what, the end of the trace, and how to see it
-/// again.
-fn check(seed: u64) {
-    let played = panic::catch_unwind(|| play(seed, false).violation);
-    let broken = match played {
-        Ok(None) => return,
-        Ok(Some(violation)) => format!("{} does not hold: {}", violation.number, violation.text),
+/// again. Gives what took place in it.
+fn check(kind: Kind, seed: u64) -> BTreeMap<String, u64> {
+    let played = panic::catch_unwind(|| play(kind, seed, false));
+    let broken = match played.map(|played| (played.violation, played.met)) {
+        Ok((None, met)) => return met,
+        Ok((Some(Violation { number, text }), _)) => format!("{number} does not hold: {text}"),
         Err(_) => "something panicked".to_owned(),
     };
-    let trace = panic::catch_unwind(|| play(seed, true)).map_or(Vec::new(), |it: Played| it.trace);
+    let again = panic::catch_unwind(|| play(kind, seed, true));
+    let trace = again.map_or(Vec::new(), |it: Played| it.trace);
+    let world = KINDS.iter().find(|(_, one)| *one == kind).map_or("", |(name, _)| name);
     panic!(
-        "{broken}\n{}\nTIDEGATE_SIM_SEED={seed} cargo test -p tidegate --test simulated one_seed",
+        "{broken}\n{}\nTIDEGATE_SIM_WORLD={world} TIDEGATE_SIM_SEED={seed} \
+         cargo test -p tidegate --test simulated one_seed",
         trace[trace.len().saturating_sub(80)..].join("\n"),
     );
 }

@@ -1,6 +1,6 @@
 //! One seed from its beginning to its end.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tidegate::{
     Engine,
@@ -17,14 +17,14 @@ use tidegate_testkit::{
     },
     workload::Chance,
 };
-use tokio::runtime;
+use tokio::{runtime, sync::mpsc};
 
 use crate::{
+    disk::{Backend, Stop},
     door::Door,
     handlers::Host,
     people::{Client, meddle},
-    sessions,
-    world::World,
+    world::{Doom, Setting, World},
 };
 
 /// For how long there are faults, at the least, in microseconds.
@@ -32,6 +32,13 @@ const STORM: u64 = 300_000;
 
 /// How many turns the calm may take, each of which moves the time on.
 const PATIENCE: u32 = 3000;
+
+/// After how many of them the time moves faster: a replay on changed code that may have spawned
+/// tasks waits for a minute before it stops.
+const HURRY: u32 = 1000;
+
+/// How often a machine stops by itself, in a thousand turns; it also does at commits.
+const MACHINE: u64 = 15;
 
 /// Midnight, when schedules fire.
 const MIDNIGHT_MS: i64 = 1_798_761_600_000;
@@ -45,21 +52,92 @@ pub(crate) struct Played {
     pub(crate) violation: Option<Violation>,
     /// The trace as text, if it was asked for.
     pub(crate) trace: Vec<String>,
+    /// How often something took place that the world is played for.
+    pub(crate) met: BTreeMap<String, u64>,
+}
+
+/// The kinds of worlds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// In memory, with code that stays.
+    Memory,
+    /// In memory, where every process may have another build of the code.
+    Changed,
+    /// On a SQLite file, some of them with other builds, too. The machine stops now and then.
+    Sqlite,
+}
+
+impl Kind {
+    /// What must take place somewhere in a number of worlds, or they are played for nothing.
+    pub(crate) fn meets(self) -> &'static [&'static str] {
+        match self {
+            Self::Memory => &["process dies at a commit"],
+            Self::Changed => &["changed code", "patched", "not patched"],
+            Self::Sqlite => &[
+                "file Closed",
+                "file Killed",
+                "file Torn",
+                "file undoes a transaction",
+                "machine dies at a commit",
+                "process dies at a commit",
+                "changed code",
+            ],
+        }
+    }
+
+    /// What a seed is played with.
+    fn setting(self, seed: u64, text: bool) -> Setting {
+        let backend = if self == Self::Sqlite { Backend::Sqlite } else { Backend::Memory };
+        let changes = self == Self::Changed || (self == Self::Sqlite && seed.is_multiple_of(3));
+        Setting { seed, backend, changes, text }
+    }
 }
 
 /// Plays one seed.
-pub(crate) fn play(seed: u64, text: bool) -> Played {
+pub(crate) fn play(kind: Kind, seed: u64, text: bool) -> Played {
     let runtime = runtime::Builder::new_current_thread().build().expect("a runtime starts");
     runtime.block_on(async {
-        let mut player = Player::new(seed, text);
+        let mut player = Player::new(kind.setting(seed, text));
         player.play().await;
+        // They hold the world.
+        player.world.engines().clear();
         let inner = player.world.lock();
         Played {
             hash: inner.trace.hash(),
             violation: inner.judge.violation.clone(),
             trace: inner.trace.lines().cloned().collect(),
+            met: inner.met.clone(),
         }
     })
+}
+
+/// Kills those that die at a commit, while their calls are under way. Nobody waits for the end of
+/// that here: another may be about to die meanwhile.
+async fn reap(world: Arc<World>, lab: Arc<Lab>, mut doomed: mpsc::UnboundedReceiver<Doom>) {
+    while let Some(doom) = doomed.recv().await {
+        let (world, lab) = (world.clone(), lab.clone());
+        tokio::spawn(async move {
+            match doom {
+                Doom::Process(number) => kill(&world, &lab, number).await,
+                Doom::Machine => kill_all(&world, &lab).await,
+            }
+        });
+    }
+}
+
+async fn kill(world: &World, lab: &Lab, number: usize) {
+    let engine = world.engines().remove(&number);
+    if let Some(engine) = engine {
+        lab.crash(&engine).await;
+    }
+}
+
+/// Kills all, and lets nothing of them reach the store any more.
+async fn kill_all(world: &World, lab: &Lab) {
+    world.store.shut_off();
+    let engines = std::mem::take(&mut *world.engines());
+    let crashes = engines.values().map(|engine| lab.crash(engine));
+    drop(futures_util::future::join_all(crashes).await);
 }
 
 /// An engine, as a process of its own.
@@ -73,7 +151,7 @@ struct Process {
 #[derive(Debug)]
 struct Player {
     world: Arc<World>,
-    lab: Lab,
+    lab: Arc<Lab>,
     chance: Chance,
     client: Client,
     processes: Vec<Process>,
@@ -83,13 +161,16 @@ struct Player {
     started: usize,
     /// The newest version that is deployed.
     newest: u32,
+    /// The newest build that is deployed.
+    build: usize,
     /// Whether programs give their workflows no numbers. Each then has the code of one version, the
     /// newest or an older one, and has to continue the runs of all.
     unnumbered: bool,
 }
 
 impl Player {
-    fn new(seed: u64, text: bool) -> Self {
+    fn new(setting: Setting) -> Self {
+        let seed = setting.seed;
         let mut chance = Chance::stream(seed, Concern::Schedule);
         let mut plan = Plan::of(seed);
         // An engine refuses shorter leases.
@@ -99,12 +180,14 @@ impl Player {
         let clock = Arc::new(VirtualClock::new(start));
         let lab =
             Lab::on(Arc::new(tidegate::store::MemoryStore::new(clock.clone())), clock.clone());
-        let lab = lab.seeded(seed.wrapping_mul(1000));
+        let lab = Arc::new(lab.seeded(seed.wrapping_mul(1000)));
         let (client, wanted) = (Client::new(&plan), plan.engines.min(3));
-        let world = Arc::new(World::new(seed, plan, clock, lab.timer(), text));
+        let (world, doomed) = World::new(setting, plan, clock, lab.timer());
+        let world = Arc::new(world);
+        tokio::spawn(reap(world.clone(), lab.clone(), doomed));
         let unnumbered = world.plan.releases > 0 && chance.percent(50);
-        let (processes, started, newest) = (Vec::new(), 0, 1);
-        Self { world, lab, chance, client, processes, wanted, started, newest, unnumbered }
+        let (processes, started, newest, build) = (Vec::new(), 0, 1, 0);
+        Self { world, lab, chance, client, processes, wanted, started, newest, build, unnumbered }
     }
 
     /// The storm, then the calm in which all must finish.
@@ -116,6 +199,7 @@ impl Player {
         while self.world.now() < STORM || !self.client.is_done() {
             let ms = self.chance.between(1, 10);
             self.pass(ms).await;
+            self.bury();
             if self.is_broken() {
                 return;
             }
@@ -123,12 +207,13 @@ impl Player {
             self.disturb().await;
         }
         self.calm_down().await;
-        for _ in 0..PATIENCE {
-            self.pass(20).await;
+        for turn in 0..PATIENCE {
+            self.pass(if turn < HURRY { 20 } else { 200 }).await;
             if self.is_broken() {
                 return;
             }
-            if self.world.lock().judge.state.is_at_rest() {
+            let rests = self.world.lock().judge.state.is_at_rest();
+            if rests {
                 return self.settled().await;
             }
             self.help().await;
@@ -154,7 +239,10 @@ impl Player {
         let builder = builder.workers(world.plan.workers);
         let builder = builder.pause_after_deaths(world.plan.max_deaths);
         let builder = builder.workspaces(world.plan.workspaces.iter().copied());
-        let host = Host { world: world.clone(), process: number };
+        let build = self.next_build();
+        world.note(|| format!("process {number} has build {build}"));
+        let edits = world.builds[build].clone();
+        let host = Host { world: world.clone(), process: number, edits };
         let builder = if self.unnumbered {
             let version = self.next_deploy();
             world.note(|| format!("process {number} starts with the code of version {version}"));
@@ -164,10 +252,25 @@ impl Player {
             host.serve(builder, self.newest)
         };
         match builder.start().await {
-            Ok(engine) => self.processes.push(Process { number, engine, door }),
+            Ok(engine) => {
+                world.engines().insert(number, engine.clone());
+                self.processes.push(Process { number, engine, door });
+            }
             Err(tidegate::Error::Store(_)) => {}
             Err(error) => panic!("the engine does not start: {error}"),
         }
+    }
+
+    /// The build of a program: any that was deployed, or the next.
+    fn next_build(&mut self) -> usize {
+        let builds = self.world.builds.len();
+        if builds == 1 {
+            return 0;
+        }
+        if self.build + 1 < builds && self.chance.percent(50) {
+            self.build += 1;
+        }
+        self.chance.index(self.build + 1)
     }
 
     /// The version of a program without numbers: any that was deployed, or the next. Definitions are
@@ -237,13 +340,27 @@ impl Player {
             } else if world.strikes(mix.crash * 3 + mix.crash_loop / 15) {
                 let process = self.processes.swap_remove(one);
                 world.note(|| format!("process {} dies", process.number));
-                self.lab.crash(&process.engine).await;
-            } else if self.chance.permille(5) {
+                kill(&world, &self.lab, process.number).await;
+            } else if self.chance.permille(if world.builds.len() > 1 { 25 } else { 5 }) {
                 self.shut_down(one);
             }
         }
+        if world.store.is_file() && world.strikes(MACHINE) {
+            world.note(|| "the machine stops".to_owned());
+            kill_all(&world, &self.lab).await;
+            self.bury();
+        }
         if self.processes.len() < self.wanted && self.chance.percent(20) {
             self.start().await;
+        }
+    }
+
+    /// Forgets processes that have died. A machine that has stopped starts again.
+    fn bury(&mut self) {
+        let world = &self.world;
+        self.processes.retain(|process| world.is_alive(process.number));
+        if world.store.is_down() {
+            world.reopen(self.chance.one(&[Stop::Closed, Stop::Killed, Stop::Torn]));
         }
     }
 
@@ -257,6 +374,7 @@ impl Player {
     /// From now on nothing goes wrong, and somebody serves all there is.
     async fn calm_down(&mut self) {
         self.world.lock().calm = true;
+        self.bury();
         self.world.note(|| "the calm".to_owned());
         for process in &self.processes {
             process.door.open();
@@ -275,18 +393,14 @@ impl Player {
         door.wake();
     }
 
-    /// Everything has finished: nothing may be left behind, and the store holds what was committed.
-    async fn settled(&self) {
-        let rows = self.world.store.dump().await.expect("a store in memory can be read");
-        let mut inner = self.world.lock();
-        inner.judge.settled();
-        if let Err(text) = sessions::settled(&self.world.plan, &inner.judge.state) {
-            inner.judge.report("I47", text);
-        }
-        if !rows.iter().eq(inner.judge.state.rows()) {
-            let differs = rows.iter().zip(inner.judge.state.rows()).find(|(a, b)| a != b);
-            let text = format!("the store holds other rows: {differs:?}");
-            inner.judge.report("I42", text);
+    /// Everything has finished: nothing may be left behind, and the store holds what was
+    /// committed, also after it was opened again.
+    async fn settled(&mut self) {
+        self.world.settled();
+        self.world.compare();
+        if self.world.store.is_file() {
+            kill_all(&self.world, &self.lab).await;
+            self.bury();
         }
     }
 }

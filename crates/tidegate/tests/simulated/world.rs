@@ -9,14 +9,15 @@ use std::{
 };
 
 use tidegate::{
-    RunId, Timer,
+    Engine, RunId, Timer,
     core::{
+        doctor::Checkup,
         id::Seq,
         reads::Change,
-        row::{EngineId, GateKey, GateState, Phase, Row, Run},
+        row::{self, EngineId, GateKey, GateState, Phase, Row, Run},
         time::Timestamp,
     },
-    store::{Clock, MemoryStore},
+    store::Clock,
     testing::VirtualClock,
 };
 use tidegate_testkit::{
@@ -26,13 +27,21 @@ use tidegate_testkit::{
         schedule::Concern,
         trace::{Effect, Trace},
         workload::Plan,
+        world::block_on,
     },
     workload::Chance,
 };
+use tokio::{
+    sync::{mpsc, watch},
+    task::unconstrained,
+};
 
-use tokio::sync::watch;
-
-use crate::sessions;
+use crate::{
+    code::{Edit, builds},
+    disk::{Backend, Shared, Stop},
+    history::{self, Asked, Drive, Drives},
+    sessions,
+};
 
 /// The store's clock, which may step while processes measure on.
 #[derive(Debug)]
@@ -52,10 +61,35 @@ impl Clock for Skewed {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) store: MemoryStore,
+    /// What the builds of programs change in the scripts; only the first where code stays.
+    pub(crate) builds: Vec<Vec<Edit>>,
+    pub(crate) store: Shared,
     pub(crate) timer: Arc<dyn Timer>,
+    /// The engines of processes that are alive, by the number of the process.
+    pub(crate) engines: Mutex<BTreeMap<usize, Engine>>,
+    /// Where processes are sent that die at a commit.
+    doom: mpsc::UnboundedSender<Doom>,
     clock: Arc<Skewed>,
     inner: Mutex<Inner>,
+}
+
+/// Who dies at a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    Process(usize),
+    /// All processes, with the store.
+    Machine,
+}
+
+/// What kind of world is played.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) seed: u64,
+    pub(crate) backend: Backend,
+    /// Whether the code of handlers changes from one process to the next.
+    pub(crate) changes: bool,
+    /// Whether the trace is kept as text.
+    pub(crate) text: bool,
 }
 
 /// What is behind the lock.
@@ -74,6 +108,9 @@ pub(crate) struct Inner {
     leaving: BTreeSet<usize>,
     /// Closures that are running, with the gates that their runs need.
     running: Vec<(Effect, Vec<GateKey>)>,
+    drives: Drives,
+    /// How often something took place that the world is played for.
+    pub(crate) met: BTreeMap<String, u64>,
     /// Who wants to know that there may be work. One channel each: those who share one are woken
     /// in an order that no seed decides.
     wakes: Vec<watch::Sender<u64>>,
@@ -81,16 +118,16 @@ pub(crate) struct Inner {
 
 impl World {
     pub(crate) fn new(
-        seed: u64,
+        Setting { seed, backend, changes, text }: Setting,
         plan: Plan,
         clock: Arc<VirtualClock>,
         timer: Arc<dyn Timer>,
-        text: bool,
-    ) -> Self {
+    ) -> (Self, mpsc::UnboundedReceiver<Doom>) {
         let plan = Arc::new(plan);
         let clock = Arc::new(Skewed { clock, micros: AtomicI64::new(0) });
         let mut trace = Trace::default();
         trace.all = text;
+        let builds = if changes { builds(&mut Chance::new(!seed)) } else { vec![Vec::new()] };
         let inner = Inner {
             judge: Judge::new(plan.clone()),
             trace,
@@ -100,10 +137,84 @@ impl World {
             leases: BTreeMap::new(),
             leaving: BTreeSet::new(),
             running: Vec::new(),
+            drives: Drives::new(),
+            met: BTreeMap::new(),
             wakes: Vec::new(),
         };
-        let store = MemoryStore::new(clock.clone());
-        Self { plan, store, timer, clock, inner: Mutex::new(inner) }
+        let store = Shared::new(backend, clock.clone());
+        let (doom, doomed) = mpsc::unbounded_channel();
+        let (engines, inner) = (Mutex::default(), Mutex::new(inner));
+        (Self { plan, builds, store, timer, engines, doom, clock, inner }, doomed)
+    }
+
+    /// The engines of processes that are alive.
+    pub(crate) fn engines(&self) -> MutexGuard<'_, BTreeMap<usize, Engine>> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_alive(&self, process: usize) -> bool {
+        self.engines().contains_key(&process)
+    }
+
+    /// A process dies now, or its machine with it; `false` if it has not started yet.
+    pub(crate) fn doom(&self, process: usize) -> bool {
+        if !self.is_alive(process) {
+            return false;
+        }
+        let machine = self.store.is_file() && self.lock().faults.percent(60);
+        let doom = if machine { Doom::Machine } else { Doom::Process(process) };
+        self.note(|| format!("process {process} dies at a commit: {doom:?}"));
+        self.meets(if machine { "machine dies at a commit" } else { "process dies at a commit" });
+        self.doom.send(doom).is_ok()
+    }
+
+    /// The machine starts again, after all its processes have died. Opening the file declares all
+    /// engines dead; after that it holds what was committed.
+    pub(crate) fn reopen(&self, stop: Stop) {
+        self.note(|| format!("the file is opened again: {stop:?}"));
+        self.meets(format!("file {stop:?}"));
+        self.store.reopen(stop);
+        let (now, at) = (self.now(), self.clock.now());
+        let mut inner = self.lock();
+        let void = inner.judge.state.rows().filter_map(|row| match row {
+            Row::Engine(engine) if !engine.dead => {
+                Some(Change::Update(row::Engine { dead: true, ..engine.clone() }.into()))
+            }
+            _ => None,
+        });
+        let void: Vec<Change> = void.collect();
+        inner.trace.commit(&void);
+        inner.judge.rows(now, at, void);
+        drop(inner);
+        self.compare();
+    }
+
+    /// Everything has finished: nothing may be left behind.
+    pub(crate) fn settled(&self) {
+        let mut inner = self.lock();
+        inner.judge.settled();
+        if let Err(text) = sessions::settled(&self.plan, &inner.judge.state) {
+            inner.judge.report("I47", text);
+        }
+    }
+
+    /// The store holds what was committed, and `doctor` finds nothing.
+    pub(crate) fn compare(&self) {
+        let store = self.store.get(self.store.generation()).expect("it is open");
+        let rows = block_on(unconstrained(store.dump())).expect("the store can be read");
+        let mut checkup = Checkup::default();
+        for row in &rows {
+            checkup.see(row);
+        }
+        let mut inner = self.lock();
+        if let Some(finding) = checkup.conclude().findings.into_iter().next() {
+            inner.judge.report(finding.rule.number(), format!("doctor: {}", finding.text));
+        }
+        if !rows.iter().eq(inner.judge.state.rows()) {
+            let differs = rows.iter().zip(inner.judge.state.rows()).find(|(a, b)| a != b);
+            let text = format!("the store holds other rows: {differs:?}");
+            inner.judge.report("I42", text);
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -121,6 +232,11 @@ impl World {
         self.lock().trace.note(now, || text.clone(), &text);
     }
 
+    /// Counts something that the world is played for.
+    pub(crate) fn meets(&self, what: impl Into<String>) {
+        *self.lock().met.entry(what.into()).or_default() += 1;
+    }
+
     /// The store's clock steps, back or forth.
     pub(crate) fn step_clock(&self, micros: i64) {
         self.clock.micros.fetch_add(micros, Ordering::SeqCst);
@@ -134,16 +250,10 @@ impl World {
         !inner.calm && inner.faults.permille(permille)
     }
 
-    /// What becomes of a transaction. Crashes come from elsewhere.
+    /// What becomes of a transaction.
     pub(crate) fn fate(&self) -> Fate {
         let mut inner = self.lock();
-        let fate =
-            if inner.calm { Fate::Told } else { Fate::draw(&self.plan.mix, &mut inner.faults) };
-        match fate {
-            Fate::CrashBefore => Fate::LostBefore,
-            Fate::CrashAfter => Fate::LostAfter,
-            fate => fate,
-        }
+        if inner.calm { Fate::Told } else { Fate::draw(&self.plan.mix, &mut inner.faults) }
     }
 
     /// How many turns others have before a call goes on.
@@ -180,6 +290,14 @@ impl World {
         for change in &changes {
             let (Change::Insert(row) | Change::Update(row)) = change else { continue };
             inner.see(&self.plan, process, row, now);
+            let Row::Ended(ended) = row else { continue };
+            let drive = inner.drives.get(&(process, ended.id.seq));
+            let judged = history::changed(&self.plan, &inner.judge.state, drive, ended, &changes);
+            match judged {
+                Ok(true) => *inner.met.entry("changed code".to_owned()).or_default() += 1,
+                Ok(false) => {}
+                Err(text) => inner.judge.report("I24", text),
+            }
         }
         inner.judge.rows(now, at, changes);
         // What follows would only bury it.
@@ -198,14 +316,31 @@ impl World {
         inner.judge.beat(now, engine, alive);
     }
 
+    /// A handler is called.
+    pub(crate) fn drives(&self, process: usize, run: RunId, drive: Drive) {
+        let mut inner = self.lock();
+        if let Err(text) = history::serves(&inner.judge.state, run, drive.code.version) {
+            inner.judge.report("I31", text);
+        }
+        inner.drives.insert((process, run.seq), drive);
+    }
+
     /// A step's closure begins; it ends when the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>, process: usize, run: RunId, step: &str) -> Inside {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        (process, run): (usize, RunId),
+        step: &str,
+        asked: &Asked,
+    ) -> Inside {
         let now = self.now();
         let mut inner = self.lock();
         let (engine, fence) = inner.leases.get(&(process, run.seq)).copied().unwrap_or_default();
         let effect = Effect { engine, run, fence, step: step.to_owned() };
         inner.trace.note(now, || format!("process {process} starts {effect:?}"), &effect);
         inner.judge.start(&effect);
+        if let Err(text) = history::replayed(&inner.judge.state, &effect, asked) {
+            inner.judge.report("I24", text);
+        }
         inner.enter(&effect, &self.plan);
         drop(inner);
         Inside { world: self.clone(), effect }
@@ -222,6 +357,15 @@ impl Inner {
                 if !itself && now - last < u64::from(plan.lease_ms(of)) * 1000 {
                     let text = format!("{} is dead {} µs after its beat", engine.id, now - last);
                     self.judge.report("I27", text);
+                }
+            }
+            Row::Step(step) => {
+                // An answer comes from outside, and a copy has no fence.
+                let own = step.kind.is_effect() && step.fence != 0;
+                let run = self.judge.state.run(step.run).filter(|_| own);
+                if let Some(run) = run.filter(|run| run.fence != step.fence) {
+                    let text = format!("{step:?} is recorded, and the fence is {}", run.fence);
+                    self.judge.report("I25", text);
                 }
             }
             Row::Session(session) => {
@@ -262,7 +406,7 @@ impl Inner {
             .unwrap_or_default();
         let mut broken = None;
         for gate in gates.iter().filter(|_| plan.releases == 0) {
-            let slots = |row: &tidegate::core::row::Gate| matches!(row.state, GateState::Slots(_));
+            let slots = |row: &row::Gate| matches!(row.state, GateState::Slots(_));
             let Some(scope) = gate.scope().filter(|_| state.gate(gate).is_some_and(slots)) else {
                 continue;
             };

@@ -1,4 +1,5 @@
 -- Locks a reaction's streams that have work and no live lease, longest waiting first.
+-- Last come those that were written before the clock stepped back: a claim caps their times.
 --
 -- $1 ws   $2 reaction   $3 how many
 -- Never waits: skips rows that others lock. Index: sub_work.
@@ -8,8 +9,9 @@ select ws, reaction, stream, work, at, want, owner, fence, until, due, since, fa
  where ws = $1::text
    and reaction = $2::text
    and work is not null
-   and (owner is null or until is null or until <= (select clock()))
-   and (due is null or due <= (select clock()))
+   and (((owner is null or until is null or until <= (select clock()))
+         and (due is null or due <= (select clock())))
+        or work > (select clock()) + 1000000)
  order by work, stream
  limit $3::bigint
    for no key update skip locked

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_core::{
     command::{Answer, Command},
     id::Seq,
-    row::{Class, Ending, Fold, Phase, Row, RowKey, Run},
+    row::{Class, Fold, Phase, Row, RowKey, Run},
     time::Timestamp,
 };
 
@@ -35,7 +35,8 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
     }
     for told in &history.told {
         let Some(run) = told.run else { continue };
-        if !is_there(look.state, run.seq) {
+        // A claim outlives its run.
+        if !is_there(look.state, run.seq) && !history.forgotten.contains(&run.seq) {
             return Err(format!("there is no such run: {told:?}"));
         }
     }
@@ -49,7 +50,7 @@ pub(super) fn i48(look: &Look<'_>, history: &History) -> Checked {
     let removed = look.deltas.iter().filter_map(|delta| delta.before.as_ref()).flat_map(ids);
     let answered = removed.filter(|id| history.answered.contains(id));
     for id in answered.chain(history.answers.iter().copied()) {
-        if !is_there(look.state, id) {
+        if !is_there(look.state, id) && !history.forgotten.contains(&id) {
             return Err(format!("{id} was answered to a caller and is gone"));
         }
     }
@@ -162,9 +163,9 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
             continue;
         };
         let place = told.place(key);
-        let claim = claims.get(&place).filter(|claim| {
-            claim.until > look.at && !given_back(look.state, history, claim.run.seq)
-        });
+        let claim = claims
+            .get(&place)
+            .filter(|claim| claim.until > look.at && !given_back(history, claim.run.seq));
         if let Some(run) = told.made() {
             if let Some(claim) = claim {
                 return Err(format!("{told:?} is the second after {claim:?}"));
@@ -183,11 +184,8 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
 }
 
 /// Whether a run was replaced before its first step.
-fn given_back(state: &State, history: &History, run: Seq) -> bool {
-    let replaced = state
-        .ended(run)
-        .is_some_and(|ended| matches!(&ended.ending, Ending::Cancelled { by: Some(_), .. }));
-    replaced && !history.begun.contains_key(&run)
+fn given_back(history: &History, run: Seq) -> bool {
+    history.replaced.contains(&run) && !history.begun.contains_key(&run)
 }
 
 /// A repeated `dedupeId` is told so, and leaves no trace.
@@ -241,7 +239,8 @@ impl History {
 
 /// Every run that a caller was told of has ended.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
-    match history.promised.iter().find(|run| state.ended(**run).is_none()) {
+    let ended = |run: &Seq| state.ended(*run).is_some() || history.forgotten.contains(run);
+    match history.promised.iter().find(|run| !ended(run)) {
         Some(run) => Err(("I1", format!("run {run} was promised and never ended"))),
         None => Ok(()),
     }

@@ -15,7 +15,7 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-use super::Look;
+use super::{Look, retention, schedules::ScheduleModel, streams::StreamModel};
 use crate::sim::{
     controls::{Controls, Policy},
     trace::Effect,
@@ -130,6 +130,14 @@ pub(super) struct History {
     pub let_through: BTreeSet<Seq>,
     /// Whether the clock has stepped.
     pub stepped: bool,
+    /// Runs that another has taken the place of.
+    pub replaced: BTreeSet<Seq>,
+    /// The ids that retention has taken away.
+    pub forgotten: BTreeSet<Seq>,
+    /// What streams and reactions must have come to.
+    pub streams: StreamModel,
+    /// What schedules must have come to.
+    pub schedules: ScheduleModel,
 }
 
 impl History {
@@ -140,6 +148,7 @@ impl History {
 
     pub(super) fn clock_stepped(&mut self) {
         self.stepped = true;
+        self.streams.clock_stepped();
         self.starts.clear();
         self.tokens.clear();
         self.claims.clear();
@@ -181,11 +190,14 @@ impl History {
         for delta in look.deltas {
             if let Some(Row::Ended(ended)) = &delta.after
                 && let Ending::Cancelled { by: Some(by), .. } = &ended.ending
-                && ended.ending.deduped_by().is_none()
             {
-                self.successors.insert(ended.id.seq, by.seq);
+                self.replaced.insert(ended.id.seq);
+                if ended.ending.deduped_by().is_none() {
+                    self.successors.insert(ended.id.seq, by.seq);
+                }
             }
         }
+        self.forgotten.extend(retention::forgotten(look));
         self.answers = answers(look);
         self.answered.extend(&self.answers);
         for (command, answer) in look.answered() {

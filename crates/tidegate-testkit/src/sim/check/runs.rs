@@ -7,14 +7,15 @@ use tidegate_core::{
 };
 
 use super::{Checked, Look, history::History};
-use crate::sim::state::State;
+use crate::sim::state::{Delta, State};
 
 /// What has ended stays as it ended, and nothing of it is committed any more.
 pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
     for delta in look.deltas {
         match &delta.key {
             RowKey::Ended(seq) => {
-                if delta.before.is_some() || delta.after.is_none() {
+                let forgotten = delta.after.is_none() && look.forgets().is_some();
+                if (delta.before.is_some() || delta.after.is_none()) && !forgotten {
                     return Err(format!("the end of run {seq} changed: {delta:?}"));
                 }
                 if look.state.run(*seq).is_some_and(|run| run.phase != Phase::Stopping) {
@@ -34,7 +35,7 @@ pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
             }
             RowKey::Step(seq, id) => {
                 let ends_now = look.deltas.iter().any(|other| other.key == RowKey::Ended(*seq));
-                if look.state.ended(*seq).is_some() && !ends_now {
+                if look.state.ended(*seq).is_some() && !ends_now && delta.after.is_some() {
                     return Err(format!("step {id} was recorded after the end of run {seq}"));
                 }
             }
@@ -46,7 +47,9 @@ pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
 
 /// A step is recorded once, and its record never changes.
 pub(super) fn i23(look: &Look<'_>, _: &History) -> Checked {
+    let forgotten = |delta: &Delta| delta.after.is_none() && look.forgets().is_some();
     let steps = look.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Step(..)));
+    let steps = steps.filter(|delta| !forgotten(delta));
     match steps.into_iter().find(|delta| delta.before.is_some() || delta.after.is_none()) {
         Some(delta) => Err(format!("a record changed: {delta:?}")),
         None => Ok(()),
@@ -140,7 +143,7 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
 
 /// An event after a wait began is not missed, and what answers a wait came after it began.
 pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
-    let new = |delta: &'_ &crate::sim::state::Delta| delta.before.is_none();
+    let new = |delta: &'_ &Delta| delta.before.is_none();
     let added = look.deltas.iter().filter(new).filter_map(|delta| delta.after.as_ref());
     let events: Vec<_> = added
         .clone()
@@ -190,7 +193,7 @@ fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
 
 /// Every signal that was accepted was taken or is kept, and no run is told twice of a child.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
-    for (run, sent) in &history.signals {
+    for (run, sent) in history.signals.iter().filter(|(run, _)| !history.forgotten.contains(run)) {
         let taken = state.rows().filter(|row| {
             matches!(row, Row::Step(step)
                 if step.run == *run && step.kind == StepKind::Signal

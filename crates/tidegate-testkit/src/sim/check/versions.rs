@@ -68,7 +68,7 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             let older = other.lane != run.lane && release(other) < release(run);
             // A retry of an older version may come when a newer run has its place already.
             let late = other.replay_of.is_some() && !other.started;
-            if !older || late || key(other) != key(run) {
+            if !older || late || is_behind(look, other, release) || key(other) != key(run) {
                 continue;
             }
             let shares = other.needs.iter().any(|it| it.gate == gate.gate);
@@ -90,6 +90,16 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Whether a run waits behind one of a newer release. One that replaces the holder of a schedule
+/// has its place before the occurrences that wait; were it to wait for them, nobody could go on.
+fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool {
+    let waits = matches!(run.phase, Phase::Line { .. }).then(|| run.needs.get(run.has)).flatten();
+    let gate = waits.and_then(|need| look.state.gate(&need.gate));
+    let Some(GateState::Slots(slots)) = gate.map(|gate| &gate.state) else { return false };
+    let holders = slots.holders.iter().filter_map(|hold| look.state.run(hold.run.seq));
+    holders.into_iter().any(|holder| holder.replaced.is_some() && release(holder) > release(run))
 }
 
 /// Whether a run was let in before another, which a later release gave its hold.

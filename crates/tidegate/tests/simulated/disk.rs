@@ -1,0 +1,158 @@
+//! The rows of a world: in memory, or in a SQLite file that is closed and opened again.
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tidegate::store::{Clock, MemoryStore, SqliteStore, Store, StoreError};
+use tidegate_testkit::sim::world::block_on;
+use tokio::task::unconstrained;
+
+/// Where a world keeps its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Memory,
+    Sqlite,
+}
+
+/// How the machine under a SQLite file stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The store is dropped, which writes its log back into the database.
+    Closed,
+    /// The files stay as they are between two transactions, and the log is played at the start.
+    Killed,
+    /// The same, and the log ends in the middle of a transaction that was being written.
+    Torn,
+}
+
+/// The store that all processes share. Opening it again ends the generation of processes that had
+/// it before: none of their calls gets through any more.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    clock: Arc<dyn Clock>,
+    folder: Option<Folder>,
+    store: Mutex<Option<Arc<dyn Store>>>,
+    generation: AtomicU64,
+    /// The machine has stopped, and was not started again.
+    down: AtomicBool,
+    /// How many copies of the file were opened.
+    copies: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(backend: Backend, clock: Arc<dyn Clock>) -> Self {
+        let folder = (backend == Backend::Sqlite).then(Folder::new);
+        let (generation, down, copies) = Default::default();
+        let shared = Self { clock, folder, store: Mutex::new(None), generation, down, copies };
+        let store: Arc<dyn Store> = match &shared.folder {
+            None => Arc::new(MemoryStore::new(shared.clock.clone())),
+            Some(folder) => shared.open(&folder.file(0)),
+        };
+        shared.put(Some(store));
+        shared
+    }
+
+    /// Whether it is a file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    fn put(&self, store: Option<Arc<dyn Store>>) -> Option<Arc<dyn Store>> {
+        std::mem::replace(&mut *self.store.lock().unwrap_or_else(PoisonError::into_inner), store)
+    }
+
+    fn open(&self, path: &Path) -> Arc<dyn Store> {
+        let opened = block_on(unconstrained(SqliteStore::open(path, self.clock.clone())));
+        Arc::new(opened.expect("the file can be opened"))
+    }
+
+    /// The generation of the processes that start now.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// The store, for a process of this generation.
+    pub(crate) fn get(&self, generation: u64) -> Result<Arc<dyn Store>, StoreError> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let store = store.filter(|_| generation == self.generation());
+        store.ok_or_else(|| StoreError::Unavailable("the machine is down, as simulated".to_owned()))
+    }
+
+    /// The machine stops: nothing that its processes ask for reaches the store any more.
+    pub(crate) fn shut_off(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.down.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
+    }
+
+    /// Closes the file in one way and opens it again.
+    pub(crate) fn reopen(&self, stop: Stop) {
+        let folder = self.folder.as_ref().expect("only a file is opened again");
+        let last = self.copies.load(Ordering::SeqCst);
+        let (old, new) = (folder.file(last), folder.file(last + 1));
+        let store = self.put(None).expect("it is open");
+        let path = if stop == Stop::Closed {
+            old
+        } else {
+            copy(&old, &new, stop).expect("the files can be copied");
+            self.copies.fetch_add(1, Ordering::SeqCst);
+            new
+        };
+        assert_eq!(Arc::strong_count(&store), 1, "a call is still under way");
+        drop(store);
+        self.put(Some(self.open(&path)));
+        self.down.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Copies a database and its log as a crash would leave them. The index of the log is not needed.
+fn copy(old: &Path, new: &Path, stop: Stop) -> io::Result<()> {
+    fs::copy(old, new)?;
+    let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+    let length = fs::copy(log(old), log(new))?;
+    if stop == Stop::Torn && length > 0 {
+        let mut log = fs::OpenOptions::new().append(true).open(log(new))?;
+        log.write_all(&[7; 5000])?;
+    }
+    Ok(())
+}
+
+/// A folder that is gone with its world. A sync costs nothing in the memory of the machine, where
+/// there is such a place: what is lost with the power is not what is played here.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+static FOLDERS: AtomicU64 = AtomicU64::new(0);
+
+impl Folder {
+    fn new() -> Self {
+        let memory = PathBuf::from("/dev/shm");
+        let parent = if memory.is_dir() { memory } else { env::temp_dir() };
+        let number = FOLDERS.fetch_add(1, Ordering::SeqCst);
+        let path = parent.join(format!("tidegate-sim-{}-{number}", process::id()));
+        fs::create_dir_all(&path).expect("a folder can be made");
+        Self(path)
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.0.join(format!("{number}.db"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that stays does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

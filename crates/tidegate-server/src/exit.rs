@@ -1,6 +1,6 @@
 //! What the exit status says.
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, io, process::ExitCode};
 
 /// Why a command did not do what it was asked for, where scripts tell it from other reasons.
 /// 1 is everything else, and 2 is a command line that cannot be read.
@@ -22,6 +22,13 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Whether an error says that nobody reads the output any more. Errors of connections are of other
+/// types.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error: Option<&io::Error> = error.downcast_ref();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
 
 /// The exit status for an error.
 pub(crate) fn status(error: &anyhow::Error) -> ExitCode {

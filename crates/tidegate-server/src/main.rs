@@ -118,6 +118,8 @@ fn main() -> ExitCode {
     runtime.shutdown_timeout(BLOCKED);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has read enough, as `head` does.
+        Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
             exit::status(&error)

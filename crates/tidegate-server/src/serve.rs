@@ -171,6 +171,8 @@ fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
 /// Registers what the file defines: all of it, or nothing and all that is wrong with it is said.
 /// How many definitions have changed.
 pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<usize> {
+    let (workflows, flows) = (config.workflows.len(), config.flows.len());
+    tracing::info!(workflows, flows, "registering definitions");
     let mut wrong = Vec::new();
     for workflow in &config.workflows {
         wrong.extend(engine.would_define(workflow).await.err());
@@ -184,9 +186,10 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
     }
     log_warnings(config);
     let mut defined = Vec::new();
-    for workflow in &config.workflows {
+    let registered = engine.define_all(&config.workflows).await?;
+    for (workflow, registered) in config.workflows.iter().zip(registered) {
         let name = workflow["name"].as_str().unwrap_or_default().to_owned();
-        defined.push((app(workflow), name, engine.define(workflow).await?));
+        defined.push((app(workflow), name, registered));
     }
     for flow in &config.flows {
         let actions = engine.define_flow(flow).await?;
@@ -196,8 +199,10 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
     let mut changed = 0;
     for (app, name, registered) in defined {
         if !registered.unchanged || registered.released.is_some() {
-            tracing::info!(name, version = registered.version, "defined");
             changed += 1;
+            if changed <= MAX_LOGGED {
+                tracing::info!(name, version = registered.version, "defined");
+            }
         }
         let current = catalog.entry(app, &name).and_then(|entry| entry.current.as_ref());
         if let Some(held) = current.filter(|it| it.version.number != registered.version) {
@@ -210,8 +215,14 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
             );
         }
     }
+    if changed > MAX_LOGGED {
+        tracing::info!(more = changed - MAX_LOGGED, "defined");
+    }
     Ok(changed)
 }
+
+/// The most definitions that are logged by name when a file is read.
+const MAX_LOGGED: usize = 20;
 
 /// Logs what is allowed in the file's definitions and probably not meant.
 fn log_warnings(config: &Config) {

@@ -183,7 +183,19 @@ fn numbers(stats: &Value, flow: &Value) -> String {
     let mut all = stats.clone();
     all["workflow"] = "(all)".into();
     rows.push(all);
-    let columns =
-        ["workflow", "version", "inFlight", "queued", "waiting", "paused", "debounced", "buffered"];
+    for row in rows.iter_mut().filter(|row| row["ready"].is_null()) {
+        row["ready"] = 0.into();
+    }
+    let columns = [
+        "workflow",
+        "version",
+        "inFlight",
+        "ready",
+        "queued",
+        "waiting",
+        "paused",
+        "debounced",
+        "buffered",
+    ];
     table(&rows.into(), &columns)
 }

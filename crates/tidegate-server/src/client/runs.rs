@@ -128,8 +128,13 @@ pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(
         Runs::List { workflow, state, limit } => {
             let query = filter(workflow, state)?;
             let told = newest(server, &query, limit).await?;
-            let shown = table(&told["runs"], &["id", "workflow", "version", "state", "queuedAt"]);
-            return Ok((told, shown));
+            let mut rows = told["runs"].clone();
+            for row in rows.as_array_mut().into_iter().flatten() {
+                let by = ["control", "key"].map(|part| text(&row["waitsFor"][part]));
+                row["blockedBy"] = by.join(" ").trim_end().into();
+            }
+            let columns = ["id", "workflow", "version", "state", "blockedBy", "queuedAt"];
+            return Ok((told, table(&rows, &columns)));
         }
         Runs::Export { workflow, state, limit } => {
             let histories = export(server, &filter(workflow, state)?, limit).await?;

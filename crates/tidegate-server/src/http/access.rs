@@ -318,6 +318,7 @@ mod tests {
             row::{EngineId, Row},
         },
         store::{Decide, Store, StoreError},
+        testing::Lab,
     };
     use tokio::sync::watch;
 
@@ -388,6 +389,35 @@ mod tests {
         // Who comes later asks again.
         assert!(ask().await.unwrap());
         assert_eq!(store.reads.load(Ordering::SeqCst), 2);
+    }
+
+    /// A key's last use is noted again after a minute, and not with every request.
+    #[tokio::test]
+    async fn the_use_of_a_key_is_noted_once_a_minute() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        let ws: Workspace = "default".into();
+        let wanted = keys::Wanted {
+            ws: ws.clone(),
+            name: "a".to_owned(),
+            read_only: false,
+            expires_at: None,
+        };
+        let (key, _) = keys::make(&**lab.store(), wanted).await.unwrap();
+        let access = Access::new(vec![ws], false);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, format!("Bearer {key}").parse().unwrap());
+        let start = lab.now();
+        for (after, noted) in [(0, 0), (59, 0), (1, 60), (30, 60), (31, 121)] {
+            lab.advance(Duration::from_secs(after)).await;
+            access.admit(&engine, Needs::Read, &Method::GET, &headers).await.unwrap();
+            // Nobody waits for it: it is a task of its own.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            let used = keys::all(&**lab.store()).await.unwrap().0[0].used_at;
+            assert_eq!(used, Some(start.plus_ms(noted * 1000)), "{after} s later");
+        }
     }
 
     #[test]

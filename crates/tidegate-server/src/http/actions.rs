@@ -27,7 +27,7 @@ use super::{
     body::{At, Body, Query, as_is, raw},
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, count, flag, nullable, object, string, text},
+    shape::{any, closed, flag, nullable, number, object, string, text},
 };
 
 /// What this file adds to the API.
@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
             .says("A request, arbitrated by the policy of its action.")
             .query("app", text(1, 256))
-            .query("wait", count())
+            .query("wait", number(0, u64::MAX))
             .query("dryRun", flag())
             .maybe_body(closed(request))
             .answers(200, "It has ended, was taken before, or would come to this.", ended)
@@ -191,4 +191,31 @@ pub(super) fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
 fn seconds_until(engine: &Engine, at: Timestamp) -> u64 {
     let micros = at.micros().saturating_sub(engine.now().micros()).max(0).unsigned_abs();
     micros.div_ceil(1_000_000).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate::testing::Lab;
+
+    use super::{Timestamp, seconds_until};
+
+    /// Whoever keeps to `Retry-After` is not refused again for coming a moment too early.
+    #[tokio::test]
+    async fn whoever_comes_back_is_not_too_early() {
+        let lab = Lab::new();
+        let engine = lab.engine().start().await.unwrap();
+        for (micros, seconds) in [
+            (-1, 1),
+            (0, 1),
+            (1, 1),
+            (1_000_000, 1),
+            (1_000_001, 2),
+            (1_999_999, 2),
+            (60_000_000, 60),
+            (60_000_001, 61),
+        ] {
+            let at = Timestamp::from_micros(lab.now().micros() + micros);
+            assert_eq!(seconds_until(&engine, at), seconds, "{micros}");
+        }
+    }
 }

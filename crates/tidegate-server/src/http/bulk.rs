@@ -17,7 +17,7 @@ use super::{
     body::{At, Body},
     operation::Operation,
     problem::Problem,
-    shape::{closed, count, flag, nullable, object, of, string, time, word},
+    shape::{closed, count, flag, nullable, number, object, of, string, time, word},
 };
 
 /// What this file adds to the API.
@@ -26,7 +26,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let filter = closed([
         ("app?", name()),
         ("workflow?", name()),
-        ("version?", nullable(count())),
+        ("version?", nullable(number(0, u32::MAX))),
         ("state?", nullable(word(&["queued", "running", "waiting", "paused"]))),
         ("queuedBefore?", nullable(time())),
     ]);

@@ -31,7 +31,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("app", name())
             .query("workflow", name())
             .query("key", text(1, 1024))
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", text(1, 8192))
             .answers(200, "A page of them.", page("gates", of("Gate"))),
         Operation::get("/flow-state", "flowState", flow_state)

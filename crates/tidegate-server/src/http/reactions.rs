@@ -44,7 +44,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("stream", name())
             .query("source", name())
             .query("blocked", flag())
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", string())
             .answers(200, "All definitions, and a page of places.", object(listed)),
         Operation::post("/reactions/{name}/unblock", "unblock", unblock)

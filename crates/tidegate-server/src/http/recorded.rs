@@ -36,7 +36,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/events", "listEvents", list)
             .says("Posted events, newest first.")
             .query("name", name())
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
             .answers(200, "A page of them.", page("events", of("Event"))),
         Operation::get("/events/{id}", "showEvent", show)
@@ -50,7 +50,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("control", text(1, 32))
             .query("key", text(1, 1024))
             .query("outcome", word(&super::events::OUTCOMES))
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
             .answers(200, "A page of them.", page("receipts", of("Receipt"))),
     ]

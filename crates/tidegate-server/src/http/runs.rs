@@ -38,23 +38,23 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Runs, newest first.")
             .query("app", name())
             .query("workflow", name())
-            .query("version", count())
+            .query("version", number(0, u32::MAX))
             .query("state", word(&State::ALL.map(State::as_str)))
             .query("text", name())
             .query("event", name())
             .query("key", text(1, 1024))
             .query("from", time())
             .query("to", time())
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
             .answers(200, "A page of them.", page("runs", of("Run"))),
         Operation::get("/runs/export", "exportRuns", export)
             .says("Histories of runs, newest first, for a replay against changed code.")
             .query("app", name())
             .query("workflow", name())
-            .query("version", count())
+            .query("version", number(0, u32::MAX))
             .query("state", word(&State::ALL.map(State::as_str)))
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
             .answers(
                 200,
@@ -97,6 +97,18 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
+fn workers() -> Value {
+    object([
+        ("kind", word(&["handlers", "calls"])),
+        ("busy", count()),
+        ("of", count()),
+        ("with", many(object([("workflow", string()), ("runs", count())]))),
+        ("elsewhere?", count()),
+        ("kept", count()),
+        ("ahead", count()),
+    ])
+}
+
 pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     let run = [
         ("id", string()),
@@ -131,14 +143,6 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("stranded?", flag()),
         ("workers?", of("Workers")),
     ];
-    let workers = [
-        ("kind", word(&["handlers", "calls"])),
-        ("busy", count()),
-        ("of", count()),
-        ("with", many(object([("workflow", string()), ("runs", count())]))),
-        ("elsewhere?", count()),
-        ("ahead", count()),
-    ];
     let binding = [
         ("control", string()),
         ("key", string()),
@@ -160,7 +164,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     vec![
         ("Run", object(run)),
         ("Why", object(why)),
-        ("Workers", object(workers)),
+        ("Workers", workers()),
         ("Binding", object(binding)),
         ("Step", object(step)),
         ("Fault", object([("code", string()), ("message", string())])),

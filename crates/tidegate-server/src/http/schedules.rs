@@ -24,7 +24,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("The schedules of the current releases, by app, workflow and expression.")
             .query("app", name())
             .query("workflow", name())
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", text(1, 8192))
             .answers(200, "A page of them.", page("schedules", of("Schedule"))),
         Operation::post("/schedules/{id}/pause", "pauseSchedule", pause)

@@ -21,7 +21,7 @@ use super::{
     body::{At, Body, Query, as_is, is_name, raw},
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, count, list as many, nullable, object, string, text, word},
+    shape::{any, closed, count, list as many, nullable, number, object, string, text, word},
 };
 
 /// Names the run that an operation is a step of.
@@ -35,7 +35,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ("path?", nullable(path)),
         ("value?", any()),
         ("by?", serde_json::json!({ "type": "number" })),
-        ("expectedVersion?", nullable(count())),
+        ("expectedVersion?", nullable(number(0, i64::MAX))),
         ("step?", nullable(text(1, 256))),
     ];
     let named = || [("app", string()), ("flow", string()), ("id", string()), ("version", count())];

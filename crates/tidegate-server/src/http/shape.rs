@@ -34,11 +34,11 @@ pub(super) fn flag() -> Value {
 }
 
 /// A whole number within bounds.
-pub(super) fn number(least: i64, most: i64) -> Value {
-    json!({ "type": "integer", "minimum": least, "maximum": most })
+pub(super) fn number(least: i64, most: impl Into<Value>) -> Value {
+    json!({ "type": "integer", "minimum": least, "maximum": most.into() })
 }
 
-/// A number that counts.
+/// A number that counts, in an answer: what a client sends has an end, [`number`].
 pub(super) fn count() -> Value {
     json!({ "type": "integer", "minimum": 0 })
 }

@@ -52,14 +52,14 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/streams", "listStreams", list)
             .says("Streams, by name.")
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .query("cursor", text(1, 256))
             .answers(200, "A page of them.", page("streams", of("Stream"))),
         Operation::get("/streams/{stream}/events", "readStream", read_events)
             .says("The events of a stream, from a version on, forwards or backwards.")
-            .query("from", count())
+            .query("from", number(0, i64::MAX))
             .query("backwards", flag())
-            .query("limit", number(1, MAX_PAGE.into()))
+            .query("limit", number(1, MAX_PAGE))
             .answers(200, "A page of them, and where the stream ends.", object(read)),
         Operation::post("/streams/{stream}/events", "commit", commit_events)
             .says("Commits events to a stream, all or none, at the version that is expected.")

@@ -61,7 +61,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/workflows/{name}/release", "release", release)
             .says("Makes a version the current one, under its handoff.")
             .query("app", app())
-            .body(closed([("version", number(1, u32::MAX.into()))]))
+            .body(closed([("version", number(1, u32::MAX))]))
             .answers(200, "It is the current one.", released),
     ]
 }

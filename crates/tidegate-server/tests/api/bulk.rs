@@ -49,6 +49,13 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     let cancelled = json!(["cancelled", "cancelled", "cancelled", "running", "queued"]);
     assert_eq!(seen().await, cancelled);
     assert_eq!(server.get(&format!("/runs/{}", runs[1])).await.1["reason"], "enough");
+    let (_, last) = server.get(&format!("/runs/{}", runs[4])).await;
+    let before = json!({ "workflow": "b", "queuedBefore": last["queuedAt"] });
+    let asked = json!({ "action": "cancel", "filter": before });
+    assert_eq!(bulk(asked).await, (json!(1), json!(0)));
+    target.called(3).await;
+    let cancelled = json!(["cancelled", "cancelled", "cancelled", "cancelled", "running"]);
+    assert_eq!(seen().await, cancelled, "one that was queued at that very moment is not older");
     for (body, code) in [
         (json!({ "action": "cancel" }), "bulk_needs_filter"),
         (json!({ "action": "cancel", "filter": {} }), "bulk_needs_filter"),

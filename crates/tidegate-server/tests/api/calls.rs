@@ -85,6 +85,42 @@ async fn what_may_pass_is_tried_again() {
     assert_eq!(target.calls().len(), 5, "neither is tried again, and no redirect is followed");
 }
 
+/// Every answer that says "not now" is tried again, and the service gets the same key.
+#[tokio::test]
+async fn every_answer_that_may_pass_is_tried_again() {
+    let statuses = [408, 425, 429, 500, 502, 503, 504];
+    let target = Target::start(move |_, before| {
+        let status = statuses.get(before).copied().unwrap_or(200);
+        (status, vec![("retry-after", "0")], String::new())
+    });
+    let target = target.await;
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"w\"\nurl = \"{}\"\nretry = {{ maxAttempts = 8, backoffMs = 1 }}\n",
+        target.url
+    ));
+    let run = server.start_run("w", json!(1)).await;
+    server.until(&run, "completed").await;
+    let keys = target.calls().into_iter().map(|it| it.header("idempotency-key").to_owned());
+    assert_eq!(keys.collect::<Vec<_>>(), vec![format!("{run}:call"); statuses.len() + 1]);
+}
+
+/// A service that cannot be reached is named by what went wrong, without its URL: that may hold a
+/// secret, and whoever may look at runs would see it.
+#[tokio::test]
+async fn the_error_of_a_call_holds_no_url() {
+    // A port that is free: nobody answers there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Server::start(&format!(
+        "[[workflow]]\nname = \"w\"\nurl = \"http://{free}/?token=hush\"\n\
+         retry = {{ maxAttempts = 1 }}\n"
+    ));
+    let run = server.start_run("w", json!(1)).await;
+    let told = server.until(&run, "failed").await;
+    assert_eq!(told["error"]["code"], "CallFailed", "{told}");
+    assert!(!told.to_string().contains("hush"), "{told}");
+    assert!(!server.log().contains("hush"), "{}", server.log());
+}
+
 /// A killed server's runs go on in the next: what was called and not answered is called again,
 /// under the same key, and what was recorded is not.
 #[tokio::test]

@@ -87,6 +87,24 @@ async fn a_refused_reply_leaves_the_message_in() {
     target.shut("/respond", false);
 }
 
+/// A message whose run is cancelled is not in, and gets no reply.
+#[tokio::test]
+async fn a_cancelled_message_is_not_in() {
+    let target = Target::start(|_, _| (200, vec![], String::new())).await;
+    target.shut("/append", true);
+    let server = Server::start(&chat(&target.url, ""));
+    let cancelled = async {
+        target.called(1).await;
+        let (_, told) = server.get("/runs?workflow=chat%2Fappend").await;
+        let run = told["runs"][0]["id"].as_str().unwrap().to_owned();
+        server.post(&format!("/runs/{run}/cancel"), json!({ "reason": "not now" })).await;
+    };
+    let ((status, told), ()) = tokio::join!(server.post(MESSAGES, "{}"), cancelled);
+    assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
+    assert_eq!((&told["appended"], &told["detail"]), (&json!(false), &json!("not now")), "{told}");
+    assert_eq!(replies(&target), [Value::Null; 0]);
+}
+
 /// The inputs of the replies that were asked for, in order.
 fn replies(target: &Target) -> Vec<Value> {
     let calls = target.calls();

@@ -20,6 +20,7 @@ async fn a_server_is_worked_with_from_the_command_line() {
     let list = server.command(&["runs", "list", "--state", "queued", "--limit", "2"]).unwrap();
     let lines: Vec<_> = list.lines().collect();
     assert!(lines[0].starts_with("id") && lines.len() == 3, "{list}");
+    assert!(lines[0].contains("blockedBy") && lines[1].contains("concurrency"), "{list}");
     let run = lines[1].split_whitespace().next().unwrap();
     // The one that runs is the oldest of all, many pages down.
     let running = server.command(&["runs", "list", "--state", "running", "--limit", "1"]).unwrap();

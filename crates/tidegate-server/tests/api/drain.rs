@@ -82,6 +82,24 @@ async fn a_second_signal_hands_over_at_once() {
     }
 }
 
+/// Streams that never end by themselves end with the server, and hold it up for nobody.
+#[tokio::test]
+async fn whoever_only_watches_holds_up_no_end() {
+    let mut server = Server::start("");
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut watched = Vec::new();
+    for path in ["/live", "/events/stream", "/runs/stream"] {
+        watched.push(client.get(format!("{}{path}", server.url())).send().await.unwrap());
+    }
+    server.signal("TERM");
+    for answer in watched {
+        let path = answer.url().path().to_owned();
+        assert!(answer.text().await.is_ok(), "{path} is cut off");
+    }
+    assert!(server.ended().await.success());
+    assert!(!server.log().contains("cut off"), "{}", server.log());
+}
+
 /// What has not ended when the time is over is handed over.
 #[tokio::test]
 async fn a_drain_has_an_end() {

@@ -4,6 +4,7 @@ use std::{fmt::Write as _, process::Command};
 
 use expect_test::expect_file;
 use serde_json::{Value, json};
+use tidegate::core::time::Timestamp;
 
 use crate::{server::Server, target::Target};
 
@@ -137,7 +138,7 @@ async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &
 async fn what_a_browser_could_be_made_to_send_is_refused() {
     let server = Server::start("workspaces = [\"other\"]");
     let event = r#"{"name":"a"}"#;
-    let table: [(&str, (&str, &str), u16, &str); 10] = [
+    let table: [(&str, (&str, &str), u16, &str); 11] = [
         ("POST", ("host", "evil.example"), 421, "wrong_host"),
         ("GET", ("host", "evil.example:7400"), 421, "wrong_host"),
         ("POST", ("origin", "https://evil.example"), 403, "cross_site"),
@@ -145,6 +146,7 @@ async fn what_a_browser_could_be_made_to_send_is_refused() {
         ("POST", ("sec-fetch-site", "cross-site"), 403, "cross_site"),
         ("POST", ("content-type", "text/plain"), 415, "not_json"),
         ("POST", ("content-type", "application/json; charset=utf-8"), 202, ""),
+        ("POST", ("content-type", "application/cloudevents+json"), 202, ""),
         ("POST", ("content-type", "application/x-www-form-urlencoded"), 202, ""),
         ("POST", ("tidegate-workspace", "other"), 202, ""),
         ("POST", ("tidegate-workspace", "nowhere"), 404, "no_workspace"),
@@ -195,6 +197,20 @@ async fn a_key_counts_at_once_and_until_its_end() {
         let made = new_key(json!({ "name": end, "expiresAt": end })).await;
         assert_eq!(get(&bearer(&made)).await, status, "it ends at {end}");
     }
+}
+
+/// A key that is made from the command line ends after as many days as were given.
+#[tokio::test]
+async fn a_key_lasts_for_its_days() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("tidegate.db").display());
+    keys(&store, &["create", "--name", "a", "--expires-days", "2"]);
+    let listed: Value = serde_json::from_str(&keys(&store, &["list", "--json"])).unwrap();
+    let [made, end] = ["madeAt", "expiresAt"].map(|it| {
+        Timestamp::parse_rfc3339(listed["keys"][0][it].as_str().unwrap()).unwrap().micros()
+    });
+    let days = (end - made + 3_600_000_000) / (24 * 3_600_000_000);
+    assert_eq!(days, 2, "{listed}");
 }
 
 /// A key that one server has made opens the others too.

@@ -160,6 +160,27 @@ async fn a_tool_is_an_action_under_its_policy() {
     arbitrated(&server, &target).await;
 }
 
+/// What the file says of its flows holds for the workspace of the file alone.
+#[tokio::test]
+async fn a_file_hides_no_tool_of_another_workspace() {
+    let target = service().await;
+    let url = &target.url;
+    let server = Server::start(&format!(
+        "workspaces = [\"other\"]\n[[flow]]\nname = \"f\"\n\
+         actions.a = {{ url = \"{url}\", mcp = false }}\nactions.b = {{ url = \"{url}\" }}\n"
+    ));
+    let other = ("tidegate-workspace", "other");
+    let definition = json!({ "flow": "f", "name": "a", "url": url }).to_string();
+    let put = server.raw("PUT", "/workflows/f%2Fa", &[other], &definition).await.unwrap();
+    assert_eq!(put.status, 200, "{}", put.text);
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+    for (headers, tool) in [(&[][..], "f_b"), (&[other][..], "f_a")] {
+        let told = server.raw("POST", "/mcp", headers, &list).await.unwrap().json();
+        let tools = told["result"]["tools"].as_array().unwrap().iter();
+        assert_eq!(tools.map(|it| it["name"].clone()).collect::<Vec<_>>(), [tool], "{told}");
+    }
+}
+
 /// What a definition says of itself is shown, and makes no new version.
 async fn described(server: &Server, url: &str) {
     let (_, told) = server.get("/workflows/support%2Fcount").await;

@@ -35,6 +35,7 @@ async fn every_metric_of_the_book_can_be_scraped() {
         "# TYPE tidegate_runs gauge",
         r#"tidegate_runs{workspace="default",app="default",workflow="sync",version="1",state="running"} 1"#,
         r#"tidegate_runs{workspace="default",app="default",workflow="sync",version="1",state="queued"} 1"#,
+        r#"tidegate_ready_runs{workspace="default",app="default",workflow="sync",version="1"} 0"#,
         r#"tidegate_waits_total{workflow="sync",control="concurrency"} 1"#,
         r#"tidegate_admissions_total{workflow="sync",verdict="queued"} 1"#,
         "tidegate_driven_runs 1",

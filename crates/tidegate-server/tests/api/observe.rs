@@ -85,7 +85,10 @@ async fn what_is_seen_agrees_with_what_runs() {
     let (_, stats) = server.get("/runs/stats").await;
     assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(3), &json!(3)), "{stats}");
     let said = server.command(&["stats"]).unwrap();
-    assert!(said.contains("save      1        0         0       0        0       3"), "{said}");
+    assert!(
+        said.contains("save      1        0         0      0       0        0       3"),
+        "{said}"
+    );
     let said = server.command(&["gates", "--control", "concurrency"]).unwrap();
     assert!(said.contains("concurrency  sync      a    2 at once  2       3"), "{said}");
     target.open(true);
@@ -224,6 +227,42 @@ async fn a_live_tail_repeats_nothing() {
     for (n, count) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 1)] {
         assert_eq!(times(&text, n), count, "event {n} behind {last} in {text}");
     }
+}
+
+/// Who watches after all others have left is told of changes like the first.
+#[tokio::test]
+async fn a_watcher_who_comes_back_is_told_of_changes() {
+    let (target, server) = busy().await;
+    for n in 1..3 {
+        let mark = format!("\"inFlight\":{n}");
+        server
+            .read_along("/live", None, &mark, async || {
+                server.start_run("plain", json!(n)).await;
+            })
+            .await;
+        // Nobody watches at the next look, which is the last one.
+        tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    }
+    target.open(true);
+}
+
+/// Who reads along or watches is told of their own workspace alone, whoever came first.
+#[tokio::test]
+async fn a_live_tail_is_of_one_workspace() {
+    let server = Server::start("workspaces = [\"other\"]");
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let other = ("tidegate-workspace", "other");
+    let request = client.get(format!("{}/events/stream", server.url()));
+    let mut theirs = request.header(other.0, other.1).send().await.unwrap();
+    let secret = r#"{"name":"secret"}"#.to_owned();
+    let ours = server.read_along("/events/stream", None, "plain", async || {
+        server.post_with("/events", &[other], secret).await;
+        while !String::from_utf8_lossy(&theirs.chunk().await.unwrap().unwrap()).contains("secret") {
+        }
+        server.post("/events", json!({ "name": "plain" })).await;
+    });
+    let ours = ours.await;
+    assert!(!ours.contains("secret"), "{ours}");
 }
 
 /// What no operation knows is refused by all of them: a filter with a typing error would match

@@ -1,6 +1,6 @@
 //! Looking after a store: checks, copies, migrations, and what the exit status says.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tidegate::store::rusqlite::Connection;
@@ -17,6 +17,17 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     let output = command.env_clear().args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A reader that has read enough, as `head` does, is no failure of the command.
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.env_clear().args(["config", "print"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
 
 /// Doctor finds nothing on a store at work, and names a row that was broken by hand; a copy made

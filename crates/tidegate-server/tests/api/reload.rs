@@ -51,6 +51,46 @@ async fn a_changed_file_counts_after_a_hangup() {
     assert!(!server.log().contains('\x1b'), "a log that nobody looks at has no colours");
 }
 
+/// A file is taken as a whole: where a flow in it is wrong, its workflows stay as they were.
+#[tokio::test]
+async fn a_file_with_a_bad_flow_changes_no_workflow() {
+    let target = Target::kind().await;
+    let url = &target.url;
+    let file = |limit: i32, flow: &str| {
+        format!(
+            "[[workflow]]\nname = \"w\"\nurl = \"{url}\"\nconcurrency = {{ limit = {limit} }}\n\
+             [[flow]]\nname = \"f\"\nactions.a = {{ url = \"{url}\", {flow} }}\n"
+        )
+    };
+    let server = Server::start(&file(1, "timeoutMs = 1000"));
+    server.reload(&file(2, "triggers = [{ cron = \"61 * * * *\" }]"));
+    server.logged("nothing was changed").await;
+    let (_, told) = server.get("/workflows/w").await;
+    assert_eq!(told["version"], 1, "{told}");
+}
+
+/// What a reload says is about what has changed since the last one, not since the start.
+#[tokio::test]
+async fn a_workflow_that_is_gone_is_said_once() {
+    let target = Target::kind().await;
+    let workflow =
+        |name: &str| format!("[[workflow]]\nname = \"{name}\"\nurl = \"{}\"\n", target.url);
+    let both = workflow("a") + &workflow("b");
+    let server = Server::start_with(&both, &[("TIDEGATE_LOG", "info")]);
+    let read = async |times: usize| {
+        while server.log().matches("the file was read again").count() < times {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    // What a reload warns of comes behind its line, and before the line of the next.
+    for (n, file) in [workflow("a"), workflow("a"), both].iter().enumerate() {
+        server.reload(file);
+        read(n + 1).await;
+    }
+    let log = server.log();
+    assert_eq!(log.matches("`b` is no longer in the file").count(), 1, "{log}");
+}
+
 /// A mistake in the file is found before anything is made of it.
 #[test]
 fn a_file_with_a_mistake_leaves_no_store_behind() {

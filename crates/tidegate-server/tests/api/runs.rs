@@ -78,6 +78,14 @@ async fn histories_are_exported() {
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(serde_json::to_value(&lines[1]).unwrap(), histories[1]);
+    server.put("/workflows/a", json!({ "url": url, "timeoutMs": 60_000 })).await;
+    let newer = server.start_run("a", json!(4)).await;
+    server.until(&newer, "completed").await;
+    for (version, expected) in [(1, &runs[..3]), (2, &[newer][..])] {
+        let (_, page) = server.get(&format!("/runs/export?workflow=a&version={version}")).await;
+        let exported = page["histories"].as_array().unwrap().iter().map(|it| it["run"].clone());
+        assert_eq!(exported.collect::<Vec<_>>(), expected, "version {version}");
+    }
     let one = server.command(&["runs", "export", "--limit", "1"]).unwrap();
     assert_eq!(one.lines().count(), 1);
     let (status, told) = server.get("/runs/export?state=lost").await;
@@ -143,9 +151,9 @@ async fn a_run_that_still_collects_is_acted_on_like_any_other() {
     let target = Target::kind().await;
     let url = &target.url;
     let server = Server::start(&format!(
-        "[[workflow]]\nname = \"save\"\nurl = \"{url}\"\ndebounce = {{ periodMs = 1500 }}\n\
+        "[[workflow]]\nname = \"save\"\nurl = \"{url}\"\ndebounce = {{ periodMs = 5000 }}\n\
          [[workflow]]\nname = \"index\"\nurl = \"{url}\"\n\
-         batch = {{ maxSize = 100, timeoutMs = 1500 }}\n"
+         batch = {{ maxSize = 100, timeoutMs = 5000 }}\n"
     ));
     for name in ["save", "index"] {
         let act = async |run: &str, what: &str| {

@@ -466,10 +466,20 @@ fn command_at(folder: &TempDir, store: &str, listen: &str) -> Command {
     command
 }
 
+/// The log beside the configuration that a server is started with.
+fn log_of(command: &Command) -> String {
+    let config = command.get_args().skip_while(|it| *it != "--config").nth(1).unwrap();
+    std::fs::read_to_string(std::path::Path::new(config).with_file_name("log")).unwrap_or_default()
+}
+
 fn spawn(command: &mut Command) -> (Child, String) {
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    let first = lines.next().expect("it says where it listens").unwrap();
+    let Some(first) = lines.next() else {
+        let (status, log) = (process.wait().unwrap(), log_of(command));
+        panic!("the server ended before it listened, {status}; it has logged {log}");
+    };
+    let first = first.unwrap();
     let (_, url) = first.split_once(" listens at ").expect("an address");
     (process, url.to_owned())
 }

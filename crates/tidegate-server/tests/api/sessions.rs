@@ -99,6 +99,28 @@ async fn a_called_service_changes_the_session_as_the_run() {
     assert_eq!(status.as_u16(), 422, "a step without a name");
 }
 
+/// A step of a run that expects another version than there is changes nothing.
+#[tokio::test]
+async fn a_step_changes_the_version_that_it_expects() {
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start(&format!(
+        "[[workflow]]\nflow = \"chat\"\nname = \"respond\"\nurl = \"{}\"\nconcurrency = \"queue\"",
+        target.url
+    ));
+    let (_, told) = server.post("/flows/chat/actions/respond", json!({ "session": "s1" })).await;
+    let run = told["requestId"].as_str().unwrap().to_owned();
+    target.called(1).await;
+    server.patch(CHAT, None, json!({ "op": "set", "value": { "by": "another" } })).await;
+    let set = |step: &str, version: i64| json!({ "op": "set", "value": { "by": step }, "step": step, "expectedVersion": version });
+    let (status, told) = server.patch(CHAT, Some(&run), set("late", 0)).await;
+    assert_eq!((status.as_u16(), &told["error"]), (409, &json!("session_changed")), "{told}");
+    let (status, told) = server.patch(CHAT, Some(&run), set("right", 1)).await;
+    assert_eq!((status.as_u16(), &told["version"]), (200, &json!(2)), "{told}");
+    assert_eq!(server.get(CHAT).await.1["state"], json!({ "by": "right" }));
+    target.open(true);
+}
+
 /// Where a request names no app, that of the server's file is meant: a flow, its sessions and its
 /// definitions are the same things over every operation. A step of a run is in the run's app.
 #[tokio::test]

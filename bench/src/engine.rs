@@ -62,6 +62,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         for kind in &kinds {
             limits::store(&mut figures, *kind).await?;
             loads::all(arguments, &mut figures, *kind).await?;
+            loads::workflows(arguments, &mut figures, *kind).await?;
         }
     }
     for kind in &kinds {
@@ -69,6 +70,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         loads::backlogs(arguments, &mut figures, *kind).await?;
         memory::both(arguments, &mut figures, *kind).await?;
         loads::wake(arguments, &mut figures, *kind).await?;
+        loads::idle(arguments, &mut figures, *kind).await?;
     }
     let lines = goals::lines(&figures, &kinds);
     goals::print(&lines);

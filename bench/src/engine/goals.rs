@@ -18,8 +18,8 @@ enum Limit {
     Beside(&'static str, f64),
     /// At most so many of a latency, plus milliseconds.
     Time(&'static str, &'static str, f64, f64),
-    /// At most so many megabytes.
-    Megabytes(f64),
+    /// At most so many of a unit.
+    AtMost(f64, &'static str),
 }
 
 /// Every workload, its limit and its goal.
@@ -42,9 +42,16 @@ fn goals(kind: Kind) -> Vec<(&'static str, Limit)> {
         ("W7.0", Limit::Rows(0.0)),
         ("W7.100k", Limit::Beside("W7.0", 0.0)),
         ("W7.1M", Limit::Beside("W7.0", 0.8)),
-        ("W9.sleeping", Limit::Megabytes(100.0)),
-        ("W9.keys", Limit::Megabytes(200.0)),
+        ("W9.sleeping", Limit::AtMost(100.0, "MB")),
+        ("W9.keys", Limit::AtMost(200.0, "MB")),
         ("W9.wake", Limit::Rows(0.0)),
+        ("idle", Limit::AtMost(0.5, "calls a second")),
+        ("W10.1", Limit::Rows(0.0)),
+        ("W10.10", Limit::Beside("W10.1", 0.0)),
+        ("W10.100", Limit::Beside("W10.1", 0.0)),
+        ("W10.1k", Limit::Beside("W10.1", 0.8)),
+        ("W10.10k", Limit::Beside("W10.1", 0.0)),
+        ("W10.10k.define", Limit::Beside("W10.1k.define", 0.83)),
     ]
 }
 
@@ -183,9 +190,9 @@ fn line(figures: &Figures, kind: Kind, workload: &'static str, limit: &Limit) ->
             let limit = format!("{times} × {name} + {plus} = {:.2} ms", median(&of));
             (over(&of), limit, Some(Goal::AtMost(1.0)))
         }
-        Limit::Megabytes(most) => {
+        Limit::AtMost(most, unit) => {
             let ratios = taken.iter().map(|figure| figure / most).collect();
-            (ratios, format!("{most} MB"), Some(Goal::AtMost(1.0)))
+            (ratios, format!("{most} {unit}"), Some(Goal::AtMost(1.0)))
         }
     };
     let replay = figures.of(raw, &format!("{workload}.replay"));

@@ -273,6 +273,73 @@ pub(super) async fn backlogs(
     Ok(())
 }
 
+/// How long an idle engine is watched: as long as several heartbeats and polls.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// `idle`: what an engine with nothing to do asks of its store, in calls a second.
+pub(super) async fn idle(
+    arguments: &Arguments,
+    figures: &mut Figures,
+    kind: Kind,
+) -> anyhow::Result<()> {
+    if !arguments.wants("idle") {
+        return Ok(());
+    }
+    let bench = Bench::new(kind, arguments.workers).await?;
+    bench.rig.one(Flow::One, 0).await?;
+    // What follows the last run is over.
+    rest(Duration::from_secs(5)).await;
+    bench.rig.meter.take_calls();
+    let began = Instant::now();
+    rest(IDLE).await;
+    let [calls, locking] = bench.rig.meter.take_calls();
+    let more = json!({ "locking": locking });
+    figures.throughput(kind.name(), "idle", usize::try_from(calls)?, began.elapsed(), more);
+    bench.close().await
+}
+
+async fn rest(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        pause().await;
+    }
+}
+
+/// The workflows of W10 and how many there are.
+const MANY: [(&str, usize); 5] =
+    [("W10.1", 1), ("W10.10", 10), ("W10.100", 100), ("W10.1k", 1_000), ("W10.10k", 10_000)];
+
+/// W10: runs of so many workflows that all have a backlog, and what it takes to register them.
+pub(super) async fn workflows(
+    arguments: &Arguments,
+    figures: &mut Figures,
+    kind: Kind,
+) -> anyhow::Result<()> {
+    let load = Load { arguments, kind };
+    for (workload, workflows) in MANY {
+        if !arguments.wants(workload) {
+            continue;
+        }
+        let first = arguments.runs;
+        let began = Instant::now();
+        let bench = Bench::with_more(kind, 0, workflows).await?;
+        let define = format!("{workload}.define");
+        figures.throughput(kind.name(), &define, workflows, began.elapsed(), Value::Null);
+        // None of them is without a backlog when the last is counted.
+        bench.rig.load_many(first + workflows * 2).await?;
+        bench.rig.meter.reset();
+        bench.rig.meter.count_above(tidegate_core::id::Seq(0));
+        let bench = bench.with_workers(arguments.workers).await?;
+        let began = Instant::now();
+        bench.rig.meter.ended(first).await;
+        let took = began.elapsed();
+        load.count(figures, workload, &bench.rig, first);
+        figures.throughput(kind.name(), workload, first, took, Value::Null);
+        bench.close().await?;
+    }
+    Ok(())
+}
+
 /// How long the runs of `W9.wake` have to fall asleep.
 const NAP: Duration = Duration::from_secs(45);
 

@@ -32,6 +32,10 @@ pub(crate) struct Meter {
     commits: AtomicU64,
     /// Looks without a transaction.
     reads: AtomicU64,
+    /// All that was asked of the store, heartbeats included.
+    calls: AtomicU64,
+    /// Transactions that lock, whether or not they write.
+    locking: AtomicU64,
     /// Runs whose end is committed, of those above the floor.
     ended: AtomicU64,
     floor: AtomicI64,
@@ -71,11 +75,18 @@ impl Meter {
             rows: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            locking: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             floor: AtomicI64::new(0),
             bell: Notify::new(),
             witness: Arc::default(),
         }
+    }
+
+    /// All calls since the last time, and those of them that lock.
+    pub(crate) fn take_calls(&self) -> [u64; 2] {
+        [&self.calls, &self.locking].map(|count| count.swap(0, Ordering::Relaxed))
     }
 
     /// Begins to count again.
@@ -134,6 +145,8 @@ impl Meter {
 #[async_trait]
 impl Store for Meter {
     async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.locking.fetch_add(1, Ordering::Relaxed);
         let changed = Arc::new(Mutex::new(Changed::default()));
         let made = changed.clone();
         let counted = Box::new(move |snapshot| {
@@ -149,11 +162,13 @@ impl Store for Meter {
     }
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.read(reads).await
     }
 
     async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         self.inner.beat(engine, lease_ms).await
     }
 

@@ -93,35 +93,65 @@ impl Flow {
     }
 }
 
+fn name_of_many(n: usize) -> String {
+    format!("many.{n}")
+}
+
+/// One of many workflows that do nothing.
+fn one_of_many(n: usize, witness: Arc<Witness>) -> Workflow<Input, u64> {
+    Workflow::new(&name_of_many(n), move |ctx: Ctx, input: Input| {
+        witness.begin(ctx.run_id().seq, input.k);
+        async move { Ok(input.n) }
+    })
+}
+
 /// An engine under load.
 #[derive(Debug)]
 pub(crate) struct Rig {
     pub(crate) engine: Engine,
     pub(crate) meter: Arc<Meter>,
+    /// How many workflows there are beside the ordinary ones.
+    more: usize,
 }
 
 impl Rig {
     /// An engine that drives so many runs at once.
     pub(crate) async fn new(store: Arc<dyn Store>, workers: usize) -> anyhow::Result<Self> {
-        Self::on(Arc::new(Meter::new(store)), workers).await
+        Self::on(Arc::new(Meter::new(store)), workers, 0).await
     }
 
-    /// An engine on a store that is counted already.
-    async fn on(meter: Arc<Meter>, workers: usize) -> anyhow::Result<Self> {
+    /// An engine on a store that is counted already, with so many more workflows.
+    async fn on(meter: Arc<Meter>, workers: usize, more: usize) -> anyhow::Result<Self> {
         let store: Arc<dyn Store> = meter.clone();
         let mut builder = Engine::builder(store).workers(workers);
         for flow in ALL {
             builder = builder.workflow(flow.workflow(meter.witness.clone()));
         }
+        for n in 0..more {
+            builder = builder.workflow(one_of_many(n, meter.witness.clone()));
+        }
         let engine = builder.start().await?;
-        Ok(Self { engine, meter })
+        Ok(Self { engine, meter, more })
+    }
+
+    /// Starts `n` runs of the additional workflows in turn, 500 events a call.
+    pub(crate) async fn load_many(&self, n: usize) -> anyhow::Result<()> {
+        for first in (0..n).step_by(500) {
+            let events: Result<Vec<NewEvent>, _> = (first..n.min(first + 500))
+                .map(|n| new_event(&name_of_many(n % self.more), input(n as u64, |_| 0)))
+                .collect();
+            for posted in self.engine.send_all(events?).await? {
+                started(&posted)?;
+            }
+        }
+        Ok(())
     }
 
     /// Another engine takes over, with so many workers.
     pub(crate) async fn with_workers(self, workers: usize) -> anyhow::Result<Self> {
-        let meter = self.meter.clone();
+        let (meter, more) = (self.meter.clone(), self.more);
         self.engine.shut_down().await;
-        Self::on(meter, workers).await
+        Self::on(meter, workers, more).await
     }
 
     /// Starts `n` runs, one call each, by so many clients; says when the last answer was there.
@@ -211,8 +241,14 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new(kind: Kind, workers: usize) -> anyhow::Result<Self> {
+        Self::with_more(kind, workers, 0).await
+    }
+
+    /// With so many workflows beside the ordinary ones.
+    pub(crate) async fn with_more(kind: Kind, workers: usize, more: usize) -> anyhow::Result<Self> {
         let opened = Opened::new(kind).await?;
-        let rig = Rig::new(opened.store.clone(), workers).await?;
+        let meter = Arc::new(Meter::new(opened.store.clone()));
+        let rig = Rig::on(meter, workers, more).await?;
         Ok(Self { rig, opened })
     }
 

@@ -3,7 +3,7 @@
 
 use std::{env, panic, thread};
 
-use tidegate_testkit::sim::{Backend, simulate};
+use tidegate_testkit::sim::{Backend, Progress, simulate};
 
 /// Seeds on the memory store, and how many a full run plays.
 const MEMORY: [u64; 2] = [1000, 100_000];
@@ -111,11 +111,14 @@ fn seeds([some, full]: [u64; 2]) -> u64 {
 fn on_all_cores(seeds: u64, backend: Backend) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let from = env::var("TIDEGATE_SIM_FROM").map_or(0, |from| from.parse().expect("a number"));
+    let progress = &Progress::new(seeds);
     thread::scope(|scope| {
         for core in 0..cores {
             scope.spawn(move || {
-                let seeds = (from..from + seeds).skip(core).step_by(cores);
-                seeds.for_each(|seed| check(seed, backend));
+                for seed in (from..from + seeds).skip(core).step_by(cores) {
+                    check(seed, backend);
+                    progress.count();
+                }
             });
         }
     });

@@ -17,6 +17,7 @@ pub mod faults;
 pub mod people;
 pub mod planner;
 mod play;
+mod progress;
 pub mod reactor;
 pub mod schedule;
 pub mod script;
@@ -31,6 +32,7 @@ use std::{fmt, sync::Arc};
 
 use tidegate_store::{ManualClock, MemoryStore, SqliteStore, Store};
 
+pub use self::progress::Progress;
 use self::{
     check::Violation,
     play::{Side, Sim},

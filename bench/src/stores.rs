@@ -1,10 +1,14 @@
 //! The stores to be measured: a file in a temporary folder, and a schema of its own.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anyhow::Context;
 use tidegate_store::{PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock};
-use tidegate_testkit::postgres;
+use tidegate_testkit::postgres::{self, Cluster};
 
 use crate::raw::{self, Transaction};
 
@@ -142,8 +146,19 @@ impl Raw {
     }
 }
 
-fn url() -> anyhow::Result<&'static str> {
-    postgres::url().context("no PostgreSQL: set TIDEGATE_TEST_POSTGRES or install the package")
+/// More megabytes than any machine has in memory, so that the cluster lies on the disk: in memory a
+/// sync costs nothing.
+const NEVER_IN_MEMORY: u64 = 1 << 50;
+
+/// The server that `TIDEGATE_TEST_POSTGRES` names, else a throw-away cluster on the disk.
+pub(crate) fn url() -> anyhow::Result<&'static str> {
+    static NAMED: OnceLock<Option<String>> = OnceLock::new();
+    static OWN: OnceLock<Option<Cluster>> = OnceLock::new();
+    let named = NAMED.get_or_init(|| std::env::var("TIDEGATE_TEST_POSTGRES").ok()).as_deref();
+    let own = || OWN.get_or_init(|| Cluster::start_with_room(NEVER_IN_MEMORY)).as_ref();
+    named
+        .or_else(|| own().map(Cluster::url))
+        .context("no PostgreSQL: set TIDEGATE_TEST_POSTGRES or install the package")
 }
 
 async fn connect() -> anyhow::Result<tokio_postgres::Client> {

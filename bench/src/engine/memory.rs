@@ -7,7 +7,10 @@ use super::{
     Arguments as Asked,
     rig::{Bench, Flow},
 };
-use crate::{figures::Figures, stores::Kind};
+use crate::{
+    figures::Figures,
+    stores::{self, Kind},
+};
 
 /// What such a process does.
 #[derive(Debug, Args)]
@@ -37,9 +40,9 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
         }
         let mut child = std::process::Command::new(std::env::current_exe()?);
         child.args(["memory", "--store", store, option, &n.to_string()]);
-        if let (Kind::Postgres, Some(url)) = (kind, tidegate_testkit::postgres::url()) {
+        if kind == Kind::Postgres {
             // The same cluster: one of its own would be gone with the process.
-            child.env("TIDEGATE_TEST_POSTGRES", url);
+            child.env("TIDEGATE_TEST_POSTGRES", stores::url()?);
         }
         let output = tokio::task::spawn_blocking(move || {
             child.stderr(std::process::Stdio::inherit()).output()

@@ -5,6 +5,9 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
+#[path = "tidy/spec.rs"]
+mod spec;
+
 type Check = fn(&Tree) -> Vec<String>;
 
 /// Everything that is checked.
@@ -712,13 +715,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn fails(check: Check, files: &[(&str, &str)], expected: &str) {
+    pub(super) fn fails(check: Check, files: &[(&str, &str)], expected: &str) {
         let complaints = check(&tree(files)).join("\n");
         assert!(complaints.contains(expected), "`{expected}` is not in `{complaints}`");
     }
 
     #[track_caller]
-    fn passes(check: Check, files: &[(&str, &str)]) {
+    pub(super) fn passes(check: Check, files: &[(&str, &str)]) {
         assert_eq!(check(&tree(files)), Vec::<String>::new());
     }
 

@@ -271,7 +271,7 @@ fn list(text: &str, anchors: &Anchors, comment: bool) -> (Vec<String>, usize) {
         let after = start + name.len();
         if let Some(first) = tag(name) {
             let last = text[after..].strip_prefix('–').map(word).and_then(tag);
-            names.extend(range(first, last.unwrap_or(first)));
+            names.extend(range(first, last.unwrap_or(first), anchors));
             end = after + last.map_or(0, |last| '–'.len_utf8() + last.len());
         } else if comment
             && is_name(name)
@@ -300,10 +300,11 @@ fn is_name(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
-/// `B3` to `B5` as `B3`, `B4`, `B5`.
-fn range(first: &str, last: &str) -> Vec<String> {
+/// `B3` to `B5` as `B3`, `B4`, `B5`. Both ends must exist; numbers between them may be unused.
+fn range(first: &str, last: &str, anchors: &Anchors) -> Vec<String> {
     let number = |tag: &str| tag[1..].parse::<u32>().unwrap_or_default();
-    (number(first)..=number(last)).map(|number| format!("{}{number}", &first[..1])).collect()
+    let all = (number(first)..=number(last)).map(|number| format!("{}{number}", &first[..1]));
+    all.filter(|tag| tag == first || tag == last || anchors.has(tag)).collect()
 }
 
 fn word(text: &str) -> &str {

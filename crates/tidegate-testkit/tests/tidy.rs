@@ -11,7 +11,7 @@ mod spec;
 type Check = fn(&Tree) -> Vec<String>;
 
 /// Everything that is checked.
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 18] = [
     files_stay_short,
     the_store_stays_narrow,
     crates_stay_few,
@@ -26,6 +26,10 @@ const CHECKS: [Check; 14] = [
     decisions_have_a_status,
     nothing_names_this_machine,
     statements_are_files,
+    spec::anchors_are_unique,
+    spec::citations_resolve,
+    spec::anchors_are_cited,
+    spec::cited_documents_exist,
 ];
 
 /// The crates of the design; any other needs a decision that names it.

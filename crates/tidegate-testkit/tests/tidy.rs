@@ -5,10 +5,13 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
+#[path = "tidy/spec.rs"]
+mod spec;
+
 type Check = fn(&Tree) -> Vec<String>;
 
 /// Everything that is checked.
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 18] = [
     files_stay_short,
     the_store_stays_narrow,
     crates_stay_few,
@@ -23,6 +26,10 @@ const CHECKS: [Check; 14] = [
     decisions_have_a_status,
     nothing_names_this_machine,
     statements_are_files,
+    spec::anchors_are_unique,
+    spec::citations_resolve,
+    spec::anchors_are_cited,
+    spec::cited_documents_exist,
 ];
 
 /// The crates of the design; any other needs a decision that names it.
@@ -712,13 +719,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn fails(check: Check, files: &[(&str, &str)], expected: &str) {
+    pub(super) fn fails(check: Check, files: &[(&str, &str)], expected: &str) {
         let complaints = check(&tree(files)).join("\n");
         assert!(complaints.contains(expected), "`{expected}` is not in `{complaints}`");
     }
 
     #[track_caller]
-    fn passes(check: Check, files: &[(&str, &str)]) {
+    pub(super) fn passes(check: Check, files: &[(&str, &str)]) {
         assert_eq!(check(&tree(files)), Vec::<String>::new());
     }
 

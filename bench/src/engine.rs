@@ -1,4 +1,4 @@
-//! The workloads of BENCH.md, through the engine, beside the limits of the same machine.
+//! The workloads of `bench/README.md`, through the engine, beside the limits of the same machine.
 
 mod goals;
 mod loads;

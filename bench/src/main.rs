@@ -39,9 +39,9 @@ fn allocations() -> f64 {
 /// The benchmark.
 #[derive(Debug, Parser)]
 enum Arguments {
-    /// The workloads of BENCH.md, through the engine.
+    /// The workloads of `bench/README.md`, through the engine.
     Engine(engine::Arguments),
-    /// W6 of BENCH.md: streams and reactions.
+    /// W6 of `bench/README.md`: streams and reactions.
     Streams(streams::Arguments),
     /// Transactions of the stores, without an engine.
     Transact(transact::Arguments),

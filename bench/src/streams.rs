@@ -1,4 +1,5 @@
-//! W6 of BENCH.md: streams and reactions, beside bare group commit and raw rows in the same run.
+//! W6 of `bench/README.md`: streams and reactions, beside bare group commit and raw rows in the
+//! same run.
 
 mod loads;
 mod react;

@@ -20,48 +20,48 @@ use self::{flow::Flow, streams::Streams};
 /// More findings than this say nothing new: the rest is only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// One thing that is checked, with its number in `docs/invariants.md`.
+/// One thing that is checked, with its number in `docs/spec/invariants.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// I2.
+    /// spec I2.
     Limits,
-    /// I3.
+    /// spec I3.
     Phases,
-    /// I4, holds.
+    /// spec I4: holds.
     Holds,
-    /// I4, windows and buffers.
+    /// spec I4: windows and buffers.
     Folds,
-    /// I4, waits.
+    /// spec I4: waits.
     Waits,
-    /// I6.
+    /// spec I6.
     Ends,
-    /// I7.
+    /// spec I7.
     Lines,
-    /// I10.
+    /// spec I10.
     Order,
-    /// I17.
+    /// spec I17.
     Items,
-    /// I27.
+    /// spec I27.
     Owners,
-    /// I31.
+    /// spec I31.
     Versions,
-    /// I32.
+    /// spec I32.
     Reasons,
-    /// I35.
+    /// spec I35.
     Log,
-    /// I37.
+    /// spec I37.
     Positions,
-    /// I38.
+    /// spec I38.
     Places,
-    /// I44.
+    /// spec I44.
     Workspaces,
-    /// I47.
+    /// spec I47.
     Staged,
-    /// I48.
+    /// spec I48.
     Answers,
-    /// I49.
+    /// spec I49.
     Guards,
-    /// I52.
+    /// spec I52.
     Schedules,
 }
 

@@ -183,7 +183,7 @@ impl Draft {
         outcome
     }
 
-    /// Decides a part of a command that may be refused on its own (SPEC A2).
+    /// Decides a part of a command that may be refused on its own (spec A2).
     pub fn keep_or_undo<T, E>(
         &mut self,
         decide: impl FnOnce(&mut Self) -> Decided<T, E>,

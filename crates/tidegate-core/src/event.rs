@@ -200,7 +200,7 @@ pub fn consider(
 }
 
 impl Outcome {
-    /// The outcome as the caller reads it (SPEC 5).
+    /// The outcome as the caller reads it (spec events).
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         out.insert("workflow".into(), self.workflow.clone().into());
@@ -218,7 +218,7 @@ impl Outcome {
 }
 
 impl Posted {
-    /// The answer as the caller reads it (SPEC 5).
+    /// The answer as the caller reads it (spec events).
     pub fn to_value(&self) -> Value {
         let runs = self.runs.iter().map(Outcome::to_value).chain(self.first.iter().cloned());
         let runs: Vec<_> = runs.collect();

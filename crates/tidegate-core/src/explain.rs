@@ -256,7 +256,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     Ok(Why { run: run.id, state, sentence, gates, earliest, stranded, ready, workers })
 }
 
-/// Whether a run waits for an engine that serves its version, and no live one does (SPEC 8).
+/// Whether a run waits for an engine that serves its version, and no live one does (spec stranded).
 fn is_stranded(draft: &Draft, run: &Run) -> Decided<bool> {
     let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
     Ok(!driven && !served(draft)?.contains(&run.lane))
@@ -280,7 +280,7 @@ fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
     holder.into_iter().chain(awaited).collect()
 }
 
-/// What helps a run whose version no live engine serves (SPEC 8).
+/// What helps a run whose version no live engine serves (spec stranded).
 fn ways_out(subject: &str, run: &Run) -> String {
     let (name, version) = (&run.workflow, run.version);
     let newer = if run.started {

@@ -2,7 +2,7 @@
 //!
 //! The moments themselves come from the engine, which knows calendars. Here is what makes each
 //! occurrence happen once over all engines: it takes place only if the row still plans it, and the
-//! row moves on in the same transaction (SPEC 6, I34).
+//! row moves on in the same transaction (spec schedules, I34).
 
 use serde_json::{Value, json};
 

@@ -310,7 +310,7 @@ fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     Ok(runs)
 }
 
-/// Gives an older run its hold under the new definition, from its stored input (SPEC 8).
+/// Gives an older run its hold under the new definition, from its stored input (spec versions).
 /// `false` means that the input lacks the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
     if run.purpose != Purpose::Ordinary {

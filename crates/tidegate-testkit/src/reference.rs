@@ -1,4 +1,4 @@
-//! A slow, obvious reference of flow control, written from SPEC.md alone.
+//! A slow, obvious reference of flow control, written from `docs/spec` alone.
 //!
 //! It knows neither rows nor stores nor commits: a list of runs, a list of open folds, and loops
 //! over both. It shares no code with the core, so that the two can only agree by meaning the same.
@@ -33,7 +33,7 @@ pub struct Place {
     pub key: Option<String>,
 }
 
-/// One stop on a run's way to its start, in the order of G9.
+/// One stop on a run's way to its start, in the order of spec G9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     Singleton,
@@ -166,7 +166,7 @@ impl Reference {
             .collect()
     }
 
-    /// Leases up to `limit` ready runs, workflows in turn and each by rank (P2); by rank.
+    /// Leases up to `limit` ready runs, workflows in turn and each by rank (spec P2); by rank.
     pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
         let ready = self.ready();
         let (mut left, mut taken) = (ready.clone(), Vec::new());
@@ -197,13 +197,13 @@ impl Reference {
         leased
     }
 
-    /// A driven run completes or fails (G7).
+    /// A driven run completes or fails (spec G7).
     pub fn end(&mut self, run: Ordinal, how: &'static str) {
         self.runs[run].state = State::Ended(how);
         self.settle();
     }
 
-    /// A driven run sleeps (G2).
+    /// A driven run sleeps (spec G2).
     pub fn sleep(&mut self, run: Ordinal, time: Time) {
         self.requeue(run);
         self.runs[run].state = State::Sleeping(self.now + time);
@@ -359,7 +359,7 @@ impl Reference {
         self.releases[workflow].last().expect("never empty")
     }
 
-    /// Whether a run was released earlier than another [SPEC 8].
+    /// Whether a run was released earlier than another (spec versions).
     fn is_older(&self, run: Ordinal, than: Ordinal) -> bool {
         let released = |run: Ordinal| {
             let releases = &self.releases[&self.runs[run].workflow];

@@ -20,7 +20,7 @@ use tidegate_testkit::workload::{Chance, Move, Player, seeds};
 const SEEDS: u64 = 20;
 const MOVES: usize = 300;
 
-/// A2, and the promise of a batch: a command that is refused, or that goes into the next
+/// spec A2: and the promise of a batch: a command that is refused, or that goes into the next
 /// transaction, changes no row.
 #[tokio::test]
 async fn a_batch_changes_only_what_it_has_answered_for() {

@@ -25,7 +25,7 @@ const CLAIMS: usize = 20_000;
 /// As many with `TIDEGATE_TEST_FULL`.
 const FULL_CLAIMS: usize = 100_000;
 
-/// I2, I4, I5, I7, I11: never more than the limit, every slot comes back, no run is lost.
+/// spec I2, I4, I5, I7, I11: never more than the limit, every slot comes back, no run is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_holds_over_processes_that_are_killed() {
     let Some(url) = url() else { return };

@@ -38,7 +38,7 @@ proptest! {
 
 // What was found this way is rare enough to be lost among random cases: the smallest ones stay.
 
-/// F4: a holder that is cancelled has ended, though its worker has not stopped.
+/// spec F4: a holder that is cancelled has ended, though its worker has not stopped.
 #[test]
 fn a_held_fold_flushes_when_its_holder_is_cancelled() {
     let quiet = json!({
@@ -49,8 +49,8 @@ fn a_held_fold_flushes_when_its_holder_is_cancelled() {
     agree(vec![quiet], Vec::new(), ops);
 }
 
-/// SPEC 4, policy `debounce`: it coalesces until it starts, also while it waits for the run that
-/// it replaced to stop.
+/// spec controls: policy `debounce`: it coalesces until it starts, also while it waits for the run
+/// that it replaced to stop.
 #[test]
 fn a_debounced_request_coalesces_while_the_one_it_replaced_is_stopped() {
     let action = json!({
@@ -62,7 +62,7 @@ fn a_debounced_request_coalesces_while_the_one_it_replaced_is_stopped() {
     agree(vec![action], Vec::new(), ops);
 }
 
-/// N31: a request gives up its place, also one that a window has put off before.
+/// spec N31: a request gives up its place, also one that a window has put off before.
 #[test]
 fn a_debounced_request_gives_up_its_place_in_the_queue() {
     let action = json!({

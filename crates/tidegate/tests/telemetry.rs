@@ -355,7 +355,8 @@ async fn commit_to(engine: &tidegate::Engine, stream: &str) {
     engine.streams().commit(stream, vec![event], None).await.unwrap();
 }
 
-/// B221: claimed, acked and blocked are breadcrumbs at trace, and nothing is said at other levels.
+/// spec B221: claimed, acked and blocked are breadcrumbs at trace, and nothing is said at other
+/// levels.
 #[tokio::test]
 async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
     let (lines, heard, lab) = (Lines::default(), Heard::default(), Lab::new());
@@ -402,7 +403,7 @@ impl<S: Subscriber> Layer<S> for Told {
     }
 }
 
-/// B220: a conflict is for whoever asked. Nothing else is said about it, at any level.
+/// spec B220: a conflict is for whoever asked. Nothing else is said about it, at any level.
 #[tokio::test]
 async fn a_conflict_is_told_to_the_caller_only() {
     let (told, lab) = (Told::default(), Lab::new());

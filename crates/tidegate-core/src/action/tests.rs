@@ -31,7 +31,7 @@ fn check<const N: usize>(flows: [Value; N], table: Expect) {
     table.assert_eq(&lines);
 }
 
-// B5, B6, B7
+// spec B5, B6, B7
 #[test]
 fn an_action_follows_its_own_policy_else_the_flows_else_none() {
     let value = json!({
@@ -62,7 +62,7 @@ fn an_action_follows_its_own_policy_else_the_flows_else_none() {
     assert!(!bare.actions[0].is_triggered_by("f/a"));
 }
 
-// B8, B22, B26, B28, B29
+// spec B8, B22, B26, B28, B29
 #[test]
 fn a_policy_is_a_name_or_an_object_with_its_key() {
     let read = |concurrency: &Value| parse(&flow(concurrency)).actions[0].policy.clone().unwrap();
@@ -79,7 +79,7 @@ fn a_policy_is_a_name_or_an_object_with_its_key() {
     assert_eq!(debounce.kind, PolicyKind::Debounce { period_ms: 5, max_wait_ms: Some(9) });
 }
 
-// B133
+// spec B133
 #[test]
 fn an_action_shows_its_policy_and_limits_as_they_were_defined() {
     let mixed = json!([{"policy": "queue", "key": "user"}, {"limit": 2, "key": "input.id"}]);
@@ -90,7 +90,7 @@ fn an_action_shows_its_policy_and_limits_as_they_were_defined() {
     assert_eq!(parse(&flow(&json!("allow"))).actions[0].flow_control(), None);
 }
 
-// B20, B21, A4
+// spec B20, B21, A4
 #[test]
 fn unknown_policies_and_keys_are_refused_when_they_are_defined() {
     check(
@@ -136,7 +136,7 @@ fn unknown_policies_and_keys_are_refused_when_they_are_defined() {
     );
 }
 
-// B28, A4, N25
+// spec B28, A4, N25
 #[test]
 fn what_an_action_cannot_have_is_refused_and_what_does_nothing_warns() {
     let action = |fields: Value| {
@@ -183,7 +183,7 @@ fn what_an_action_cannot_have_is_refused_and_what_does_nothing_warns() {
     );
 }
 
-// A4
+// spec A4
 #[test]
 fn a_flow_is_checked_as_a_whole() {
     check(

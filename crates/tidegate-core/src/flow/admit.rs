@@ -1,4 +1,4 @@
-//! Admission: the one order in which controls decide (SPEC A1).
+//! Admission: the one order in which controls decide (spec A1).
 //!
 //! On arrival: required keys, then what was seen before, then what can join, then what is too
 //! much. On creation: the claim, other versions, then who is in the way. Towards the start: the
@@ -26,7 +26,7 @@ use crate::{
 /// Decides what becomes of one input for one workflow.
 ///
 /// `Refused` carries the verdict of a control that said no; all that others had given is taken
-/// back by then (SPEC A2).
+/// back by then (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.passages()?; // required keys present
     claim::check(draft, candidate)?;
@@ -143,7 +143,7 @@ fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp
     Ok(meter::turn_in_line(turns.meter, rate, before, draft.now()).err().flatten())
 }
 
-/// A run never waits for a gate that one of its own callers keeps (SPEC G8). A caller lets go of
+/// A run never waits for a gate that one of its own callers keeps (spec G8). A caller lets go of
 /// what it has only while it is driven, so that its child may wait for that.
 fn refuse_ancestors(
     draft: &Draft,

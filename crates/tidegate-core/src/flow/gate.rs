@@ -1,6 +1,6 @@
 //! Gates: who is inside, who stands in line, and how a place is handed on.
 //!
-//! A run passes its gates one after another in one fixed order (SPEC G9) and keeps what it has
+//! A run passes its gates one after another in one fixed order (spec G9) and keeps what it has
 //! while it waits for the next. The transaction that frees a place names the next holder; nothing
 //! polls for a slot. What always holds after a decision: a gate with room and a line has a due
 //! time at which the sweep looks at it.
@@ -68,7 +68,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 }
 
 /// Where a run stands in a line: by its rank, in that of a session or a schedule by arrival alone
-/// (SPEC 6).
+/// (spec policies).
 fn place(need: &Need, rank: Rank) -> Place {
     let mut by_arrival = Rank { at: Timestamp::default(), ..rank };
     if crate::planted!(QueueFromTheEnd) {

@@ -153,7 +153,7 @@ mod tests {
         Ok(())
     }
 
-    /// M1, I12: two million steps, against the sum taken in big integers.
+    /// spec M1, I12: two million steps, against the sum taken in big integers.
     #[test]
     fn two_million_steps_do_not_drift() {
         for (limit, per_ms) in
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// M1, I12: arrivals that all come at once are spread without any drift.
+    /// spec M1, I12: arrivals that all come at once are spread without any drift.
     #[test]
     fn a_backlog_of_two_million_ends_exactly_when_it_should() {
         for (limit, per_ms) in [(3_u32, 1000_u64), (1_000_000, 1), (1_000_000, 31_536_000_000)] {
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// I14: the moment given is exact.
+    /// spec I14: the moment given is exact.
     #[test]
     fn the_moment_given_is_the_first_that_conforms() {
         for limit in 1..=1000 {
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// M2: a clock that goes back shuts no key for longer than a period.
+    /// spec M2: a clock that goes back shuts no key for longer than a period.
     #[test]
     fn a_clock_that_goes_back_shuts_no_key_for_long() {
         let rate = Rate { limit: 2, per_ms: 1000, burst: 2 };
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(admit(&mut meter, rate, when.micros()), Ok(()), "and no longer");
     }
 
-    /// M1: after a limit change the gap since the last start is the new one.
+    /// spec M1: after a limit change the gap since the last start is the new one.
     #[test]
     fn a_new_limit_counts_from_the_last_arrival() {
         let fast = Rate { limit: 10, per_ms: 1000, burst: 1 };
@@ -232,7 +232,8 @@ mod tests {
         assert_eq!(conforms(meter, fast, 0, at(50_000)), Err(Some(at(100_000))));
     }
 
-    /// M1, M2: a burst that came under a fast rate is spent under a slow one, and the other way.
+    /// spec M1, M2: a burst that came under a fast rate is spent under a slow one, and the other
+    /// way.
     #[test]
     fn a_new_rate_remembers_the_burst() {
         let (fast, slow) = (
@@ -253,7 +254,7 @@ mod tests {
     }
 
     proptest! {
-        /// M2, I13: in any interval of length w at most burst + ⌊w·limit/per⌋ are admitted.
+        /// spec M2, I13: in any interval of length w at most burst + ⌊w·limit/per⌋ are admitted.
         #[test]
         fn no_window_admits_more_than_promised(
             limit in 1_u32..50, per_ms in 1_u64..2000, burst in 1_u32..60,

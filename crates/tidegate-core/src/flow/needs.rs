@@ -1,4 +1,4 @@
-//! Which gates a run has to pass: every control spelled in the four primitives (SPEC 4).
+//! Which gates a run has to pass: every control spelled in the four primitives (spec controls).
 
 use std::cell::OnceCell;
 
@@ -21,7 +21,7 @@ use crate::{
     workflow::{Overlap, Workflow},
 };
 
-/// Which way an input came in; it decides which controls it passes (SPEC A5).
+/// Which way an input came in; it decides which controls it passes (spec A5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A posted event, a stream's event or a request: passes everything.
@@ -164,7 +164,7 @@ impl Candidate<'_> {
         Ok(Some((scope, kind)))
     }
 
-    /// The gates that the run has to pass, in the order of SPEC G9.
+    /// The gates that the run has to pass, in the order of spec G9.
     pub fn passages(&self) -> Decided<&[Passage], Verdict> {
         if let Some(known) = self.known.get() {
             return Ok(known);

@@ -213,7 +213,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict as the caller reads it (SPEC 5).
+    /// The verdict as the caller reads it (spec verdicts).
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         let outcome = self.outcome();

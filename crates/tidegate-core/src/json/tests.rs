@@ -30,7 +30,7 @@ fn check(data: &str, table: Expect) {
     table.assert_eq(&lines.concat());
 }
 
-// B52
+// spec B52
 #[test]
 fn a_dotted_path_reads_the_nested_field() {
     check(
@@ -52,7 +52,7 @@ fn a_dotted_path_reads_the_nested_field() {
     );
 }
 
-// B54
+// spec B54
 #[test]
 fn a_field_named_like_an_expression_is_read_as_a_field() {
     check(
@@ -65,7 +65,7 @@ fn a_field_named_like_an_expression_is_read_as_a_field() {
     );
 }
 
-// B56, B57, SPEC 3: null, absent, object and array all count as missing.
+// spec B56, B57, keys: null, absent, object and array all count as missing.
 #[test]
 fn what_is_no_scalar_is_missing() {
     check(
@@ -99,7 +99,7 @@ fn of_a_name_given_twice_the_last_one_counts() {
     );
 }
 
-// SPEC 3: numbers are read from their text.
+// spec keys: numbers are read from their text.
 #[test]
 fn a_number_keeps_every_digit() {
     check(

@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    // SPEC 3: numbers compare by exact decimal value.
+    // spec keys: numbers compare by exact decimal value.
     #[test]
     fn every_spelling_of_a_number_is_one_value() {
         let same: [&[&str]; 7] = [

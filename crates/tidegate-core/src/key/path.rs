@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(serde_json::to_value(plain).unwrap(), json!("a.b"));
     }
 
-    // B54
+    // spec B54
     #[test]
     fn what_looks_like_an_expression_is_a_plain_path() {
         let path = Path::parse("event.data.x == 1").unwrap();

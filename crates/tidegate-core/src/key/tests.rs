@@ -31,7 +31,7 @@ fn encode(key: &Key) -> Vec<u8> {
 }
 
 proptest! {
-    // SPEC 3: tagged by type, injective, the same bytes on every store.
+    // spec keys: tagged by type, injective, the same bytes on every store.
     #[test]
     fn stored_keys_are_equal_exactly_when_the_keys_are(left in keys(), right in keys()) {
         prop_assert_eq!(left == right, encode(&left) == encode(&right));
@@ -105,7 +105,7 @@ fn the_stored_bytes_never_change() {
         7777777777777777777777777777777777777777777777777777777777777777… -> h\x1c\x84\x1f\x15\xba/\xda\x89\xb0\xb2\x80-:_\xbc\xd5\xaf!\x98\x81\xa1\x10\xffL\xe6\xfe\xbc\x96\xcc\xae\xe1\x9e\x00@7777777777777777777777777777777777777777777777777777777777777777"#]].assert_eq(&table.join("\n"));
 }
 
-// SPEC 3: `1`, `"1"` and `true` are three keys.
+// spec keys: `1`, `"1"` and `true` are three keys.
 #[test]
 fn types_stay_apart() {
     let data = Payload::parse(br#"{"a":1,"b":"1","c":true,"d":"true","e":1.0}"#, 100).unwrap();
@@ -116,7 +116,7 @@ fn types_stay_apart() {
     assert_ne!(key("c"), key("d"));
 }
 
-// SPEC 3: over 1 KiB they are hashed; a text and a number of the same digits stay apart.
+// spec keys: over 1 KiB they are hashed; a text and a number of the same digits stay apart.
 #[test]
 fn long_values_differ_by_what_lies_behind_their_beginning() {
     let digits = "7".repeat(2000);
@@ -126,7 +126,7 @@ fn long_values_differ_by_what_lies_behind_their_beginning() {
     assert_eq!(encode(&Key::Value(Scalar::Text(digits))), encode(&Key::Value(text)));
 }
 
-// B55, B56: no key and a missing key are two things.
+// spec B55, B56: no key and a missing key are two things.
 #[test]
 fn no_key_is_the_whole_workflow_and_a_missing_one_is_told_apart() {
     let data = Payload::parse(br#"{"a":null}"#, 100).unwrap();

@@ -1,4 +1,4 @@
-//! Reactions, by BEHAVIOURS B194–B217, B222 and N62–N71.
+//! Reactions, by spec B194–B217, B222, N62–N71.
 
 mod definitions;
 mod fairness;
@@ -91,7 +91,7 @@ fn retry(at: i64, failures: u32, due_ms: Option<i64>) -> Outcome<Failed> {
     Outcome::Done(Failed::Retry { at, failures, due: due_ms.map(Timestamp::from_ms) })
 }
 
-/// B194, B195, B222
+/// spec B194, B195, B222
 #[test]
 fn a_claim_leases_exactly_what_has_work() {
     let mut scene = Scene::plain();
@@ -108,7 +108,7 @@ fn a_claim_leases_exactly_what_has_work() {
     assert_eq!(sub.holder(first.until), None);
 }
 
-/// B196, B197
+/// spec B196, B197
 #[test]
 fn two_workers_get_disjoint_streams_and_the_third_gets_none() {
     let mut scene = Scene::plain();
@@ -120,7 +120,7 @@ fn two_workers_get_disjoint_streams_and_the_third_gets_none() {
     assert_eq!(scene.claim_all(BOB, 2), Claimed::default());
 }
 
-/// B196, B199
+/// spec B196, B199
 #[test]
 fn a_claim_skips_what_somebody_else_has_locked() {
     let mut scene = Scene::plain();
@@ -146,7 +146,7 @@ fn two_claims_of_one_transaction_are_disjoint_too() {
     assert_eq!(bob.leased[0].lease.stream, "c");
 }
 
-/// B200
+/// spec B200
 #[test]
 fn an_ack_moves_the_place_frees_the_lease_and_resets_both_counters() {
     let mut scene = Scene::plain();
@@ -173,7 +173,7 @@ fn an_ack_without_progress_leaves_the_counters() {
     assert_eq!((sub.failures, sub.claims, sub.owner), (1, 1, None));
 }
 
-/// B212, B214
+/// spec B212, B214
 #[test]
 fn a_late_ack_has_no_effect() {
     let mut scene = Scene::plain();
@@ -202,7 +202,7 @@ fn a_lease_taken_again_by_the_same_engine_is_another_lease() {
     assert_eq!(scene.ack(&late, 0), Outcome::Lost);
 }
 
-/// B214
+/// spec B214
 #[test]
 fn no_ack_moves_a_place_back() {
     let mut scene = Scene::plain();
@@ -213,7 +213,7 @@ fn no_ack_moves_a_place_back() {
     assert_eq!(scene.ack(&leased, 0), Outcome::Done(1));
 }
 
-/// N64
+/// spec N64
 #[test]
 fn an_ack_of_several_ignores_those_of_others_and_is_refused_as_a_whole() {
     let mut scene = Scene::plain();
@@ -240,7 +240,7 @@ fn an_ack_of_several_ignores_those_of_others_and_is_refused_as_a_whole() {
     assert_eq!(scene.sub("c").at, -1);
 }
 
-/// B201
+/// spec B201
 #[test]
 fn a_failure_keeps_what_was_handled_and_delivers_the_rest_again() {
     let mut scene = Scene::plain();
@@ -252,7 +252,7 @@ fn a_failure_keeps_what_was_handled_and_delivers_the_rest_again() {
     assert_eq!(scene.sub("a").error.as_deref(), Some("boom"));
 }
 
-/// B202: n retries are n + 1 attempts.
+/// spec B202: n retries are n + 1 attempts.
 #[test]
 fn a_stream_is_blocked_when_its_retries_are_used_up() {
     for max_retries in [0, 1, 3] {
@@ -269,7 +269,7 @@ fn a_stream_is_blocked_when_its_retries_are_used_up() {
         let blocked = Failed::Blocked { at: -1, reason: reason.clone() };
         assert_eq!(scene.fail(&leased, -1), Outcome::Done(blocked));
         assert_eq!(scene.sub("a").blocked, Some(reason));
-        // B205
+        // spec B205
         scene.world.pass_ms(1_000_000);
         scene.commit("a", 1);
         assert_eq!(scene.claim_all(ANN, 9), Claimed::default());
@@ -289,7 +289,7 @@ fn progress_gives_the_next_event_all_its_attempts() {
     assert!(matches!(scene.fail(&leased, 7), Outcome::Done(Failed::Blocked { at: 7, .. })));
 }
 
-/// B203, B204
+/// spec B203, B204
 #[test]
 fn block_on_error_decides_whether_a_failure_can_block() {
     let mut scene = Scene::plain();
@@ -309,7 +309,7 @@ fn block_on_error_decides_whether_a_failure_can_block() {
     }
 }
 
-/// B213, N68
+/// spec B213, N68
 #[test]
 fn leases_lost_in_a_row_block_the_stream_with_a_message_that_says_so() {
     let mut scene = Scene::plain();
@@ -334,7 +334,7 @@ fn leases_lost_in_a_row_block_the_stream_with_a_message_that_says_so() {
     assert_eq!(scene.claim_all(BOB, 9), Claimed::default());
 }
 
-/// B213
+/// spec B213
 #[test]
 fn progress_and_reported_failures_end_the_row_of_lost_leases() {
     let mut scene = Scene::plain();
@@ -355,7 +355,7 @@ fn progress_and_reported_failures_end_the_row_of_lost_leases() {
     assert_eq!(scene.sub("a").blocked, None);
 }
 
-/// B216
+/// spec B216
 #[test]
 fn the_next_attempt_waits_for_the_backoff_whoever_asks() {
     let mut scene = Scene::plain();
@@ -391,7 +391,7 @@ fn backoff_grows_as_its_kind_says_and_jitter_only_adds() {
     }
 }
 
-/// N65, N66
+/// spec N65, N66
 #[test]
 fn a_block_keeps_progress_and_counts_once_and_only_for_the_holder() {
     let mut scene = Scene::plain();
@@ -408,7 +408,7 @@ fn a_block_keeps_progress_and_counts_once_and_only_for_the_holder() {
     assert_eq!(scene.sub("a").blocked.as_deref(), Some("bad\u{fffd}data"));
 }
 
-/// N67
+/// spec N67
 #[test]
 fn a_deferred_stream_is_invisible_until_due_and_has_not_failed() {
     let mut scene = Scene::plain();
@@ -446,7 +446,7 @@ fn a_renewed_lease_lasts_longer_and_a_lost_one_stays_lost() {
     assert_eq!(keep(&mut scene), Outcome::Lost);
 }
 
-/// N69: each reaction has a place of its own.
+/// spec N69: each reaction has a place of its own.
 #[test]
 fn reactions_of_one_stream_do_not_disturb_each_other() {
     let mut world = World::at_ms(1000);

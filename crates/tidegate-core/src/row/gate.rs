@@ -12,7 +12,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// What kind of thing a gate row is. The order is the order of SPEC G9 and of locking.
+/// What kind of thing a gate row is. The order is the order of spec G9 and of locking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -66,7 +66,7 @@ impl Class {
     ];
 
     /// Whether every newcomer's own policy says what it does when the gate is busy. Others may
-    /// queue there, and do so by arrival alone (SPEC 6).
+    /// queue there, and do so by arrival alone (spec policies).
     pub fn is_arbitrated(self) -> bool {
         matches!(self, Self::Schedule | Self::Policy)
     }

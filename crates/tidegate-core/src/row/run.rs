@@ -42,7 +42,7 @@ pub enum Span {
     Executing,
 }
 
-/// One gate that a run has to pass, in the order of SPEC G9.
+/// One gate that a run has to pass, in the order of spec G9.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Need {
     /// The gate.
@@ -96,9 +96,9 @@ pub enum Purpose {
     /// Something came in.
     #[default]
     Ordinary,
-    /// Undoes what this run did, newest first (SPEC 7).
+    /// Undoes what this run did, newest first (spec replace).
     Compensates(RunId),
-    /// Runs the failure handler for this run (SPEC 9).
+    /// Runs the failure handler for this run (spec steps).
     OnFailure(RunId),
 }
 

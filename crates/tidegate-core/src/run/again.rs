@@ -1,4 +1,4 @@
-//! A new go at a run that has ended: replay, and retry from a step (SPEC 9, A5).
+//! A new go at a run that has ended: replay, and retry from a step (spec replay, A5).
 //!
 //! It passes gates, throttle and handoff by the current release. A replay runs the current
 //! version from the start, with effect keys of its own. A retry from a step goes on from the

@@ -40,7 +40,7 @@ fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<Gate
 }
 
 /// Cancels a run. It is cancelled at once; one that is being driven keeps its holds until its
-/// worker confirms the stop or its lease ends (SPEC G7).
+/// worker confirms the stop or its lease ends (spec G7).
 pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>) -> Decided<(), E> {
     let freed = call_off(draft, run, Ending::Cancelled { reason, by }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)

@@ -1,7 +1,7 @@
 //! What a worker reports: steps that finished, and how the run goes on.
 //!
 //! Every report repeats the fence of its lease and is refused once another worker took over or
-//! the run was cancelled (SPEC 7, 9).
+//! the run was cancelled (spec replace, steps).
 
 use std::cell::OnceCell;
 
@@ -523,7 +523,7 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -
     }
 }
 
-/// The error that a parent sees when a gate refused its child (SPEC A5, G8).
+/// The error that a parent sees when a gate refused its child (spec A5, G8).
 fn refused(verdict: &Verdict) -> Fault {
     let ancestor = matches!(verdict, Verdict::HeldByAncestor { .. });
     let code = if ancestor { "HeldByAncestor" } else { "Refused" };

@@ -30,7 +30,7 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// N20: total attempts are `maxAttempts`, delays grow and are bounded.
+    /// spec N20: total attempts are `maxAttempts`, delays grow and are bounded.
     #[test]
     fn attempts_are_counted_and_delays_grow_to_their_bound() {
         let retry = Retry {

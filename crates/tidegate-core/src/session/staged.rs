@@ -1,4 +1,4 @@
-//! What a run under `restart` does to sessions waits until the run completes (SPEC 7).
+//! What a run under `restart` does to sessions waits until the run completes (spec staging).
 //!
 //! Until then the run sees its own operations on top of the document as it is, and nobody else
 //! sees them. The transaction that completes the run does them all on the then-current documents;

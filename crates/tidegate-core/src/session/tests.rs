@@ -43,7 +43,7 @@ fn check(document: &str, table: Expect) {
     table.assert_eq(&told.concat());
 }
 
-// SPEC 6: set, merge, append, increment.
+// spec sessions: set, merge, append, increment.
 #[test]
 fn every_operation_does_what_it_says_and_touches_nothing_else() {
     check(

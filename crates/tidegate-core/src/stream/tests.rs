@@ -1,4 +1,4 @@
-//! Commits and closing, by BEHAVIOURS B183–B193, B198, B218, B219, B223 and N69–N74.
+//! Commits and closing, by spec B183–B193, B198, B218, B219, B223, N69–N74.
 
 use super::*;
 use crate::{
@@ -67,7 +67,7 @@ fn begin_again(world: &mut World, stream: &str) -> Result<Committed, StreamRefus
     world.decide(|draft| restart(draft, &command, &followers()))
 }
 
-/// B183, B184, B189, B193
+/// spec B183, B184, B189, B193
 #[test]
 fn versions_begin_at_0_and_have_no_gap() {
     let mut world = World::at_ms(5);
@@ -84,7 +84,7 @@ fn versions_begin_at_0_and_have_no_gap() {
     assert_eq!(ids, [first.ids, second.ids, third.ids].concat());
 }
 
-/// B185, B190
+/// spec B185, B190
 #[test]
 fn a_wrong_expectation_names_both_versions_and_writes_nothing() {
     let mut world = World::at_ms(5);
@@ -104,7 +104,7 @@ fn a_wrong_expectation_names_both_versions_and_writes_nothing() {
     assert_eq!(world.rows, before);
 }
 
-/// B186, B187, B188
+/// spec B186, B187, B188
 #[test]
 fn of_two_commits_in_one_transaction_the_second_sees_the_conflict_and_may_retry() {
     let mut world = World::at_ms(5);
@@ -120,7 +120,7 @@ fn of_two_commits_in_one_transaction_the_second_sees_the_conflict_and_may_retry(
     assert_eq!(world.log("a").len(), 2);
 }
 
-/// N73
+/// spec N73
 #[test]
 fn positions_count_over_all_streams_of_a_workspace() {
     let mut world = World::at_ms(5);
@@ -131,7 +131,7 @@ fn positions_count_over_all_streams_of_a_workspace() {
     assert_eq!(run(&mut world, &other).unwrap().positions, 1..=1);
 }
 
-/// B223, B224
+/// spec B223, B224
 #[test]
 fn the_log_deduplicates_nothing() {
     let mut world = World::at_ms(5);
@@ -141,7 +141,7 @@ fn the_log_deduplicates_nothing() {
     assert_eq!(run(&mut world, &commit).unwrap().last, 1);
 }
 
-/// N70
+/// spec N70
 #[test]
 fn names_and_sizes_have_limits_that_errors_name() {
     let mut large = to("a", &["x"], None);
@@ -198,7 +198,7 @@ fn a_commit_tells_exactly_its_followers() {
     );
 }
 
-/// B198
+/// spec B198
 #[test]
 fn a_commit_neither_waits_for_a_lease_nor_touches_it() {
     let mut world = World::at_ms(5);
@@ -240,7 +240,7 @@ fn a_reaction_that_comes_later_begins_with_the_first_event() {
     assert_eq!(world.rows, before, "up to date");
 }
 
-/// B218, B219, N74
+/// spec B218, B219, N74
 #[test]
 fn a_guard_ends_the_stream_and_closing_twice_changes_nothing() {
     let mut world = World::at_ms(5);
@@ -259,7 +259,7 @@ fn a_guard_ends_the_stream_and_closing_twice_changes_nothing() {
     assert_eq!(world.log("orders-1")[2].name, GUARD);
 }
 
-/// N74
+/// spec N74
 #[test]
 fn a_write_before_the_guard_sends_the_close_back() {
     let mut world = World::at_ms(5);
@@ -271,7 +271,7 @@ fn a_write_before_the_guard_sends_the_close_back() {
     assert_eq!(phase(&mut world, "orders-1"), ClosePhase::Open);
 }
 
-/// B218, N69, N74
+/// spec B218, N69, N74
 #[test]
 fn a_truncation_waits_for_every_follower_and_every_lease() {
     let mut world = World::at_ms(5);
@@ -301,7 +301,7 @@ fn a_truncation_waits_for_every_follower_and_every_lease() {
     assert_eq!(cut(&mut world, "orders-1", 9), Ok(Truncated::Done(2)));
 }
 
-/// B218: whatever the place says, somebody may be at work as long as a lease is out.
+/// spec B218: whatever the place says, somebody may be at work as long as a lease is out.
 #[test]
 fn a_truncation_waits_for_a_lease_on_a_place_that_has_passed_the_guard() {
     let mut world = World::at_ms(5);
@@ -315,7 +315,7 @@ fn a_truncation_waits_for_a_lease_on_a_place_that_has_passed_the_guard() {
     assert_eq!(cut(&mut world, "orders-1", 9), Ok(Truncated::Done(2)));
 }
 
-/// N74
+/// spec N74
 #[test]
 fn a_truncation_goes_on_in_chunks_after_a_crash_and_keeps_the_guard() {
     let mut world = World::at_ms(5);
@@ -364,7 +364,7 @@ fn only_what_is_closed_is_truncated_and_only_what_is_truncated_restarts() {
     assert!(text(begin_again(&mut world, "orders-1").map(drop)).ends_with(early));
 }
 
-/// N74
+/// spec N74
 #[test]
 fn a_restart_begins_at_version_0_with_a_snapshot_that_followers_have_behind_them() {
     let mut world = World::at_ms(5);

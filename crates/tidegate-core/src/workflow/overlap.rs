@@ -2,7 +2,7 @@
 //!
 //! The words are those of a request's policy and so is what they do, at a gate whose key is the
 //! schedule. Only `debounce` has no meaning: occurrences are planned one by one and never folded
-//! (SPEC A5), so that a window longer than the pause between two would not fire at all, and a
+//! (spec A5), so that a window longer than the pause between two would not fire at all, and a
 //! shorter one would only be late.
 
 use serde::{Deserialize, Serialize};

@@ -53,7 +53,7 @@ fn check<const N: usize>(definitions: [Value; N], table: Expect) {
     table.assert_eq(&lines);
 }
 
-// B49
+// spec B49
 #[test]
 fn a_workflow_without_controls_is_unshaped() {
     let workflow = parse(&json!({}));
@@ -78,7 +78,7 @@ fn every_control() -> [Value; 9] {
     ]
 }
 
-// B50, B133
+// spec B50, B133
 #[test]
 fn each_control_alone_is_accepted_and_shown_as_it_was_defined() {
     for fields in every_control() {
@@ -88,7 +88,7 @@ fn each_control_alone_is_accepted_and_shown_as_it_was_defined() {
     }
 }
 
-// B50
+// spec B50
 #[test]
 fn any_subset_of_controls_is_accepted_and_survives_both_forms() {
     let controls = every_control();
@@ -98,7 +98,7 @@ fn any_subset_of_controls_is_accepted_and_survives_both_forms() {
         for (_, control) in chosen {
             fields.as_object_mut().unwrap().extend(control.as_object().unwrap().clone());
         }
-        // With batch, gates and throttle go by its key (N26); each key has its own tests.
+        // With batch, gates and throttle go by its key (spec N26); each key has its own tests.
         if fields.get("batch").is_some() {
             for (control, key) in [("singleton", "key"), ("throttle", "key")] {
                 if let Some(control) = fields.get_mut(control) {
@@ -171,7 +171,7 @@ fn everything_else_survives_the_way_through_json() {
     assert!(parse(&json!({"triggers": ["*"]})).is_triggered_by("anything"));
 }
 
-// B59, A4
+// spec B59, A4
 #[test]
 fn numbers_must_be_there_whole_positive_and_in_bounds() {
     check(
@@ -228,7 +228,7 @@ fn numbers_must_be_there_whole_positive_and_in_bounds() {
     );
 }
 
-// A4, B143
+// spec A4, B143
 #[test]
 fn unknown_names_are_refused_with_the_nearest_known_one() {
     check(
@@ -273,7 +273,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
     );
 }
 
-// A4
+// spec A4
 #[test]
 fn keys_are_paths() {
     check(
@@ -324,7 +324,7 @@ fn names_and_addresses_are_bounded() {
     );
 }
 
-// N4, A4, N41
+// spec N4, A4, N41
 #[test]
 fn a_star_stands_at_the_end_of_a_trigger_or_nowhere() {
     check(
@@ -356,7 +356,7 @@ fn a_star_stands_at_the_end_of_a_trigger_or_nowhere() {
     );
 }
 
-// B141, B142, B143, A4
+// spec B141, B142, B143, A4
 #[test]
 fn a_handoff_says_its_type_its_key_and_what_becomes_of_older_runs() {
     check(
@@ -392,7 +392,7 @@ fn a_handoff_says_its_type_its_key_and_what_becomes_of_older_runs() {
     );
 }
 
-// B144
+// spec B144
 #[test]
 fn a_handoff_can_be_spelled_as_concurrency() {
     let fields = json!({"concurrency": [
@@ -405,7 +405,7 @@ fn a_handoff_can_be_spelled_as_concurrency() {
     assert_eq!(parse(&workflow.to_value()), workflow);
 }
 
-// N25, N26, A4
+// spec N25, N26, A4
 #[test]
 fn combinations_that_would_lose_events_are_refused_with_the_fix() {
     let batch = json!({"maxSize": 2, "timeoutMs": 1, "key": "a"});
@@ -448,7 +448,7 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
     );
 }
 
-// A4: limits that can never bind only warn.
+// spec A4: limits that can never bind only warn.
 #[test]
 fn a_limit_that_is_never_reached_only_warns() {
     check(
@@ -481,7 +481,7 @@ fn a_limit_that_is_never_reached_only_warns() {
     );
 }
 
-// A4: all at once.
+// spec A4: all at once.
 #[test]
 fn every_problem_is_said_at_once_and_only_once() {
     check(
@@ -616,7 +616,7 @@ fn a_stored_flag_for_a_failure_handler_is_read() {
     }
 }
 
-// A4
+// spec A4
 #[test]
 fn a_burst_must_come_back_in_a_lifetime() {
     let year = 31_536_000_000_u64;

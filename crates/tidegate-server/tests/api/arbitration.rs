@@ -1,4 +1,5 @@
-//! SPEC 6, cell by cell: what each way into a flow is told, whatever becomes of the request.
+//! spec transports: cell by cell: what each way into a flow is told, whatever becomes of the
+//! request.
 
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ fn table() -> [Line; 8] {
 }
 
 /// Every cell, with a session of its own: what the flow declares once holds whichever way a
-/// request comes (B9), and who is told of another request is told of the right one.
+/// request comes (spec B9), and who is told of another request is told of the right one.
 async fn each_way_is_told_what_became_of_it(on: On) {
     let target = Target::kind().await;
     target.shut("/act", true);

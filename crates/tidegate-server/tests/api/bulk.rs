@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// SPEC 9: cancel, pause and resume by filter; nothing is done to all unless that is said.
+/// spec bulk: cancel, pause and resume by filter; nothing is done to all unless that is said.
 #[tokio::test]
 async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     let target = Target::kind().await;

@@ -219,8 +219,8 @@ async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
     }
 }
 
-/// B34, B35, B36: every message is in at once, replies are made one after another in the order in
-/// which the messages were taken, each sees all messages that were in before it began, everybody
+/// spec B34, B35, B36: every message is in at once, replies are made one after another in the order
+/// in which the messages were taken, each sees all messages that were in before it began, everybody
 /// gets the whole of their replies, and nobody hears of a collision.
 async fn a_burst_of_messages_stays_in_order(on: On) {
     let Some((mut fleet, service, repeat)) = start(on).await else { return };

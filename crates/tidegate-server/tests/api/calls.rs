@@ -235,7 +235,7 @@ async fn a_service_says_when_to_be_called_again() {
     }
 }
 
-/// N30: a name is judged by the addresses that it resolves to, not by its spelling.
+/// spec N30: a name is judged by the addresses that it resolves to, not by its spelling.
 #[tokio::test]
 async fn a_name_of_this_machine_is_a_private_address() {
     let target = Target::kind().await;

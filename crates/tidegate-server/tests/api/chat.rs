@@ -20,7 +20,7 @@ fn chat(url: &str, respond: &str) -> String {
     )
 }
 
-/// B34, B35: every message lands while a reply is made, and each reply begins after the one
+/// spec B34, B35: every message lands while a reply is made, and each reply begins after the one
 /// before it has ended.
 #[tokio::test]
 async fn messages_land_at_once_and_replies_come_in_order() {
@@ -59,8 +59,8 @@ async fn messages_land_at_once_and_replies_come_in_order() {
     assert_eq!(order, [0, 1, 2, 3, 4].map(Value::from));
 }
 
-/// SPEC 6: a reply that is refused is told so, and that the message is in nevertheless; a message
-/// that could not be taken in gets no reply.
+/// spec chat: a reply that is refused is told so, and that the message is in nevertheless; a
+/// message that could not be taken in gets no reply.
 #[tokio::test]
 async fn a_refused_reply_leaves_the_message_in() {
     let target = Target::start(|call, _| {
@@ -126,7 +126,7 @@ async fn say_and_leave(server: &Server, target: &Target, messages: usize) {
     }
 }
 
-/// SPEC 6: a message is answered, in its turn, whatever becomes of its sender.
+/// spec chat: a message is answered, in its turn, whatever becomes of its sender.
 #[tokio::test]
 async fn a_sender_who_leaves_is_answered() {
     let target = Target::start(|_, _| (200, vec![], String::new())).await;

@@ -89,7 +89,7 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded: no workflow takes it\n");
 }
 
-/// SPEC 11: without a server, a file can be looked into, and nothing in it changes; with one, the
+/// spec cli: without a server, a file can be looked into, and nothing in it changes; with one, the
 /// server is to be asked.
 #[tokio::test]
 async fn a_file_without_a_server_can_be_looked_into() {

@@ -46,39 +46,39 @@ fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     let no = Value::Null;
     let order = |id: Value| json!({ "order": id });
     vec![
-        ("B1, B2, B4, B7: nobody has a policy",
+        ("spec B1, B2, B4, B7: nobody has a policy",
             ("plain/any", "a", "u1", no.clone()), ("plain/any", "a", "u1", no.clone()), false),
-        ("B6, B8, B22: the flow's, by its name alone, is by session",
+        ("spec B6, B8, B22: the flow's, by its name alone, is by session",
             ("bare/any", "b", "u2", no.clone()), ("bare/any", "b", "u3", no.clone()), true),
         ("all actions of the flow share the gate",
             ("bare/any", "c", "u2", no.clone()), ("bare/also", "c", "u2", no.clone()), true),
-        ("B23: two sessions",
+        ("spec B23: two sessions",
             ("bare/any", "d", "u2", no.clone()), ("bare/any", "e", "u2", no.clone()), false),
-        ("B25: no session",
+        ("spec B25: no session",
             ("bare/any", "", "u2", no.clone()), ("bare/any", "", "u2", no.clone()), false),
-        ("B5: the action's own, which neither takes",
+        ("spec B5: the action's own, which neither takes",
             ("bare/free", "f", "u2", no.clone()), ("bare/any", "f", "u2", no.clone()), false),
         ("nor sees the gate",
             ("bare/any", "g", "u2", no.clone()), ("bare/free", "g", "u2", no.clone()), false),
-        ("B28: the key `none`",
+        ("spec B28: the key `none`",
             ("bare/none", "h", "u2", no.clone()), ("bare/none", "h", "u2", no.clone()), false),
-        ("B29: a path, whatever the session",
+        ("spec B29: a path, whatever the session",
             ("bare/order", "i", "", order(json!(1))), ("bare/order", "j", "", order(json!(1))), true),
-        ("B29: another value, and another type",
+        ("spec B29: another value, and another type",
             ("bare/order", "k", "", order(json!(2))), ("bare/order", "k", "", order(json!("2"))), false),
-        ("B30: a path that leads nowhere",
+        ("spec B30: a path that leads nowhere",
             ("bare/order", "l", "", order(no.clone())), ("bare/order", "l", "", no.clone()), false),
         ("a path is another gate than the session",
             ("bare/any", "m", "", no.clone()), ("bare/order", "x", "", order(json!("m"))), false),
-        ("B8, B26: the flow's, as a table: one user, two sessions",
+        ("spec B8, B26: the flow's, as a table: one user, two sessions",
             ("table/any", "n", "u4", no.clone()), ("table/any", "o", "u4", no.clone()), true),
         ("one session, two users",
             ("table/any", "p", "u5", no.clone()), ("table/any", "p", "u6", no.clone()), false),
-        ("B25: no user",
+        ("spec B25: no user",
             ("table/any", "q", "", no.clone()), ("table/any", "q", "", no.clone()), false),
-        ("B5: the action's own replaces the key as well: by session",
+        ("spec B5: the action's own replaces the key as well: by session",
             ("table/own", "r", "u7", no.clone()), ("table/own", "s", "u7", no.clone()), false),
-        ("B5, B22: and by nothing else",
+        ("spec B5, B22: and by nothing else",
             ("table/own", "t", "u8", no.clone()), ("table/own", "t", "u9", no.clone()), true),
     ]
 }
@@ -95,7 +95,7 @@ async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bo
     (told.status == 202, told.json()["requestId"].clone())
 }
 
-/// B1, B2, B4 to B8, B22 to B30: an action's policy replaces the flow's whole, else the flow's
+/// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's whole, else the flow's
 /// holds, else there is none; what is compared is the session unless a key is given, which the
 /// file does by a path where a program may have a function; without the key, nobody meets.
 ///
@@ -126,8 +126,8 @@ async fn requests_meet_by_policy_and_key(on: On) {
         assert_eq!(named == holder, *meets, "{what}");
     }
     for (what, ask_there) in [
-        ("B24: the same session in another workspace", ("bare/any", "b", "u2", Value::Null)),
-        ("B27: the same user in another workspace", ("table/own", "t", "u4", Value::Null)),
+        ("spec B24: the same session in another workspace", ("bare/any", "b", "u2", Value::Null)),
+        ("spec B27: the same user in another workspace", ("table/own", "t", "u4", Value::Null)),
     ] {
         let (taken, holder) = ask(fleet.next(), "other", &ask_there).await;
         assert!(taken, "{what}");
@@ -147,7 +147,7 @@ async fn requests_meet_by_policy_and_key_on_two_servers() {
     requests_meet_by_policy_and_key(On::Postgres).await;
 }
 
-/// B3, B47: runs that change one session at once lose nothing, under a policy or not, and who
+/// spec B3, B47: runs that change one session at once lose nothing, under a policy or not, and who
 /// expects a version that is gone is told so.
 async fn runs_that_write_together_lose_nothing(on: On) {
     let target = Target::kind().await;
@@ -204,9 +204,9 @@ async fn runs_that_write_together_lose_nothing_on_two_servers() {
     runs_that_write_together_lose_nothing(On::Postgres).await;
 }
 
-/// B20, B21: a policy or a key that nobody knows is refused when it is defined, by the file and
-/// over HTTP, with the fix. B48: where a policy could not be enforced, which is two servers on one
-/// file, the second does not start, and says so.
+/// spec B20, B21: a policy or a key that nobody knows is refused when it is defined, by the file
+/// and over HTTP, with the fix. spec B48: where a policy could not be enforced, which is two
+/// servers on one file, the second does not start, and says so.
 #[tokio::test]
 async fn what_cannot_be_enforced_is_refused_at_the_start() {
     let server = Server::start_on_file("");

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// SPEC 5: all that was decided is told, event by event and workflow by workflow.
+/// spec events: all that was decided is told, event by event and workflow by workflow.
 #[tokio::test]
 async fn every_verdict_is_told() {
     let target = Target::kind().await;
@@ -57,7 +57,7 @@ async fn every_verdict_is_told() {
     assert_eq!(told["runs"].as_array().unwrap().len(), 1, "a dry run leaves nothing");
 }
 
-/// C2: the same event under the same `dedupeId` is taken once.
+/// spec C2: the same event under the same `dedupeId` is taken once.
 #[tokio::test]
 async fn a_repeated_event_is_taken_once() {
     let target = Target::kind().await;

@@ -89,9 +89,9 @@ async fn stand(fleet: &Fleet, input: Value) -> String {
     told["requestId"].as_str().unwrap().to_owned()
 }
 
-/// B10, B11, B12, B13: many who came through all servers one after another start in that order, one at a
-/// time, each once. One that fails, one that is cancelled and one whose server is killed lets the
-/// next one start.
+/// spec B10, B11, B12, B13: many who came through all servers one after another start in that
+/// order, one at a time, each once. One that fails, one that is cancelled and one whose server is
+/// killed lets the next one start.
 async fn a_line_is_served_in_order(on: On) {
     let (desk, url) = Desk::start().await;
     let flow = "[[flow]]\nname = 'line'\nconcurrency = 'queue'\nactions.act = ";

@@ -19,8 +19,8 @@ fn support(url: &str) -> String {
     )
 }
 
-/// SPEC 6: what is posted is the request with its session as it is, what was refused names who is
-/// inside, and that one can be followed to its end.
+/// spec requests: what is posted is the request with its session as it is, what was refused names
+/// who is inside, and that one can be followed to its end.
 #[tokio::test]
 async fn an_action_is_one_call_under_its_policy() {
     let target = Target::kind().await;
@@ -72,7 +72,7 @@ async fn a_stream_of_events_is_passed_on() {
     assert_eq!(server.until(run, "completed").await["output"], json!({ "whole": true }));
 }
 
-/// A4: everything that is wrong with a flow is said at once, and the server does not start.
+/// spec A4: everything that is wrong with a flow is said at once, and the server does not start.
 #[tokio::test]
 async fn a_flow_that_cannot_be_used_is_refused_at_the_start() {
     let said = Server::refused("[[flow]]\nname = \"a/b\"\nactions.x = { url = \"ftp://h\" }");

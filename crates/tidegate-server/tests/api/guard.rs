@@ -32,8 +32,8 @@ fn operations(document: &Value) -> Vec<(String, String, String)> {
     all
 }
 
-/// N14, API1, API5: every operation for every kind of caller. The operations come from the
-/// server's own description, and what each needs is agreed in a file.
+/// spec N14 (OWASP API1 and API5): every operation for every kind of caller. The operations come
+/// from the server's own description, and what each needs is agreed in a file.
 #[tokio::test]
 async fn every_operation_lets_in_whom_it_should() {
     let target = Target::kind().await;

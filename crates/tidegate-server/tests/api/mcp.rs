@@ -116,7 +116,7 @@ async fn messages_of_three_revisions_are_answered() {
     }
 }
 
-/// SPEC 6, B9, B32, B33: tools are actions, and a call is arbitrated as any other request.
+/// spec mcp, B9, B32, B33: tools are actions, and a call is arbitrated as any other request.
 #[tokio::test]
 async fn a_tool_is_an_action_under_its_policy() {
     let target = service().await;

@@ -35,7 +35,7 @@ async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) ->
     }
 }
 
-/// B133, B134, B135, B136, B139, B140: nothing is set up for it, and the numbers are in step.
+/// spec B133, B134, B135, B136, B139, B140: nothing is set up for it, and the numbers are in step.
 #[tokio::test]
 async fn what_is_seen_agrees_with_what_runs() {
     let (target, server) = busy().await;
@@ -100,8 +100,8 @@ async fn what_is_seen_agrees_with_what_runs() {
     assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(0), &json!(0)), "{stats}");
 }
 
-/// SPEC 5 and 11: events and receipts are listed newest first, stable while more arrive, and an
-/// event says what became of it.
+/// spec events, stats: events and receipts are listed newest first, stable while more arrive, and
+/// an event says what became of it.
 #[tokio::test]
 async fn events_and_receipts_are_listed_while_more_arrive() {
     let (_target, server) = busy().await;
@@ -166,7 +166,7 @@ async fn bad_questions_get_clear_answers() {
     }
 }
 
-/// N24: who reads along sees events and runs come and change, and goes on where it was.
+/// spec N24: who reads along sees events and runs come and change, and goes on where it was.
 #[tokio::test]
 async fn events_and_runs_can_be_read_along() {
     let (target, server) = busy().await;
@@ -195,7 +195,7 @@ async fn events_and_runs_can_be_read_along() {
     assert!(text.await.contains("event: runs"));
 }
 
-/// N24: a reader is told of each thing once, also one that comes back while more arrive.
+/// spec N24: a reader is told of each thing once, also one that comes back while more arrive.
 #[tokio::test]
 async fn a_live_tail_repeats_nothing() {
     let (target, server) = busy().await;

@@ -55,8 +55,8 @@ fn streams(told: &Value) -> Vec<&str> {
     all.iter().map(|at| at.get("stream").unwrap_or(at).as_str().unwrap()).collect()
 }
 
-/// SPEC 10: each place says how far it is and what keeps it; what is stuck is found by filter,
-/// goes on by `unblock`, and all of it begins again only if that is said.
+/// spec reactions: each place says how far it is and what keeps it; what is stuck is found by
+/// filter, goes on by `unblock`, and all of it begins again only if that is said.
 #[tokio::test]
 async fn what_is_stuck_is_found_and_mended() {
     let server = server().await;

@@ -22,9 +22,9 @@ async fn strict() -> Target {
     Target::start(answer).await
 }
 
-/// B14, B15, B16, B17, B18, B19, B39: of many at once one is let in; the others are told which,
-/// can follow it to its result, leave no run, and are not started later; however it ends, the next
-/// one is let in.
+/// spec B14, B15, B16, B17, B18, B19, B39: of many at once one is let in; the others are told
+/// which, can follow it to its result, leave no run, and are not started later; however it ends,
+/// the next one is let in.
 async fn one_of_many_is_let_in(on: On) {
     let target = strict().await;
     let config = flow("one", "concurrency = 'reject'", "", &target.url);
@@ -71,9 +71,9 @@ async fn one_of_many_is_let_in_on_two_servers() {
     one_of_many_is_let_in(On::Postgres).await;
 }
 
-/// B37, B38, B40, B41, B42: the flow's `reject` governs deliveries as well, and forgets them when
-/// they end; with an idempotency key a delivery runs once, during and after; that key alone
-/// arbitrates nothing. B43: a burst under `debounce` is one run, and cancels nobody.
+/// spec B37, B38, B40, B41, B42: the flow's `reject` governs deliveries as well, and forgets them
+/// when they end; with an idempotency key a delivery runs once, during and after; that key alone
+/// arbitrates nothing. spec B43: a burst under `debounce` is one run, and cancels nobody.
 async fn deliveries_are_arbitrated(on: On) {
     let target = strict().await;
     let id = "key = 'metadata.webhook.deliveryId'";
@@ -141,9 +141,9 @@ async fn deliveries_are_arbitrated_on_two_servers() {
     deliveries_are_arbitrated(On::Postgres).await;
 }
 
-/// B45, B46: an occurrence is one run over all servers; it is skipped, and that is recorded, while
-/// the last of its schedule runs, unless occurrences may overlap. It has no session, so the flow's
-/// policy has nothing to hold it by (B25).
+/// spec B45, B46: an occurrence is one run over all servers; it is skipped, and that is recorded,
+/// while the last of its schedule runs, unless occurrences may overlap. It has no session, so the
+/// flow's policy has nothing to hold it by (spec B25).
 async fn occurrences_are_runs_or_are_skipped(on: On) {
     let target = Target::kind().await;
     target.open(false);

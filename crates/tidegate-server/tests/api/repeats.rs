@@ -31,7 +31,7 @@ async fn ask(server: &Server, path: &str, key: &str, body: impl ToString) -> Raw
     server.raw("POST", path, &headers, &body.to_string()).await.expect("an answer")
 }
 
-/// B225, N81: the first answer is repeated byte for byte, refusals too, and says so; what said
+/// spec B225, N81: the first answer is repeated byte for byte, refusals too, and says so; what said
 /// "not now" is tried again; another request under the key is refused.
 #[tokio::test]
 async fn the_first_answer_is_repeated() {
@@ -86,7 +86,7 @@ async fn the_first_answer_is_repeated() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "one of them without a key");
 }
 
-/// B226: whoever asks again while the first waits gets the same end, and never a second run.
+/// spec B226: whoever asks again while the first waits gets the same end, and never a second run.
 #[tokio::test]
 async fn a_repeat_waits_for_the_same_run() {
     let target = Target::kind().await;
@@ -130,8 +130,9 @@ fn request(n: usize) -> (&'static str, String) {
     }
 }
 
-/// B228: two servers on one PostgreSQL; one is killed while it answers, and everything is asked
-/// again through the other. Whoever had an answer gets the same, and everything took place once.
+/// spec B228: two servers on one PostgreSQL; one is killed while it answers, and everything is
+/// asked again through the other. Whoever had an answer gets the same, and everything took place
+/// once.
 #[tokio::test]
 async fn a_killed_server_loses_and_doubles_nothing() {
     let Some(store) = database().await else { return };
@@ -181,7 +182,7 @@ async fn a_killed_server_loses_and_doubles_nothing() {
     assert_eq!(called.len(), KEYS, "the outside saw every run and no other");
 }
 
-/// N81: the scope of a key is the workspace, the method and the path.
+/// spec N81: the scope of a key is the workspace, the method and the path.
 #[tokio::test]
 async fn a_key_of_another_workspace_is_another_key() {
     let server = Server::start("workspaces = [\"other\"]");

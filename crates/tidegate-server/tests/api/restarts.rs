@@ -111,8 +111,8 @@ async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUs
     last
 }
 
-/// B44: however often runs replace each other, and whoever is killed, a session's document is that
-/// of one whole run, at last of the last one that was completed.
+/// spec B44: however often runs replace each other, and whoever is killed, a session's document is
+/// that of one whole run, at last of the last one that was completed.
 async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
     let writer = Writer::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// N15, SPEC 11: a waiting run says why; it can be paused, resumed, cancelled and run again.
+/// spec N15, why: a waiting run says why; it can be paused, resumed, cancelled and run again.
 #[tokio::test]
 async fn a_run_can_be_asked_and_told() {
     let target = Target::kind().await;
@@ -92,7 +92,7 @@ async fn histories_are_exported() {
     assert_eq!((status, &told["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_query")));
 }
 
-/// N15: lists come newest first, in pages.
+/// spec N15: lists come newest first, in pages.
 #[tokio::test]
 async fn lists_come_in_pages() {
     let target = Target::kind().await;
@@ -129,7 +129,7 @@ async fn lists_come_in_pages() {
     assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_run")));
 }
 
-/// SPEC 6: a run can be followed to its end.
+/// spec transports: a run can be followed to its end.
 #[tokio::test]
 async fn a_run_can_be_followed() {
     let target = Target::kind().await;

@@ -7,7 +7,7 @@ use crate::{server::Server, target::Target};
 
 const CHAT: &str = "/sessions/chat/s1";
 
-/// SPEC 6: operations on a document with a version; one that expects another version changes
+/// spec sessions: operations on a document with a version; one that expects another version changes
 /// nothing.
 #[tokio::test]
 async fn a_session_is_read_and_changed_from_outside() {
@@ -55,8 +55,8 @@ async fn a_session_is_read_and_changed_from_outside() {
     assert_eq!(told["version"], 5, "nothing that was refused has changed it");
 }
 
-/// SPEC 6, 7: who is called for a run changes its session as steps of that run: each once, staged
-/// under `restart`, and not at all once the run was replaced.
+/// spec sessions, replace: who is called for a run changes its session as steps of that run: each
+/// once, staged under `restart`, and not at all once the run was replaced.
 #[tokio::test]
 async fn a_called_service_changes_the_session_as_the_run() {
     let target = Target::kind().await;
@@ -160,8 +160,8 @@ async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     assert_eq!(server.get("/workflows/w").await.0, StatusCode::NOT_FOUND);
 }
 
-/// SPEC 6: a step does one thing. Its id for another operation, another path or another session is
-/// refused; for the same with another value, the first one counts.
+/// spec sessions: a step does one thing. Its id for another operation, another path or another
+/// session is refused; for the same with another value, the first one counts.
 #[tokio::test]
 async fn a_step_is_not_used_for_another_operation() {
     let target = Target::kind().await;

@@ -110,7 +110,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     assert!(unread > 60_000, "the pipe was not full: {unread} bytes");
 }
 
-/// I14: with the database's clock set back by an hour, a throttled key waits for its period.
+/// spec I14: with the database's clock set back by an hour, a throttled key waits for its period.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_steps_back_stops_no_key() {
     let Some(url) = database().await else { return };

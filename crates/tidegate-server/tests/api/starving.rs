@@ -9,7 +9,7 @@ use crate::{
     target::Target,
 };
 
-/// L1, L2, L3: more runs hang than there are workers; another workflow's run is called all the
+/// spec L1, L2, L3: more runs hang than there are workers; another workflow's run is called all the
 /// same, and `why` of a run that waits says what the workers are busy with. With the default
 /// settings, or with fewer workers where there are two servers.
 async fn others_are_called(on: On) {
@@ -55,7 +55,7 @@ async fn others_are_called(on: On) {
     assert_eq!(stuck, held, "a tenth is kept for others");
 }
 
-/// L1: the verdict, the list, the numbers and the metrics say that runs wait for workers.
+/// spec L1: the verdict, the list, the numbers and the metrics say that runs wait for workers.
 async fn waiting_is_shown(server: &Server, held: usize, waits: &str) {
     let event = json!({ "name": "stuck", "data": {} });
     let (_, told) = server.post("/events", event).await;

@@ -9,8 +9,8 @@ fn named(told: &Value, list: &str, member: &str) -> Vec<Value> {
     told[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
 }
 
-/// SPEC 10: versions have no gap, a wrong expectation writes nothing and says where the stream is,
-/// and a name with a slash is one part of the path.
+/// spec streams: versions have no gap, a wrong expectation writes nothing and says where the stream
+/// is, and a name with a slash is one part of the path.
 #[tokio::test]
 async fn what_is_committed_is_read() {
     let server = Server::start("");

@@ -50,8 +50,8 @@ async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (Status
     server.post_with(&format!("/webhooks/repo/{name}"), &headers, body).await
 }
 
-/// N42, B31, B37: what is signed is taken, with who it is about and the sender's own id; a changed
-/// byte, an unknown webhook and an unsigned delivery are not.
+/// spec N42, B31, B37: what is signed is taken, with who it is about and the sender's own id; a
+/// changed byte, an unknown webhook and an unsigned delivery are not.
 #[tokio::test]
 async fn a_signed_delivery_is_a_request() {
     let target = Target::kind().await;
@@ -93,7 +93,7 @@ async fn a_signed_delivery_is_a_request() {
     target.open(true);
 }
 
-/// B41: a sender that fires three times at once and once more later starts one run for each
+/// spec B41: a sender that fires three times at once and once more later starts one run for each
 /// delivery.
 async fn a_delivery_that_is_sent_again_runs_once(on: On) {
     let target = Target::kind().await;

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// SPEC 11: a deleted workflow starts nothing, its runs go on under its limit, and defined again
-/// its numbers count on.
+/// spec retired: a deleted workflow starts nothing, its runs go on under its limit, and defined
+/// again its numbers count on.
 #[tokio::test]
 async fn a_workflow_is_deleted_and_comes_back() {
     let target = Target::kind().await;
@@ -140,7 +140,7 @@ async fn a_workflow_that_nothing_serves_says_so() {
     assert_eq!(told["warnings"], json!(["workflow `b`: batch.maxSize of 1 collects nothing"]));
 }
 
-/// SPEC 11: `flowControl` has the control fields as they were defined, defaults that were written
+/// spec api: `flowControl` has the control fields as they were defined, defaults that were written
 /// out included, and a default that is written out is no new version.
 #[tokio::test]
 async fn controls_are_shown_as_they_were_defined() {
@@ -180,7 +180,7 @@ async fn controls_are_shown_as_they_were_defined() {
     );
 }
 
-/// SPEC 8: a release lists the live runs of older versions that lack the key of its handoff.
+/// spec release: a release lists the live runs of older versions that lack the key of its handoff.
 #[tokio::test]
 async fn a_release_lists_the_runs_that_lack_its_key() {
     let target = Target::kind().await;

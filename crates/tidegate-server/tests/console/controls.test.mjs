@@ -1,4 +1,4 @@
-// Controls in words: every spelling of SPEC 4 has its sentence.
+// Controls in words: every control (spec controls) has its sentence.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { controlsOf, lasting, letsIn, rate } from '../../console/ui/controls.mjs';

@@ -3,7 +3,7 @@
 -- Parameters: the columns in order, arrays of one length.
 -- The rows are held still by the latch of the workspace.
 -- Index: the primary key, once for each row (README).
--- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+-- A row that is missing is an error (spec R2), raised here because COMMIT is already on its way.
 with changed as (
     update epoch
        set n = new.n

@@ -3,7 +3,7 @@
 -- $1 seq (arrays of one length)
 -- The rows are deleted under the lock of the row that owns them.
 -- Index: the primary key, once for each row (README).
--- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+-- A row that is missing is an error (spec R2), raised here because COMMIT is already on its way.
 with gone as (
     delete from event
      using unnest($1::bigint[])

@@ -3,7 +3,7 @@
 -- $1 key (arrays of one length)
 -- The rows are locked by gate_lock.
 -- Index: the primary key, once for each row (README).
--- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+-- A row that is missing is an error (spec R2), raised here because COMMIT is already on its way.
 with gone as (
     delete from gate
      using unnest($1::bytea[])

@@ -1,7 +1,7 @@
 -- Lets a lease last longer, unless it was lost.
 --
 -- $1 name   $2 holder   $3 fence   $4 time to live (µs)
--- The caller holds the name's latch, so that the clock is read after the lock (R8).
+-- The caller holds the name's latch, so that the clock is read after the lock (spec R8).
 -- Index: the primary key.
 -- No row: its time was up, it was released, or it was acquired anew.
 update lease

@@ -3,7 +3,7 @@
 -- $1 ws   $2 reaction   $3 stream (arrays of one length)
 -- The rows are locked by sub_lock or sub_work_lock.
 -- Index: the primary key, once for each row (README).
--- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+-- A row that is missing is an error (spec R2), raised here because COMMIT is already on its way.
 with gone as (
     delete from sub
      using unnest($1::text[], $2::text[], $3::text[])

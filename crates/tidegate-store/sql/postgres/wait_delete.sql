@@ -3,7 +3,7 @@
 -- $1 ws   $2 name   $3 path   $4 value   $5 run   $6 step (arrays of one length)
 -- The rows are deleted under the lock of the row that owns them.
 -- Index: the primary key, once for each row (README).
--- A row that is missing is an error (R2), raised here because COMMIT is already on its way.
+-- A row that is missing is an error (spec R2), raised here because COMMIT is already on its way.
 with gone as (
     delete from wait
      using unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[])

@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// N36: before anybody else can have it.
+    /// spec N36: before anybody else can have it.
     #[tokio::test(start_paused = true)]
     async fn a_holder_that_cannot_renew_is_told_at_half_of_its_time() {
         let rig = Rig::new();

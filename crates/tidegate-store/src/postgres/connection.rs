@@ -311,7 +311,8 @@ enum Sending {
 /// Whether statements may share a Sync.
 ///
 /// The server does not end a transaction that is idle before the Sync: a process that is stopped
-/// must have sent all of a flight or nothing (R16), so that it has to fit into a socket's buffer.
+/// must have sent all of a flight or nothing (spec R16), so that it has to fit into a socket's
+/// buffer.
 fn can_merge(calls: &[Call]) -> bool {
     let size = |call: &Call| call.params.iter().map(Param::size).sum::<usize>();
     calls.iter().all(|call| !sql::SCRIPTS.contains(&call.sql))

@@ -27,7 +27,7 @@ pub(super) struct Flight {
     /// How many statements are about to be sent.
     announced: AtomicUsize,
     /// The last command that was carried out was a COMMIT: that of a failed transaction is
-    /// answered as a ROLLBACK (R11).
+    /// answered as a ROLLBACK (spec R11).
     committed: AtomicBool,
 }
 

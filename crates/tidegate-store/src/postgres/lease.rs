@@ -118,7 +118,7 @@ impl Shared {
         flight.push(latch::lease(&settings.options.schema, name));
         flight.extend(calls);
         flight.push(Call::new(sql::COMMIT, Vec::new()));
-        // Every answer is looked at: the COMMIT of a failed transaction succeeds too (R11).
+        // Every answer is looked at: the COMMIT of a failed transaction succeeds too (spec R11).
         let mut answers = first_error(connection.run(&flight).await?)?;
         Ok(answers.swap_remove(flight.len() - 2))
     }

@@ -70,7 +70,7 @@ pub(super) struct Held {
     pub(super) stale: Vec<(Workspace, i64)>,
 }
 
-/// The tables with locked rows, in lock order. Replies come after all of them (R15).
+/// The tables with locked rows, in lock order. Replies come after all of them (spec R15).
 const LOCKED: [Table; 10] = [
     Table::ApiKey,
     Table::Chore,
@@ -88,7 +88,7 @@ impl Reading {
     /// Everything that `reads` asks for.
     ///
     /// One statement locks all rows of a table in the order of their keys. What depends on a lock
-    /// is read by a statement after the one that takes it (R15), the clock last (R8).
+    /// is read by a statement after the one that takes it (spec R15), the clock last (spec R8).
     pub(super) fn new(reads: &ReadSet, touch: Touch) -> Result<Self, StoreError> {
         let mut it = Self { calls: Vec::new(), parts: Vec::new(), touch };
         let mut keys: BTreeMap<Table, Vec<RowKey>> = BTreeMap::new();
@@ -359,7 +359,7 @@ fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
         .ok_or_else(|| StoreError::Corrupt("a row of no scan".to_owned()))
 }
 
-/// Takes catalogs from the cache where the epoch is the same; gives the others (R18).
+/// Takes catalogs from the cache where the epoch is the same; gives the others (spec R18).
 fn stale(
     wanted: Vec<Workspace>,
     rows: &[tokio_postgres::Row],

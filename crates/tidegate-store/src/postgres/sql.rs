@@ -100,8 +100,9 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
-// COMMIT of a failed transaction succeeds and rolls back (R11). A statement before it in the same
-// message fails there, and COMMIT is not run: for connections that do not see the answer's tag.
+// COMMIT of a failed transaction succeeds and rolls back (spec R11). A statement before it in the
+// same message fails there, and COMMIT is not run: for connections that do not see the answer's
+// tag.
 pub(super) const COMMIT_IF_INTACT: &str = "select; commit";
 pub(super) const ROLLBACK: &str = "rollback";
 // A step may have made settings for the session: they are undone for the session.

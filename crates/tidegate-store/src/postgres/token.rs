@@ -1,4 +1,4 @@
-//! Names of transactions, by which a COMMIT whose answer was lost is looked up (R10).
+//! Names of transactions, by which a COMMIT whose answer was lost is looked up (spec R10).
 //!
 //! A transaction writes a random token into a row of `tx_token` in the flight that commits it. In
 //! doubt, the row is closed and read by another transaction, which waits for a server process that
@@ -106,8 +106,8 @@ pub(super) enum Outcome {
     Aborted,
 }
 
-/// Finds out what became of a transaction whose COMMIT was never answered (R10), and makes sure
-/// that it stays so. Its row is not used again.
+/// Finds out what became of a transaction whose COMMIT was never answered (spec R10), and makes
+/// sure that it stays so. Its row is not used again.
 pub(super) async fn outcome(
     shared: &Shared,
     row: TokenRow,

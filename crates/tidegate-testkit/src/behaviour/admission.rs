@@ -80,7 +80,7 @@ fn data(which: &str) -> Value {
     }
 }
 
-/// A1: of two controls that would both act, the one that comes first in the order does.
+/// spec A1: of two controls that would both act, the one that comes first in the order does.
 pub async fn controls_act_in_one_order(world: &World) {
     for (n, (controls, second, expected)) in ORDER.into_iter().enumerate() {
         let name = format!("w{n}");
@@ -92,7 +92,7 @@ pub async fn controls_act_in_one_order(world: &World) {
     world.check_holds().await;
 }
 
-/// SPEC 11: a dry run says what would happen, and changes nothing.
+/// spec api: a dry run says what would happen, and changes nothing.
 pub async fn a_dry_run_changes_nothing(world: &World) {
     for (n, (controls, second, expected)) in ORDER.into_iter().enumerate() {
         let name = format!("w{n}");
@@ -111,7 +111,7 @@ pub async fn a_dry_run_changes_nothing(world: &World) {
     }
 }
 
-/// A2, N28: a skipped event gives its token and its claim back, and stands in no line.
+/// spec A2, N28: a skipped event gives its token and its claim back, and stands in no line.
 pub async fn what_a_gate_skips_costs_nothing(world: &World) {
     let controls = json!({
         "singleton": { "mode": "skip" },
@@ -135,7 +135,7 @@ pub async fn what_a_gate_skips_costs_nothing(world: &World) {
     world.check_holds().await;
 }
 
-/// A2, N28: a dropped event takes no claim and opens no window.
+/// spec A2, N28: a dropped event takes no claim and opens no window.
 pub async fn what_a_rate_limit_drops_costs_nothing(world: &World) {
     let controls = json!({
         "rateLimit": { "limit": 1, "perMs": 1000 },
@@ -156,7 +156,7 @@ pub async fn what_a_rate_limit_drops_costs_nothing(world: &World) {
     assert_eq!(world.drain().await, [second.run().unwrap()]);
 }
 
-/// A2, N28: neither a repeat nor what lacks a required key spends a token.
+/// spec A2, N28: neither a repeat nor what lacks a required key spends a token.
 pub async fn what_is_deduped_or_rejected_costs_nothing(world: &World) {
     let controls = json!({
         "rateLimit": { "limit": 2, "perMs": 3_600_000 },
@@ -177,7 +177,8 @@ pub async fn what_is_deduped_or_rejected_costs_nothing(world: &World) {
     assert_eq!(said(&last), "dropped by rateLimit");
 }
 
-/// A2: a run that is cancelled before it started leaves every line and gives back what it held.
+/// spec A2: a run that is cancelled before it started leaves every line and gives back what it
+/// held.
 pub async fn a_run_cancelled_in_line_gives_everything_back(world: &World) {
     let controls = json!({
         "concurrency": [{ "limit": 2, "span": "run" }, { "limit": 1, "key": "k" }, { "limit": 1 }],
@@ -198,7 +199,7 @@ pub async fn a_run_cancelled_in_line_gives_everything_back(world: &World) {
     world.check_holds().await;
 }
 
-/// N27: a window or buffer costs one token when it opens and one hold when it is flushed.
+/// spec N27: a window or buffer costs one token when it opens and one hold when it is flushed.
 pub async fn a_fold_is_counted_once(world: &World) {
     let folds = [
         json!({ "debounce": { "periodMs": 100 } }),
@@ -224,8 +225,8 @@ pub async fn a_fold_is_counted_once(world: &World) {
     world.check_holds().await;
 }
 
-/// A3, B79, B80, B120: whatever one workflow says of it, an event is recorded, wakes who waits for
-/// it, and triggers the others.
+/// spec A3, B79, B80, B120: whatever one workflow says of it, an event is recorded, wakes who waits
+/// for it, and triggers the others.
 pub async fn what_one_workflow_refuses_is_still_an_event(world: &World) {
     let refusing = [
         (json!({ "rateLimit": { "limit": 1, "perMs": 60_000 } }), "dropped"),
@@ -252,8 +253,8 @@ pub async fn what_one_workflow_refuses_is_still_an_event(world: &World) {
     }
 }
 
-/// A5: what a schedule or a parent starts passes gates and throttle, and neither sees nor touches
-/// idempotency, rate limit and folds.
+/// spec A5: what a schedule or a parent starts passes gates and throttle, and neither sees nor
+/// touches idempotency, rate limit and folds.
 pub async fn schedules_and_calls_pass_gates_only(world: &World) {
     let rate = json!({ "limit": 1, "perMs": 60_000 });
     let cases = [
@@ -294,8 +295,8 @@ pub async fn schedules_and_calls_pass_gates_only(world: &World) {
     world.check_holds().await;
 }
 
-/// N1, N2, N3: an event starts every workflow that it triggers, once; one that triggers none is
-/// recorded all the same.
+/// spec N1, N2, N3: an event starts every workflow that it triggers, once; one that triggers none
+/// is recorded all the same.
 pub async fn an_event_starts_each_workflow_once(world: &World) {
     world.define(json!({ "name": "order.paid" })).await;
     let triggers = json!([{ "event": "order.*" }, { "event": "order.paid" }, { "event": "o*" }]);
@@ -313,7 +314,7 @@ pub async fn an_event_starts_each_workflow_once(world: &World) {
     assert!(world.post("late", json!({})).await.runs.is_empty(), "its triggers are others");
 }
 
-/// B51: all of them together hold at once.
+/// spec B51: all of them together hold at once.
 pub async fn all_controls_hold_at_once(world: &World) {
     let controls = json!({
         "idempotency": { "key": "id", "periodMs": 60_000 },
@@ -349,7 +350,7 @@ pub async fn all_controls_hold_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// M2, G4, I14: a clock that steps back shuts no key for longer than its period, and who came
+/// spec M2, G4, I14: a clock that steps back shuts no key for longer than its period, and who came
 /// later still stands behind who came before.
 pub async fn a_clock_that_steps_back_keeps_order_and_shuts_nothing(world: &World) {
     world

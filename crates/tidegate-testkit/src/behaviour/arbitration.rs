@@ -30,7 +30,7 @@ fn by(flow: &str, session: &str, user: &str) -> Request {
     }
 }
 
-/// B22, B23, B25, B26, B28: requests meet by the key of the policy, and without it not at all.
+/// spec B22, B23, B25, B26, B28: requests meet by the key of the policy, and without it not at all.
 pub async fn requests_meet_by_the_key_of_their_policy(world: &World) {
     // The key, then for each of several requests: session, user, and whether it is admitted.
     let cases = [
@@ -74,7 +74,7 @@ pub async fn requests_meet_by_the_key_of_their_policy(world: &World) {
     world.check_holds().await;
 }
 
-/// B22, SPEC 3: a key may be any value of the request; objects, arrays and null are none.
+/// spec B22, keys: a key may be any value of the request; objects, arrays and null are none.
 pub async fn a_key_may_be_any_value_of_the_request(world: &World) {
     rejecting(world, "flow", &json!("input.order.id")).await;
     let call = async |id: Value| {
@@ -96,7 +96,7 @@ pub async fn a_key_may_be_any_value_of_the_request(world: &World) {
     assert_eq!(world.dispatch(hook()).await.verdict.outcome(), "skipped");
 }
 
-/// B24, B27: equal sessions and users of two tenants never meet; nor do those of two flows.
+/// spec B24, B27: equal sessions and users of two tenants never meet; nor do those of two flows.
 pub async fn tenants_and_flows_never_meet(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -108,7 +108,7 @@ pub async fn tenants_and_flows_never_meet(world: &World) {
     }
 }
 
-/// SPEC 6: in one flow the kinds of keys are apart, even where their values are equal.
+/// spec policies: in one flow the kinds of keys are apart, even where their values are equal.
 pub async fn kinds_of_keys_are_apart(world: &World) {
     let policy = |key: Value| json!({ "concurrency": { "policy": "reject", "key": key } });
     let actions = json!({
@@ -133,8 +133,8 @@ pub async fn kinds_of_keys_are_apart(world: &World) {
     world.check_holds().await;
 }
 
-/// B29, B30, B48: what a key function says is the key; if it says nothing, the request runs; if
-/// nobody asked it, the request is refused.
+/// spec B29, B30, B48: what a key function says is the key; if it says nothing, the request runs;
+/// if nobody asked it, the request is refused.
 pub async fn a_key_function_gives_the_key(world: &World) {
     rejecting(world, "flow", &json!({ "function": "tenant_of" })).await;
     let call = async |key: Option<&str>| {
@@ -151,7 +151,7 @@ pub async fn a_key_function_gives_the_key(world: &World) {
     assert!(matches!(unasked, Verdict::Rejected { control: "policy", .. }), "{unasked:?}");
 }
 
-/// B43, B29: a window of a key function's value goes on to the gate of that value.
+/// spec B43, B29: a window of a key function's value goes on to the gate of that value.
 pub async fn a_window_keeps_what_the_key_function_said(world: &World) {
     let key = json!({ "function": "tenant_of" });
     let actions = json!({
@@ -167,7 +167,7 @@ pub async fn a_window_keeps_what_the_key_function_said(world: &World) {
     assert_eq!(skipped(&world.dispatch(act).await.verdict).0, run);
 }
 
-/// N39: nothing that a request carries changes its policy or its key.
+/// spec N39: nothing that a request carries changes its policy or its key.
 pub async fn a_request_cannot_choose_its_policy(world: &World) {
     rejecting(world, "flow", &json!("session")).await;
     assert_eq!(world.dispatch(by("flow", "s", "u")).await.verdict.outcome(), "started");
@@ -181,7 +181,8 @@ pub async fn a_request_cannot_choose_its_policy(world: &World) {
     assert_eq!(world.dispatch(request).await.verdict.outcome(), "skipped");
 }
 
-/// N31: a request that has waited for its longest time gives up its place; those behind move up.
+/// spec N31: a request that has waited for its longest time gives up its place; those behind move
+/// up.
 pub async fn a_request_gives_up_its_place_in_time(world: &World) {
     let actions = json!({
         "respond": { "concurrency": "queue" },
@@ -212,7 +213,7 @@ pub async fn a_request_gives_up_its_place_in_time(world: &World) {
     world.check_holds().await;
 }
 
-/// N31: the time counts from the request, also where another gate comes first.
+/// spec N31: the time counts from the request, also where another gate comes first.
 pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "drain" });
     let hasty = json!([{ "policy": "queue", "maxWaitMs": 1000 }]);
@@ -229,8 +230,8 @@ pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) 
     world.check_holds().await;
 }
 
-/// Section 6: where `queue` does not say how long, the caller's patience counts; where it does, the
-/// policy rules.
+/// spec policies: where `queue` does not say how long, the caller's patience counts; where it does,
+/// the policy rules.
 pub async fn a_caller_gives_up_where_the_policy_does_not_say(world: &World) {
     let short = json!({ "policy": "queue", "maxWaitMs": 100 });
     let actions = json!({ "act": { "concurrency": "queue" }, "short": { "concurrency": short } });
@@ -262,7 +263,7 @@ pub async fn a_caller_gives_up_where_the_policy_does_not_say(world: &World) {
     assert_eq!(world.drain().await, [runs[0], runs[2]], "who has its place does not give up");
 }
 
-/// Section 6: the input has to fit the action's schema, and one that does not leaves no trace.
+/// spec policies: the input has to fit the action's schema, and one that does not leaves no trace.
 pub async fn an_input_that_does_not_fit_is_refused(world: &World) {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
     let actions = json!({ "act": { "concurrency": "reject", "schema": schema } });
@@ -277,7 +278,7 @@ pub async fn an_input_that_does_not_fit_is_refused(world: &World) {
     assert_eq!(world.dispatch(ask(json!({ "n": 1 }))).await.verdict.outcome(), "started");
 }
 
-/// N32: a queued request exists at once; cancelled while it waits, it never runs.
+/// spec N32: a queued request exists at once; cancelled while it waits, it never runs.
 pub async fn a_queued_request_can_be_cancelled(world: &World) {
     let actions = json!({ "respond": { "concurrency": "queue" } });
     world.define_flow(json!({ "name": "chat", "actions": actions })).await;
@@ -305,7 +306,7 @@ async fn invoke(world: &World, run: &Run, workflow: &str, data: &Value) -> Optio
     }
 }
 
-/// G8, N40: a request whose key its own ancestor holds is refused at once, under every policy.
+/// spec G8, N40: a request whose key its own ancestor holds is refused at once, under every policy.
 pub async fn a_key_held_by_an_ancestor_is_refused(world: &World) {
     world.define(json!({ "name": "between" })).await;
     for policy in ["queue", "reject", "restart"] {
@@ -327,7 +328,8 @@ pub async fn a_key_held_by_an_ancestor_is_refused(world: &World) {
     }
 }
 
-/// B45, B46: an occurrence is skipped while the last of its schedule runs, unless it may overlap.
+/// spec B45, B46: an occurrence is skipped while the last of its schedule runs, unless it may
+/// overlap.
 pub async fn a_schedule_skips_or_allows_overlap(world: &World) {
     let hourly = json!({ "cron": "@hourly", "onOverlap": "allow" });
     let triggers = json!(["report", { "cron": "@daily" }, { "cron": "@weekly" }, hourly]);
@@ -350,7 +352,7 @@ pub async fn a_schedule_skips_or_allows_overlap(world: &World) {
     world.check_holds().await;
 }
 
-/// B45, B24: the same schedule of another tenant or workflow is another schedule.
+/// spec B45, B24: the same schedule of another tenant or workflow is another schedule.
 pub async fn schedules_of_others_are_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -362,7 +364,7 @@ pub async fn schedules_of_others_are_apart(world: &World) {
     }
 }
 
-/// SPEC 6: an action is called, never triggered; an event of its name is just an event.
+/// spec triggers: an action is called, never triggered; an event of its name is just an event.
 pub async fn an_action_is_not_triggered_by_events(world: &World) {
     rejecting(world, "flow", &json!("session")).await;
     let posted = world.post_event(event("flow/act", &json!({ "session": "s" }))).await;

@@ -16,7 +16,7 @@ fn some(numbers: impl IntoIterator<Item = usize>) -> Option<Vec<Value>> {
     Some(numbers.into_iter().map(nth).collect())
 }
 
-/// F2, B92, B95, B96: a full buffer flushes at once, with all its events in their order.
+/// spec F2, B92, B95, B96: a full buffer flushes at once, with all its events in their order.
 pub async fn a_full_buffer_flushes_at_once(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -30,7 +30,7 @@ pub async fn a_full_buffer_flushes_at_once(world: &World) {
     assert_eq!(world.input_of(run).await, nth(0), "the single event is the first");
 }
 
-/// F2, B93, B94: a buffer flushes a time after its first event, whatever came since.
+/// spec F2, B93, B94: a buffer flushes a time after its first event, whatever came since.
 pub async fn a_buffer_flushes_a_time_after_its_first_event(world: &World) {
     let batch = json!({ "maxSize": 100, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -47,7 +47,7 @@ pub async fn a_buffer_flushes_a_time_after_its_first_event(world: &World) {
     assert!(world.drain().await.is_empty());
 }
 
-/// B97: only a batch's run has a list of events.
+/// spec B97: only a batch's run has a list of events.
 pub async fn a_run_without_batch_has_no_list_of_events(world: &World) {
     world.define(json!({ "name": "plain" })).await;
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
@@ -62,7 +62,7 @@ pub async fn a_run_without_batch_has_no_list_of_events(world: &World) {
     assert_eq!(world.inputs_of(index).await, some([0]), "a batch of one is a batch");
 }
 
-/// B98: each key has a buffer and a timer of its own.
+/// spec B98: each key has a buffer and a timer of its own.
 pub async fn keys_are_collected_apart(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000, "key": "shop" });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -80,7 +80,7 @@ pub async fn keys_are_collected_apart(world: &World) {
     assert_eq!(world.inputs_of(b).await.map(|events| events.len()), Some(2));
 }
 
-/// F2, B99: arrivals on several engines around a flush are each in exactly one run.
+/// spec F2, B99: arrivals on several engines around a flush are each in exactly one run.
 pub async fn every_event_is_in_exactly_one_run(world: &World) {
     let batch = json!({ "maxSize": 4, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -106,7 +106,7 @@ pub async fn every_event_is_in_exactly_one_run(world: &World) {
     assert_eq!(seen, (0..30).collect::<Vec<_>>());
 }
 
-/// F2, B92: one request fills several buffers, in order.
+/// spec F2, B92: one request fills several buffers, in order.
 pub async fn one_request_fills_several_buffers(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -121,7 +121,7 @@ pub async fn one_request_fills_several_buffers(world: &World) {
     assert_eq!(full, expected);
 }
 
-/// B100: after a flush by size the old timer does not flush the next buffer early.
+/// spec B100: after a flush by size the old timer does not flush the next buffer early.
 pub async fn an_old_timer_flushes_no_new_buffer(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -137,7 +137,7 @@ pub async fn an_old_timer_flushes_no_new_buffer(world: &World) {
     assert_eq!(world.drain().await, [next]);
 }
 
-/// F3, B101: a buffer outlives all engines; nothing is lost, and it flushes.
+/// spec F3, B101: a buffer outlives all engines; nothing is lost, and it flushes.
 pub async fn a_buffer_survives_a_restart_of_all_engines(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -153,7 +153,7 @@ pub async fn a_buffer_survives_a_restart_of_all_engines(world: &World) {
     assert_eq!(world.inputs_of(run).await, some(0..2));
 }
 
-/// F2: nobody looked when the buffer was due; it takes no event from then on.
+/// spec F2: nobody looked when the buffer was due; it takes no event from then on.
 pub async fn a_late_flush_takes_no_later_event(world: &World) {
     for late in [0, 1, 50_000] {
         let name = format!("index{late}");
@@ -172,7 +172,7 @@ pub async fn a_late_flush_takes_no_later_event(world: &World) {
     }
 }
 
-/// F2: no run holds more bytes than allowed, unless one event alone does.
+/// spec F2: no run holds more bytes than allowed, unless one event alone does.
 pub async fn a_buffer_holds_no_more_bytes_than_allowed(world: &World) {
     let text = |length: usize| json!("x".repeat(length - 2));
     let batch = json!({ "maxSize": 100, "timeoutMs": 1000, "maxBytes": 100 });
@@ -193,7 +193,8 @@ pub async fn a_buffer_holds_no_more_bytes_than_allowed(world: &World) {
     }
 }
 
-/// F4: a flush that a singleton would skip waits; then it comes in chunks, one per holder's end.
+/// spec F4: a flush that a singleton would skip waits; then it comes in chunks, one per holder's
+/// end.
 pub async fn a_held_buffer_flushes_in_chunks(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     let singleton = json!({ "mode": "skip" });
@@ -229,7 +230,7 @@ pub async fn a_held_buffer_flushes_in_chunks(world: &World) {
     world.check_holds().await;
 }
 
-/// F2, F4: a held buffer keeps to its bytes too.
+/// spec F2, F4: a held buffer keeps to its bytes too.
 pub async fn a_held_buffer_keeps_to_its_bytes(world: &World) {
     let batch = json!({ "maxSize": 10, "timeoutMs": 1000, "maxBytes": 20 });
     let singleton = json!({ "mode": "skip" });
@@ -252,7 +253,7 @@ pub async fn a_held_buffer_keeps_to_its_bytes(world: &World) {
     world.check_holds().await;
 }
 
-/// C1, A1: each member takes its own claim when it joins; a repeat is in no batch.
+/// spec C1, A1: each member takes its own claim when it joins; a repeat is in no batch.
 pub async fn each_member_takes_its_own_claim(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     let once = json!({ "key": "n", "periodMs": 60_000 });
@@ -293,7 +294,7 @@ pub async fn a_buffer_flushes_by_the_release_of_that_moment(world: &World) {
     assert_eq!((last.id, last.version), (next, 3));
 }
 
-/// N26, A4: gates, throttle and handoff of a batch go by its key or by none.
+/// spec N26, A4: gates, throttle and handoff of a batch go by its key or by none.
 pub async fn gates_of_a_batch_go_by_its_key(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000, "key": "shop" });
     let refused = [

@@ -51,7 +51,7 @@ async fn family(world: &World, place: &str) -> (Run, Run, Option<Run>) {
     (parent, child, in_the_way)
 }
 
-/// N19: cancelling a parent cancels the child that it waits for, wherever that is, in the same
+/// spec N19: cancelling a parent cancels the child that it waits for, wherever that is, in the same
 /// moment; both say why, and neither leaves anything behind.
 pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
     for place in PLACES {
@@ -80,7 +80,7 @@ pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
     }
 }
 
-/// N19: a parent that is replaced or superseded is cancelled too.
+/// spec N19: a parent that is replaced or superseded is cancelled too.
 pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
     world.define(json!({ "name": "part" })).await;
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
@@ -104,7 +104,7 @@ pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
     }
 }
 
-/// N19: a run that took too long is failed from outside, and nobody is left for its children.
+/// spec N19: a run that took too long is failed from outside, and nobody is left for its children.
 pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World) {
     world.define(json!({ "name": "order", "timeoutMs": 1000 })).await;
     world.define(json!({ "name": "part" })).await;
@@ -118,8 +118,8 @@ pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World)
     world.check_quiet().await;
 }
 
-/// N19: a child goes on when its parent completes, fails or has stopped waiting for it; its end
-/// finds nobody and harms nothing.
+/// spec N19: a child goes on when its parent completes, fails or has stopped waiting for it; its
+/// end finds nobody and harms nothing.
 pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for end in ["completed", "failed", "timed out"] {
@@ -152,7 +152,8 @@ pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     }
 }
 
-/// N19, G4: the transaction that cancels a child with its parent names who is next in its place.
+/// spec N19, G4: the transaction that cancels a child with its parent names who is next in its
+/// place.
 pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1, "span": "run" } })).await;
@@ -171,7 +172,7 @@ pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
     world.check_quiet().await;
 }
 
-/// N19: the children of children go too, however deep, and however many.
+/// spec N19: the children of children go too, however deep, and however many.
 pub async fn a_line_of_descendants_is_cancelled_together(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 100, "key": "n" } })).await;
     let first = world.drive("order", json!({ "n": 0 })).await;

@@ -67,8 +67,8 @@ async fn sweep_one(world: &World, chore: &Chore) {
     assert_eq!(world.run(Command::SweepChore { known }).await, Ok(Answer::Done));
 }
 
-/// N16, I33: an event wakes all who waited when it came, each once, however many they are; those
-/// who begin to wait while it does are none of its business.
+/// spec N16, I33: an event wakes all who waited when it came, each once, however many they are;
+/// those who begin to wait while it does are none of its business.
 pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let seven = for_event_with("paid", "payment", &[("id", json!(7))]);
@@ -95,7 +95,7 @@ pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     world.check_quiet().await;
 }
 
-/// N17: while an event's waiters are being woken, the next event of its name stands behind it:
+/// spec N17: while an event's waiters are being woken, the next event of its name stands behind it:
 /// every wait is answered by the first event that matches it.
 pub async fn events_of_a_name_wake_in_their_order(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -123,7 +123,7 @@ pub async fn events_of_a_name_wake_in_their_order(world: &World) {
     world.check_quiet().await;
 }
 
-/// N19: a family that is too large for one transaction is cancelled all the same.
+/// spec N19: a family that is too large for one transaction is cancelled all the same.
 pub async fn a_large_family_is_cancelled_in_chunks(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1, "key": "n" } })).await;
@@ -168,7 +168,7 @@ fn cancel() -> BulkWhat {
     BulkWhat::Cancel { reason: "all of it".to_owned() }
 }
 
-/// N13: a bulk operation reaches all runs that had been admitted, wherever they are, chunk by
+/// spec N13: a bulk operation reaches all runs that had been admitted, wherever they are, chunk by
 /// chunk; how far it is can be read at any time, and for a day afterwards.
 pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -198,7 +198,7 @@ pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     assert!(progress(world, id).await.is_none());
 }
 
-/// N13: a filter restricts as it says, and what there is nothing to do to is not counted.
+/// spec N13: a filter restricts as it says, and what there is nothing to do to is not counted.
 pub async fn a_bulk_operation_does_what_its_filter_says(world: &World) {
     world.define(json!({ "name": "order", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "mail", "app": "post", "triggers": [{ "event": "m" }] })).await;

@@ -36,7 +36,7 @@ async fn is_put_off_by_a_period(world: &World, name: &str, step_ms: u64) {
     world.complete(&runs[0]).await;
 }
 
-/// I14, M1: a throttled key stands still for one period at the most, and keeps its spacing.
+/// spec I14, M1: a throttled key stands still for one period at the most, and keeps its spacing.
 pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     let throttle = json!({ "limit": 1, "perMs": PERIOD_MS, "burst": 1 });
     world.define(json!({ "name": "call", "throttle": throttle })).await;
@@ -57,8 +57,8 @@ pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     world.check_holds().await;
 }
 
-/// F1, F2: a window fires a period after its last event at the latest, a buffer a time-out after
-/// its first.
+/// spec F1, F2: a window fires a period after its last event at the latest, a buffer a time-out
+/// after its first.
 pub async fn a_window_and_a_buffer_are_open_for_one_period_at_most(world: &World) {
     for (name, control) in [
         ("save", json!({ "debounce": { "periodMs": PERIOD_MS } })),
@@ -78,7 +78,7 @@ pub async fn a_window_and_a_buffer_are_open_for_one_period_at_most(world: &World
     }
 }
 
-/// C1: a claim is held for its period at the most.
+/// spec C1: a claim is held for its period at the most.
 pub async fn a_claim_is_held_for_one_period_at_most(world: &World) {
     let once = json!({ "key": "id", "periodMs": PERIOD_MS });
     world.define(json!({ "name": "pay", "idempotency": once })).await;
@@ -100,7 +100,7 @@ pub async fn a_claim_is_held_for_one_period_at_most(world: &World) {
     }
 }
 
-/// SPEC 9: a span ends after its time at the latest; a moment that the author named stays.
+/// spec clock: a span ends after its time at the latest; a moment that the author named stays.
 pub async fn a_wait_lasts_as_long_as_it_was_given_at_most(world: &World) {
     world.define(json!({ "name": "job" })).await;
     for step_ms in STEPS_MS {

@@ -21,8 +21,8 @@ fn single() -> Value {
     json!({ "name": "order", "singleton": { "key": "id" } })
 }
 
-/// SPEC 7: after failure, cancel, replacement and time-out alike, in the transaction that
-/// ends the run; not after success, and not where nothing was registered.
+/// spec compensation: after failure, cancel, replacement and time-out alike, in the transaction
+/// that ends the run; not after success, and not where nothing was registered.
 pub async fn whatever_ends_a_run_but_success_is_followed_by_its_undoing(world: &World) {
     let definition =
         json!({ "name": "order", "singleton": { "key": "id" }, "timeoutMs": 1_000_000 });
@@ -72,7 +72,7 @@ pub async fn a_compensation_counts_once(world: &World) {
     assert_eq!(world.steps_in_order(run.id).await, ["undo", "undo more"], "for its newest first");
 }
 
-/// Section 7, G7: where the old run is being driven, its undoing begins when its worker has
+/// spec compensation, G7: where the old run is being driven, its undoing begins when its worker has
 /// stopped or is dead; until then nothing undoes what may still be done.
 pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
     world.define(single()).await;
@@ -97,7 +97,7 @@ pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
     }
 }
 
-/// Section 7: who replaces a run waits for its undoing, and `why` says so; whoever comes
+/// spec compensation: who replaces a run waits for its undoing, and `why` says so; whoever comes
 /// meanwhile takes that one's place, never that of the run that undoes.
 pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     world.define(single()).await;
@@ -123,7 +123,7 @@ pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// Section 7: the same in a session under `restart`; others keep their places behind.
+/// spec compensation: the same in a session under `restart`; others keep their places behind.
 pub async fn a_session_waits_for_the_undoing(world: &World) {
     let actions =
         json!({ "respond": { "concurrency": "restart" }, "note": { "concurrency": "queue" } });
@@ -141,8 +141,8 @@ pub async fn a_session_waits_for_the_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// Section 7: a newcomer waits for at most `compensateTimeoutMs`, 60 s by default; the undoing
-/// goes on without the gate, wherever it is by then.
+/// spec compensation: a newcomer waits for at most `compensateTimeoutMs`, 60 s by default; the
+/// undoing goes on without the gate, wherever it is by then.
 pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
     let given = json!({ "name": "order", "singleton": {}, "compensateTimeoutMs": 500 });
     for (definition, ms) in [(single(), MINUTE_MS), (given, 500)] {
@@ -188,8 +188,8 @@ pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
     }
 }
 
-/// G1: a place that counts until a run is over is kept through its undoing; one that counts only
-/// while it is driven is free at once.
+/// spec G1: a place that counts until a run is over is kept through its undoing; one that counts
+/// only while it is driven is free at once.
 pub async fn the_undoing_keeps_run_gates_and_no_others(world: &World) {
     let limits = json!([{ "limit": 1 }, { "limit": 1, "span": "run", "key": "id" }]);
     world.define(json!({ "name": "order", "concurrency": limits })).await;
@@ -228,7 +228,7 @@ pub async fn what_undoes_is_not_undone(world: &World) {
     }
 }
 
-/// Section 7: while it is undone, the run's key is not busy: who would be skipped waits.
+/// spec compensation: while it is undone, the run's key is not busy: who would be skipped waits.
 pub async fn nobody_is_skipped_for_an_undoing(world: &World) {
     let definition = json!({ "name": "order", "singleton": { "mode": "skip" } });
     world.define(definition).await;
@@ -288,7 +288,7 @@ pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
     world.check_holds().await;
 }
 
-/// N20: a run that failed is followed by its failure handler, once; one that was cancelled or
+/// spec N20: a run that failed is followed by its failure handler, once; one that was cancelled or
 /// completed is not, and a handler that fails is followed by nothing.
 pub async fn a_failure_is_handled_once(world: &World) {
     let limit = json!({ "limit": 1, "span": "run" });
@@ -346,7 +346,7 @@ pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
     }
 }
 
-/// Section 9: who waits for a child is told of its failure at once, not after its undoing.
+/// spec steps: who waits for a child is told of its failure at once, not after its undoing.
 pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(single()).await;
@@ -363,7 +363,7 @@ pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     assert!(ready.contains(&parent) && ready.contains(&undo.id), "{ready:?}");
 }
 
-/// Explained: an ended run and the one that follows it point at each other.
+/// spec explained: an ended run and the one that follows it point at each other.
 pub async fn an_ended_run_says_why_there_was_one(world: &World) {
     world.define(single()).await;
     let run = world.drive_with_undo("order", json!({})).await;

@@ -15,7 +15,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload};
 
-/// G1, B60, B66: a limit holds, nobody is dropped, everyone gets a turn.
+/// spec G1, B60, B66: a limit holds, nobody is dropped, everyone gets a turn.
 pub async fn never_more_than_the_limit_are_driven(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 3 } })).await;
     for n in 0..10 {
@@ -34,7 +34,8 @@ pub async fn never_more_than_the_limit_are_driven(world: &World) {
     world.check_holds().await;
 }
 
-/// G1, B65, B131: engines that share a store share the limit, whoever posts and whoever drives.
+/// spec G1, B65, B131: engines that share a store share the limit, whoever posts and whoever
+/// drives.
 pub async fn several_engines_share_the_limit(world: &World) {
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
     world.define(json!({ "name": "sync", "concurrency": { "limit": 4 } })).await;
@@ -64,7 +65,7 @@ pub async fn several_engines_share_the_limit(world: &World) {
     world.check_holds().await;
 }
 
-/// G1, B65, B131: the limit holds while engines race for every slot.
+/// spec G1, B65, B131: the limit holds while engines race for every slot.
 pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 3 } })).await;
     let (inside, most, done) = (Cell::new(0_u32), Cell::new(0_u32), Cell::new(0_u32));
@@ -91,7 +92,7 @@ pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
     world.check_holds().await;
 }
 
-/// G4, B67: the order is that of arrival, and a freed slot is handed on at once.
+/// spec G4, B67: the order is that of arrival, and a freed slot is handed on at once.
 pub async fn waiters_are_served_in_their_order(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 1 } })).await;
     let mut sent = Vec::new();
@@ -107,7 +108,7 @@ pub async fn waiters_are_served_in_their_order(world: &World) {
     assert_eq!(served, sent);
 }
 
-/// G4, B66: the caller is told whether it starts or for which gate it waits.
+/// spec G4, B66: the caller is told whether it starts or for which gate it waits.
 pub async fn the_caller_is_told_for_which_gate_it_waits(world: &World) {
     let limits = json!([{ "limit": 2 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -122,7 +123,7 @@ pub async fn the_caller_is_told_for_which_gate_it_waits(world: &World) {
     assert_eq!((by.control, by.key.as_str()), ("concurrency", "(whole)"));
 }
 
-/// G5, B70: a full gate delays nobody else, and nobody looks through those who wait at it.
+/// spec G5, B70: a full gate delays nobody else, and nobody looks through those who wait at it.
 pub async fn a_full_gate_delays_no_other_key(world: &World) {
     let limit = json!({ "limit": 1, "key": "account" });
     world.define(json!({ "name": "sync", "concurrency": limit })).await;
@@ -138,8 +139,8 @@ pub async fn a_full_gate_delays_no_other_key(world: &World) {
     world.check_holds().await;
 }
 
-/// B51, G9: of several limits all hold at once, and a run that waits for its key takes nothing of
-/// the whole.
+/// spec B51, G9: of several limits all hold at once, and a run that waits for its key takes nothing
+/// of the whole.
 pub async fn several_limits_hold_at_once(world: &World) {
     let limits = json!([{ "limit": 3 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -161,7 +162,7 @@ pub async fn several_limits_hold_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// G4, G9: who comes through to the next gate stands there by rank, not by when it came.
+/// spec G4, G9: who comes through to the next gate stands there by rank, not by when it came.
 pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     let limits = json!([{ "limit": 1 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -179,8 +180,8 @@ pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     world.check_holds().await;
 }
 
-/// G9: runs that need several gates in every combination neither starve nor deadlock, and no limit
-/// is ever broken.
+/// spec G9: runs that need several gates in every combination neither starve nor deadlock, and no
+/// limit is ever broken.
 pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
     let limits = json!([
         { "limit": 3 },
@@ -226,7 +227,7 @@ pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
     world.check_holds().await;
 }
 
-/// G2, G9: with the span `run` a run counts from its admission until it is over.
+/// spec G2, G9: with the span `run` a run counts from its admission until it is over.
 pub async fn with_the_span_run_a_sleeping_run_counts(world: &World) {
     let limit = json!({ "limit": 2, "span": "run" });
     world.define(json!({ "name": "sync", "concurrency": limit })).await;
@@ -247,7 +248,7 @@ pub async fn with_the_span_run_a_sleeping_run_counts(world: &World) {
     world.check_holds().await;
 }
 
-/// G2, G9: both spans side by side: who sleeps keeps its run slot and frees its executing one.
+/// spec G2, G9: both spans side by side: who sleeps keeps its run slot and frees its executing one.
 pub async fn both_spans_stand_side_by_side(world: &World) {
     let limits = json!([{ "limit": 2, "span": "run" }, { "limit": 1 }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -268,7 +269,7 @@ pub async fn both_spans_stand_side_by_side(world: &World) {
     world.check_holds().await;
 }
 
-/// G4: many that end in one transaction name as many successors in it, in their order.
+/// spec G4: many that end in one transaction name as many successors in it, in their order.
 pub async fn many_that_end_together_name_their_successors(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 100 } })).await;
     let events = (0..300).map(|n| event("sync", &json!({ "n": n }))).collect();
@@ -298,8 +299,8 @@ fn limited(version: u32, limit: u32) -> Value {
     json!({ "name": "sync", "version": version, "concurrency": { "limit": limit } })
 }
 
-/// SPEC 4: a new release's limit rules from its commit on: raised, it lets in more; lowered, it
-/// throws nobody out; gone, it lets in everyone.
+/// spec controls: a new release's limit rules from its commit on: raised, it lets in more; lowered,
+/// it throws nobody out; gone, it lets in everyone.
 pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     world.define(limited(1, 1)).await;
     for n in 0..9 {
@@ -325,7 +326,7 @@ pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// SPEC 4, G4: a limit raised over a long line is served in bounded pieces, and to the end.
+/// spec controls, G4: a limit raised over a long line is served in bounded pieces, and to the end.
 pub async fn a_limit_raised_over_a_long_line_serves_all_of_it(world: &World) {
     world.define(limited(1, 1)).await;
     world.post_all((0..600).map(|n| event("sync", &json!({ "n": n }))).collect()).await;

@@ -56,7 +56,7 @@ async fn complete(world: &World, runs: &[Run], id: RunId) {
     world.complete(runs.iter().find(|run| run.id == id).expect("it was leased")).await;
 }
 
-/// SPEC 6: the reply's place is its message's, in whichever order the messages get in.
+/// spec chat: the reply's place is its message's, in whichever order the messages get in.
 pub async fn replies_start_in_the_order_of_their_messages(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -99,7 +99,7 @@ pub async fn a_message_that_did_not_get_in_has_no_reply(world: &World) {
     assert_eq!(world.lease_one().await.id, good.1);
 }
 
-/// SPEC 6: a refused reply is no reason to lose the message.
+/// spec chat: a refused reply is no reason to lose the message.
 pub async fn a_refused_reply_leaves_its_message(world: &World) {
     let (allow, reject) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "reject" }));
     define(world, allow, reject).await;
@@ -234,7 +234,7 @@ pub async fn calls_in_both_orders_come_to_their_end(world: &World) {
     world.check_holds().await;
 }
 
-/// G2: until its message is in, a reply holds its session but no slot and no turn.
+/// spec G2: until its message is in, a reply holds its session but no slot and no turn.
 pub async fn a_reply_holds_no_slot_before_its_message_is_in(world: &World) {
     let limits = json!({
         "concurrency": ["queue", { "limit": 1 }], "throttle": { "limit": 1, "perMs": 1000 },

@@ -8,7 +8,8 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, window};
 
-/// F1, B85, B86, B87: each event moves the deadline, and one run follows with the last of them.
+/// spec F1, B85, B86, B87: each event moves the deadline, and one run follows with the last of
+/// them.
 pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let (run, _) = window(&world.send("save", json!({ "n": 0 })).await);
@@ -26,7 +27,7 @@ pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
     assert!(world.drain().await.is_empty(), "it fires once");
 }
 
-/// B88, B53: each key has a window of its own, and so have the events that lack it.
+/// spec B88, B53: each key has a window of its own, and so have the events that lack it.
 pub async fn keys_debounce_apart(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     let a = world.send_for_run("save", json!({ "doc": "a" })).await;
@@ -43,7 +44,7 @@ pub async fn keys_debounce_apart(world: &World) {
     assert_eq!(world.input_of(none).await, json!({ "n": 2 }));
 }
 
-/// B89: what comes after the fire opens a new window, and a second run follows.
+/// spec B89: what comes after the fire opens a new window, and a second run follows.
 pub async fn an_event_after_the_fire_opens_a_new_window(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let first = world.send_for_run("save", json!({ "n": 1 })).await;
@@ -57,7 +58,8 @@ pub async fn an_event_after_the_fire_opens_a_new_window(world: &World) {
     assert_eq!(world.input_of(first).await, json!({ "n": 1 }));
 }
 
-/// F1: nobody looked when the window was due; an event from then on opens a new one all the same.
+/// spec F1: nobody looked when the window was due; an event from then on opens a new one all the
+/// same.
 pub async fn a_late_fire_takes_no_later_event(world: &World) {
     for late in [0, 1, 50_000] {
         let name = format!("save{late}");
@@ -74,7 +76,7 @@ pub async fn a_late_fire_takes_no_later_event(world: &World) {
     }
 }
 
-/// F1, N29: a stream that never stops still fires, no later than the longest wait.
+/// spec F1, N29: a stream that never stops still fires, no later than the longest wait.
 pub async fn a_steady_stream_fires_at_its_longest_wait(world: &World) {
     let debounce = json!({ "periodMs": 1000, "maxWaitMs": 2500 });
     world.define(json!({ "name": "save", "debounce": debounce })).await;
@@ -94,7 +96,7 @@ pub async fn a_steady_stream_fires_at_its_longest_wait(world: &World) {
     assert_ne!(world.send_for_run("save", json!({ "n": 5 })).await, run);
 }
 
-/// F3, B90: a window outlives all engines; its run fires once, late rather than never.
+/// spec F3, B90: a window outlives all engines; its run fires once, late rather than never.
 pub async fn a_window_survives_a_restart_of_all_engines(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     world.send("save", json!({ "n": 1 })).await;
@@ -109,7 +111,7 @@ pub async fn a_window_survives_a_restart_of_all_engines(world: &World) {
     assert!(reborn.drain().await.is_empty());
 }
 
-/// B91: several engines see the deadline together, and one run starts.
+/// spec B91: several engines see the deadline together, and one run starts.
 pub async fn one_run_however_many_engines_see_the_deadline(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let run = world.send_for_run("save", json!({ "n": 1 })).await;
@@ -121,7 +123,8 @@ pub async fn one_run_however_many_engines_see_the_deadline(world: &World) {
     assert_eq!([one, two, three].concat(), [run]);
 }
 
-/// F4: a flush that a singleton would skip waits, keeps folding, and comes when the holder ends.
+/// spec F4: a flush that a singleton would skip waits, keeps folding, and comes when the holder
+/// ends.
 pub async fn a_held_window_keeps_folding_until_the_holder_ends(world: &World) {
     let singleton = json!({ "mode": "skip" });
     let debounce = json!({ "periodMs": 1000 });
@@ -145,7 +148,8 @@ pub async fn a_held_window_keeps_folding_until_the_holder_ends(world: &World) {
     world.check_holds().await;
 }
 
-/// F4: many held windows of one gate get their turns one after another, the longest held first.
+/// spec F4: many held windows of one gate get their turns one after another, the longest held
+/// first.
 pub async fn held_windows_flush_one_by_one_in_order(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let singleton = json!({ "mode": "skip" });
@@ -171,7 +175,7 @@ pub async fn held_windows_flush_one_by_one_in_order(world: &World) {
     world.check_holds().await;
 }
 
-/// F4: the windows behind one that comes to nothing are not forgotten.
+/// spec F4: the windows behind one that comes to nothing are not forgotten.
 pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let (singleton, once) = (json!({ "mode": "skip" }), json!({ "key": "once" }));
@@ -196,7 +200,7 @@ pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world:
     world.check_holds().await;
 }
 
-/// F1, G9: a run with as many gates on its way as there can be still fires, is handed a place,
+/// spec F1, G9: a run with as many gates on its way as there can be still fires, is handed a place,
 /// and wakes.
 pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World) {
     let limits: Vec<_> = (0..16).map(|n| json!({ "limit": 1, "key": format!("k{n:x}") })).collect();
@@ -248,7 +252,7 @@ pub async fn each_coalesced_event_has_a_receipt(world: &World) {
     }
 }
 
-/// F4: with both, what debounce fires is what batch collects.
+/// spec F4: with both, what debounce fires is what batch collects.
 pub async fn what_debounce_fires_is_what_batch_collects(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 2, "timeoutMs": 5000 });
@@ -289,7 +293,7 @@ pub async fn a_window_fires_by_the_release_of_that_moment(world: &World) {
     assert_eq!((fired.id, fired.version), (run, 2));
 }
 
-/// B132, B53: another tenant's burst, and another workflow's, are windows of their own.
+/// spec B132, B53: another tenant's burst, and another workflow's, are windows of their own.
 pub async fn workspaces_and_workflows_debounce_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -308,7 +312,7 @@ pub async fn workspaces_and_workflows_debounce_apart(world: &World) {
     assert_eq!((world.drain().await.len(), other.drain().await.len()), (0, 2));
 }
 
-/// B85, F1: several events of one request fold like any others.
+/// spec B85, F1: several events of one request fold like any others.
 pub async fn a_burst_in_one_request_is_one_run(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let events = (0..5).map(|n| event("save", &json!({ "n": n }))).collect();
@@ -320,7 +324,7 @@ pub async fn a_burst_in_one_request_is_one_run(world: &World) {
     assert_eq!(world.input_of(runs[0]).await, json!({ "n": 4 }));
 }
 
-/// F4: a held buffer behind a window loses nothing either.
+/// spec F4: a held buffer behind a window loses nothing either.
 pub async fn a_window_fires_into_a_held_buffer(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });

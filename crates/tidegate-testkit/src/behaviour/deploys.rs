@@ -44,8 +44,8 @@ fn outcome(registered: &Registered) -> (u32, bool, bool) {
     (registered.version, registered.unchanged, registered.released.is_some())
 }
 
-/// SPEC 8: two programs that start in turn make no new versions: each finds its own again, and the
-/// one that started last has the new runs.
+/// spec versions: two programs that start in turn make no new versions: each finds its own again,
+/// and the one that started last has the new runs.
 pub async fn deploys_back_and_forth_make_no_new_versions(world: &World) {
     let first = world.define(order(1)).await;
     assert_eq!(outcome(&first), (1, false, true));
@@ -65,8 +65,8 @@ pub async fn deploys_back_and_forth_make_no_new_versions(world: &World) {
     assert_eq!(assigned(world).await, [true, true, true]);
 }
 
-/// SPEC 8: a release by hand stays in force when programs start again, whatever their version,
-/// until a definition comes that is not registered yet.
+/// spec versions: a release by hand stays in force when programs start again, whatever their
+/// version, until a definition comes that is not registered yet.
 pub async fn a_release_by_hand_outlasts_restarts(world: &World) {
     for limit in [1, 2, 3] {
         world.define(order(limit)).await;
@@ -84,8 +84,8 @@ pub async fn a_release_by_hand_outlasts_restarts(world: &World) {
     assert_eq!(outcome(&world.define(order(3)).await), (3, true, true));
 }
 
-/// SPEC 8: a version is marked as registered without a number for good; a number marks its own, and
-/// code without a number does not go back behind it.
+/// spec versions: a version is marked as registered without a number for good; a number marks its
+/// own, and code without a number does not go back behind it.
 pub async fn versions_record_who_numbered_them(world: &World) {
     world.define(order(1)).await;
     world.define(numbered(2, 2)).await;
@@ -100,8 +100,8 @@ pub async fn versions_record_who_numbered_them(world: &World) {
     assert_eq!(assigned(world).await, [true, false, true, true]);
 }
 
-/// SPEC 8: a version of a store that did not record it counts as registered without a number, until
-/// code with its number registers it.
+/// spec versions: a version of a store that did not record it counts as registered without a
+/// number, until code with its number registers it.
 pub async fn versions_from_before_are_not_stranded(world: &World) {
     for (limit, given) in [(1, false), (2, true)] {
         let world = world.in_workspace(&format!("{given}"));
@@ -137,8 +137,8 @@ async fn forget(world: &World, lane: Seq) {
     change(&world.store, changes).await.expect("the store works");
 }
 
-/// SPEC 8: a deploy strands no run of an older version that was registered without a number; a
-/// number does.
+/// spec versions: a deploy strands no run of an older version that was registered without a number;
+/// a number does.
 pub async fn a_deploy_without_a_number_strands_nobody(world: &World) {
     world.define(order(9)).await;
     world.start("order", json!({})).await;
@@ -148,8 +148,8 @@ pub async fn a_deploy_without_a_number_strands_nobody(world: &World) {
     assert_eq!((released.older, released.stranded), (1, 1));
 }
 
-/// SPEC 8: in development a changed definition takes the place of the one before, under the number
-/// that was given or assigned.
+/// spec versions: in development a changed definition takes the place of the one before, under the
+/// number that was given or assigned.
 pub async fn development_keeps_the_number(world: &World) {
     world.define(order(1)).await;
     let run = world.start("order", json!({})).await;
@@ -172,8 +172,8 @@ pub async fn development_keeps_the_number(world: &World) {
     assert_eq!(outcome(&world.define_dev(order(6)).await), (4, false, true), "3 is its author's");
 }
 
-/// SPEC 8: `why` of a run that waits behind a holder, or for a child, that nobody serves names that
-/// run, its version and the ways out.
+/// spec versions: `why` of a run that waits behind a holder, or for a child, that nobody serves
+/// names that run, its version and the ways out.
 pub async fn why_names_the_stranded_run_that_is_in_the_way(world: &World) {
     let one = |version: u32| {
         let concurrency = json!({ "limit": 1, "span": "run" });

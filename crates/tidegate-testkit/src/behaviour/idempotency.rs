@@ -22,7 +22,7 @@ async fn recorded(world: &World) -> usize {
     rows.iter().filter(|row| matches!(row, tidegate_core::row::Row::Event(_))).count()
 }
 
-/// C1, B116, B117: the first runs; the same key again makes no run, and the answer says so.
+/// spec C1, B116, B117: the first runs; the same key again makes no run, and the answer says so.
 pub async fn the_first_event_of_a_key_runs_and_the_others_do_not(world: &World) {
     let once = json!({ "key": "order.id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -42,7 +42,8 @@ pub async fn the_first_event_of_a_key_runs_and_the_others_do_not(world: &World) 
     assert_eq!(world.drain().await.len(), 3);
 }
 
-/// C1, A3, B118, B119, B120: a repeat is recorded, wakes waiters, and triggers other workflows.
+/// spec C1, A3, B118, B119, B120: a repeat is recorded, wakes waiters, and triggers other
+/// workflows.
 pub async fn a_repeat_is_still_an_event(world: &World) {
     world.define(json!({ "name": "bill", "idempotency": { "key": "id" } })).await;
     world.define(json!({ "name": "audit", "triggers": ["bill"] })).await;
@@ -63,7 +64,7 @@ pub async fn a_repeat_is_still_an_event(world: &World) {
     assert_eq!(world.drain().await.len(), 2, "the waiter and the audit");
 }
 
-/// C1, B121, B122: repeats do not extend the window, and from its end on the key runs again.
+/// spec C1, B121, B122: repeats do not extend the window, and from its end on the key runs again.
 pub async fn repeats_do_not_extend_the_window(world: &World) {
     let once = json!({ "key": "id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -83,7 +84,7 @@ pub async fn repeats_do_not_extend_the_window(world: &World) {
     assert_eq!(world.drain().await.len(), 3);
 }
 
-/// C1, B123: the window outlives the run, however it ended.
+/// spec C1, B123: the window outlives the run, however it ended.
 pub async fn the_window_outlives_the_run(world: &World) {
     let once = json!({ "key": "id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -107,7 +108,7 @@ pub async fn the_window_outlives_the_run(world: &World) {
     }
 }
 
-/// B124, B125: without a key there is one run for the workflow, without a period for a day.
+/// spec B124, B125: without a key there is one run for the workflow, without a period for a day.
 pub async fn by_default_one_run_of_the_workflow_a_day(world: &World) {
     world.define(json!({ "name": "bill", "idempotency": {} })).await;
     assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "started");
@@ -117,7 +118,7 @@ pub async fn by_default_one_run_of_the_workflow_a_day(world: &World) {
     assert_eq!(world.send("bill", json!({ "id": 3 })).await.outcome(), "started");
 }
 
-/// B53, B56, B132: events without the key share one claim; tenants and workflows share none.
+/// spec B53, B56, B132: events without the key share one claim; tenants and workflows share none.
 pub async fn claims_are_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -130,7 +131,7 @@ pub async fn claims_are_apart(world: &World) {
     }
 }
 
-/// C1, B126: of repeats that come to several engines at once exactly one runs.
+/// spec C1, B126: of repeats that come to several engines at once exactly one runs.
 pub async fn of_repeats_at_once_exactly_one_runs(world: &World) {
     world.define(json!({ "name": "bill", "idempotency": { "key": "id" } })).await;
     let (b, c) = (world.engine(2), world.engine(3));
@@ -150,7 +151,8 @@ pub async fn of_repeats_at_once_exactly_one_runs(world: &World) {
     }
 }
 
-/// C1: a run that is replaced before its first step gives its claim back; a later one does not.
+/// spec C1: a run that is replaced before its first step gives its claim back; a later one does
+/// not.
 pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &World) {
     let once = json!({ "key": "id" });
     world.define(json!({ "name": "bill", "idempotency": once, "singleton": {} })).await;
@@ -168,7 +170,7 @@ pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &W
     world.check_holds().await;
 }
 
-/// C1: a claim that ran out and was taken by another run is that run's: a run that is replaced
+/// spec C1: a claim that ran out and was taken by another run is that run's: a run that is replaced
 /// before its first step does not give it back.
 pub async fn a_replaced_run_gives_back_no_claim_of_another(world: &World) {
     for swept in [true, false] {
@@ -196,7 +198,7 @@ pub async fn a_replaced_run_gives_back_no_claim_of_another(world: &World) {
     }
 }
 
-/// C1: the same for the run of a window that has fired and takes a newer event with it.
+/// spec C1: the same for the run of a window that has fired and takes a newer event with it.
 pub async fn a_window_that_goes_on_gives_back_no_claim_of_another(world: &World) {
     let quiet = json!({ "policy": "debounce", "periodMs": 100 });
     let once = json!({ "key": "input.id", "periodMs": 1000 });
@@ -224,7 +226,7 @@ pub async fn a_window_that_goes_on_gives_back_no_claim_of_another(world: &World)
     assert_eq!(world.input_of(waits).await["input"], json!({ "id": 2 }));
 }
 
-/// C1: the same for a buffer whose run is refused when it is flushed.
+/// spec C1: the same for a buffer whose run is refused when it is flushed.
 pub async fn a_refused_buffer_gives_back_no_claim_of_another(world: &World) {
     let once = json!({ "key": "id", "periodMs": 1500 });
     let batch = json!({ "maxSize": 9, "timeoutMs": 2000, "key": "group" });
@@ -247,7 +249,7 @@ pub async fn a_refused_buffer_gives_back_no_claim_of_another(world: &World) {
     assert_eq!(again(2).await, "buffered", "this one was given back");
 }
 
-/// A1: a window takes the claim of its last event when it fires, and none before.
+/// spec A1: a window takes the claim of its last event when it fires, and none before.
 pub async fn a_window_claims_its_last_event_when_it_fires(world: &World) {
     let (debounce, once) = (json!({ "periodMs": 1000, "key": "doc" }), json!({ "key": "id" }));
     world.define(json!({ "name": "save", "debounce": debounce, "idempotency": once })).await;
@@ -268,7 +270,7 @@ pub async fn a_window_claims_its_last_event_when_it_fires(world: &World) {
     assert_eq!(receipts[1]["outcome"], "deduped", "and the loser's receipt says why");
 }
 
-/// C2, B127, B128: a repeated `dedupeId` is dropped before anything.
+/// spec C2, B127, B128: a repeated `dedupeId` is dropped before anything.
 pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     world.define(json!({ "name": "audit", "triggers": ["bill", "other"] })).await;
@@ -296,7 +298,7 @@ pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
     assert_eq!(world.post_event(marked("bill", "y", &json!({}))).await.woke, 1);
 }
 
-/// C2, B129: from 24 hours after the first one on, it is a new event; repeats extend nothing.
+/// spec C2, B129: from 24 hours after the first one on, it is a new event; repeats extend nothing.
 pub async fn a_dedupe_id_is_remembered_for_a_day(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     let first = world.post_event(marked("bill", "x", &json!({}))).await;
@@ -308,7 +310,7 @@ pub async fn a_dedupe_id_is_remembered_for_a_day(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// C2: a repeat inside one request counts too; other tenants' ids do not.
+/// spec C2: a repeat inside one request counts too; other tenants' ids do not.
 pub async fn a_dedupe_id_is_one_per_workspace(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -323,7 +325,7 @@ pub async fn a_dedupe_id_is_one_per_workspace(world: &World) {
     }
 }
 
-/// C2, B130: a request whose answer was lost can be sent again, to any engine, with its ids.
+/// spec C2, B130: a request whose answer was lost can be sent again, to any engine, with its ids.
 pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     let request = || vec![marked("bill", "x", &json!(1)), marked("bill", "y", &json!(2))];
@@ -337,7 +339,8 @@ pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// A3: whoever posts an event again is told what it has come to since, not what it was told first.
+/// spec A3: whoever posts an event again is told what it has come to since, not what it was told
+/// first.
 pub async fn a_repeated_event_is_told_what_it_came_to_by_now(world: &World) {
     let save = json!({
         "name": "save", "debounce": { "periodMs": 1000 }, "concurrency": { "limit": 1 },

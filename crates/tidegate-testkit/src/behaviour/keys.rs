@@ -48,8 +48,8 @@ fn met(first: &Verdict, second: &Verdict) -> bool {
     }
 }
 
-/// B53, B58, B132: a control is counted apart for every value of its key, for every workflow and
-/// for every workspace.
+/// spec B53, B58, B132: a control is counted apart for every value of its key, for every workflow
+/// and for every workspace.
 pub async fn every_value_workflow_and_workspace_is_counted_apart(world: &World) {
     let elsewhere = world.in_workspace("b");
     for (n, (_, control)) in CONTROLS.iter().enumerate() {
@@ -70,7 +70,7 @@ pub async fn every_value_workflow_and_workspace_is_counted_apart(world: &World) 
     world.check_holds().await;
 }
 
-/// B55: without a key a control covers the whole workflow.
+/// spec B55: without a key a control covers the whole workflow.
 pub async fn without_a_key_the_whole_workflow_is_counted(world: &World) {
     for (n, (control, spelled)) in CONTROLS.iter().enumerate() {
         if *control == "handoff" {
@@ -86,7 +86,7 @@ pub async fn without_a_key_the_whole_workflow_is_counted(world: &World) {
     }
 }
 
-/// SPEC 3, B56, B57: what has no usable key shares one bucket with its like and with no other,
+/// spec keys, B56, B57: what has no usable key shares one bucket with its like and with no other,
 /// and the verdict says so.
 pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
     let lacking = ["{}", r#"{"k": null}"#, r#"{"k": {"a": 1}}"#, r#"{"k": [1]}"#, "7"];
@@ -96,7 +96,7 @@ pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
         if *control == "handoff" {
             for data in lacking {
                 let verdict = world.send_text(&name, data).await.verdict;
-                assert!(matches!(verdict, Verdict::Rejected { .. }), "B148: {verdict:?}");
+                assert!(matches!(verdict, Verdict::Rejected { .. }), "spec B148: {verdict:?}");
             }
             continue;
         }
@@ -120,7 +120,7 @@ pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
     world.check_holds().await;
 }
 
-/// SPEC 3, B52, B54: a key is a plain path: nested, into arrays, or names that hold dots.
+/// spec keys, B52, B54: a key is a plain path: nested, into arrays, or names that hold dots.
 pub async fn a_key_is_a_plain_path(world: &World) {
     let cases = [
         (json!("user.id"), r#"{"user": {"id": 1}}"#, r#"{"user": {"id": 2}, "user.id": 1}"#),
@@ -140,7 +140,7 @@ pub async fn a_key_is_a_plain_path(world: &World) {
     }
 }
 
-/// SPEC 3: types stay apart, and numbers compare by exact decimal value.
+/// spec keys: types stay apart, and numbers compare by exact decimal value.
 pub async fn types_stay_apart_and_numbers_compare_by_value(world: &World) {
     let same = [
         ("1", "1.0"),
@@ -171,7 +171,7 @@ pub async fn types_stay_apart_and_numbers_compare_by_value(world: &World) {
     }
 }
 
-/// SPEC 3: payloads are kept byte for byte, whatever the key made of them.
+/// spec keys: payloads are kept byte for byte, whatever the key made of them.
 pub async fn payloads_are_kept_byte_for_byte(world: &World) {
     world.define(shaped("sync", CONTROLS[0].1, Some("k"))).await;
     let text = "{ \"k\" : 1.00e0,\n\t\"big\":9007199254740993, \"k2\":\"\\u00e9\" }";
@@ -183,7 +183,7 @@ pub async fn payloads_are_kept_byte_for_byte(world: &World) {
     assert_eq!(kept.as_deref(), Some(text));
 }
 
-/// SPEC 3: keys over 1 KiB are told apart to the last byte and shown by their beginning.
+/// spec keys: keys over 1 KiB are told apart to the last byte and shown by their beginning.
 pub async fn long_keys_are_told_apart_and_shown_by_their_beginning(world: &World) {
     world.define(shaped("sync", CONTROLS[2].1, Some("k"))).await;
     let long = "x".repeat(5000);
@@ -195,7 +195,7 @@ pub async fn long_keys_are_told_apart_and_shown_by_their_beginning(world: &World
     assert!(by.key.starts_with("xxxx") && by.key.len() < 100, "{}", by.key);
 }
 
-/// SPEC 3, A3: a value that cannot be a key is refused and said so; the event is kept.
+/// spec keys, A3: a value that cannot be a key is refused and said so; the event is kept.
 pub async fn a_value_that_cannot_be_a_key_is_said_so(world: &World) {
     world.define(shaped("sync", CONTROLS[0].1, Some("k"))).await;
     let rejected = world.send_text("sync", r#"{"k": "\ud800"}"#).await.verdict;
@@ -213,27 +213,33 @@ fn call(session: Option<&str>, user: Option<&str>, function: Option<&str>) -> Re
     Request { function_key: Some(key), ..request("chat", "respond", session, user, &json!({})) }
 }
 
-/// B22–B30, B32, B33: what two requests must have in common to meet, by the policy's key.
+/// spec B22–B30, B32, B33: what two requests must have in common to meet, by the policy's key.
 pub async fn a_policy_key_says_which_requests_meet(world: &World) {
     let (s, t, u, v) = (Some("s"), Some("t"), Some("u"), Some("v"));
     let function = json!({ "function": "order" });
     let cases = [
-        ("B22: the session by default", json!(null), call(s, u, None), call(s, v, None), true),
-        ("B23: two sessions", json!(null), call(s, u, None), call(t, u, None), false),
-        ("B25, B32: no session", json!(null), call(None, u, None), call(None, u, None), false),
-        ("B26: one user, two sessions", json!("user"), call(s, u, None), call(t, u, None), true),
+        ("spec B22: the session by default", json!(null), call(s, u, None), call(s, v, None), true),
+        ("spec B23: two sessions", json!(null), call(s, u, None), call(t, u, None), false),
+        ("spec B25, B32: no session", json!(null), call(None, u, None), call(None, u, None), false),
+        (
+            "spec B26: one user, two sessions",
+            json!("user"),
+            call(s, u, None),
+            call(t, u, None),
+            true,
+        ),
         ("two users in one session", json!("user"), call(s, u, None), call(s, v, None), false),
         (
-            "B33: a user without session",
+            "spec B33: a user without session",
             json!("user"),
             call(None, u, None),
             call(None, u, None),
             true,
         ),
-        ("B28: none", json!("none"), call(s, u, None), call(s, u, None), false),
-        ("B29: equal values", function.clone(), call(s, u, s), call(t, v, s), true),
-        ("B29: other values", function.clone(), call(s, u, s), call(s, u, t), false),
-        ("B30: no value", function.clone(), call(s, u, None), call(s, u, None), false),
+        ("spec B28: none", json!("none"), call(s, u, None), call(s, u, None), false),
+        ("spec B29: equal values", function.clone(), call(s, u, s), call(t, v, s), true),
+        ("spec B29: other values", function.clone(), call(s, u, s), call(s, u, t), false),
+        ("spec B30: no value", function.clone(), call(s, u, None), call(s, u, None), false),
     ];
     for (n, (what, key, one, two, meet)) in cases.into_iter().enumerate() {
         let world = world.in_workspace(&format!("w{n}"));
@@ -249,11 +255,12 @@ pub async fn a_policy_key_says_which_requests_meet(world: &World) {
         assert!(matches!(first, Verdict::Started { .. }), "{what}: {first:?}");
         assert_eq!(met(&first, &world.dispatch(two).await.verdict), meet, "{what}");
         let there = elsewhere.dispatch(one).await.verdict;
-        assert!(!met(&first, &there), "B24, B27: {what}, in another workspace");
+        assert!(!met(&first, &there), "spec B24, B27: {what}, in another workspace");
     }
 }
 
-/// B31, SPEC 3: the paths of an action start at the request, so that input and metadata are keys.
+/// spec B31, keys: the paths of an action start at the request, so that input and metadata are
+/// keys.
 pub async fn an_actions_paths_start_at_the_request(world: &World) {
     let actions = json!({
         "hook": { "concurrency": { "policy": "reject", "key": "metadata.webhook.delivery" } },
@@ -273,7 +280,7 @@ pub async fn an_actions_paths_start_at_the_request(world: &World) {
     assert!(!met(&first, &world.dispatch(sync(2)).await.verdict));
 }
 
-/// SPEC 6: the kinds of policy keys are apart: the session `a` is not the user `a`.
+/// spec policies: the kinds of policy keys are apart: the session `a` is not the user `a`.
 pub async fn the_kinds_of_policy_keys_are_apart(world: &World) {
     let reject = |key: Value| json!({ "concurrency": { "policy": "reject", "key": key } });
     let actions = json!({
@@ -291,7 +298,7 @@ pub async fn the_kinds_of_policy_keys_are_apart(world: &World) {
     }
 }
 
-/// B49: a workflow without controls runs unshaped, in any number.
+/// spec B49: a workflow without controls runs unshaped, in any number.
 pub async fn a_workflow_without_controls_runs_unshaped(world: &World) {
     world.define(json!({ "name": "plain" })).await;
     let events = (0..50).map(|_| event("plain", &json!({ "k": 1 }))).collect();

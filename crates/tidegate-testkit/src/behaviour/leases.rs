@@ -42,7 +42,7 @@ async fn can_write_nothing(world: &World, lost: &Run) {
     assert_eq!(world.dump().await, before, "nothing of it was written");
 }
 
-/// SPEC 9, B174, B177: a lease that was lost writes nothing, whoever has the run now.
+/// spec leases, B174, B177: a lease that was lost writes nothing, whoever has the run now.
 pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let lost = world.drive("order", json!({})).await;
@@ -63,7 +63,7 @@ pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     world.check_quiet().await;
 }
 
-/// G7, SPEC 7: nor does a run that was cancelled or replaced while it was driven.
+/// spec G7, replace: nor does a run that was cancelled or replaced while it was driven.
 pub async fn an_old_fence_writes_nothing_after_a_cancel(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let cancelled = world.drive("order", json!({})).await;
@@ -81,7 +81,7 @@ pub async fn an_old_fence_writes_nothing_after_a_cancel(world: &World) {
     world.check_quiet().await;
 }
 
-/// G6, G7, B68: a worker that dies while it is stopping gives its place back with its lease.
+/// spec G6, G7, B68: a worker that dies while it is stopping gives its place back with its lease.
 pub async fn a_dead_worker_has_stopped(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
@@ -97,7 +97,7 @@ pub async fn a_dead_worker_has_stopped(world: &World) {
     world.check_quiet().await;
 }
 
-/// B170, B175, B176, B182: of all who lease together, each run goes to exactly one.
+/// spec B170, B175, B176, B182: of all who lease together, each run goes to exactly one.
 pub async fn leases_of_several_engines_are_disjoint(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for n in 0..30 {
@@ -118,7 +118,7 @@ pub async fn leases_of_several_engines_are_disjoint(world: &World) {
     assert!(world.lease(100).await.is_empty());
 }
 
-/// B65, G1: in one transaction two engines lease apart from each other too.
+/// spec B65, G1: in one transaction two engines lease apart from each other too.
 pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 3 } })).await;
     for n in 0..5 {
@@ -144,8 +144,8 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
     world.check_holds().await;
 }
 
-/// G6, B68, B173: runs are taken only from an engine that is marked dead, and it is marked only if
-/// it has not beaten since it was looked at.
+/// spec G6, B68, B173: runs are taken only from an engine that is marked dead, and it is marked
+/// only if it has not beaten since it was looked at.
 pub async fn only_the_dead_are_reaped(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     assert!(world.beat(world.engine).await, "the first beat");
@@ -174,8 +174,8 @@ pub async fn only_the_dead_are_reaped(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9: an engine that was marked dead gets no more leases: nobody would take them from it.
-/// A restarted process has a new id, and does.
+/// spec heartbeats: an engine that was marked dead gets no more leases: nobody would take them from
+/// it. A restarted process has a new id, and does.
 pub async fn a_dead_engine_leases_nothing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.start("order", json!({})).await;
@@ -186,8 +186,8 @@ pub async fn a_dead_engine_leases_nothing(world: &World) {
     assert_eq!(world.engine(2).lease_all().await.len(), 1);
 }
 
-/// B178, B179, B162: what was recorded survives the loss of a worker, once and for all; what was
-/// not is done again. A report that comes twice is recorded once.
+/// spec B178, B179, B162: what was recorded survives the loss of a worker, once and for all; what
+/// was not is done again. A report that comes twice is recorded once.
 pub async fn a_step_is_recorded_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -318,7 +318,7 @@ pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9: an engine that shuts down hands its runs over; nothing counts as lost, and the slot
+/// spec leases: an engine that shuts down hands its runs over; nothing counts as lost, and the slot
 /// goes with them.
 pub async fn a_handover_is_no_loss(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
@@ -340,7 +340,7 @@ pub async fn a_handover_is_no_loss(world: &World) {
     world.check_quiet().await;
 }
 
-/// B167: runs do not stand in each other's way: any number is driven side by side.
+/// spec B167: runs do not stand in each other's way: any number is driven side by side.
 pub async fn different_runs_are_driven_side_by_side(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let a = world.drive("order", json!({})).await;
@@ -353,7 +353,7 @@ pub async fn different_runs_are_driven_side_by_side(world: &World) {
     world.check_quiet().await;
 }
 
-/// B180: the effect key is the run's id and the step's, the same for every worker and attempt.
+/// spec B180: the effect key is the run's id and the step's, the same for every worker and attempt.
 pub async fn a_run_keeps_its_id_over_workers_and_attempts(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let id = world.start("order", json!({})).await;

@@ -33,8 +33,8 @@ async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
     lines
 }
 
-/// Section 11: the waiting of a run is broken down by gate and sums to the whole; what took no time
-/// is left out; the same is told when it has ended.
+/// spec timeline: the waiting of a run is broken down by gate and sums to the whole; what took no
+/// time is left out; the same is told when it has ended.
 pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     let concurrency = json!([{ "limit": 1, "key": "tenant" }]);
     let throttle = json!({ "limit": 1, "perMs": 10_000 });
@@ -78,7 +78,7 @@ pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     assert_eq!(told[told.len() - 2], "running 19750-20000");
 }
 
-/// Section 11: a run's page says what it was started with, and which runs belong to it.
+/// spec timeline: a run's page says what it was started with, and which runs belong to it.
 pub async fn a_run_knows_where_it_came_from(world: &World) {
     world.define(json!({ "name": "one" })).await;
     world.define(json!({ "name": "many", "batch": { "maxSize": 2, "timeoutMs": 1000 } })).await;

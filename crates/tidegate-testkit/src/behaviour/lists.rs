@@ -33,7 +33,7 @@ fn newest_first(runs: &[RunId]) -> Vec<Seq> {
     numbers
 }
 
-/// N15: whatever the size of its pages, and whether runs have ended or not.
+/// spec N15: whatever the size of its pages, and whether runs have ended or not.
 pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
     world.define(json!({ "name": "a" })).await;
     world.define(json!({ "name": "b" })).await;
@@ -62,7 +62,7 @@ pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
     }
 }
 
-/// N15: a page is where it was while runs are added and end.
+/// spec N15: a page is where it was while runs are added and end.
 pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     world.define(json!({ "name": "a" })).await;
     let mut sent = Vec::new();
@@ -77,7 +77,7 @@ pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     assert_eq!(keys, [RowKey::Ended(sent[1].seq), RowKey::Ended(sent[0].seq)]);
 }
 
-/// Section 11: by app, workflow, version and state.
+/// spec lists: by app, workflow, version and state.
 pub async fn a_list_shows_what_was_asked_for(world: &World) {
     world.define(json!({ "name": "a", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "b", "app": "shop", "triggers": ["b"] })).await;

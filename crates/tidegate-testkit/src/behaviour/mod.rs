@@ -2,7 +2,7 @@
 //!
 //! A case is one function of a [`World`](crate::world::World) and one line in the list below;
 //! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The lines of the
-//! promise (B60, G4, …) that a case keeps are named in its doc comment.
+//! promise (spec B60, G4, …) that a case keeps are named in its doc comment.
 
 #![allow(clippy::unwrap_used, reason = "a behaviour is a test: it stops where a promise breaks")]
 

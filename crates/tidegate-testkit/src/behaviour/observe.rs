@@ -43,7 +43,7 @@ async fn gates_of(world: &World, which: &gates::Which, limit: u32) -> Vec<gates:
     }
 }
 
-/// B136, section 11: each run is counted once, where it is.
+/// spec B136, stats: each run is counted once, where it is.
 pub async fn runs_are_counted_where_they_are(world: &World) {
     world.define(json!({ "name": "a", "concurrency": { "limit": 2 } })).await;
     world.define(json!({ "name": "b" })).await;
@@ -86,7 +86,7 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
     assert_eq!((&now["waiting"], &now["paused"]), (&json!(0), &json!(0)));
 }
 
-/// B134, B135, B140: what is pending, workflow by workflow, and gone when it has become runs.
+/// spec B134, B135, B140: what is pending, workflow by workflow, and gone when it has become runs.
 pub async fn what_is_pending_goes_down_with_the_flush(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     let batch = json!({ "maxSize": 3, "timeoutMs": 5000 });
@@ -130,7 +130,7 @@ pub async fn what_is_pending_goes_down_with_the_flush(world: &World) {
     assert_eq!(pending().await, (0, 0, 3), "one run for each key");
 }
 
-/// Section 11: gates with who is inside and who waits, narrowed and page by page.
+/// spec stats: gates with who is inside and who waits, narrowed and page by page.
 pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     let concurrency = json!({ "limit": 2, "key": "k" });
     world.define(json!({ "name": "a", "concurrency": concurrency })).await;
@@ -181,7 +181,7 @@ pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     assert_eq!(gates_of(&world.in_workspace("other"), &none, 9).await, []);
 }
 
-/// SPEC 5, N15: events and receipts newest first, complete and stable, narrowed as asked.
+/// spec events, N15: events and receipts newest first, complete and stable, narrowed as asked.
 pub async fn events_and_receipts_are_listed_newest_first(world: &World) {
     world.define(json!({ "name": "a", "singleton": { "mode": "skip", "key": "k" } })).await;
     world.define(json!({ "name": "b", "triggers": ["a", "b.*"] })).await;
@@ -238,8 +238,8 @@ pub async fn events_and_receipts_are_listed_newest_first(world: &World) {
     assert_eq!(seen(&other, |draft| events::show(draft, &other.ws, skipped)).await, None);
 }
 
-/// SPEC 5: an event with its verdicts and its runs, whether they have ended, are to come or carry
-/// it in a batch.
+/// spec events: an event with its verdicts and its runs, whether they have ended, are to come or
+/// carry it in a batch.
 pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     world.define(json!({ "name": "a" })).await;
     let batch = json!({ "maxSize": 2, "timeoutMs": 5000 });
@@ -267,7 +267,7 @@ pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     }
 }
 
-/// Section 11: runs by a part of their workflow's name, by key and by time.
+/// spec stats: runs by a part of their workflow's name, by key and by time.
 pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
     let concurrency = json!({ "limit": 1, "key": "k" });
     world.define(json!({ "name": "sync.account", "concurrency": concurrency })).await;
@@ -295,7 +295,7 @@ pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
     }
 }
 
-/// Section 11: where most wait is found without counting every line.
+/// spec stats: where most wait is found without counting every line.
 pub async fn the_longest_lines_come_first(world: &World) {
     world.define(json!({ "name": "w", "concurrency": { "limit": 1, "key": "k" } })).await;
     for (key, runs) in [("few", 2), ("many", 6), ("none", 1), ("some", 4)] {

@@ -44,8 +44,8 @@ fn texts(chunks: &[Chunk]) -> Vec<&str> {
     chunks.iter().map(|chunk| chunk.data.as_str()).collect()
 }
 
-/// SPEC 6, 9: chunks come in the order in which they were emitted, each once, whoever repeats
-/// them; they outlive the run.
+/// spec transports, steps: chunks come in the order in which they were emitted, each once, whoever
+/// repeats them; they outlive the run.
 pub async fn what_a_run_emits_is_kept_once_and_in_order(world: &World) {
     world.define(json!({ "name": "chat" })).await;
     let run = world.drive("chat", json!({})).await;

@@ -57,7 +57,7 @@ async fn occurring(world: &World, name: &str, state: &str) -> (RunId, Option<Run
     (run, None)
 }
 
-/// B45, F69: whatever state the last run is in, it counts until it is over.
+/// spec B45, schedules: whatever state the last run is in, it counts until it is over.
 pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("skip")).await;
@@ -72,7 +72,7 @@ pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) 
     }
 }
 
-/// F69, SPEC 6: occurrences that queue run one after another in their order, whatever state the
+/// spec schedules: occurrences that queue run one after another in their order, whatever state the
 /// last one is in and however it ends.
 pub async fn occurrences_that_queue_run_in_order(world: &World) {
     for state in STATES {
@@ -103,7 +103,7 @@ pub async fn occurrences_that_queue_run_in_order(world: &World) {
     }
 }
 
-/// G4: a queue of occurrences goes by arrival, also where a later release has more priority.
+/// spec G4: a queue of occurrences goes by arrival, also where a later release has more priority.
 pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
     let define = |version: u32, shift_ms: u64| {
         let triggers = json!([{ "cron": DAILY, "onOverlap": { "policy": "queue" } }]);
@@ -119,7 +119,7 @@ pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
     assert_eq!(world.drain().await, [first, second, third]);
 }
 
-/// SPEC 6: an occurrence gives its place up after `maxWaitMs`, and not once it has it.
+/// spec schedules: an occurrence gives its place up after `maxWaitMs`, and not once it has it.
 pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     scheduled(world, "w", json!({ "policy": "queue", "maxWaitMs": 300 })).await;
     let holder = world.occur("w", DAILY).await.run().unwrap();
@@ -145,8 +145,8 @@ pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     assert_eq!(world.drain().await, [holder]);
 }
 
-/// SPEC 7, B44: an occurrence takes the place of the last one in one transaction, whatever state
-/// that is in; what the last one did to sessions leaves nothing.
+/// spec replace, B44: an occurrence takes the place of the last one in one transaction, whatever
+/// state that is in; what the last one did to sessions leaves nothing.
 pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("restart")).await;
@@ -176,7 +176,7 @@ pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
     }
 }
 
-/// R18: the word of the current release decides, and those who queue under another keep their
+/// spec R18: the word of the current release decides, and those who queue under another keep their
 /// places.
 pub async fn the_current_release_says_what_overlaps(world: &World) {
     let define = |version: u32, word: &str| {
@@ -211,7 +211,8 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(world.drain().await, [newest.run().unwrap(), queued]);
 }
 
-/// SPEC 8: what a schedule is called says nothing about runs, so another name is no new version.
+/// spec versions: what a schedule is called says nothing about runs, so another name is no new
+/// version.
 pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
     let named = |name: Option<&str>| {
         let mut trigger = json!({ "cron": DAILY });
@@ -228,8 +229,8 @@ pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
     }
 }
 
-/// SPEC 7, 9: what an occurrence under `restart` had staged went with it, so that its retry does it
-/// again; what the retry has done is done.
+/// spec replace, steps: what an occurrence under `restart` had staged went with it, so that its
+/// retry does it again; what the retry has done is done.
 pub async fn a_retry_of_an_occurrence_does_what_was_staged_once(world: &World) {
     let triggers = json!([{ "cron": DAILY, "onOverlap": "restart" }]);
     world.define(json!({ "name": "w", "triggers": triggers })).await;

@@ -29,7 +29,7 @@ async fn outcome(world: &World, action: &str, session: &str) -> &'static str {
     world.call("chat", action, session, Value::Null).await.outcome()
 }
 
-/// B1, B2, B7: without a policy nothing waits, nothing is refused, and no key is occupied.
+/// spec B1, B2, B7: without a policy nothing waits, nothing is refused, and no key is occupied.
 pub async fn without_a_policy_everything_runs(world: &World) {
     world.define_flow(json!({ "name": "chat", "actions": { "plain": {} } })).await;
     for _ in 0..5 {
@@ -40,7 +40,8 @@ pub async fn without_a_policy_everything_runs(world: &World) {
     assert_eq!(gates.count(), 0);
 }
 
-/// B5, B6, B8: the action's policy, else the flow's; the action's replaces it whole, key included.
+/// spec B5, B6, B8: the action's policy, else the flow's; the action's replaces it whole, key
+/// included.
 pub async fn the_action_decides_else_the_flow(world: &World) {
     let default = json!({ "policy": "reject", "key": "user" });
     let actions = json!({
@@ -64,7 +65,7 @@ pub async fn the_action_decides_else_the_flow(world: &World) {
     world.check_holds().await;
 }
 
-/// B10, B11, B13: requests of one session start in order of arrival over all actions, one at a
+/// spec B10, B11, B13: requests of one session start in order of arrival over all actions, one at a
 /// time, and each runs once.
 pub async fn a_queue_is_served_in_order_over_all_actions(world: &World) {
     chat(world).await;
@@ -89,7 +90,7 @@ pub async fn a_queue_is_served_in_order_over_all_actions(world: &World) {
     world.check_holds().await;
 }
 
-/// B10: priority changes no order inside of a session: it is that of arrival.
+/// spec B10: priority changes no order inside of a session: it is that of arrival.
 pub async fn a_queue_goes_by_arrival_whatever_the_priority(world: &World) {
     let actions = json!({
         "respond": { "concurrency": "queue" },
@@ -103,7 +104,7 @@ pub async fn a_queue_goes_by_arrival_whatever_the_priority(world: &World) {
     assert_eq!(world.drain().await, sent);
 }
 
-/// B12: however the running request ends, the next one starts.
+/// spec B12: however the running request ends, the next one starts.
 pub async fn a_queue_goes_on_however_the_running_one_ends(world: &World) {
     chat(world).await;
     for end in ["completed", "failed", "cancelled", "lost"] {
@@ -131,7 +132,8 @@ pub async fn a_queue_goes_on_however_the_running_one_ends(world: &World) {
     world.check_holds().await;
 }
 
-/// B14, B15, B16, B17, B19, B40: a busy session refuses and names its holder; a free one does not.
+/// spec B14, B15, B16, B17, B19, B40: a busy session refuses and names its holder; a free one does
+/// not.
 pub async fn reject_names_the_holder_and_forgets_the_refused(world: &World) {
     chat(world).await;
     for end in ["completed", "failed", "cancelled"] {
@@ -158,7 +160,7 @@ pub async fn reject_names_the_holder_and_forgets_the_refused(world: &World) {
     world.check_holds().await;
 }
 
-/// B18: of requests in the same instant, on several engines, exactly one is admitted.
+/// spec B18: of requests in the same instant, on several engines, exactly one is admitted.
 pub async fn of_rejecting_requests_at_once_one_is_admitted(world: &World) {
     chat(world).await;
     let (b, c) = (world.engine(2), world.engine(3));
@@ -175,7 +177,7 @@ pub async fn of_rejecting_requests_at_once_one_is_admitted(world: &World) {
     assert_eq!(world.drain().await, [winner]);
 }
 
-/// N33: a session is busy while anyone holds it or waits for it.
+/// spec N33: a session is busy while anyone holds it or waits for it.
 pub async fn reject_sees_who_waits(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -191,7 +193,7 @@ pub async fn reject_sees_who_waits(world: &World) {
     world.check_holds().await;
 }
 
-/// B2, B34: `allow` neither takes nor sees the gate: appends land while a respond runs.
+/// spec B2, B34: `allow` neither takes nor sees the gate: appends land while a respond runs.
 pub async fn allow_neither_takes_nor_sees_the_gate(world: &World) {
     chat(world).await;
     let respond = world.call_for_run("chat", "respond", "s").await;
@@ -209,7 +211,7 @@ pub async fn allow_neither_takes_nor_sees_the_gate(world: &World) {
     world.check_holds().await;
 }
 
-/// B41, B42: reject and idempotency are apart: one sees who runs, the other who has run.
+/// spec B41, B42: reject and idempotency are apart: one sees who runs, the other who has run.
 pub async fn idempotency_and_arbitration_are_apart(world: &World) {
     let once = json!({ "key": "input.id" });
     let actions = json!({
@@ -231,7 +233,7 @@ pub async fn idempotency_and_arbitration_are_apart(world: &World) {
     assert_eq!(call("only", 3).await, "deduped");
 }
 
-/// B44, G7: a restart replaces the holder wherever it is; those who queue keep their places.
+/// spec B44, G7: a restart replaces the holder wherever it is; those who queue keep their places.
 pub async fn restart_replaces_the_holder_and_keeps_the_queue(world: &World) {
     for phase in ["ready", "driven", "sleeping", "paused"] {
         let flow = json!({ "name": phase, "actions": {
@@ -265,7 +267,7 @@ pub async fn restart_replaces_the_holder_and_keeps_the_queue(world: &World) {
     }
 }
 
-/// B44: restarts while the holder is being stopped replace each other, and nobody who queues.
+/// spec B44: restarts while the holder is being stopped replace each other, and nobody who queues.
 pub async fn restarts_replace_each_other(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "edit", "s").await;
@@ -282,7 +284,7 @@ pub async fn restarts_replace_each_other(world: &World) {
     world.check_holds().await;
 }
 
-/// B44: after a holder was cancelled by hand, restarts still leave one of them.
+/// spec B44: after a holder was cancelled by hand, restarts still leave one of them.
 pub async fn restarts_after_a_cancel_by_hand_replace_each_other(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -299,7 +301,7 @@ pub async fn restarts_after_a_cancel_by_hand_replace_each_other(world: &World) {
     world.check_holds().await;
 }
 
-/// B43: a burst gives one run, with the last input, and cancels nobody.
+/// spec B43: a burst gives one run, with the last input, and cancels nobody.
 pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -331,7 +333,7 @@ pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     world.check_holds().await;
 }
 
-/// B43: windows are each session's own, and one whose run was cancelled takes no more.
+/// spec B43: windows are each session's own, and one whose run was cancelled takes no more.
 pub async fn a_cancelled_window_takes_no_more(world: &World) {
     chat(world).await;
     world.call_for_run("chat", "respond", "s").await;
@@ -349,7 +351,7 @@ pub async fn a_cancelled_window_takes_no_more(world: &World) {
     world.check_holds().await;
 }
 
-/// A1, B43: the claim of a window that waits for the gate is that of its last input.
+/// spec A1, B43: the claim of a window that waits for the gate is that of its last input.
 pub async fn a_waiting_window_claims_its_last_input(world: &World) {
     let policy = json!({ "policy": "debounce", "periodMs": 1000 });
     let actions = json!({

@@ -26,8 +26,8 @@ async fn order(world: &World) -> Vec<RunId> {
     }
 }
 
-/// L2, P2: the workflows of a workspace are served in turn, and inside one rank decides, whichever
-/// way a run became ready.
+/// spec L2, P2: the workflows of a workspace are served in turn, and inside one rank decides,
+/// whichever way a run became ready.
 pub async fn ready_runs_are_leased_in_turns(world: &World) {
     for name in ["a", "b", "c"] {
         world.define(json!({ "name": name })).await;
@@ -45,8 +45,8 @@ pub async fn ready_runs_are_leased_in_turns(world: &World) {
     assert_eq!(order(world).await, expected, "after `b`; the sleeper has kept its rank in `b`");
 }
 
-/// L2: the next run of a workflow waits for one lease of each other workflow that has ready runs,
-/// however many they have, also where its versions are served side by side.
+/// spec L2: the next run of a workflow waits for one lease of each other workflow that has ready
+/// runs, however many they have, also where its versions are served side by side.
 pub async fn a_flood_delays_others_by_one_lease_each(world: &World) {
     let names = ["a", "b", "c", "d"];
     for name in names {
@@ -79,7 +79,7 @@ pub async fn a_flood_delays_others_by_one_lease_each(world: &World) {
     }
 }
 
-/// P2: what becomes ready in the very transaction of a lease is leased in its turn too.
+/// spec P2: what becomes ready in the very transaction of a lease is leased in its turn too.
 pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World) {
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "plain" })).await;
@@ -109,7 +109,7 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World
     world.check_holds().await;
 }
 
-/// P2: an engine takes only what it serves, and nothing that it does not serve is in its way.
+/// spec P2: an engine takes only what it serves, and nothing that it does not serve is in its way.
 pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     let a = world.define(json!({ "name": "a" })).await;
     let b = world.define(json!({ "name": "b" })).await;
@@ -124,7 +124,7 @@ pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     }
 }
 
-/// P2, B132: workspaces are independent: one tenant's backlog stands in nobody else's way.
+/// spec P2, B132: workspaces are independent: one tenant's backlog stands in nobody else's way.
 pub async fn workspaces_are_leased_apart(world: &World) {
     let other = world.in_workspace("b");
     for world in [world, &other] {
@@ -140,7 +140,7 @@ pub async fn workspaces_are_leased_apart(world: &World) {
     assert!(leased.iter().all(|run| run.ws == world.ws));
 }
 
-/// P1, B102, B103: a shift moves a run before those that came at most so much earlier.
+/// spec P1, B102, B103: a shift moves a run before those that came at most so much earlier.
 pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     world.define(json!({ "name": "job", "version": 1 })).await;
     let urgent = json!({ "name": "job", "version": 2, "priority": { "shiftMs": 1000 } });
@@ -160,7 +160,7 @@ pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     }
 }
 
-/// P1, B105: within one workflow nothing changes.
+/// spec P1, B105: within one workflow nothing changes.
 pub async fn the_own_order_is_unchanged(world: &World) {
     let mut definition = shifted("urgent", 60_000);
     definition["concurrency"] = json!({ "limit": 2 });
@@ -173,7 +173,7 @@ pub async fn the_own_order_is_unchanged(world: &World) {
     assert_eq!(order(world).await, sent);
 }
 
-/// P1, B104: priority overtakes in a full line and never widens it.
+/// spec P1, B104: priority overtakes in a full line and never widens it.
 pub async fn priority_does_not_break_a_limit(world: &World) {
     let version = |number: u32, shift_ms: Option<u64>| {
         let mut definition =

@@ -45,7 +45,7 @@ async fn receipts_of(
     items.map(|listed| (outcome(&listed.receipt), listed.cancelled)).collect()
 }
 
-/// A1: two windows end on one idempotency key. The second ends as `deduped` and names the
+/// spec A1: two windows end on one idempotency key. The second ends as `deduped` and names the
 /// survivor, and so does the receipt of each event that it had merged.
 pub async fn a_window_that_lost_its_key_ends_as_deduped(world: &World) {
     let (debounce, once) = (json!({ "periodMs": 1000, "key": "doc" }), json!({ "key": "id" }));
@@ -87,8 +87,8 @@ pub async fn a_request_that_lost_its_key_ends_as_deduped(world: &World) {
     assert_eq!(late.outcome(), "deduped", "{late:?}");
 }
 
-/// F4: the window that opens a buffer keeps its run; one that joins it names the run that carries
-/// its event.
+/// spec F4: the window that opens a buffer keeps its run; one that joins it names the run that
+/// carries its event.
 pub async fn a_window_that_fires_into_a_buffer_names_its_run(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 9, "timeoutMs": 5000 });

@@ -22,8 +22,8 @@ async fn admitted(world: &World, count: usize) -> usize {
     outcomes.filter(|verdict| matches!(verdict, Verdict::Started { .. })).count()
 }
 
-/// M2, B77, B78: up to the limit are admitted; the others make no run and are told when to come
-/// again, to the microsecond.
+/// spec M2, B77, B78: up to the limit are admitted; the others make no run and are told when to
+/// come again, to the microsecond.
 pub async fn the_overflow_is_dropped_and_told_when_to_come_again(world: &World) {
     world.define(limited(3, 1000, None)).await;
     assert_eq!(admitted(world, 3).await, 3);
@@ -42,7 +42,7 @@ pub async fn the_overflow_is_dropped_and_told_when_to_come_again(world: &World) 
     assert_eq!(admitted(world, 1).await, 1, "exactly then");
 }
 
-/// M2, B81: capacity comes back at `limit` per `perMs`, and no further than the burst.
+/// spec M2, B81: capacity comes back at `limit` per `perMs`, and no further than the burst.
 pub async fn capacity_comes_back_evenly(world: &World) {
     world.define(limited(4, 1000, None)).await;
     assert_eq!(admitted(world, 9).await, 4);
@@ -56,7 +56,7 @@ pub async fn capacity_comes_back_evenly(world: &World) {
     assert_eq!(admitted(world, 9).await, 4, "what is not used is not saved up");
 }
 
-/// M2: a lone event is always admitted; a burst of its own says how many may come at once.
+/// spec M2: a lone event is always admitted; a burst of its own says how many may come at once.
 pub async fn the_burst_says_how_many_come_at_once(world: &World) {
     world.define(limited(10, 1000, Some(1))).await;
     assert_eq!(admitted(world, 5).await, 1);
@@ -66,8 +66,8 @@ pub async fn the_burst_says_how_many_come_at_once(world: &World) {
     }
 }
 
-/// M2, B84, B131: in any interval of length w at most burst + ⌊w·limit/perMs⌋ are admitted, over
-/// all engines.
+/// spec M2, B84, B131: in any interval of length w at most burst + ⌊w·limit/perMs⌋ are admitted,
+/// over all engines.
 pub async fn no_interval_admits_more_than_promised(world: &World) {
     world.define(limited(7, 1000, Some(3))).await;
     let engines = [world.engine(11), world.engine(12)];
@@ -90,7 +90,7 @@ pub async fn no_interval_admits_more_than_promised(world: &World) {
     }
 }
 
-/// M2, B84, B131: engines that post at the same moment are counted together.
+/// spec M2, B84, B131: engines that post at the same moment are counted together.
 pub async fn engines_that_race_are_counted_together(world: &World) {
     world.define(limited(10, 60_000, None)).await;
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
@@ -99,7 +99,7 @@ pub async fn engines_that_race_are_counted_together(world: &World) {
     assert_eq!(a + b + c, 10);
 }
 
-/// B82: one hot key does not affect another.
+/// spec B82: one hot key does not affect another.
 pub async fn a_hot_key_does_not_affect_another(world: &World) {
     let limit = json!({ "limit": 2, "perMs": 1000, "key": "ip" });
     world.define(json!({ "name": "audit", "rateLimit": limit })).await;
@@ -113,7 +113,7 @@ pub async fn a_hot_key_does_not_affect_another(world: &World) {
     }
 }
 
-/// A3, B79, B80: a dropped event is recorded, wakes who waits for it, and starts the others.
+/// spec A3, B79, B80: a dropped event is recorded, wakes who waits for it, and starts the others.
 pub async fn a_dropped_event_still_does_all_else(world: &World) {
     world.define(limited(1, 1000, None)).await;
     world.define(json!({ "name": "other", "triggers": [{ "event": "audit" }] })).await;
@@ -133,7 +133,7 @@ pub async fn a_dropped_event_still_does_all_else(world: &World) {
     assert_eq!(receipts[0].verdict["outcome"], json!("dropped"));
 }
 
-/// M2, B83: given the same burst, both meters call the same arrivals overflow.
+/// spec M2, B83: given the same burst, both meters call the same arrivals overflow.
 pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
     for burst in [1_u32, 2, 5] {
         let world = world.in_workspace(&format!("w{burst}"));
@@ -159,7 +159,7 @@ pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
     }
 }
 
-/// M2, SPEC 4: what was admitted counts against the new numbers too, one by one.
+/// spec M2, controls: what was admitted counts against the new numbers too, one by one.
 pub async fn a_new_rate_remembers_what_was_admitted(world: &World) {
     let version = |number: u32, limit: u32, per_ms: u64| {
         let mut definition = limited(limit, per_ms, None);

@@ -28,7 +28,7 @@ async fn react(world: &World, react: React) -> Result<Reacted, Refusal> {
     }
 }
 
-/// B192, B224: commits, events and calls of a handler are kept with its ack, in order; commits
+/// spec B192, B224: commits, events and calls of a handler are kept with its ack, in order; commits
 /// go to the end of their stream whatever that is by now.
 pub async fn effects_are_kept_with_the_ack(world: &World) {
     mail(world).await;
@@ -62,8 +62,8 @@ pub async fn effects_are_kept_with_the_ack(world: &World) {
     assert_eq!((sub.at, sub.owner, sub.until), (1, None, None));
 }
 
-/// B214: under a lost lease nothing happens at all, whatever the effects are, and the worker is
-/// told that.
+/// spec B214: under a lost lease nothing happens at all, whatever the effects are, and the worker
+/// is told that.
 pub async fn a_lost_lease_keeps_no_effect(world: &World) {
     mail(world).await;
     world.append("orders-1", &["made"]).await;
@@ -104,8 +104,8 @@ pub async fn a_refused_effect_refuses_the_whole(world: &World) {
     react(world, done(&leased, 0, vec![append("letters", "a")])).await.unwrap();
 }
 
-/// B181: a worker that did not hear the answer repeats itself, and nothing happens twice; a lease
-/// that is kept is renewed by each report.
+/// spec B181: a worker that did not hear the answer repeats itself, and nothing happens twice; a
+/// lease that is kept is renewed by each report.
 pub async fn a_repeated_report_changes_nothing(world: &World) {
     mail(world).await;
     world.append("orders-1", &["a", "b", "c"]).await;
@@ -170,8 +170,8 @@ pub async fn a_stream_trigger_is_asked_for_by_name(world: &World) {
     assert_eq!((world.alive("begins").await, world.alive("other").await), (2, 0));
 }
 
-/// N67: streams that an operator puts off are not claimed before their time; a leased one is left
-/// to its holder.
+/// spec N67: streams that an operator puts off are not claimed before their time; a leased one is
+/// left to its holder.
 pub async fn an_operator_puts_streams_off(world: &World) {
     mail(world).await;
     for stream in ["orders-1", "orders-2", "orders-3"] {
@@ -192,7 +192,7 @@ pub async fn an_operator_puts_streams_off(world: &World) {
     assert_eq!(streams_of(&world.claim("mail", 10).await), ["orders-2"]);
 }
 
-/// N62: a stream that an operator puts first is claimed next, once; then it waits like others.
+/// spec N62: a stream that an operator puts first is claimed next, once; then it waits like others.
 pub async fn an_operator_puts_streams_first(world: &World) {
     mail(world).await;
     for stream in ["orders-1", "orders-2", "orders-3"] {

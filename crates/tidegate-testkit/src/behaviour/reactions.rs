@@ -21,7 +21,7 @@ async fn three(world: &World) {
     }
 }
 
-/// B194, B195, B197: what has news is leased to the caller for the lease's time, and nothing
+/// spec B194, B195, B197: what has news is leased to the caller for the lease's time, and nothing
 /// else; where all is leased or done with, the answer is empty and no error.
 pub async fn a_claim_leases_what_has_work(world: &World) {
     mail(world).await;
@@ -44,7 +44,7 @@ pub async fn a_claim_leases_what_has_work(world: &World) {
     assert_eq!(tenant.claim("mail", 10).await, [], "another tenant's streams are no news");
 }
 
-/// B196: what engines claim at the same time is disjoint, in one transaction and in several.
+/// spec B196: what engines claim at the same time is disjoint, in one transaction and in several.
 pub async fn claims_of_several_engines_are_disjoint(world: &World) {
     mail(world).await;
     let two = world.engine(2);
@@ -73,7 +73,7 @@ pub async fn claims_of_several_engines_are_disjoint(world: &World) {
     assert_eq!(streams.len(), 12, "each stream once: {streams:?}");
 }
 
-/// B198, B199: a lease delays no commit, and a commit no claim; the news is there afterwards.
+/// spec B198, B199: a lease delays no commit, and a commit no claim; the news is there afterwards.
 pub async fn leases_and_commits_do_not_meet(world: &World) {
     mail(world).await;
     three(world).await;
@@ -89,8 +89,8 @@ pub async fn leases_and_commits_do_not_meet(world: &World) {
     assert_eq!(world.delivered(again).await, ["more"]);
 }
 
-/// B200, B215: an ack moves the place to the last event handled, frees the lease and resets what
-/// was counted; events come in their order, those not acked again.
+/// spec B200, B215: an ack moves the place to the last event handled, frees the lease and resets
+/// what was counted; events come in their order, those not acked again.
 pub async fn an_ack_moves_the_place_and_frees_the_lease(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2", "3"]).await;
@@ -111,7 +111,7 @@ pub async fn an_ack_moves_the_place_and_frees_the_lease(world: &World) {
     assert_eq!(world.claim("mail", 10).await, []);
 }
 
-/// N64: an ack of several is all or nothing; what is lost is said so and harms no other.
+/// spec N64: an ack of several is all or nothing; what is lost is said so and harms no other.
 pub async fn an_ack_of_several_is_all_or_nothing(world: &World) {
     mail(world).await;
     three(world).await;
@@ -130,7 +130,7 @@ pub async fn an_ack_of_several_is_all_or_nothing(world: &World) {
     assert_eq!(world.ack(&[(&other, 0)]).await, [Outcome::Done(0)]);
 }
 
-/// B201: a failure keeps what was handled before it, counts once, frees the lease and delivers
+/// spec B201: a failure keeps what was handled before it, counts once, frees the lease and delivers
 /// the rest again to a fresh lease.
 pub async fn a_failure_keeps_what_was_handled(world: &World) {
     mail(world).await;
@@ -153,7 +153,7 @@ pub async fn a_failure_keeps_what_was_handled(world: &World) {
     assert_eq!(world.sub("mail", "a").await.at, 1);
 }
 
-/// B202–B204: n retries are n + 1 attempts, then the stream is blocked; at once where trying
+/// spec B202–B204: n retries are n + 1 attempts, then the stream is blocked; at once where trying
 /// again does not help; never without `blockOnError`.
 pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
     // (blockOnError, retryable, the attempt that blocks it)
@@ -187,8 +187,8 @@ pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
     assert_eq!(told, "failed with an error that is not retryable: boom");
 }
 
-/// B205, N65, N66: a holder blocks its stream behind what it has handled, once; nobody else can,
-/// and no claim returns it, however long it is and whatever is committed.
+/// spec B205, N65, N66: a holder blocks its stream behind what it has handled, once; nobody else
+/// can, and no claim returns it, however long it is and whatever is committed.
 pub async fn a_blocked_stream_is_never_claimed(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -210,8 +210,8 @@ pub async fn a_blocked_stream_is_never_claimed(world: &World) {
     assert_eq!(world.sub("mail", "a").await.want, 6, "it knows what it misses");
 }
 
-/// B212–B214: a lease ends with its time and anybody may claim; that is no failure, and whatever
-/// the old holder says has no effect, also if nobody has taken it.
+/// spec B212–B214: a lease ends with its time and anybody may claim; that is no failure, and
+/// whatever the old holder says has no effect, also if nobody has taken it.
 pub async fn what_comes_after_the_lease_has_no_effect(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -242,7 +242,7 @@ pub async fn what_comes_after_the_lease_has_no_effect(world: &World) {
     assert_eq!(world.ack(&[(&second, 2)]).await, [Outcome::Done(2)]);
 }
 
-/// B194, N68: a lease that is renewed in time is kept.
+/// spec B194, N68: a lease that is renewed in time is kept.
 pub async fn a_renewed_lease_is_kept(world: &World) {
     mail(world).await;
     world.append("a", &["1"]).await;

@@ -22,7 +22,7 @@ async fn told_and_kept(world: &World, name: &str, data: Value) -> (Posted, Value
     (posted, told, kept)
 }
 
-/// SPEC 5: each kind of verdict, and the field of its receipt that points to the survivor.
+/// spec receipts: each kind of verdict, and the field of its receipt that points to the survivor.
 pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
     let rate = json!({ "limit": 1, "perMs": 60_000, "key": "k" });
     let handoff = json!({ "type": "keyed", "keyField": "k", "onNewVersion": "drain" });
@@ -66,7 +66,8 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
     }
 }
 
-/// SPEC 3, SPEC 5: a rejection says what is missing; a missing key that is shared is named too.
+/// spec keys, receipts: a rejection says what is missing; a missing key that is shared is named
+/// too.
 pub async fn a_receipt_says_what_is_missing(world: &World) {
     let handoff = json!({ "type": "keyed", "keyField": "k.id", "onNewVersion": "drain" });
     world.define(json!({ "name": "strict", "handoff": handoff })).await;
@@ -82,7 +83,7 @@ pub async fn a_receipt_says_what_is_missing(world: &World) {
     assert_eq!(kept.unwrap()["keyMissing"], told["keyMissing"]);
 }
 
-/// SPEC 5: one event has a receipt for each workflow that did not plainly start.
+/// spec receipts: one event has a receipt for each workflow that did not plainly start.
 pub async fn each_workflow_writes_its_own_receipt(world: &World) {
     let on = json!([{ "event": "go" }]);
     world.define(json!({ "name": "a", "triggers": on, "singleton": { "mode": "skip" } })).await;
@@ -100,7 +101,7 @@ pub async fn each_workflow_writes_its_own_receipt(world: &World) {
     }
 }
 
-/// A5, SPEC 5: what a schedule or a call is refused is kept as well.
+/// spec A5, receipts: what a schedule or a call is refused is kept as well.
 pub async fn refused_schedules_and_calls_are_kept(world: &World) {
     let triggers = json!(["sync", { "cron": "@daily" }]);
     let singleton = json!({ "mode": "skip" });

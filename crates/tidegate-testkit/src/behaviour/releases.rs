@@ -20,7 +20,7 @@ async fn current(world: &World, name: &str) -> Option<u32> {
     Some(catalog.entry("default", name)?.current.as_ref()?.version.number)
 }
 
-/// SPEC 8: a version is released by itself only if its number is higher than any before.
+/// spec release: a version is released by itself only if its number is higher than any before.
 pub async fn only_a_higher_number_releases_itself(world: &World) {
     for (version, now) in [(3, 3), (1, 3), (2, 3), (5, 5), (4, 5)] {
         let registered = world.define(json!({ "name": "order", "version": version })).await;
@@ -35,7 +35,7 @@ pub async fn only_a_higher_number_releases_itself(world: &World) {
     assert_eq!(world.run(unknown).await, refused);
 }
 
-/// SPEC 8: a number that is taken means what it meant, unless a developer says otherwise.
+/// spec release: a number that is taken means what it meant, unless a developer says otherwise.
 pub async fn a_number_with_another_definition_is_refused(world: &World) {
     let slots =
         |limit: u32| json!({ "name": "order", "version": 1, "concurrency": { "limit": limit } });
@@ -59,7 +59,7 @@ pub async fn a_number_with_another_definition_is_refused(world: &World) {
     assert_eq!(current(world, "order").await, Some(2), "an old version does not come back by it");
 }
 
-/// SPEC 8: the server's numbers count up, and a definition that is known makes no new one.
+/// spec release: the server's numbers count up, and a definition that is known makes no new one.
 pub async fn assigned_versions_count_up(world: &World) {
     let slots = |limit: u32| json!({ "name": "order", "concurrency": { "limit": limit } });
     for (limit, version, unchanged) in
@@ -76,7 +76,8 @@ pub async fn assigned_versions_count_up(world: &World) {
     assert_eq!(current(world, "order").await, Some(2));
 }
 
-/// SPEC 8: descriptions and schemas shape no run: new ones are known at once, under the old number.
+/// spec release: descriptions and schemas shape no run: new ones are known at once, under the old
+/// number.
 pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
     let order = |text: &str| json!({ "name": "order", "description": text, "schema": {} });
     for given in [false, true] {
@@ -98,7 +99,7 @@ pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
     assert_eq!(world.drive("order", json!({})).await.version, 1);
 }
 
-/// N47: rolling back is a release: the older number is the newer version now, by its own word.
+/// spec N47: rolling back is a release: the older number is the newer version now, by its own word.
 pub async fn rolling_back_is_a_release(world: &World) {
     for policy in ["supersede", "drain"] {
         let world = world.in_workspace(policy);
@@ -132,8 +133,8 @@ pub async fn rolling_back_is_a_release(world: &World) {
     }
 }
 
-/// SPEC 8: a release that brings a handoff finds a hold for each live older run, from its stored
-/// input, and lists those that lack the key.
+/// spec release: a release that brings a handoff finds a hold for each live older run, from its
+/// stored input, and lists those that lack the key.
 pub async fn a_new_handoff_adopts_live_runs(world: &World) {
     for policy in ["drain", "supersede"] {
         let world = world.in_workspace(policy);
@@ -182,7 +183,7 @@ pub async fn a_new_handoff_adopts_live_runs(world: &World) {
     }
 }
 
-/// SPEC 8: coexist brings no holds for older runs; a later drain does, also for its runs.
+/// spec release: coexist brings no holds for older runs; a later drain does, also for its runs.
 pub async fn a_coexisting_version_is_adopted_by_the_next(world: &World) {
     let define = async |version: u32, policy: &str| {
         let handoff = handoff(policy);
@@ -203,7 +204,7 @@ pub async fn a_coexisting_version_is_adopted_by_the_next(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 8, B106: beside a handoff, a singleton is one within its version.
+/// spec release, B106: beside a handoff, a singleton is one within its version.
 pub async fn a_singleton_beside_a_handoff_is_within_its_version(world: &World) {
     for mode in ["skip", "cancel"] {
         let world = world.in_workspace(mode);
@@ -236,7 +237,7 @@ pub async fn a_singleton_beside_a_handoff_is_within_its_version(world: &World) {
     }
 }
 
-/// SPEC 4: the run of a fold takes the version that is current at its flush, and its rules.
+/// spec controls: the run of a fold takes the version that is current at its flush, and its rules.
 pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
     let folds = [
         json!({ "debounce": { "periodMs": 100 } }),
@@ -268,7 +269,8 @@ pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
     }
 }
 
-/// SPEC 4: a raised limit serves the line, a dropped one lets all in, a lowered one evicts nobody.
+/// spec controls: a raised limit serves the line, a dropped one lets all in, a lowered one evicts
+/// nobody.
 pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
     let limits = |version: u32, controls: Value| {
         let mut definition = json!({ "name": "order", "version": version });
@@ -317,7 +319,7 @@ pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
     assert_eq!(world.lease_all().await.len(), 1, "nothing is throttled any more");
 }
 
-/// SPEC 8: what comes after a release in one transaction is decided by it.
+/// spec release: what comes after a release in one transaction is decided by it.
 pub async fn a_release_rules_the_next_command(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     let workflow = Workflow::parse(&json!({ "name": "order", "version": 2 }));
@@ -335,7 +337,7 @@ pub async fn a_release_rules_the_next_command(world: &World) {
     assert_eq!(leased, [1, 2], "an engine that serves both leases both");
 }
 
-/// SPEC 8, B160: an engine leases only the versions that it serves.
+/// spec release, B160: an engine leases only the versions that it serves.
 pub async fn an_engine_leases_what_it_serves(world: &World) {
     let first = world.define(json!({ "name": "order", "version": 1 })).await;
     let one = world.start("order", json!({})).await;
@@ -351,7 +353,8 @@ pub async fn an_engine_leases_what_it_serves(world: &World) {
     }
 }
 
-/// SPEC 8: however many runs live, each gets its hold, and each key's are superseded together.
+/// spec release: however many runs live, each gets its hold, and each key's are superseded
+/// together.
 pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     for n in 0..60 {
@@ -376,7 +379,7 @@ pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 4: a raised limit serves a long line at once, through whatever comes after it.
+/// spec controls: a raised limit serves a long line at once, through whatever comes after it.
 pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     let slots = |limit: u32| json!([{ "limit": limit, "span": "run" }, { "limit": 1, "key": "n" }]);
     world.define(json!({ "name": "order", "concurrency": slots(1) })).await;
@@ -390,8 +393,8 @@ pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     world.check_holds().await;
 }
 
-/// G9: versions that hand over by different keys and are released in turn never come to hold what
-/// the other waits for; the run of the version that is the older one now goes first.
+/// spec G9: versions that hand over by different keys and are released in turn never come to hold
+/// what the other waits for; the run of the version that is the older one now goes first.
 pub async fn releases_in_turn_make_no_deadlock(world: &World) {
     let handoff = |version: u32, scope: Value| {
         let mut handoff = json!({ "onNewVersion": "drain" });
@@ -409,8 +412,8 @@ pub async fn releases_in_turn_make_no_deadlock(world: &World) {
     world.check_quiet().await;
 }
 
-/// G9: the same where one of them has a gate to pass before its handoff, and stands there when the
-/// other version is released again.
+/// spec G9: the same where one of them has a gate to pass before its handoff, and stands there when
+/// the other version is released again.
 pub async fn a_release_gives_no_hold_to_those_who_are_yet_to_wait(world: &World) {
     let handoff = |key: &str| json!({ "type": "keyed", "keyField": key, "onNewVersion": "drain" });
     let singleton = json!({ "mode": "cancel" });

@@ -30,7 +30,7 @@ fn matching(stream: &str) -> Filter {
     Filter { stream: Some(Pattern::parse(stream).unwrap()), ..Filter::default() }
 }
 
-/// B213, N68: claims without progress are counted apart from failures, and too many in a row
+/// spec B213, N68: claims without progress are counted apart from failures, and too many in a row
 /// block the stream, even without `blockOnError`, with words that say why.
 pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     let options = json!({ "name": "slow", "source": "*", "leaseMs": 1000, "maxLostLeases": 3,
@@ -63,7 +63,7 @@ pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     assert_eq!((again.leased, again.blocked), (vec![], vec![]), "it is said once");
 }
 
-/// B216: the next attempt waits as long as the backoff says, for every engine.
+/// spec B216: the next attempt waits as long as the backoff says, for every engine.
 pub async fn a_backoff_is_waited_for(world: &World) {
     for (kind, waits) in [
         ("fixed", [100, 100, 100, 100]),
@@ -86,7 +86,8 @@ pub async fn a_backoff_is_waited_for(world: &World) {
     }
 }
 
-/// N67: what is put off is seen by no claim before its time; it is no failure and no lost lease.
+/// spec N67: what is put off is seen by no claim before its time; it is no failure and no lost
+/// lease.
 pub async fn what_is_put_off_is_invisible_until_due(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -106,7 +107,8 @@ pub async fn what_is_put_off_is_invisible_until_due(world: &World) {
     assert_eq!(world.claim_one("mail").await.at, 0);
 }
 
-/// B217, N62: a stream that has work waits at most ⌈n / limit⌉ claims, however busy others are.
+/// spec B217, N62: a stream that has work waits at most ⌈n / limit⌉ claims, however busy others
+/// are.
 pub async fn no_stream_with_work_starves(world: &World) {
     mail(world).await;
     let busy = ["a", "b", "c", "d"];
@@ -141,7 +143,7 @@ pub async fn no_stream_with_work_starves(world: &World) {
     assert_eq!(turns.into_iter().collect::<Vec<_>>(), twice);
 }
 
-/// B217: who had a turn goes to the back, whether its lease was lost or ended with work left.
+/// spec B217: who had a turn goes to the back, whether its lease was lost or ended with work left.
 pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -161,8 +163,8 @@ pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
     assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
 }
 
-/// B206–B208, N71: unblock goes on after the last event acked, reset begins with the first, each
-/// with exactly the streams that are named; an empty list is none.
+/// spec B206–B208, N71: unblock goes on after the last event acked, reset begins with the first,
+/// each with exactly the streams that are named; an empty list is none.
 pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     mail(world).await;
     blocked(world, &["a", "b", "c"]).await;
@@ -188,8 +190,8 @@ pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     assert_eq!(world.delivered(a).await, ["1", "2"]);
 }
 
-/// B209–B211, N70–N72: filters restrict as they say, page by page; all of them means all; a reset
-/// of everything has to be meant.
+/// spec B209–B211, N70–N72: filters restrict as they say, page by page; all of them means all; a
+/// reset of everything has to be meant.
 pub async fn filters_restrict_as_they_say(world: &World) {
     mail(world).await;
     let long = format!("order-{}", "x".repeat(150));
@@ -229,7 +231,7 @@ pub async fn filters_restrict_as_they_say(world: &World) {
     }
 }
 
-/// N69: each reaction has its own place; an event is passed when all have passed it.
+/// spec N69: each reaction has its own place; an event is passed when all have passed it.
 pub async fn reactions_do_not_share_a_place(world: &World) {
     mail(world).await;
     world.react(json!({ "name": "bill", "source": "order-*" })).await;
@@ -251,8 +253,8 @@ pub async fn reactions_do_not_share_a_place(world: &World) {
     assert_eq!(world.delivered(&world.claim_one("late").await).await, ["1"]);
 }
 
-/// B222: a stuck stream can be looked at without a lease: place, failures, why it is blocked, who
-/// holds it and until when.
+/// spec B222: a stuck stream can be looked at without a lease: place, failures, why it is blocked,
+/// who holds it and until when.
 pub async fn a_stuck_stream_can_be_looked_at(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;

@@ -29,7 +29,7 @@ async fn failed_after(world: &World, ids: &[&str]) -> RunId {
     run.id
 }
 
-/// N12, section 9: a new run with the same input and effect keys of its own; the old one stays as
+/// spec N12, replay: a new run with the same input and effect keys of its own; the old one stays as
 /// it ended.
 pub async fn a_replay_is_a_new_run_of_the_same_input(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -55,7 +55,7 @@ pub async fn a_replay_is_a_new_run_of_the_same_input(world: &World) {
     }
 }
 
-/// Section 9: a replay runs what is released now.
+/// spec replay: a replay runs what is released now.
 pub async fn a_replay_is_of_the_current_version(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     let old = failed_after(world, &[]).await;
@@ -65,7 +65,7 @@ pub async fn a_replay_is_of_the_current_version(world: &World) {
     assert_eq!(world.lease_one().await.version, 2);
 }
 
-/// N12: with another input, and for an action in the same session.
+/// spec N12: with another input, and for an action in the same session.
 pub async fn a_replay_may_have_another_input(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let old = failed_after(world, &[]).await;
@@ -86,7 +86,7 @@ pub async fn a_replay_may_have_another_input(world: &World) {
     assert_eq!(world.drain().await, [holder, new]);
 }
 
-/// N12: a batch is replayed with all its events; with another input there is one.
+/// spec N12: a batch is replayed with all its events; with another input there is one.
 pub async fn a_batch_is_replayed_whole(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "order", "batch": batch })).await;
@@ -111,7 +111,7 @@ pub async fn a_batch_is_replayed_whole(world: &World) {
     assert_eq!(world.inputs_of(new).await, None);
 }
 
-/// A5: a replay passes gates and the throttle, and neither idempotency, rate limit nor folds.
+/// spec A5: a replay passes gates and the throttle, and neither idempotency, rate limit nor folds.
 pub async fn a_replay_passes_gates_and_throttle_only(world: &World) {
     let definition = json!({
         "name": "order",
@@ -140,7 +140,7 @@ pub async fn a_replay_passes_gates_and_throttle_only(world: &World) {
     world.check_holds().await;
 }
 
-/// A5, A2: a gate that refuses refuses a replay too; it leaves nothing but its receipt.
+/// spec A5, A2: a gate that refuses refuses a replay too; it leaves nothing but its receipt.
 pub async fn a_replay_may_be_refused_by_a_gate(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     let old = failed_after(world, &["a", "b"]).await;
@@ -155,8 +155,8 @@ pub async fn a_replay_may_be_refused_by_a_gate(world: &World) {
     assert_eq!(world.lease_one().await.id, new);
 }
 
-/// N12, section 9: a retry from a step keeps what was recorded before it, in order, and its effect
-/// keys are those of the first run, however often it is retried.
+/// spec N12, replay: a retry from a step keeps what was recorded before it, in order, and its
+/// effect keys are those of the first run, however often it is retried.
 pub async fn a_retry_goes_on_from_a_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.send("order", json!({ "id": 7 })).await;
@@ -205,7 +205,7 @@ pub async fn a_retry_stays_in_its_version(world: &World) {
     world.check_holds().await;
 }
 
-/// Section 8: whom a newer version took along stays with it when a retry of an older one comes.
+/// spec versions: whom a newer version took along stays with it when a retry of an older one comes.
 pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version = |n: u32| json!({ "name": "order", "version": n, "handoff": handoff });
@@ -224,7 +224,7 @@ pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
     }
 }
 
-/// N12: what is no run, has not ended or was never recorded is refused, with what would do.
+/// spec N12: what is no run, has not ended or was never recorded is refused, with what would do.
 pub async fn what_cannot_be_replayed_is_said_so(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let old = failed_after(world, &["reserve", "charge"]).await;
@@ -284,7 +284,7 @@ pub async fn what_was_undone_is_not_kept(world: &World) {
     }
 }
 
-/// Section 7: an undoing that failed can be tried again, for the same run and past no gates.
+/// spec replace: an undoing that failed can be tried again, for the same run and past no gates.
 pub async fn an_undoing_can_be_tried_again(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     let run = world.drive_with_undo("order", json!({})).await;

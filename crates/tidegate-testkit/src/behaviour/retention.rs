@@ -65,7 +65,7 @@ async fn is_kept(world: &World, run: RunId) -> bool {
     world.row(RowKey::Ended(run.seq)).await.is_some()
 }
 
-/// SPEC 9: a finished run goes with its steps, chunks, signals and its event, however many.
+/// spec retention: a finished run goes with its steps, chunks, signals and its event, however many.
 pub async fn old_runs_go_with_all_that_is_theirs(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -91,7 +91,8 @@ pub async fn old_runs_go_with_all_that_is_theirs(world: &World) {
     world.complete(&young).await;
 }
 
-/// SPEC 9: an event stays while a run that lives or has ended, a batch or a window relies on it.
+/// spec retention: an event stays while a run that lives or has ended, a batch or a window relies
+/// on it.
 pub async fn what_is_relied_on_stays(world: &World) {
     world.define(json!({ "name": "sleep" })).await;
     world.define(json!({ "name": "quiet", "debounce": { "periodMs": 40 * DAY_MS } })).await;
@@ -130,7 +131,8 @@ pub async fn what_is_relied_on_stays(world: &World) {
     assert_eq!(left(world).await, Vec::<&str>::new());
 }
 
-/// SPEC 9: an ended run stays while a new go at it lives, and it can be replayed until it goes.
+/// spec retention: an ended run stays while a new go at it lives, and it can be replayed until it
+/// goes.
 pub async fn the_source_of_a_replay_stays(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let first = world.drive("order", json!({ "n": 1 })).await;
@@ -179,8 +181,8 @@ pub async fn a_pass_goes_part_by_part(world: &World) {
     assert_eq!(early, Forgotten { rows: 0, next: None }, "nothing is old: it looks no further");
 }
 
-/// I48 holds for any retention: what was deleted is remembered in the store, so that receipts which
-/// outlive their runs are no findings, and whoever checks needs to know no setting.
+/// spec I48 holds for any retention: what was deleted is remembered in the store, so that receipts
+/// which outlive their runs are no findings, and whoever checks needs to know no setting.
 pub async fn a_receipt_may_outlive_its_run(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     world.send("order", json!(1)).await;

@@ -25,7 +25,7 @@ async fn is_ignored(world: &World, name: &str) -> bool {
     world.post(name, json!({})).await.runs.is_empty()
 }
 
-/// SPEC 11: no event, request, schedule, parent or replay starts a retired workflow.
+/// spec retired: no event, request, schedule, parent or replay starts a retired workflow.
 pub async fn nothing_starts_a_retired_workflow(world: &World) {
     let triggers = json!(["order", "all.*", { "cron": "@daily" }]);
     world.define(json!({ "name": "order", "triggers": triggers })).await;

@@ -40,7 +40,8 @@ async fn runs(world: &World) -> Vec<RunId> {
     rows.filter_map(|row| row.as_run().map(|run| run.id)).collect()
 }
 
-/// I34, N41: of many engines that start one occurrence, one does, and the next is planned with it.
+/// spec I34, N41: of many engines that start one occurrence, one does, and the next is planned with
+/// it.
 pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
     let at = planned_now(world).await;
     let tomorrow = at.plus_ms(DAY_MS);
@@ -67,7 +68,7 @@ pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
     assert_eq!(answers[1], Ok(Answer::Changed(false)));
 }
 
-/// N6, A5: an occurrence is data for its run; it is no event that others see.
+/// spec N6, A5: an occurrence is data for its run; it is no event that others see.
 pub async fn an_occurrence_is_no_event(world: &World) {
     let at = planned_now(world).await;
     world.define(json!({ "name": "all", "triggers": ["*"] })).await;
@@ -102,7 +103,8 @@ pub async fn a_schedule_is_planned_once(world: &World) {
     assert_eq!(planned, ["report", "clean"], "the earliest first, due or not");
 }
 
-/// SPEC 8: a release takes the schedules with it that it no longer has, and plans no others anew.
+/// spec versions: a release takes the schedules with it that it no longer has, and plans no others
+/// anew.
 pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     let defined = |version: u32, crons: &[&str]| {
         let triggers: Vec<_> = crons.iter().map(|cron| json!({ "cron": cron })).collect();
@@ -131,7 +133,7 @@ pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     assert!(left == std::slice::from_ref(&other.ws), "{left:?}");
 }
 
-/// N41: what comes too late is passed over once, with a receipt that says what.
+/// spec N41: what comes too late is passed over once, with a receipt that says what.
 pub async fn a_missed_occurrence_is_recorded(world: &World) {
     let at = planned_now(world).await;
     world.pass(3 * DAY_MS);

@@ -17,7 +17,8 @@ async fn explain(world: &World, run: RunId) -> Why {
     why.unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
-/// SPEC 8: a run whose version no live engine serves is stranded, and `why` names the ways out.
+/// spec stranded: a run whose version no live engine serves is stranded, and `why` names the ways
+/// out.
 pub async fn a_run_that_nobody_serves_is_stranded(world: &World) {
     world.define(json!({ "name": "order", "version": 1, "concurrency": { "limit": 1 } })).await;
     let (ready, waiting) =
@@ -51,7 +52,7 @@ pub async fn a_run_that_nobody_serves_is_stranded(world: &World) {
     assert!(!explain(world, ready).await.stranded, "it has ended");
 }
 
-/// SPEC 8: a release says how many live runs it leaves to nobody.
+/// spec stranded: a release says how many live runs it leaves to nobody.
 pub async fn a_release_says_how_many_runs_it_strands(world: &World) {
     let order = |version: u32| json!({ "name": "order", "version": version });
     world.define(order(1)).await;
@@ -70,7 +71,7 @@ pub async fn a_release_says_how_many_runs_it_strands(world: &World) {
     assert_eq!(world.release("order", 2).await.stranded, 0);
 }
 
-/// SPEC 9: nobody watches over an engine that has never beaten, so that it gets nothing.
+/// spec heartbeats: nobody watches over an engine that has never beaten, so that it gets nothing.
 pub async fn an_engine_beats_before_it_asks(world: &World) {
     let defined = world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
@@ -88,7 +89,8 @@ pub async fn an_engine_beats_before_it_asks(world: &World) {
     assert_eq!(world.run(serve).await, Err(Refusal::EngineDead(engine)));
 }
 
-/// SPEC 9: a dead engine's row goes when it owns nothing any more, and it does not come back.
+/// spec heartbeats: a dead engine's row goes when it owns nothing any more, and it does not come
+/// back.
 pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;

@@ -30,7 +30,7 @@ async fn called(world: &World, action: &str, id: &str) -> tidegate_core::row::Ru
     leased
 }
 
-/// SPEC 6: a write commits with its step's record, once; the step is told the value and the
+/// spec sessions: a write commits with its step's record, once; the step is told the value and the
 /// version.
 pub async fn an_operation_is_a_step_and_happens_once(world: &World) {
     chat(world).await;
@@ -94,7 +94,7 @@ pub async fn the_operations_of_a_report_follow_each_other(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// B3, B4, B47: runs that write one session together lose nothing, with a policy or without.
+/// spec B3, B4, B47: runs that write one session together lose nothing, with a policy or without.
 pub async fn runs_that_race_lose_no_update(world: &World) {
     chat(world).await;
     let drive = async |id: u128| {
@@ -128,8 +128,8 @@ pub async fn runs_that_race_lose_no_update(world: &World) {
     assert_eq!(version, 4 * 18, "each of them is a change");
 }
 
-/// B34, B35, B36: appends land at once while a respond runs; responds follow each other, and each
-/// sees all that was appended before it started.
+/// spec B34, B35, B36: appends land at once while a respond runs; responds follow each other, and
+/// each sees all that was appended before it started.
 pub async fn every_respond_sees_what_was_appended_before_it(world: &World) {
     chat(world).await;
     let mut responds = Vec::new();
@@ -193,7 +193,7 @@ pub async fn what_does_not_fit_fails_its_step_and_changes_nothing(world: &World)
     assert_eq!(world.staged().await, 0);
 }
 
-/// SPEC 7, 9: who has lost the lease writes nothing, nor does who was cancelled.
+/// spec replace, steps: who has lost the lease writes nothing, nor does who was cancelled.
 pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
     chat(world).await;
     for (action, id) in [("plain", 10), ("edit", 20)] {

@@ -55,7 +55,8 @@ async fn ended_by(world: &World, run: RunId) -> Option<RunId> {
     }
 }
 
-/// B106, B107, B108, N11, N30: wherever the live run is, a new trigger is skipped, and told why.
+/// spec B106, B107, B108, N11, N30: wherever the live run is, a new trigger is skipped, and told
+/// why.
 pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
     for (phase, engine) in PHASES.into_iter().zip(1..) {
         let world = &world.engine(engine);
@@ -75,8 +76,8 @@ pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
     }
 }
 
-/// B107, B109, B115, G7: wherever the live run is, a new trigger takes its place; while the old
-/// one is driven, not before its worker has stopped.
+/// spec B107, B109, B115, G7: wherever the live run is, a new trigger takes its place; while the
+/// old one is driven, not before its worker has stopped.
 pub async fn cancel_replaces_the_live_run_wherever_it_is(world: &World) {
     for phase in PHASES {
         let (old, front) = bring(world, phase, "cancel", phase).await;
@@ -104,7 +105,7 @@ pub async fn cancel_replaces_the_live_run_wherever_it_is(world: &World) {
     }
 }
 
-/// B115, G7: nothing of a replaced run can be written, and a lost worker frees the place too.
+/// spec B115, G7: nothing of a replaced run can be written, and a lost worker frees the place too.
 pub async fn a_replaced_run_writes_nothing_more(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     let doomed = world.engine(7);
@@ -124,7 +125,7 @@ pub async fn a_replaced_run_writes_nothing_more(world: &World) {
     world.check_holds().await;
 }
 
-/// B106, B109: a chain of replacements while the first is still being stopped leaves the last.
+/// spec B106, B109: a chain of replacements while the first is still being stopped leaves the last.
 pub async fn a_chain_of_replacements_leaves_the_last(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     world.send("sync", json!({ "n": 0 })).await;
@@ -142,7 +143,8 @@ pub async fn a_chain_of_replacements_leaves_the_last(world: &World) {
     world.check_holds().await;
 }
 
-/// B106: a run cancelled by hand keeps its place until it stops, and one waits for it, no more.
+/// spec B106: a run cancelled by hand keeps its place until it stops, and one waits for it, no
+/// more.
 pub async fn one_run_waits_for_a_run_cancelled_by_hand(world: &World) {
     for mode in ["skip", "cancel"] {
         world.define(json!({ "name": mode, "singleton": { "mode": mode } })).await;
@@ -164,7 +166,7 @@ pub async fn one_run_waits_for_a_run_cancelled_by_hand(world: &World) {
     }
 }
 
-/// B106: what waits by one version's mode is replaced by the next version's.
+/// spec B106: what waits by one version's mode is replaced by the next version's.
 pub async fn a_new_mode_rules_from_its_release_on(world: &World) {
     let sync = |version: u32, mode: &str| json!({ "name": "sync", "version": version, "singleton": { "mode": mode } });
     world.define(sync(1, "skip")).await;
@@ -182,7 +184,7 @@ pub async fn a_new_mode_rules_from_its_release_on(world: &World) {
     world.check_holds().await;
 }
 
-/// B110, B111: without a mode it cancels, without a key there is one for the whole workflow.
+/// spec B110, B111: without a mode it cancels, without a key there is one for the whole workflow.
 pub async fn by_default_it_cancels_and_covers_the_workflow(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     let first = world.send_for_run("sync", json!({ "k": "a" })).await;
@@ -191,7 +193,7 @@ pub async fn by_default_it_cancels_and_covers_the_workflow(world: &World) {
     assert_eq!(world.drain().await, [second]);
 }
 
-/// B53, B56, B106, B132: keys, the lack of one, workflows and tenants are all apart.
+/// spec B53, B56, B106, B132: keys, the lack of one, workflows and tenants are all apart.
 pub async fn keys_workflows_and_workspaces_are_apart(world: &World) {
     let other = world.in_workspace("b");
     let mut runs = 0;
@@ -212,7 +214,7 @@ pub async fn keys_workflows_and_workspaces_are_apart(world: &World) {
     world.check_holds().await;
 }
 
-/// B112: however the live run ends, the next trigger starts as if there had been none.
+/// spec B112: however the live run ends, the next trigger starts as if there had been none.
 pub async fn after_any_end_the_next_trigger_starts(world: &World) {
     for mode in ["skip", "cancel"] {
         world.define(json!({ "name": mode, "singleton": { "mode": mode } })).await;
@@ -234,7 +236,7 @@ pub async fn after_any_end_the_next_trigger_starts(world: &World) {
     }
 }
 
-/// B113: triggers on several engines at once leave one run alive per key, in both modes.
+/// spec B113: triggers on several engines at once leave one run alive per key, in both modes.
 pub async fn triggers_at_once_leave_one_run_per_key(world: &World) {
     let (b, c) = (world.engine(2), world.engine(3));
     for mode in ["skip", "cancel"] {
@@ -255,7 +257,7 @@ pub async fn triggers_at_once_leave_one_run_per_key(world: &World) {
     }
 }
 
-/// B114, A3: a skipped event is recorded, has its receipt, and wakes who waits for it.
+/// spec B114, A3: a skipped event is recorded, has its receipt, and wakes who waits for it.
 pub async fn a_skipped_event_is_recorded_and_wakes_waiters(world: &World) {
     world.define(json!({ "name": "waiter", "triggers": ["begin"] })).await;
     world.define(json!({ "name": "other", "triggers": ["sync"] })).await;
@@ -283,7 +285,7 @@ pub async fn a_skipped_event_is_recorded_and_wakes_waiters(world: &World) {
     assert_eq!(world.drain().await.len(), 2, "the waiter and the other");
 }
 
-/// G4: who replaces a run that had not started inherits its rank: in line, and with its slot.
+/// spec G4: who replaces a run that had not started inherits its rank: in line, and with its slot.
 pub async fn a_newcomer_inherits_the_rank_of_a_run_not_yet_started(world: &World) {
     let singleton = json!({ "key": "k" });
     world
@@ -299,7 +301,7 @@ pub async fn a_newcomer_inherits_the_rank_of_a_run_not_yet_started(world: &World
     world.check_holds().await;
 }
 
-/// G4: who replaces a run that had started queues as the newcomer that it is.
+/// spec G4: who replaces a run that had started queues as the newcomer that it is.
 pub async fn a_newcomer_for_a_started_run_queues_anew(world: &World) {
     let singleton = json!({ "key": "k" });
     world
@@ -317,7 +319,7 @@ pub async fn a_newcomer_for_a_started_run_queues_anew(world: &World) {
     world.check_holds().await;
 }
 
-/// N11, B107: a paused run keeps its key and uses no slot; resumed, it goes on.
+/// spec N11, B107: a paused run keeps its key and uses no slot; resumed, it goes on.
 pub async fn a_paused_run_keeps_its_key_and_no_slot(world: &World) {
     let (paused, _) = bring(world, "sync", "skip", "paused").await;
     let other = world.send_for_run("sync", json!({ "k": "b" })).await;
@@ -329,7 +331,7 @@ pub async fn a_paused_run_keeps_its_key_and_no_slot(world: &World) {
     world.check_holds().await;
 }
 
-/// A2: an event that a singleton skips consumes neither a claim nor a token.
+/// spec A2: an event that a singleton skips consumes neither a claim nor a token.
 pub async fn a_skipped_event_consumes_nothing(world: &World) {
     let definition = json!({
         "name": "sync", "singleton": { "mode": "skip" }, "idempotency": { "key": "n" },

@@ -29,8 +29,8 @@ async fn failure(world: &World, run: &Run) -> Fault {
     }
 }
 
-/// SPEC 7: the run reads its own writes on top of the document as it is; nobody else does until
-/// it completes.
+/// spec staging: the run reads its own writes on top of the document as it is; nobody else does
+/// until it completes.
 pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     chat(world).await;
     world.patch("s", set("", json!({ "n": 1, "list": [1] })), None).await.unwrap();
@@ -74,7 +74,7 @@ fn check_whole(document: &Value, at: &str) {
     assert_eq!(i64::try_from(list).unwrap(), count, "{at}: {document}");
 }
 
-/// B44, N44: wherever the old run is replaced, the document is that of whole runs only.
+/// spec B44, N44: wherever the old run is replaced, the document is that of whole runs only.
 pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
     chat(world).await;
     let mut completed = 0;
@@ -173,8 +173,8 @@ pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
 /// What a run does, what somebody else does before it completes, and the conflict if there is one.
 type Case = (Vec<SessionOp>, SessionOp, Option<&'static str>);
 
-/// SPEC 7: a `set`, or a `merge` of the same leaf, on what changed since the run read it fails the
-/// run; everything else is done on the document as it is then.
+/// spec staging: a `set`, or a `merge` of the same leaf, on what changed since the run read it
+/// fails the run; everything else is done on the document as it is then.
 fn cases() -> Vec<Case> {
     let read_set = |read: &str, at: &str| vec![get(read), set(at, json!("mine"))];
     let conflict = |path| Some(path);
@@ -217,7 +217,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// SPEC 7, N44: conflicts are told with the place and both values; nothing of the run is done.
+/// spec staging, N44: conflicts are told with the place and both values; nothing of the run is
+/// done.
 pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World) {
     chat(world).await;
     for (n, (ops, theirs, conflict)) in cases().into_iter().enumerate() {
@@ -291,8 +292,8 @@ pub async fn a_later_read_excuses_no_set(world: &World) {
     assert_eq!(world.document("s").await, json!({ "a": long }));
 }
 
-/// SPEC 9: a retry keeps the steps before the one that it begins with. What an unfinished run had
-/// staged is gone, so those steps are taken again; what was settled is not done twice.
+/// spec replay: a retry keeps the steps before the one that it begins with. What an unfinished run
+/// had staged is gone, so those steps are taken again; what was settled is not done twice.
 pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
     chat(world).await;
     for (fails, kept) in [(true, vec!["work"]), (false, vec!["count", "work"])] {
@@ -377,7 +378,7 @@ pub async fn whether_a_run_stages_is_said_by_its_own_version(world: &World) {
     assert_eq!(world.document("s").await, json!({ "b": 1, "a": 1 }));
 }
 
-/// B44: the newcomer knows whom it replaced, and can read all that that one had done.
+/// spec B44: the newcomer knows whom it replaced, and can read all that that one had done.
 pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
     chat(world).await;
     world.define(json!({ "name": "single", "singleton": { "mode": "cancel" } })).await;
@@ -418,8 +419,8 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 7, G7: where runs replace each other before they start, the last one is told of the one
-/// that did something only if it has that one's place, and then it waits until that one has
+/// spec staging, G7: where runs replace each other before they start, the last one is told of the
+/// one that did something only if it has that one's place, and then it waits until that one has
 /// stopped. One that never meets it on a gate neither names it nor waits for it.
 pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
     let edit = json!({ "concurrency": "restart", "singleton": { "key": "input.page" } });

@@ -46,7 +46,7 @@ fn ids(started: &[(u64, RunId)]) -> Vec<RunId> {
     started.iter().map(|(_, id)| *id).collect()
 }
 
-/// M1, B71–B73: a burst is spread evenly, in its order, and all of it starts.
+/// spec M1, B71–B73: a burst is spread evenly, in its order, and all of it starts.
 pub async fn a_burst_is_spread_over_the_window(world: &World) {
     world.define(throttled(4, 1000, 1)).await;
     let sent = flood(world, 6).await;
@@ -55,7 +55,7 @@ pub async fn a_burst_is_spread_over_the_window(world: &World) {
     assert_eq!(ids(&started), sent);
 }
 
-/// M1: the caller is told that it waits for a turn, and when it is about due.
+/// spec M1: the caller is told that it waits for a turn, and when it is about due.
 pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let first = world.send("call", json!({})).await;
@@ -66,8 +66,8 @@ pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     assert_eq!((by.control, *start_at), ("throttle", Some(world.now().plus_ms(1000))));
 }
 
-/// M1: the moment that a caller is told is that of its own turn, as `why` says it: however long
-/// the line is, alone or with others in one request, and after some have had their turns.
+/// spec M1: the moment that a caller is told is that of its own turn, as `why` says it: however
+/// long the line is, alone or with others in one request, and after some have had their turns.
 pub async fn the_caller_is_told_its_own_turn(world: &World) {
     for (limit, burst) in [(1, 1), (3, 1), (2, 4)] {
         world.define(throttled(limit, 1000, burst)).await;
@@ -93,7 +93,7 @@ pub async fn the_caller_is_told_its_own_turn(world: &World) {
     }
 }
 
-/// M1, B75: after a quiet time a burst may start at once, and then the spacing holds again.
+/// spec M1, B75: after a quiet time a burst may start at once, and then the spacing holds again.
 pub async fn as_many_as_the_burst_start_at_once(world: &World) {
     world.define(throttled(1, 100, 3)).await;
     let sent = flood(world, 6).await;
@@ -105,7 +105,7 @@ pub async fn as_many_as_the_burst_start_at_once(world: &World) {
     assert_eq!(times(&starts(world, 50, 6).await), [0, 0, 0, 100, 200]);
 }
 
-/// M1: a rate that does not divide its period never starts one too early, and does not drift.
+/// spec M1: a rate that does not divide its period never starts one too early, and does not drift.
 pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
     world.define(throttled(3, 1000, 1)).await;
     flood(world, 40).await;
@@ -123,7 +123,7 @@ pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
     }
 }
 
-/// M1: the turn counts from when the run is first leased, so that starts never cluster.
+/// spec M1: the turn counts from when the run is first leased, so that starts never cluster.
 pub async fn a_turn_counts_from_the_first_lease(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 3).await;
@@ -137,7 +137,7 @@ pub async fn a_turn_counts_from_the_first_lease(world: &World) {
     assert_eq!(world.lease_one().await.id, sent[1]);
 }
 
-/// M1, B75: after an outage the missed turns are not made up for.
+/// spec M1, B75: after an outage the missed turns are not made up for.
 pub async fn after_an_outage_the_spacing_holds(world: &World) {
     world.define(throttled(1, 1000, 2)).await;
     let sent = flood(world, 7).await;
@@ -149,7 +149,7 @@ pub async fn after_an_outage_the_spacing_holds(world: &World) {
     assert_eq!(ids(&started), sent[2..]);
 }
 
-/// M1, G9, B75: a run that has its turn and waits at a full gate spends it when it starts.
+/// spec M1, G9, B75: a run that has its turn and waits at a full gate spends it when it starts.
 pub async fn behind_a_full_gate_the_spacing_holds(world: &World) {
     let mut definition = throttled(1, 1000, 1);
     definition["concurrency"] = json!({ "limit": 1 });
@@ -173,7 +173,7 @@ pub async fn behind_a_full_gate_the_spacing_holds(world: &World) {
     world.check_holds().await;
 }
 
-/// M1: only first starts count: wakes, retries and lost workers need no turn.
+/// spec M1: only first starts count: wakes, retries and lost workers need no turn.
 pub async fn wakes_and_retries_need_no_turn(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 2).await;
@@ -194,7 +194,7 @@ pub async fn wakes_and_retries_need_no_turn(world: &World) {
     assert_eq!(world.lease_one().await.id, sent[1], "and it has lost nothing by them");
 }
 
-/// M1, B74: every key has its own rate.
+/// spec M1, B74: every key has its own rate.
 pub async fn every_key_has_its_own_rate(world: &World) {
     let throttle = json!({ "limit": 1, "perMs": 1000, "key": "to" });
     world.define(json!({ "name": "call", "throttle": throttle })).await;
@@ -203,7 +203,7 @@ pub async fn every_key_has_its_own_rate(world: &World) {
     assert_eq!(times(&starts(world, 500, 5).await), [0, 0, 1000, 2000]);
 }
 
-/// B76, A2: a run cancelled before its start never starts and gives its turn to the next.
+/// spec B76, A2: a run cancelled before its start never starts and gives its turn to the next.
 pub async fn a_run_cancelled_before_its_start_gives_its_turn_back(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 4).await;
@@ -217,7 +217,7 @@ pub async fn a_run_cancelled_before_its_start_gives_its_turn_back(world: &World)
     assert_eq!(world.state(sent[2]).await, "cancelled");
 }
 
-/// M1, N10: a run paused before its start gives its turn back and gets another.
+/// spec M1, N10: a run paused before its start gives its turn back and gets another.
 pub async fn a_run_paused_before_its_start_gives_its_turn_back(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 2).await;
@@ -227,7 +227,7 @@ pub async fn a_run_paused_before_its_start_gives_its_turn_back(world: &World) {
     assert_eq!(starts(world, 100, 20).await, [(1000, sent[0])]);
 }
 
-/// M1, P1: turns go by rank, and priority changes nothing of their spacing.
+/// spec M1, P1: turns go by rank, and priority changes nothing of their spacing.
 pub async fn turns_go_by_rank(world: &World) {
     let mut definition = throttled(1, 1000, 1);
     definition["version"] = json!(1);
@@ -242,7 +242,7 @@ pub async fn turns_go_by_rank(world: &World) {
     assert_eq!(times(&started), [0, 1000, 2000, 3000, 4000]);
 }
 
-/// M1, SPEC 4: a new release's rate rules from its commit on, counted from the last start.
+/// spec M1, controls: a new release's rate rules from its commit on, counted from the last start.
 pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     let version = |number: u32, limit: u32, burst: u32| {
         let mut definition = throttled(limit, 1000, burst);
@@ -263,7 +263,7 @@ pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     assert_eq!(world.lease_all().await.len(), 14, "gone, it delays nobody");
 }
 
-/// M1: what has started counts against the new burst too, however fast it was allowed to, and
+/// spec M1: what has started counts against the new burst too, however fast it was allowed to, and
 /// whether or not anybody waited at the release.
 pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
     for waiting in [7, 0] {
@@ -284,7 +284,7 @@ pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
     }
 }
 
-/// M1, B75, B84, B131: whoever posts, sweeps and leases, no window holds too many starts.
+/// spec M1, B75, B84, B131: whoever posts, sweeps and leases, no window holds too many starts.
 pub async fn several_engines_share_the_rate(world: &World) {
     world.define(throttled(5, 1000, 2)).await;
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
@@ -317,7 +317,7 @@ pub async fn several_engines_share_the_rate(world: &World) {
     }
 }
 
-/// M1, P5: `why` names the turn of each run behind a burst, as the meter will give it.
+/// spec M1, why: `why` names the turn of each run behind a burst, as the meter will give it.
 pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
     world.define(throttled(1, 1000, 3)).await;
     let sent = flood(world, 6).await;
@@ -340,8 +340,9 @@ pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
     }
 }
 
-/// M1, P5: runs that were let through and have not started have a turn of the burst each: `why` of
-/// those behind them counts these turns, for every number of them, and the moments come true.
+/// spec M1, why: runs that were let through and have not started have a turn of the burst each:
+/// `why` of those behind them counts these turns, for every number of them, and the moments come
+/// true.
 pub async fn why_counts_those_let_through_and_not_started(world: &World) {
     const BURST: u32 = 4;
     for (limit, let_through) in [(1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3)] {

@@ -22,8 +22,8 @@ async fn fault(world: &World, run: RunId) -> String {
     }
 }
 
-/// N20, section 9: from its first start a run has `timeoutMs`, whatever it does with it. Whoever
-/// waits for its slot gets it.
+/// spec N20, timeouts: from its first start a run has `timeoutMs`, whatever it does with it.
+/// Whoever waits for its slot gets it.
 pub async fn wherever_a_run_is_its_time_is_over(world: &World) {
     world.define(timed(1000)).await;
     for place in ["sleeping", "waiting", "in line", "ready", "paused"] {
@@ -60,8 +60,8 @@ pub async fn wherever_a_run_is_its_time_is_over(world: &World) {
     }
 }
 
-/// Section 9, G7: a run that is driven for too long has failed at once and can write nothing any
-/// more; its slot comes back when its worker has stopped.
+/// spec timeouts, G7: a run that is driven for too long has failed at once and can write nothing
+/// any more; its slot comes back when its worker has stopped.
 pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     let mut definition = timed(1000);
     definition["onFailure"] = json!(true);
@@ -89,8 +89,8 @@ pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     world.check_holds().await;
 }
 
-/// Section 9: waiting for a first start costs no time, sleeping does; what is due before the end
-/// happens before it.
+/// spec timeouts: waiting for a first start costs no time, sleeping does; what is due before the
+/// end happens before it.
 pub async fn the_time_counts_from_the_first_start(world: &World) {
     world.define(timed(1000)).await;
     let first = world.drive("order", json!({})).await;
@@ -115,7 +115,7 @@ pub async fn the_time_counts_from_the_first_start(world: &World) {
     assert_eq!(fault(world, second).await, "TimedOut");
 }
 
-/// Section 8: the time is that of the run's own version, fixed when it starts; what is released
+/// spec versions: the time is that of the run's own version, fixed when it starts; what is released
 /// later changes nothing.
 pub async fn a_run_has_the_time_of_its_version(world: &World) {
     let version = |n: u32, ms: Option<u64>| match ms {
@@ -134,7 +134,7 @@ pub async fn a_run_has_the_time_of_its_version(world: &World) {
     assert_eq!(world.state(two).await, "waiting");
 }
 
-/// Section 9: whoever waits for a child is told that its time was over.
+/// spec timeouts: whoever waits for a child is told that its time was over.
 pub async fn a_parent_is_told_of_a_time_out(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(timed(1000)).await;
@@ -184,7 +184,7 @@ pub async fn a_queued_request_gives_up_at_its_own_time(world: &World) {
     assert_ne!(world.pause(first).await, Ok(Answer::Done));
 }
 
-/// Section 6: `maxWaitMs` is for the session: who has it and waits for a slot does not give up.
+/// spec policies: `maxWaitMs` is for the session: who has it and waits for a slot does not give up.
 pub async fn who_has_its_session_does_not_give_up(world: &World) {
     let limits = json!([{ "policy": "queue", "maxWaitMs": 300 }, { "limit": 1 }]);
     let actions = json!({ "respond": { "concurrency": limits } });

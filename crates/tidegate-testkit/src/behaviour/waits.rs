@@ -19,7 +19,7 @@ async fn waiting(world: &World, n: u32, wait: NewWait) -> Run {
     run
 }
 
-/// SPEC 9: a sleep ends at its moment, not before, and is remembered as a step.
+/// spec waits: a sleep ends at its moment, not before, and is remembered as a step.
 pub async fn a_sleep_ends_at_its_moment(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -36,7 +36,7 @@ pub async fn a_sleep_ends_at_its_moment(world: &World) {
     world.check_quiet().await;
 }
 
-/// N16: an event wakes every run whose wait it matches, and says how many; it is their answer.
+/// spec N16: an event wakes every run whose wait it matches, and says how many; it is their answer.
 pub async fn one_event_wakes_all_who_match(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let any = waiting(world, 1, for_event("paid", "payment")).await;
@@ -61,7 +61,7 @@ pub async fn one_event_wakes_all_who_match(world: &World) {
     assert_eq!(world.post("payment", json!({ "order": { "id": 7 } })).await.woke, 0, "just once");
 }
 
-/// SPEC 9: where several fields are named, all of them must match.
+/// spec waits: where several fields are named, all of them must match.
 pub async fn all_fields_of_a_match_must_match(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let fields = [("id", json!("a")), ("paid", json!(true)), ("user.id", json!(1))];
@@ -79,7 +79,7 @@ pub async fn all_fields_of_a_match_must_match(world: &World) {
     assert_eq!(world.state(run.id).await, "queued");
 }
 
-/// N17: only what comes after the wait began counts, also within one transaction.
+/// spec N17: only what comes after the wait began counts, also within one transaction.
 pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let early = world.drive("order", json!({ "n": 1 })).await;
@@ -105,7 +105,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     assert_eq!(world.came_of(late.id, "paid").await, Some(Ok(r#"{"n":2}"#.to_owned())));
 }
 
-/// N16: a wait that runs out is answered with null; what comes later wakes nobody.
+/// spec N16: a wait that runs out is answered with null; what comes later wakes nobody.
 pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let until = Some(Until::In(500));
@@ -123,7 +123,8 @@ pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9: of two waits one is answered while the run is driven for the other; nothing is missed.
+/// spec waits: of two waits one is answered while the run is driven for the other; nothing is
+/// missed.
 pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let both = || vec![for_event("paid", "payment"), for_signal("go", "go")];
@@ -153,7 +154,7 @@ pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &Worl
     world.check_quiet().await;
 }
 
-/// N51, B165: signals are kept, in order, until the run waits for their name.
+/// spec N51, B165: signals are kept, in order, until the run waits for their name.
 pub async fn signals_are_kept_in_the_inbox(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
@@ -179,7 +180,7 @@ pub async fn signals_are_kept_in_the_inbox(world: &World) {
     world.complete(&driven).await;
 }
 
-/// N52: a signal to a driven run is there when it asks, also after its worker was lost.
+/// spec N52: a signal to a driven run is there when it asks, also after its worker was lost.
 pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -197,7 +198,7 @@ pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
     );
 }
 
-/// N19, G2: a child's output, failure and cancellation reach its parent, which holds no slot
+/// spec N19, G2: a child's output, failure and cancellation reach its parent, which holds no slot
 /// while it waits: a parent and a child of one workflow share the only one.
 pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
@@ -226,7 +227,7 @@ pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
     world.check_quiet().await;
 }
 
-/// A5, G8, N40: a child that a gate refuses fails the parent's step at once, and says why.
+/// spec A5, G8, N40: a child that a gate refuses fails the parent's step at once, and says why.
 pub async fn a_refused_child_fails_the_step(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     world.define(json!({ "name": "single", "singleton": { "mode": "skip" } })).await;
@@ -262,7 +263,7 @@ pub async fn a_refused_child_fails_the_step(world: &World) {
     world.check_quiet().await;
 }
 
-/// G8: a grandchild is refused at the gate of its grandparent; a slot that is only held while
+/// spec G8: a grandchild is refused at the gate of its grandparent; a slot that is only held while
 /// driven keeps no child out.
 pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
@@ -290,7 +291,7 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9: a child that takes too long fails the step; it goes on by itself.
+/// spec waits: a child that takes too long fails the step; it goes on by itself.
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let parent = world.drive("order", json!({})).await;
@@ -307,7 +308,7 @@ pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.check_quiet().await;
 }
 
-/// B63, N20: between two attempts a run waits without a slot, for as long as it asked.
+/// spec B63, N20: between two attempts a run waits without a slot, for as long as it asked.
 pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let run = world.drive("order", json!({ "n": 1 })).await;
@@ -328,7 +329,7 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9, B164, B165: a sweep that comes twice, or with the answer, wakes a run once.
+/// spec waits, B164, B165: a sweep that comes twice, or with the answer, wakes a run once.
 pub async fn a_run_is_woken_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -348,7 +349,7 @@ pub async fn a_run_is_woken_once(world: &World) {
     assert_eq!(world.came_of(run.id, "again").await, Some(Ok("1".to_owned())), "and it is kept");
 }
 
-/// N18, SPEC 7: what a step sends is posted with its record, once, and never by an old fence.
+/// spec N18, replace: what a step sends is posted with its record, once, and never by an old fence.
 pub async fn a_step_sends_its_event_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "told" })).await;
@@ -379,7 +380,8 @@ pub async fn a_step_sends_its_event_once(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 7: a run whose own event replaces it is told to stop; the event and the step are there.
+/// spec replace: a run whose own event replaces it is told to stop; the event and the step are
+/// there.
 pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
@@ -395,7 +397,7 @@ pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.check_quiet().await;
 }
 
-/// N16: however many they are, and whatever gates they have to pass, all are woken.
+/// spec N16: however many they are, and whatever gates they have to pass, all are woken.
 pub async fn one_event_wakes_a_crowd(world: &World) {
     let slots = json!([{ "limit": 1, "key": "n" }, { "limit": 1000 }]);
     world.define(json!({ "name": "order", "concurrency": slots })).await;
@@ -410,7 +412,7 @@ pub async fn one_event_wakes_a_crowd(world: &World) {
     world.check_quiet().await;
 }
 
-/// SPEC 9: a step is recorded once. A wait for one that has its record is answered by it, and
+/// spec waits: a step is recorded once. A wait for one that has its record is answered by it, and
 /// takes nothing: no signal, no child, no event.
 pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -456,7 +458,7 @@ pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
     }
 }
 
-/// SPEC 9: of several waits of one step in one report the first counts.
+/// spec waits: of several waits of one step in one report the first counts.
 pub async fn one_step_waits_for_one_thing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "child" })).await;

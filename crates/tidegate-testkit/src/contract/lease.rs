@@ -94,7 +94,7 @@ pub async fn a_lease_says_what_was_acquired(place: &impl Place) {
     assert_eq!(again, Lease { until: again.until, ..lease });
 }
 
-/// B170: enough to decide whether to wait.
+/// spec B170: enough to decide whether to wait.
 pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -108,7 +108,7 @@ pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &im
     }
 }
 
-/// B175, B176: on threads of their own that start together.
+/// spec B175, B176: on threads of their own that start together.
 pub async fn of_many_acquirers_exactly_one_wins(place: &impl Place) {
     let leases = place.open().await;
     race(&vec![leases; 16]).await;
@@ -157,7 +157,7 @@ pub async fn names_do_not_stand_in_each_others_way(place: &impl Place) {
     }
 }
 
-/// B173, N59: when its time is up, not before.
+/// spec B173, N59: when its time is up, not before.
 pub async fn an_expired_lease_can_be_taken(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -217,7 +217,7 @@ pub async fn fences_grow_over_release_expiry_and_acquiring_anew(place: &impl Pla
     }
 }
 
-/// N59: its answer may have been lost, or its program may have been started again.
+/// spec N59: its answer may have been lost, or its program may have been started again.
 pub async fn whoever_has_it_may_acquire_it_anew(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -237,7 +237,7 @@ pub async fn an_older_lease_of_the_same_holder_is_lost(place: &impl Place) {
     assert!(leases.release(&newer).await.unwrap());
 }
 
-/// B174, B177: whatever it says, the new holder keeps what it has.
+/// spec B174, B177: whatever it says, the new holder keeps what it has.
 pub async fn a_late_holder_can_neither_renew_nor_release(place: &impl Place) {
     let leases = place.open().await;
     let late = acquired(&leases, "a", "one").await;
@@ -258,7 +258,7 @@ pub async fn an_expired_lease_is_lost_though_nobody_took_it(place: &impl Place) 
     acquired(&leases, "a", "two").await;
 }
 
-/// B177: another holder, another fence, another name.
+/// spec B177: another holder, another fence, another name.
 pub async fn a_stranger_can_neither_renew_nor_release(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -288,7 +288,7 @@ impl Ledger {
     }
 }
 
-/// B174: what the fence is for. The late holder does not know that it is late, and no clock
+/// spec B174: what the fence is for. The late holder does not know that it is late, and no clock
 /// tells it; the ledger does.
 pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl Place) {
     let leases = place.open().await;
@@ -304,7 +304,7 @@ pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl
     assert_eq!(ledger.lines, ["one begins", "two begins", "two ends"]);
 }
 
-/// N58: with the rule and the value.
+/// spec N58: with the rule and the value.
 pub async fn a_time_that_makes_no_sense_is_refused(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;

@@ -21,7 +21,7 @@ macro_rules! shared_lease_contract {
     };
 }
 
-/// B176: connections that share nothing but the server, as those of many processes do.
+/// spec B176: connections that share nothing but the server, as those of many processes do.
 pub async fn of_many_connections_exactly_one_acquires(place: &impl Place) {
     let mut everyone: Vec<Arc<dyn Leases>> = Vec::new();
     for _ in 0..8 {

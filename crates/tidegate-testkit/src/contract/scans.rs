@@ -220,7 +220,7 @@ pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(&[], i64::MAX), Vec::new()).await;
 }
 
-/// R5: whoever declared an engine dead may be gone before it has reaped all its runs.
+/// spec R5: whoever declared an engine dead may be gone before it has reaped all its runs.
 pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) {
     let engine = |id, dead| Engine { dead, ..Engine::new(id, sample::LEASE_MS) };
     insert(store, [engine(u128::MAX, false), engine(3, true), engine(2, true), engine(1, false)])

@@ -1,4 +1,4 @@
-//! Arrival and creation, in the order of A1, and the folds between the two.
+//! Arrival and creation, in the order of spec A1, and the folds between the two.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Reference {
-    // ------------------------------------------------------------------ arrival [A1]
+    // ------------------------------------------------------------------ arrival (spec A1)
 
     pub(super) fn arrive(&mut self, name: &str, data: &Value) -> Told {
         let def = self.current(name).clone();
@@ -154,7 +154,7 @@ impl Reference {
         ms(control, "maxWaitMs").map_or(quiet, |most| quiet.min(first + most))
     }
 
-    /// Flushes a fold, or what of it no gate skips (F4); false where it stays as it was.
+    /// Flushes a fold, or what of it no gate skips (spec F4); false where it stays as it was.
     pub(super) fn flush(&mut self, at: usize) -> bool {
         let mut fold = self.folds[at].clone();
         let def = self.current(&fold.workflow).clone();
@@ -198,7 +198,7 @@ impl Reference {
         true
     }
 
-    // ------------------------------------------------------------------ claims [C1]
+    // ------------------------------------------------------------------ claims (spec C1)
 
     fn claimed(&self, claim: &Place) -> bool {
         self.claims.get(claim).is_some_and(|(until, _)| *until > self.now)
@@ -209,7 +209,7 @@ impl Reference {
         self.claims.extend(claim.map(|claim| (claim, (self.now + period, run))));
     }
 
-    // ------------------------------------------------------------------ creation [A1]
+    // ------------------------------------------------------------------ creation (spec A1)
 
     fn create(&mut self, name: &str, data: &Value, id: Option<Ordinal>) -> Told {
         let def = self.current(name).clone();
@@ -336,7 +336,7 @@ impl Reference {
     }
 }
 
-/// The stops of a run, in the order of G9.
+/// The stops of a run, in the order of spec G9.
 fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     let mut way = Vec::new();
     if def.get("singleton").is_some() {

@@ -29,7 +29,7 @@ pub(super) fn version(def: &Value) -> i128 {
     number(def, "version").unwrap_or(1)
 }
 
-/// The scalar at a dotted path, written so that types stay apart; `None` is missing [SPEC 3].
+/// The scalar at a dotted path, written so that types stay apart; `None` is missing (spec keys).
 pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
     let found = path.split('.').try_fold(data, |at, name| {
         let list = at.as_array();
@@ -85,7 +85,7 @@ pub(super) fn policy_name(def: &Value) -> Option<&str> {
     policy.as_str().or_else(|| policy["policy"].as_str())
 }
 
-/// The gate of the policy, shared by the flow's actions; a missing key bypasses it [SPEC 6].
+/// The gate of the policy, shared by the flow's actions; a missing key bypasses it (spec policies).
 pub(super) fn policy_place(def: &Value, data: &Value) -> Option<Place> {
     if policy_name(def)? == "allow" {
         return None;

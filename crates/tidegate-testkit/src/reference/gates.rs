@@ -1,4 +1,4 @@
-//! The way of a run towards its start: gates, lines and turns, in the order of G9.
+//! The way of a run towards its start: gates, lines and turns, in the order of spec G9.
 
 use super::{
     Ordinal, Place, Reference, State, Stop, Time,
@@ -6,10 +6,11 @@ use super::{
 };
 
 impl Reference {
-    // ------------------------------------------------------------------ towards the start [G9]
+    // ------------------------------------------------------------------ towards the start
+    // (spec G9)
 
     /// Lets everybody pass who may, in the order of the stops, the best rank first; then the folds
-    /// flush that nobody holds up any more (F4).
+    /// flush that nobody holds up any more (spec F4).
     pub(super) fn settle(&mut self) {
         while self.let_one_pass() || self.flush_one() {}
         for run in &mut self.runs {
@@ -79,7 +80,7 @@ impl Reference {
             "policy" => usize::from(!it.in_place),
             _ => 0,
         };
-        // A session's line goes by arrival alone (SPEC 6).
+        // A session's line goes by arrival alone (spec policies).
         let (at, arrival) = it.rank;
         (tier, (if place.control == "policy" { 0 } else { at }, arrival))
     }
@@ -96,21 +97,21 @@ impl Reference {
         inside.chain(before).filter(counts).count() == 0
     }
 
-    /// Whether a run is inside a gate (G2, G7).
+    /// Whether a run is inside a gate (spec G2, G7).
     pub(super) fn holds(&self, run: Ordinal, place: &Place) -> bool {
         let it = &self.runs[run];
         let Some(at) = it.way.iter().position(|(_, stop)| stop == place) else { return false };
         at < it.passed && (self.alive(run) || it.stopping.is_some())
     }
 
-    /// Back to the lines of its executing gates (G3).
+    /// Back to the lines of its executing gates (spec G3).
     pub(super) fn requeue(&mut self, run: Ordinal) {
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;
     }
 
-    /// Ends a run by cancelling it; what drives it has yet to stop (G7).
+    /// Ends a run by cancelling it; what drives it has yet to stop (spec G7).
     pub(super) fn cut(&mut self, run: Ordinal) {
         if let State::Driven(engine) = self.runs[run].state {
             self.runs[run].stopping = Some(engine);

@@ -1,5 +1,5 @@
 //! The judge: what must hold after every commit, one function for each number of
-//! `docs/invariants.md`, and what must have come of it all in the end.
+//! `docs/spec/invariants.md`, and what must have come of it all in the end.
 
 mod arrivals;
 mod effects;

@@ -2,8 +2,8 @@
 //!
 //! A seed decides everything: which controls are on and how tight they are, what arrives, what
 //! handlers do, whose turn it is and what goes wrong. After every commit the judge checks what
-//! must always hold (`docs/invariants.md`); at the end the faults stop and everything must finish.
-//! The same seed gives the same trace, to the last bit.
+//! must always hold (`docs/spec/invariants.md`); at the end the faults stop and everything must
+//! finish. The same seed gives the same trace, to the last bit.
 //!
 //! Actors do one thing a turn, at most one commit, so that anything can come between any two
 //! commits. [`engine::CommandEngine`] does what an engine does on the level of commands; whatever

@@ -79,7 +79,7 @@ fn drives_of(story: &Story) -> Vec<Drive> {
 }
 
 /// Cuts a drive where its process's lease had run out: a process that is not given any time
-/// cannot notice, and may be inside an effect still. It can record nothing (SPEC 1).
+/// cannot notice, and may be inside an effect still. It can record nothing (spec exact).
 fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
     let ttl = i64::try_from(TTL.as_micros()).expect("a short time");
     let mut good = drive.from;
@@ -103,7 +103,7 @@ pub struct Crowd {
     pub twice: Vec<String>,
 }
 
-/// Sweeps over all drives in order of time (I2): never more than the limit, never one twice.
+/// Sweeps over all drives in order of time (spec I2): never more than the limit, never one twice.
 pub fn crowd(drives: &[Drive]) -> Crowd {
     let mut moments: Vec<(i64, bool, usize)> = Vec::new();
     for (at, drive) in drives.iter().enumerate() {
@@ -139,7 +139,7 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
     found
 }
 
-/// Every lease has a fence of its own, and later ones are higher (I11).
+/// Every lease has a fence of its own, and later ones are higher (spec I11).
 pub fn fences(drives: &[Drive]) -> Vec<String> {
     let mut of_run: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
     let mut known = BTreeSet::new();

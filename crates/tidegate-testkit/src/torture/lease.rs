@@ -1,4 +1,4 @@
-//! The worker's own lease, and its eye on the leases of others (DESIGN R8).
+//! The worker's own lease, and its eye on the leases of others (spec R8).
 
 use std::{
     collections::BTreeMap,

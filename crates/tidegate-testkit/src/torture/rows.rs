@@ -174,7 +174,7 @@ impl Left {
         wrong
     }
 
-    /// An ending that was confirmed is final (I6).
+    /// An ending that was confirmed is final (spec I6).
     fn judge_endings(&self, stories: &[Story]) -> Vec<String> {
         let all = self.ended.values().flatten();
         let ended: BTreeMap<String, &str> =

@@ -159,7 +159,7 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     assert_eq!(b.lease_one().await.id, run.id);
 }
 
-/// B3, N44: also the first write of a session, which has no row to lock yet.
+/// spec B3, N44: also the first write of a session, which has no row to lock yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn processes_that_write_one_session_lose_nothing() {
     let Some(rig) = Rig::new().await else { return };

@@ -1,4 +1,4 @@
-//! R10 and R11: what a COMMIT's answer proves, and what its absence does not.
+//! spec R10, R11: what a COMMIT's answer proves, and what its absence does not.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! R10 over crashes and promotions: what became of a transaction is judged by its own token, and
-//! not by a number that a server gives out again.
+//! spec R10 over crashes and promotions: what became of a transaction is judged by its own token,
+//! and not by a number that a server gives out again.
 //!
 //! Two stores on a cluster of the test's own. A COMMIT of one is not answered, the server crashes,
 //! and the other one commits under the numbers that were lost before the first may ask.

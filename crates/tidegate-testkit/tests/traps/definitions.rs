@@ -1,4 +1,4 @@
-//! R18: definitions are rows, and every engine obeys the same ones.
+//! spec R18: definitions are rows, and every engine obeys the same ones.
 
 use std::sync::{Arc, Mutex};
 

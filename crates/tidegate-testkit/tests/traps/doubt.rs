@@ -1,4 +1,4 @@
-//! R10: the token row is the only proof of an outcome, and it is asked for under lock.
+//! spec R10: the token row is the only proof of an outcome, and it is asked for under lock.
 
 use std::{process::Command, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! R3, R8, R15 and the locks that a hint does not take.
+//! spec R3, R8, R15 and the locks that a hint does not take.
 
 use std::sync::{Arc, Mutex};
 
@@ -97,8 +97,8 @@ async fn r3_a_gate_deleted_while_another_waits_for_it_is_made_anew() {
     assert_eq!(holders(&a).await, [2]);
 }
 
-/// R15: a request that is sent again while the first try commits sees what it did together with
-/// its reply, never without.
+/// spec R15: a request that is sent again while the first try commits sees what it did together
+/// with its reply, never without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r15_a_reply_is_read_after_all_that_it_was_committed_with() {
     let Some(rig) = Rig::new().await else { return };

@@ -1,4 +1,4 @@
-//! R17: a post and a wait for the same event meet.
+//! spec R17: a post and a wait for the same event meet.
 
 use std::sync::{
     Arc,

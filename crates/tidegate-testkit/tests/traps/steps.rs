@@ -1,4 +1,4 @@
-//! R10 and R11 for transactional steps: a COMMIT whose answer is lost keeps effect and record, or
+//! spec R10, R11 for transactional steps: a COMMIT whose answer is lost keeps effect and record, or
 //! neither, and the caller is told which.
 
 use std::{sync::Arc, time::Duration};

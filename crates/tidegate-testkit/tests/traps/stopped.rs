@@ -1,4 +1,4 @@
-//! R16: a stopped process does not hold a gate for ever.
+//! spec R16: a stopped process does not hold a gate for ever.
 
 use std::{
     io::{BufRead, BufReader},

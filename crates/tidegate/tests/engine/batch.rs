@@ -33,8 +33,8 @@ fn at(moments: &[(u128, &str)]) -> Vec<(u128, String)> {
     moments.iter().map(|(at, line)| (*at, (*line).to_owned())).collect()
 }
 
-/// F2, B92, B93, B94, B95, B96, B100: a full buffer flushes at once, any other a time after its
-/// first event; the run sees all its events, in order.
+/// spec F2, B92, B93, B94, B95, B96, B100: a full buffer flushes at once, any other a time after
+/// its first event; the run sees all its events, in order.
 pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = collect(&journal, Batch::of(3).within(secs(10)));
@@ -57,7 +57,7 @@ pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(lab: &Lab) {
     assert_eq!(journal.take_times(), at(&[(15_000, "[3, 4]")]));
 }
 
-/// B97: a run without batch has no list of events.
+/// spec B97: a run without batch has no list of events.
 pub(crate) async fn a_run_without_batch_has_no_list_of_events(lab: &Lab) {
     let order =
         Workflow::new("order", |ctx: Ctx, _: Value| async move { Ok(ctx.events().is_none()) });
@@ -67,7 +67,7 @@ pub(crate) async fn a_run_without_batch_has_no_list_of_events(lab: &Lab) {
     assert_eq!(lab.completed(&engine, run).await, json!(true));
 }
 
-/// B98, B53: each value has its own buffer and its own timer.
+/// spec B98, B53: each value has its own buffer and its own timer.
 pub(crate) async fn keys_are_collected_apart(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = collect(&journal, Batch::of(3).within(secs(10)).key("user"));
@@ -80,7 +80,7 @@ pub(crate) async fn keys_are_collected_apart(lab: &Lab) {
     assert_eq!(journal.take_times(), at(&[(4000, "[1, 3, 4]"), (10_000, "[0, 2]")]));
 }
 
-/// F2, B99: of a flood from two engines, every event is in exactly one run.
+/// spec F2, B99: of a flood from two engines, every event is in exactly one run.
 pub(crate) async fn every_event_is_in_exactly_one_run(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || collect(&journal, Batch::of(7).within(secs(1)));
@@ -102,7 +102,7 @@ pub(crate) async fn every_event_is_in_exactly_one_run(lab: &Lab) {
     assert_eq!(all, (0..40).collect::<Vec<_>>());
 }
 
-/// F2, F3, B101: a buffer survives a restart, and its late flush takes no event from after its
+/// spec F2, F3, B101: a buffer survives a restart, and its late flush takes no event from after its
 /// deadline.
 pub(crate) async fn a_buffer_survives_a_restart(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -118,7 +118,7 @@ pub(crate) async fn a_buffer_survives_a_restart(lab: &Lab) {
     assert_eq!(journal.take_times(), at(&[(60_000, "[0, 1, 2]"), (70_000, "[3]")]));
 }
 
-/// F2: one request can fill several buffers; a buffer holds no more bytes than it may.
+/// spec F2: one request can fill several buffers; a buffer holds no more bytes than it may.
 pub(crate) async fn one_request_fills_several_buffers(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = collect(&journal, Batch::of(4).within(secs(10)).max_bytes(22));
@@ -130,7 +130,7 @@ pub(crate) async fn one_request_fills_several_buffers(lab: &Lab) {
     assert_eq!(journal.take(), expected);
 }
 
-/// F4: a buffer that a singleton would skip stays, and flushes in chunks when the holder ends.
+/// spec F4: a buffer that a singleton would skip stays, and flushes in chunks when the holder ends.
 pub(crate) async fn a_held_buffer_flushes_in_chunks(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -151,7 +151,7 @@ pub(crate) async fn a_held_buffer_flushes_in_chunks(lab: &Lab) {
     assert_eq!((journal.take_times(), journal.most("order")), (expected, 1));
 }
 
-/// N27, F4: what debounce fires is what batch collects.
+/// spec N27, F4: what debounce fires is what batch collects.
 pub(crate) async fn what_debounce_fires_is_what_batch_collects(lab: &Lab) {
     let journal = Journal::new(lab);
     let quiet = tidegate::Debounce::quiet(secs(1)).key("user");

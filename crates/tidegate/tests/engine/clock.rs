@@ -18,8 +18,8 @@ use crate::{
     words::{Journal, Marks, burst, ms, secs, start, states, work},
 };
 
-/// I14: what waits when the clock steps back, by forty seconds and by an hour, goes on after its own
-/// period, and an engine that is started later finds it too.
+/// spec I14: what waits when the clock steps back, by forty seconds and by an hour, goes on after
+/// its own period, and an engine that is started later finds it too.
 async fn nothing_stands_still(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -69,7 +69,8 @@ async fn nothing_stands_still(
     }
 }
 
-/// I14: a stream whose engine died before the clock stepped back is taken over after the lease.
+/// spec I14: a stream whose engine died before the clock stepped back is taken over after the
+/// lease.
 async fn a_lease_of_a_reaction_ends(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -89,7 +90,7 @@ async fn a_lease_of_a_reaction_ends(
     assert_eq!(journal.take(), ["a 0"], "after the lease's time");
 }
 
-/// I14: an event that failed before the clock stepped back is tried again after its backoff; a
+/// spec I14: an event that failed before the clock stepped back is tried again after its backoff; a
 /// moment that a handler named stays.
 async fn a_backoff_of_a_reaction_ends(
     store: Arc<dyn Store>,
@@ -127,7 +128,7 @@ async fn a_backoff_of_a_reaction_ends(
     assert_eq!(journal.take(), ["deferred"], "at its moment");
 }
 
-/// I14: an occurrence that waits for another gives up after its own time.
+/// spec I14: an occurrence that waits for another gives up after its own time.
 async fn an_occurrence_in_a_queue_gives_up(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -151,7 +152,7 @@ async fn an_occurrence_in_a_queue_gives_up(
     assert_eq!((states.len(), cancelled), (2, 1), "{states:?}");
 }
 
-/// I14: the times of all rows are capped, however many there are.
+/// spec I14: the times of all rows are capped, however many there are.
 async fn more_rows_than_a_page_go_on(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,

@@ -25,9 +25,9 @@ fn archiving(stream: &str, marks: &Marks) -> Closing {
     })
 }
 
-/// B218, B219, N74: a close guards the stream first; while a reaction is behind or holds a lease
-/// it waits, and says for whom; then it archives in order and deletes all but the guard. Once more
-/// changes nothing.
+/// spec B218, B219, N74: a close guards the stream first; while a reaction is behind or holds a
+/// lease it waits, and says for whom; then it archives in order and deletes all but the guard. Once
+/// more changes nothing.
 pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(lab: &Lab) {
     let (journal, archive) = (Journal::new(lab), Marks::default());
     let engine = looking(lab).reaction(noting(&journal, "mail", secs(5))).start().await.unwrap();
@@ -54,7 +54,7 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(lab: &Lab) {
     assert_eq!(left.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["$closed"]);
 }
 
-/// N74: an archive that fails leaves the stream guarded with all its events, and can be tried
+/// spec N74: an archive that fails leaves the stream guarded with all its events, and can be tried
 /// again; a close may wait for its time.
 pub(crate) async fn a_failed_archive_can_be_tried_again(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -74,7 +74,7 @@ pub(crate) async fn a_failed_archive_can_be_tried_again(lab: &Lab) {
     assert_eq!((closed, archive.all().len()), (CloseProgress::Closed { guard: 100 }, 100));
 }
 
-/// N74: a close with a snapshot begins the stream anew at version 0; reactions that have seen
+/// spec N74: a close with a snapshot begins the stream anew at version 0; reactions that have seen
 /// what it sums up go on behind it. Said again, it is done already.
 pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(lab: &Lab) {
     let journal = Journal::new(lab);

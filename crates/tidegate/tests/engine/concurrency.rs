@@ -5,8 +5,8 @@ use tidegate::{Concurrency, Ctx, Fault, Retry, Workflow, testing::Lab};
 
 use crate::words::{Journal, burst, ms, n, secs, sharing, start, states, work};
 
-/// G1, G4, B60, B66, B67: of fifty, five are inside at any instant, in their order, and none is
-/// lost.
+/// spec G1, G4, B60, B66, B67: of fifty, five are inside at any instant, in their order, and none
+/// is lost.
 pub(crate) async fn a_burst_of_fifty_is_driven_five_at_a_time(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(5));
@@ -19,7 +19,7 @@ pub(crate) async fn a_burst_of_fifty_is_driven_five_at_a_time(lab: &Lab) {
     assert_eq!(states(lab, "order").await, ["completed"; 50]);
 }
 
-/// G5, B53, B70: a full key delays no other.
+/// spec G5, B53, B70: a full key delays no other.
 pub(crate) async fn a_full_key_delays_no_other(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(1).key("user.id"));
@@ -33,7 +33,7 @@ pub(crate) async fn a_full_key_delays_no_other(lab: &Lab) {
     assert_eq!(journal.take(), ["1", "2"]);
 }
 
-/// B54, B55, B56, B57: what lacks the key shares one bucket, which keyed runs are not in.
+/// spec B54, B55, B56, B57: what lacks the key shares one bucket, which keyed runs are not in.
 pub(crate) async fn what_lacks_the_key_shares_one_bucket(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(1).key("user"));
@@ -48,7 +48,7 @@ pub(crate) async fn what_lacks_the_key_shares_one_bucket(lab: &Lab) {
     assert_eq!(journal.take(), ["1", "2"]);
 }
 
-/// G2, B61, B62, B63, N19: whatever a run waits for, it holds no slot meanwhile.
+/// spec G2, B61, B62, B63, N19: whatever a run waits for, it holds no slot meanwhile.
 pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -96,7 +96,7 @@ pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(lab: &Lab) {
     assert_eq!(noted.len(), 11, "each that waits begins twice: {noted:?}");
 }
 
-/// G3, G4, B64: a run that wakes to a full gate queues by the rank that it was admitted with.
+/// spec G3, G4, B64: a run that wakes to a full gate queues by the rank that it was admitted with.
 pub(crate) async fn a_run_that_wakes_queues_again_in_its_old_place(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -122,7 +122,7 @@ pub(crate) async fn a_run_that_wakes_queues_again_in_its_old_place(lab: &Lab) {
     assert_eq!(journal.most("order"), 1);
 }
 
-/// G7, B12, B69: however a run ends, the next one starts at that moment.
+/// spec G7, B12, B69: however a run ends, the next one starts at that moment.
 pub(crate) async fn however_a_run_ends_the_next_one_starts(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -162,7 +162,7 @@ pub(crate) async fn however_a_run_ends_the_next_one_starts(lab: &Lab) {
     assert_eq!(states(lab, "order").await, ended);
 }
 
-/// B65, B131: the limit holds for the sum of all engines.
+/// spec B65, B131: the limit holds for the sum of all engines.
 pub(crate) async fn two_engines_share_the_limit(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", secs(1)).concurrency(Concurrency::limit(3));
@@ -179,7 +179,7 @@ pub(crate) async fn two_engines_share_the_limit(lab: &Lab) {
     assert_eq!(states(lab, "order").await, ["completed"; 20]);
 }
 
-/// G6, B68, B168: what a dead engine held comes back when its lease is over, no sooner.
+/// spec G6, B68, B168: what a dead engine held comes back when its lease is over, no sooner.
 pub(crate) async fn a_dead_engines_slot_comes_back_with_its_lease(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", secs(100)).concurrency(Concurrency::limit(1));
@@ -200,7 +200,7 @@ pub(crate) async fn a_dead_engines_slot_comes_back_with_its_lease(lab: &Lab) {
     assert_eq!((journal.most("order"), states(lab, "order").await), (1, vec!["completed"; 2]));
 }
 
-/// B51, G9: several limits hold at once.
+/// spec B51, G9: several limits hold at once.
 pub(crate) async fn several_limits_hold_at_once(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -227,7 +227,7 @@ pub(crate) async fn several_limits_hold_at_once(lab: &Lab) {
     assert_eq!(states(lab, "order").await, ["completed"; 20]);
 }
 
-/// SPEC 4: with the span `run` a run counts until it is over, asleep or not.
+/// spec controls: with the span `run` a run counts until it is over, asleep or not.
 pub(crate) async fn with_the_span_run_a_sleeping_run_counts(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();

@@ -34,8 +34,8 @@ async fn followers(lab: &Lab, of: RunId) -> Vec<(Purpose, Ended)> {
         .collect()
 }
 
-/// N9, B69, B76: a run is cancelled wherever it is: in line, asleep, paused. It never goes on, its
-/// place is free at once, and what has ended cannot be cancelled.
+/// spec N9, B69, B76: a run is cancelled wherever it is: in line, asleep, paused. It never goes on,
+/// its place is free at once, and what has ended cannot be cancelled.
 pub(crate) async fn a_run_is_cancelled_wherever_it_is(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -75,8 +75,8 @@ pub(crate) async fn a_run_is_cancelled_wherever_it_is(lab: &Lab) {
     lab.completed(&engine, runs[4]).await;
 }
 
-/// N9, G7, B69: a driven run is cancelled at once and dropped at its next await; what it handed
-/// to others hears of it, nothing more of it is recorded, and its slot is free when it has
+/// spec N9, G7, B69: a driven run is cancelled at once and dropped at its next await; what it
+/// handed to others hears of it, nothing more of it is recorded, and its slot is free when it has
 /// stopped.
 pub(crate) async fn a_driven_run_stops_at_its_next_await(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
@@ -126,7 +126,7 @@ impl Drop for Told {
     }
 }
 
-/// N19: the children that a cancelled run waits for are cancelled with it.
+/// spec N19: the children that a cancelled run waits for are cancelled with it.
 pub(crate) async fn a_cancelled_parent_takes_its_children_along(lab: &Lab) {
     let child =
         Workflow::new(
@@ -143,8 +143,8 @@ pub(crate) async fn a_cancelled_parent_takes_its_children_along(lab: &Lab) {
     assert_eq!(lab.runs("child").await[0].state, "cancelled");
 }
 
-/// N10, N11, B107: a pause takes effect at the next boundary and may be asked for twice. A paused
-/// run keeps its singleton and uses no slot; resumed, it goes on where it was.
+/// spec N10, N11, B107: a pause takes effect at the next boundary and may be asked for twice. A
+/// paused run keeps its singleton and uses no slot; resumed, it goes on where it was.
 pub(crate) async fn a_paused_run_stops_at_its_next_boundary(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -183,7 +183,7 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(lab: &Lab) {
     }
 }
 
-/// N12: a replay does all again, with another input if there is one; a retry keeps what was
+/// spec N12: a replay does all again, with another input if there is one; a retry keeps what was
 /// recorded before its step, under the same effect keys.
 pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(lab: &Lab) {
     let marks = Marks::default();
@@ -214,8 +214,8 @@ pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(lab: &Lab) {
     assert!(nowhere.to_string().contains("`two`"), "{nowhere}");
 }
 
-/// N20: the handler of failures runs once for a run that has failed for good, with its error and
-/// steps of its own; not for one that was cancelled.
+/// spec N20: the handler of failures runs once for a run that has failed for good, with its error
+/// and steps of its own; not for one that was cancelled.
 pub(crate) async fn a_failure_is_handled_once(lab: &Lab) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -249,7 +249,8 @@ pub(crate) async fn a_failure_is_handled_once(lab: &Lab) {
     assert_eq!(followers(lab, broken).await.len(), 1);
 }
 
-/// SPEC 9: a run that takes longer than its time-out fails, asleep or driven, and is stopped.
+/// spec timeouts: a run that takes longer than its time-out fails, asleep or driven, and is
+/// stopped.
 pub(crate) async fn a_run_that_takes_too_long_fails(lab: &Lab) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -310,7 +311,7 @@ fn undone(run: RunId) -> [String; 3] {
     ["car", "hotel", "flight"].map(|thing| format!("undo {run}:{thing}"))
 }
 
-/// SPEC 7, N13: what a run registered is undone, newest first, in a run of its own, after
+/// spec compensation: what a run registered is undone, newest first, in a run of its own, after
 /// failure, cancel and replacement alike, with the keys of the run that did it; not after success.
 pub(crate) async fn what_was_done_is_undone_newest_first(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
@@ -343,7 +344,8 @@ pub(crate) async fn what_was_done_is_undone_newest_first(lab: &Lab) {
     assert!(followers(lab, fine).await.is_empty());
 }
 
-/// SPEC 7: the code is replayed to find what it registered; what it would do next is not begun.
+/// spec compensation: the code is replayed to find what it registered; what it would do next is not
+/// begun.
 pub(crate) async fn undoing_starts_nothing_of_the_old_run(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -374,8 +376,8 @@ pub(crate) async fn undoing_starts_nothing_of_the_old_run(lab: &Lab) {
     assert_eq!(marks.all(), ["one".to_owned(), "two".to_owned(), format!("undo {run}")]);
 }
 
-/// SPEC 7: a newcomer waits until all is undone, at most `compensateTimeoutMs`; the undoing goes
-/// on beside it then.
+/// spec compensation: a newcomer waits until all is undone, at most `compensateTimeoutMs`; the
+/// undoing goes on beside it then.
 pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let trip = trip(&marks, &door).singleton(Singleton::cancel());
@@ -394,8 +396,8 @@ pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(lab: &Lab) {
     assert_eq!(all[6..], undone(old));
 }
 
-/// SPEC 7: an undo that fails for good is tried as often as it may, keeps no other from being
-/// done, and shows in the end of the run that undoes.
+/// spec compensation: an undo that fails for good is tried as often as it may, keeps no other from
+/// being done, and shows in the end of the run that undoes.
 pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(lab: &Lab) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -424,7 +426,8 @@ pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(lab: &Lab)
     assert_eq!((error.code.as_str(), error.message.as_str()), ("Panicked", "it slipped"));
 }
 
-/// SPEC 7, 9: a failure handler that registers compensations and fails is undone by its own code.
+/// spec replace, steps: a failure handler that registers compensations and fails is undone by its
+/// own code.
 pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(lab: &Lab) {
     let marks = Marks::default();
     let seen = marks.clone();

@@ -5,7 +5,8 @@ use tidegate::{Debounce, Singleton, testing::Lab};
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 
-/// F1, B85, B86, B87: each event moves the deadline, and one run starts with the last one's data.
+/// spec F1, B85, B86, B87: each event moves the deadline, and one run starts with the last one's
+/// data.
 pub(crate) async fn a_burst_gives_one_run_with_the_last_event(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
@@ -26,7 +27,7 @@ pub(crate) async fn a_burst_gives_one_run_with_the_last_event(lab: &Lab) {
     assert_eq!(lab.runs("order").await.len(), 1);
 }
 
-/// B88, B53: keys debounce apart.
+/// spec B88, B53: keys debounce apart.
 pub(crate) async fn keys_debounce_apart(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)).key("user"));
@@ -39,7 +40,7 @@ pub(crate) async fn keys_debounce_apart(lab: &Lab) {
     assert_eq!(journal.take_times(), [(14_000, "1".to_owned()), (18_000, "2".to_owned())]);
 }
 
-/// F1, B89, N29: after the fire a new window opens; a steady stream fires at its longest wait.
+/// spec F1, B89, N29: after the fire a new window opens; a steady stream fires at its longest wait.
 pub(crate) async fn a_steady_stream_fires_now_and_then(lab: &Lab) {
     let journal = Journal::new(lab);
     let quiet = Debounce::quiet(secs(10)).at_most(secs(30));
@@ -54,7 +55,7 @@ pub(crate) async fn a_steady_stream_fires_now_and_then(lab: &Lab) {
     assert_eq!(journal.take_times(), expected.map(|(at, n)| (at, n.to_owned())));
 }
 
-/// F3, B90: an open window survives a restart of all engines, and fires once, not before its
+/// spec F3, B90: an open window survives a restart of all engines, and fires once, not before its
 /// deadline.
 pub(crate) async fn a_window_survives_a_restart(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -74,7 +75,7 @@ pub(crate) async fn a_window_survives_a_restart(lab: &Lab) {
     }
 }
 
-/// F1: an event that comes after the deadline opens a new window, though the fire is late.
+/// spec F1: an event that comes after the deadline opens a new window, though the fire is late.
 pub(crate) async fn a_late_fire_takes_no_later_event(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
@@ -89,7 +90,7 @@ pub(crate) async fn a_late_fire_takes_no_later_event(lab: &Lab) {
     assert_eq!(journal.take_times(), [(60_000, "0".to_owned()), (70_000, "1".to_owned())]);
 }
 
-/// B91: one run, however many engines see the deadline.
+/// spec B91: one run, however many engines see the deadline.
 pub(crate) async fn one_run_however_many_engines_see_the_deadline(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
@@ -102,7 +103,8 @@ pub(crate) async fn one_run_however_many_engines_see_the_deadline(lab: &Lab) {
     assert_eq!(journal.take(), ["5"]);
 }
 
-/// F4: a window that a singleton would skip keeps folding until the holder ends, and fires then.
+/// spec F4: a window that a singleton would skip keeps folding until the holder ends, and fires
+/// then.
 pub(crate) async fn a_held_window_keeps_folding(lab: &Lab) {
     let journal = Journal::new(lab);
     let quiet = Debounce::quiet(secs(1));

@@ -25,8 +25,8 @@ async fn problems(builder: tidegate::EngineBuilder) -> Vec<Problem> {
     }
 }
 
-/// A4, B20, B21, B59, N25: every problem of every definition is said at once, with the subject,
-/// the field and the fix, and nothing is registered.
+/// spec A4, B20, B21, B59, N25: every problem of every definition is said at once, with the
+/// subject, the field and the fix, and nothing is registered.
 pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
     let late = Action::new("say", nothing).debounce(Debounce::quiet(secs(1)));
     let late = late.policy_by(Policy::queue(), |request: &Request| request.user.clone());
@@ -75,8 +75,8 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
     assert!(lab.store().dump().await.unwrap().is_empty(), "nothing is registered");
 }
 
-/// SPEC 8: a number with another definition is refused before anything is registered, unless in
-/// development.
+/// spec versions: a number with another definition is refused before anything is registered, unless
+/// in development.
 pub(crate) async fn a_changed_definition_needs_a_new_number(lab: &Lab) {
     let order = |limit| {
         let order = Workflow::new("order", nothing).version(1);
@@ -116,7 +116,7 @@ async fn compare(lab: &Lab, name: &str) {
     assert_eq!(kept(lab, "toml", name).await, calls);
 }
 
-/// N49, SPEC 4: the same definition as calls, as JSON and as TOML is the same workflow.
+/// spec N49, controls: the same definition as calls, as JSON and as TOML is the same workflow.
 pub(crate) async fn calls_json_and_toml_are_the_same(lab: &Lab) {
     let calls = Workflow::new("order", nothing)
         .app("shop")
@@ -186,7 +186,7 @@ pub(crate) async fn calls_json_and_toml_are_the_same(lab: &Lab) {
     compare(lab, "order").await;
 }
 
-/// SPEC 4: a batch too, whose handler takes a list.
+/// spec controls: a batch too, whose handler takes a list.
 pub(crate) async fn a_batch_is_the_same_in_every_form(lab: &Lab) {
     async fn all(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
         Ok(())
@@ -205,7 +205,7 @@ pub(crate) async fn a_batch_is_the_same_in_every_form(lab: &Lab) {
     compare(lab, "order").await;
 }
 
-/// B8, SPEC 6: a flow too, with the code of its actions by name.
+/// spec B8, requests: a flow too, with the code of its actions by name.
 pub(crate) async fn a_flow_is_the_same_in_every_form(lab: &Lab) {
     let policies = [
         Policy::allow(),

@@ -39,7 +39,7 @@ async fn sleeping(engine: &Engine, lab: &Lab) -> RunId {
     run
 }
 
-/// SPEC 8: newer code continues the sleeping runs of the version before.
+/// spec versions: newer code continues the sleeping runs of the version before.
 pub(crate) async fn rolling_forward_strands_nobody(lab: &Lab) {
     let first = deploy(lab, 5).await;
     let old = sleeping(&first, lab).await;
@@ -52,8 +52,8 @@ pub(crate) async fn rolling_forward_strands_nobody(lab: &Lab) {
     assert_eq!(lab.completed(&second, new).await, json!([6, 2]));
 }
 
-/// SPEC 8: older code continues the runs of a newer version, and its controls rule again; programs
-/// that replace each other again and again make no new versions.
+/// spec versions: older code continues the runs of a newer version, and its controls rule again;
+/// programs that replace each other again and again make no new versions.
 pub(crate) async fn rolling_back_strands_nobody(lab: &Lab) {
     deploy(lab, 5).await.shut_down().await;
     let mut runs = Vec::new();
@@ -70,8 +70,8 @@ pub(crate) async fn rolling_back_strands_nobody(lab: &Lab) {
     }
 }
 
-/// SPEC 8: with both programs at once each drives the runs of both versions, also of one that was
-/// registered after it started; whichever dies, the other finishes all.
+/// spec versions: with both programs at once each drives the runs of both versions, also of one
+/// that was registered after it started; whichever dies, the other finishes all.
 pub(crate) async fn both_programs_at_once_finish_all_runs(lab: &Lab) {
     for survivor in [0, 1] {
         let old = deploy(lab, 5).await;
@@ -92,8 +92,8 @@ pub(crate) async fn both_programs_at_once_finish_all_runs(lab: &Lab) {
     }
 }
 
-/// B20: `singleton skip` skips while the holder runs, and no longer: a deploy does not leave its
-/// place to nobody.
+/// spec B108, B112: `singleton skip` skips while the holder runs, and no longer: a deploy does not
+/// leave its place to nobody.
 pub(crate) async fn a_singleton_is_free_again_after_a_deploy(lab: &Lab) {
     let order = |limit| order(limit).singleton(Singleton::skip());
     let first = sharing(lab).workflow(order(5)).start().await.unwrap();
@@ -106,7 +106,8 @@ pub(crate) async fn a_singleton_is_free_again_after_a_deploy(lab: &Lab) {
     assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "started");
 }
 
-/// SPEC 8: the limit of the program that was deployed last rules for the runs of all versions.
+/// spec versions: the limit of the program that was deployed last rules for the runs of all
+/// versions.
 pub(crate) async fn the_newest_controls_rule(lab: &Lab) {
     let first = deploy(lab, 1).await;
     let nap = json!({ "nap": 1000 });
@@ -130,7 +131,7 @@ pub(crate) async fn the_newest_controls_rule(lab: &Lab) {
     assert_eq!(all[3..], ["waiting", "waiting", "queued"]);
 }
 
-/// SPEC 8: a number pins: code without one leaves its runs alone, and it leaves theirs.
+/// spec versions: a number pins: code without one leaves its runs alone, and it leaves theirs.
 pub(crate) async fn a_number_pins(lab: &Lab) {
     let numbered = sharing(lab).workflow(order(5).version(1)).start().await.unwrap();
     let pinned = sleeping(&numbered, lab).await;
@@ -155,8 +156,8 @@ pub(crate) async fn a_number_pins(lab: &Lab) {
     assert_eq!(lab.completed(&also, assigned).await, json!([7, 2]));
 }
 
-/// SPEC 8: in development a definition changes under its number, given or assigned, and the runs
-/// under way go on with the new code.
+/// spec versions: in development a definition changes under its number, given or assigned, and the
+/// runs under way go on with the new code.
 pub(crate) async fn development_changes_a_definition_in_its_place(lab: &Lab) {
     for given in [false, true] {
         let name = if given { "given" } else { "assigned" };
@@ -185,7 +186,7 @@ pub(crate) async fn development_changes_a_definition_in_its_place(lab: &Lab) {
     }
 }
 
-/// SPEC 8: a schedule that newer code brought is kept by older code if that is all there is.
+/// spec versions: a schedule that newer code brought is kept by older code if that is all there is.
 pub(crate) async fn older_code_keeps_the_schedules_of_newer(lab: &Lab) {
     let old = deploy(lab, 5).await;
     let new = sharing(lab).workflow(order(6).cron("* * * * *", "UTC")).start().await.unwrap();
@@ -225,8 +226,8 @@ pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(lab: &Lab) {
     assert_eq!(error.code, "NoFailureHandler");
 }
 
-/// SPEC 8: runs that nobody serves are listed when an engine starts, each version once, with the
-/// ways out; runs of an engine that fell when its lease is over.
+/// spec versions: runs that nobody serves are listed when an engine starts, each version once, with
+/// the ways out; runs of an engine that fell when its lease is over.
 pub(crate) async fn runs_that_nobody_serves_are_listed(lab: &Lab) {
     let (warnings, _listening) = Warnings::listen();
     let lines = || -> Vec<String> {

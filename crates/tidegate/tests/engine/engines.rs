@@ -82,9 +82,9 @@ fn long(journal: &Journal) -> Workflow<Value, ()> {
     })
 }
 
-/// B168, B173, B174, N36: an engine that cannot renew its lease stops its runs before the lease
-/// ends; another takes them over after that, and what the first had begun is not recorded. When
-/// it can renew again it goes on, under another name.
+/// spec B168, B173, B174, N36: an engine that cannot renew its lease stops its runs before the
+/// lease ends; another takes them over after that, and what the first had begun is not recorded.
+/// When it can renew again it goes on, under another name.
 pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(lab: &Lab, faults: &Faults) {
     let journal = Journal::new(lab);
     let first = sharing(lab).workflow(long(&journal)).start().await.unwrap();
@@ -114,8 +114,8 @@ pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(lab: &Lab, faults:
     assert_eq!(first.driven(), 1);
 }
 
-/// B172, G6: an engine that is gone is judged by its beat, which every engine renews for all of
-/// its runs: an activation may be longer than the lease.
+/// spec B172, G6: an engine that is gone is judged by its beat, which every engine renews for all
+/// of its runs: an activation may be longer than the lease.
 pub(crate) async fn an_activation_may_outlast_the_lease(lab: &Lab) {
     let journal = Journal::new(lab);
     let first = sharing(lab).workflow(long(&journal)).start().await.unwrap();
@@ -126,8 +126,8 @@ pub(crate) async fn an_activation_may_outlast_the_lease(lab: &Lab) {
     assert_eq!(journal.take_times(), [(0, "in".to_owned()), (600_000, "out".to_owned())]);
 }
 
-/// B163, B164, B165, B167, B182: whatever wakes a run, and however often, it is driven once at a
-/// time, by one engine; other runs do not wait for it.
+/// spec B163, B164, B165, B167, B182: whatever wakes a run, and however often, it is driven once at
+/// a time, by one engine; other runs do not wait for it.
 pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
     let journal = Journal::new(lab);
     let job = |journal: &Journal| {
@@ -183,8 +183,8 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
     assert_eq!(journal.take().len(), 4 * 5 * 2, "each step once");
 }
 
-/// N57, N79, B169: an engine that shuts down hands its runs over at once: no time passes, nothing
-/// recorded is done again, nothing counts as lost, also of what it was just about to lease.
+/// spec N57, N79, B169: an engine that shuts down hands its runs over at once: no time passes,
+/// nothing recorded is done again, nothing counts as lost, also of what it was just about to lease.
 pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let job = || {
@@ -225,8 +225,8 @@ pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
     assert!(matches!(refused, Error::ShutDown), "{refused}");
 }
 
-/// N79: an engine that drains takes no more runs and lets those go on that it has, for so long;
-/// what is not done by then it hands over.
+/// spec N79: an engine that drains takes no more runs and lets those go on that it has, for so
+/// long; what is not done by then it hands over.
 pub(crate) async fn a_drain_has_a_deadline(lab: &Lab) {
     let journal = Journal::new(lab);
     let builder = |lab: &Lab| {
@@ -293,7 +293,7 @@ pub(crate) async fn an_engine_answers_after_it_has_handed_over(lab: &Lab) {
     first.shut_down().await;
 }
 
-/// P2: an engine whose workers are all busy leaves runs to others; 0 workers drive none.
+/// spec P2: an engine whose workers are all busy leaves runs to others; 0 workers drive none.
 pub(crate) async fn a_busy_engine_leaves_runs_to_others(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = |workers: usize| {
@@ -346,8 +346,8 @@ fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
     [any, child.concurrency(line)]
 }
 
-/// N57: a fresh process with the same store and definitions goes on with every run, whatever it
-/// waits for, also one that was paused or never started.
+/// spec N57: a fresh process with the same store and definitions goes on with every run, whatever
+/// it waits for, also one that was paused or never started.
 pub(crate) async fn a_fresh_engine_goes_on_with_every_run(lab: &Lab) {
     let marks = Marks::default();
     let engine = |workers: usize| {
@@ -407,7 +407,7 @@ fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
     builder.workflow(order).workflow(mail).workflow(pack)
 }
 
-/// B130, B181, SPEC 1: whichever transaction fails, or whose answer ever is lost, no run and no
+/// spec B130, B181, exact: whichever transaction fails, or whose answer ever is lost, no run and no
 /// step is lost or doubled; a client repeats its request under the same `dedupeId`.
 pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(lab: &Lab, faults: &Faults) {
     let marks = Marks::default();
@@ -452,8 +452,8 @@ mod live {
         }
     }
 
-    /// B163, B166, B174: an engine that lost its lease and leases the same run again, while the
-    /// code of the first time cannot be stopped because it blocks, waits for it.
+    /// spec B163, B166, B174: an engine that lost its lease and leases the same run again, while
+    /// the code of the first time cannot be stopped because it blocks, waits for it.
     async fn overlapping_leases(store: Arc<dyn Store>) {
         let (faults, marks) = (Arc::new(Faults::new(store)), Marks::default());
         let (unblock, blocked) = mpsc::channel::<()>();

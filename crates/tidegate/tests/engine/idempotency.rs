@@ -5,7 +5,7 @@ use tidegate::{Ctx, Engine, Idempotency, NewEvent, Posted, Workflow, testing::La
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
-/// C1, B116, B117, B118, B119, B120: one run for a key; a repeat is told so, and is still an
+/// spec C1, B116, B117, B118, B119, B120: one run for a key; a repeat is told so, and is still an
 /// event to everybody else.
 pub(crate) async fn one_run_for_a_key(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -32,7 +32,7 @@ pub(crate) async fn one_run_for_a_key(lab: &Lab) {
     lab.completed(&engine, waiting).await;
 }
 
-/// C1, B121, B122, B123: the window outlives the run, is not extended by repeats, and ends.
+/// spec C1, B121, B122, B123: the window outlives the run, is not extended by repeats, and ends.
 pub(crate) async fn the_window_is_fixed_and_outlives_the_run(lab: &Lab) {
     let order = Workflow::new("order", |_: Ctx, _: Value| async move {
         Err::<(), _>(tidegate::Fault::new("no").fatal())
@@ -51,7 +51,7 @@ pub(crate) async fn the_window_is_fixed_and_outlives_the_run(lab: &Lab) {
     assert_eq!(send().await, "started");
 }
 
-/// B124, B125: without a key it is one run of the workflow, without a period one a day.
+/// spec B124, B125: without a key it is one run of the workflow, without a period one a day.
 pub(crate) async fn by_default_one_run_a_day(lab: &Lab) {
     let data = json!({ "name": "order", "idempotency": {} });
     let order = Workflow::from_definition(data, |_: Ctx, _: Value| async move { Ok(()) });
@@ -64,7 +64,7 @@ pub(crate) async fn by_default_one_run_a_day(lab: &Lab) {
     assert_eq!(send(4).await, "started");
 }
 
-/// B126: of repeats at once on two engines, exactly one runs.
+/// spec B126: of repeats at once on two engines, exactly one runs.
 pub(crate) async fn of_repeats_at_once_one_runs(lab: &Lab) {
     let journal = Journal::new(lab);
     let period = || Idempotency::within(secs(60)).key("n");
@@ -91,7 +91,7 @@ async fn post(engine: &Engine, dedupe_id: &str, data: Value) -> Posted {
     engine.send_all(vec![event]).await.unwrap().remove(0)
 }
 
-/// C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped before anything, and answered
+/// spec C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped before anything, and answered
 /// with what became of the first; after a day it is a new event.
 pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -119,7 +119,7 @@ pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(lab: &Lab) {
     assert_eq!(journal.take(), ["0", "2", "3"]);
 }
 
-/// C2: a `dedupeId` is one in its workspace, also inside of one request.
+/// spec C2: a `dedupeId` is one in its workspace, also inside of one request.
 pub(crate) async fn a_dedupe_id_is_one_per_workspace(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0));

@@ -5,8 +5,8 @@ use tidegate::{Concurrency, Priority, Rate, core::workflow::DEFAULT_APP, testing
 
 use crate::words::{Journal, ms, secs, start, work};
 
-/// P1, P2, B102, B103, B105: a shifted run goes ahead of those of its workflow that came less than
-/// the shift before it, and of no others; among themselves they keep their order.
+/// spec P1, P2, B102, B103, B105: a shifted run goes ahead of those of its workflow that came less
+/// than the shift before it, and of no others; among themselves they keep their order.
 pub(crate) async fn a_shift_is_a_bounded_jump(lab: &Lab) {
     let journal = Journal::new(lab);
     let plain = work(&journal, "job", secs(1)).version(1);
@@ -42,7 +42,7 @@ pub(crate) async fn a_shift_is_a_bounded_jump(lab: &Lab) {
     assert_eq!(noted[14..], ["14", "\"u\"", "\"late\""]);
 }
 
-/// P1, B104: priority breaks neither a limit nor a throttle's spacing.
+/// spec P1, B104: priority breaks neither a limit nor a throttle's spacing.
 pub(crate) async fn priority_breaks_no_limit(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(2));

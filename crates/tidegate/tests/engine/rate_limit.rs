@@ -5,8 +5,8 @@ use tidegate::{Ctx, Rate, Workflow, testing::Lab};
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
-/// B77, B78, B79, B80, A3: beyond the limit no run is made and the caller is told; the event is
-/// still recorded, wakes who waits for it, and starts other workflows.
+/// spec B77, B78, B79, B80, A3: beyond the limit no run is made and the caller is told; the event
+/// is still recorded, wakes who waits for it, and starts other workflows.
 pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(2));
@@ -33,7 +33,7 @@ pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(lab: &Lab) {
     assert_eq!(lab.completed(&engine, waiting).await, json!({ "n": 2 }));
 }
 
-/// M2, B81: capacity comes back evenly, and a lone event is always admitted.
+/// spec M2, B81: capacity comes back evenly, and a lone event is always admitted.
 pub(crate) async fn capacity_comes_back_evenly(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_second(2));
@@ -48,7 +48,7 @@ pub(crate) async fn capacity_comes_back_evenly(lab: &Lab) {
     assert_eq!([send().await, send().await, send().await], ["started", "started", "dropped"]);
 }
 
-/// B82: one hot key does not affect another.
+/// spec B82: one hot key does not affect another.
 pub(crate) async fn a_hot_key_does_not_affect_another(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_second(1).key("ip"));
@@ -58,7 +58,7 @@ pub(crate) async fn a_hot_key_does_not_affect_another(lab: &Lab) {
     assert_eq!([send("b").await, send("b").await], ["started", "dropped"]);
 }
 
-/// B83: given the same burst, a throttle delays what a rate limit drops.
+/// spec B83: given the same burst, a throttle delays what a rate limit drops.
 pub(crate) async fn both_meters_call_the_same_arrivals_overflow(lab: &Lab) {
     let journal = Journal::new(lab);
     let rate = || Rate::per_second(2).burst(2);
@@ -78,7 +78,7 @@ pub(crate) async fn both_meters_call_the_same_arrivals_overflow(lab: &Lab) {
     }
 }
 
-/// B84, B131: several engines count together.
+/// spec B84, B131: several engines count together.
 pub(crate) async fn several_engines_count_together(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(5));

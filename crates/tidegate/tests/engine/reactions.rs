@@ -98,7 +98,7 @@ fn named(streams: &[&str]) -> Which {
     Which::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
 }
 
-/// B194, B195, B200, B215: every event is handled once, those of a stream one after another in
+/// spec B194, B195, B200, B215: every event is handled once, those of a stream one after another in
 /// their order, those of several side by side, as many as the reaction may.
 pub(crate) async fn streams_are_handled_in_order_and_side_by_side(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -128,9 +128,9 @@ enum Account {
     Deposited(u64),
 }
 
-/// B192, B224: a handler of typed events sees those that are its own; what it commits goes to the
-/// end of the stream, with the correlation of the event and its id as the cause; another reaction
-/// to that is woken at once.
+/// spec B192, B224: a handler of typed events sees those that are its own; what it commits goes to
+/// the end of the stream, with the correlation of the event and its id as the cause; another
+/// reaction to that is woken at once.
 pub(crate) async fn typed_events_are_handled_and_committed(lab: &Lab) {
     let journal = Journal::new(lab);
     let gift =
@@ -158,9 +158,9 @@ pub(crate) async fn typed_events_are_handled_and_committed(lab: &Lab) {
     assert_eq!(journal.take_times(), [(1000, "owners 0".to_owned())], "at once, not by looking");
 }
 
-/// B201, B202, B205, B206, B210: the events before a failing one are done with; it and those behind it
-/// come again, as often as retries say, then the stream is blocked and others are not; unblocked
-/// it goes on where it was.
+/// spec B201, B202, B205, B206, B210: the events before a failing one are done with; it and those
+/// behind it come again, as often as retries say, then the stream is blocked and others are not;
+/// unblocked it goes on where it was.
 pub(crate) async fn a_failing_event_is_tried_again_then_blocks(lab: &Lab) {
     let marks = Marks::default();
     let noted = marks.clone();
@@ -194,8 +194,8 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(lab: &Lab) {
     assert_eq!(unknown.to_string(), "there is no reaction `nobody`");
 }
 
-/// B203, B204: an error that is final blocks at once, and so does an event that cannot be read; a
-/// panic is a failure like others; without blocking, retries go on for ever.
+/// spec B203, B204: an error that is final blocks at once, and so does an event that cannot be
+/// read; a panic is a failure like others; without blocking, retries go on for ever.
 pub(crate) async fn a_final_error_blocks_at_once(lab: &Lab) {
     let marks = Marks::default();
     let failing = |name: &str, marks: &Marks| {
@@ -226,7 +226,7 @@ pub(crate) async fn a_final_error_blocks_at_once(lab: &Lab) {
     assert_eq!(view(&engine, "panics", "a").await.position, 0);
 }
 
-/// B216, N67: the wait before another try is kept to the moment, by the definition or by the
+/// spec B216, N67: the wait before another try is kept to the moment, by the definition or by the
 /// handler's word; a handler may put its stream off, which is no failure and drops what it wanted.
 pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
     let (journal, marks) = (Journal::new(lab), Marks::default());
@@ -289,8 +289,9 @@ pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(lab: &Lab) {
     assert_eq!(journal.take_times(), tries.map(|(at, stream)| (at, stream.to_owned())));
 }
 
-/// B212, B213, N68: a lease is renewed for as long as a handler runs, so that nobody else gets the
-/// stream; when its engine dies, another has it after the lease's time and no failure is counted.
+/// spec B212, B213, N68: a lease is renewed for as long as a handler runs, so that nobody else gets
+/// the stream; when its engine dies, another has it after the lease's time and no failure is
+/// counted.
 pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(lab: &Lab) {
     let journal = Journal::new(lab);
     let reaction = || noting(&journal, "mail", secs(600));
@@ -312,8 +313,8 @@ pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(lab: &Lab) {
     assert!(view.holder.is_some() && view.lease_end.is_some());
 }
 
-/// B214: a worker that has lost its lease is stopped at its next renewal, and what it has done is
-/// not acked; the one that has the stream now begins where the place is.
+/// spec B214: a worker that has lost its lease is stopped at its next renewal, and what it has done
+/// is not acked; the one that has the stream now begins where the place is.
 pub(crate) async fn a_lost_lease_stops_the_handler(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -343,8 +344,8 @@ pub(crate) async fn a_lost_lease_stops_the_handler(lab: &Lab) {
     assert!(refused.to_string().contains("needs all: true"), "{refused}");
 }
 
-/// N79: a shutdown gives streams back at once, with what is done, and nothing is counted; a drain
-/// lets handlers finish, and claims no more.
+/// spec N79: a shutdown gives streams back at once, with what is done, and nothing is counted; a
+/// drain lets handlers finish, and claims no more.
 pub(crate) async fn a_shutdown_gives_streams_back_at_once(lab: &Lab) {
     let journal = Journal::new(lab);
     let reaction = || noting(&journal, "mail", secs(20)).batch_size(1);
@@ -430,8 +431,8 @@ fn serving(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
     builder.workflow(pack).flow(shop()).reaction(ordering(marks))
 }
 
-/// B178, B181: whatever commit fails, before or after it was kept, everything that a handler wants
-/// happens exactly once, and the key for effects elsewhere is the same at every try.
+/// spec B178, B181: whatever commit fails, before or after it was kept, everything that a handler
+/// wants happens exactly once, and the key for effects elsewhere is the same at every try.
 pub(crate) async fn effects_happen_once_whatever_fails(lab: &Lab, faults: &Faults) {
     let marks = Marks::default();
     let _engine = serving(looking(lab).lease_ttl(secs(30)), &marks).start().await.unwrap();
@@ -463,8 +464,8 @@ pub(crate) async fn effects_happen_once_whatever_fails(lab: &Lab, faults: &Fault
     assert_eq!(keys.len(), orders, "one key for an event, however often it was tried");
 }
 
-/// B181: an engine that dies between a handler and its ack has done nothing; the next one does all
-/// of it.
+/// spec B181: an engine that dies between a handler and its ack has done nothing; the next one does
+/// all of it.
 pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(lab: &Lab) {
     let door = Door::closed();
     let marks = Marks::default();
@@ -524,8 +525,8 @@ pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(lab: &Lab) {
     );
 }
 
-/// B217, N62: of n streams that have work, each has its turn within ⌈n / parallel⌉ claims, however
-/// many events one of them has and gains.
+/// spec B217, N62: of n streams that have work, each has its turn within ⌈n / parallel⌉ claims,
+/// however many events one of them has and gains.
 pub(crate) async fn a_flood_on_one_stream_starves_no_other(lab: &Lab) {
     let journal = Journal::new(lab);
     let reaction = noting(&journal, "mail", Duration::ZERO).parallel_streams(1).batch_size(10);
@@ -543,8 +544,8 @@ pub(crate) async fn a_flood_on_one_stream_starves_no_other(lab: &Lab) {
     assert!(before <= 20, "the flood had {before} events handled before the last of the others");
 }
 
-/// B208, B209, B222, N67, N71: operators see what is stuck, a page at a time and without a lease;
-/// they put streams off and first, by name or by filter.
+/// spec B208, B209, B222, N67, N71: operators see what is stuck, a page at a time and without a
+/// lease; they put streams off and first, by name or by filter.
 pub(crate) async fn operators_see_and_steer(lab: &Lab) {
     let journal = Journal::new(lab);
     let reaction = noting(&journal, "mail", secs(5)).parallel_streams(1).source("s-*");
@@ -610,7 +611,7 @@ pub(crate) async fn a_bad_reaction_is_refused(lab: &Lab) {
     assert!(!rows.iter().any(|row| matches!(row, Row::Def(_))), "nothing is defined");
 }
 
-/// A5: a workflow that asks for a stream's event by name is admitted it once, like any other
+/// spec A5: a workflow that asks for a stream's event by name is admitted it once, like any other
 /// event, from when the first such workflow was there.
 pub(crate) async fn a_stream_event_triggers_a_workflow(lab: &Lab) {
     append_quietly(lab, "orders-1", &[("paid", json!(1))]).await;

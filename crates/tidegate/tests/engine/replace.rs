@@ -40,7 +40,7 @@ async fn document(store: &dyn Store, session: &str) -> Value {
     }
 }
 
-/// B44, SPEC 7: what a replaced run wrote to its session vanishes, nothing of it is kept
+/// spec B44, replace: what a replaced run wrote to its session vanishes, nothing of it is kept
 /// afterwards, and the newcomer sees what it had done.
 pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(lab: &Lab) {
     let door = Door::closed();
@@ -83,8 +83,8 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(lab: &Lab) {
     assert_eq!(document(store, "s").await, json!({ "title": 2, "done": [2] }));
 }
 
-/// SPEC 6: who is called for a run changes its session as steps of that run. The handler's code
-/// knows nothing of them, and is not to blame when it begins again without.
+/// spec sessions: who is called for a run changes its session as steps of that run. The handler's
+/// code knows nothing of them, and is not to blame when it begins again without.
 pub(crate) async fn who_is_called_changes_the_session_once(lab: &Lab) {
     let called: Arc<OnceLock<Engine>> = Arc::default();
     let outside = called.clone();
@@ -116,8 +116,8 @@ pub(crate) async fn who_is_called_changes_the_session_once(lab: &Lab) {
     assert_eq!(document(&**lab.store(), "s").await, json!({ "done": [1] }));
 }
 
-/// B115, G7: no step of a replaced run starts after the first of the newcomer, which waits until
-/// the old worker has stopped; one that is replaced before its start leaves no trace.
+/// spec B115, G7: no step of a replaced run starts after the first of the newcomer, which waits
+/// until the old worker has stopped; one that is replaced before its start leaves no trace.
 pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -276,7 +276,7 @@ async fn replace_under_load(builder: EngineBuilder, replacements: u64) {
     engine.shut_down().await;
 }
 
-/// B44, B115, SPEC 7: however many runs are replaced, wherever they are, a session's state is
+/// spec B44, B115, replace: however many runs are replaced, wherever they are, a session's state is
 /// always that of one whole run, and no step of an old run starts after the first of a new one.
 pub(crate) async fn a_sessions_state_is_that_of_one_whole_run(lab: &Lab) {
     let postgres = matches!(lab.store().database(), Database::Postgres(_));

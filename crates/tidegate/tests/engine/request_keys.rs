@@ -10,7 +10,8 @@ use crate::{
     words::{Journal, n, secs, start},
 };
 
-/// B22 to B28, B31, B32, B33: requests meet by the key of their policy, and without it not at all.
+/// spec B22–B28, B31, B32, B33: requests meet by the key of their policy, and without it not at
+/// all.
 pub(crate) async fn requests_meet_by_the_key_of_their_policy(lab: &Lab) {
     let journal = Journal::new(lab);
     let rejecting =
@@ -58,8 +59,8 @@ pub(crate) async fn requests_meet_by_the_key_of_their_policy(lab: &Lab) {
     }
 }
 
-/// B29, B30, N39: what the program's function says is the key; nothing means no arbitration, and
-/// what the request claims to be its key changes nothing.
+/// spec B29, B30, N39: what the program's function says is the key; nothing means no arbitration,
+/// and what the request claims to be its key changes nothing.
 pub(crate) async fn a_key_function_gives_the_key(lab: &Lab) {
     let journal = Journal::new(lab);
     let tenant = |request: &Request| {
@@ -88,7 +89,7 @@ fn engine_key() -> Option<tidegate::core::key::Key> {
     Some(tidegate::core::key::Key::Value(wish))
 }
 
-/// B6, B29: a function of the flow's own policy gives one key for all actions that follow it.
+/// spec B6, B29: a function of the flow's own policy gives one key for all actions that follow it.
 pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(lab: &Lab) {
     let journal = Journal::new(lab);
     let flow = Flow::new("chat")
@@ -106,7 +107,7 @@ pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(lab: &Lab) {
     assert_eq!(send("own", "v").await, "skipped");
 }
 
-/// B48, N35: an engine that does not know the function refuses, rather than passing the policy
+/// spec B48, N35: an engine that does not know the function refuses, rather than passing the policy
 /// by; so does a call from a run, which nobody asks the function for.
 pub(crate) async fn without_its_key_function_a_request_is_refused(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -126,7 +127,7 @@ pub(crate) async fn without_its_key_function_a_request_is_refused(lab: &Lab) {
     assert!(fault.message().contains("key function"), "{fault:?}");
 }
 
-/// A5, B29: a replay asks the key function too, of the input that it gets.
+/// spec A5, B29: a replay asks the key function too, of the input that it gets.
 pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(lab: &Lab) {
     let journal = Journal::new(lab);
     let key = |request: &Request| {
@@ -147,8 +148,8 @@ pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(lab: &Lab) {
     assert_eq!(journal.take_moments(), [0, 10_000, 10_000, 20_000]);
 }
 
-/// B3, B34, B35, B36, B47: appends land at once, while a respond runs; responds run in order, and
-/// each sees all that was appended before it started. Nobody meets a conflict.
+/// spec B3, B34, B35, B36, B47: appends land at once, while a respond runs; responds run in order,
+/// and each sees all that was appended before it started. Nobody meets a conflict.
 pub(crate) async fn appends_land_while_a_respond_runs(lab: &Lab) {
     let journal = Journal::new(lab);
     let append = Action::new("append", |ctx: Ctx, input: Value| async move {

@@ -59,7 +59,7 @@ async fn chat(lab: &Lab, journal: &Journal) -> Engine {
     lab.engine().flow(flow).start().await.unwrap()
 }
 
-/// B1, B2, B7, B28: without a policy, with `allow`, and by the key `none`, all run at once.
+/// spec B1, B2, B7, B28: without a policy, with `allow`, and by the key `none`, all run at once.
 pub(crate) async fn without_a_policy_everything_runs(lab: &Lab) {
     let journal = Journal::new(lab);
     let free = act(&journal, "free", 10).policy(Policy::reject().key("none"));
@@ -76,7 +76,7 @@ pub(crate) async fn without_a_policy_everything_runs(lab: &Lab) {
     }
 }
 
-/// B5, B6, B8: the action's policy decides, else the flow's, whole, key included.
+/// spec B5, B6, B8: the action's policy decides, else the flow's, whole, key included.
 pub(crate) async fn the_action_decides_else_the_flow(lab: &Lab) {
     let journal = Journal::new(lab);
     let flow = Flow::new("chat")
@@ -94,7 +94,7 @@ pub(crate) async fn the_action_decides_else_the_flow(lab: &Lab) {
     assert_eq!(send("free").await, "started");
 }
 
-/// B10, B11, B12, B13, B23: requests of a session run one after another, in order, each once,
+/// spec B10, B11, B12, B13, B23: requests of a session run one after another, in order, each once,
 /// however those before them end; other sessions are not concerned.
 pub(crate) async fn a_queue_is_served_in_order(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -112,7 +112,7 @@ pub(crate) async fn a_queue_is_served_in_order(lab: &Lab) {
     assert_eq!(states(lab, "chat/respond").await, ended);
 }
 
-/// B14, B15, B16, B17, B19, B40, N37: a busy session refuses and names its holder; what was
+/// spec B14, B15, B16, B17, B19, B40, N37: a busy session refuses and names its holder; what was
 /// refused leaves nothing; who waits for the holder's end finds the session free.
 pub(crate) async fn reject_names_the_holder(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -131,7 +131,7 @@ pub(crate) async fn reject_names_the_holder(lab: &Lab) {
     assert_eq!((journal.take().len(), lab.runs("chat/summarise").await.len()), (3, 3));
 }
 
-/// B18: of requests at once on two engines exactly one is admitted.
+/// spec B18: of requests at once on two engines exactly one is admitted.
 pub(crate) async fn of_requests_at_once_one_is_admitted(lab: &Lab) {
     let journal = Journal::new(lab);
     let flow = || Flow::new("chat").action(act(&journal, "act", 10).policy(Policy::reject()));
@@ -149,7 +149,7 @@ pub(crate) async fn of_requests_at_once_one_is_admitted(lab: &Lab) {
     assert_eq!(states(lab, "chat/act").await, ["completed"; 5]);
 }
 
-/// N33: a session is busy while anyone holds it or waits for it; `allow` does not ask.
+/// spec N33: a session is busy while anyone holds it or waits for it; `allow` does not ask.
 pub(crate) async fn reject_sees_who_waits(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = chat(lab, &journal).await;
@@ -163,8 +163,8 @@ pub(crate) async fn reject_sees_who_waits(lab: &Lab) {
     assert_eq!(plain.outcome(), "started");
 }
 
-/// B44, G7, SPEC 7: a restart replaces the run where it is; those who queue keep their places;
-/// the newcomer sees what was done.
+/// spec B44, G7, replace: a restart replaces the run where it is; those who queue keep their
+/// places; the newcomer sees what was done.
 pub(crate) async fn restart_replaces_the_holder(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = chat(lab, &journal).await;
@@ -182,8 +182,8 @@ pub(crate) async fn restart_replaces_the_holder(lab: &Lab) {
     assert_eq!(ended, Ending::Cancelled { reason: "replaced".to_owned(), by: edit });
 }
 
-/// B43, SPEC 4: a burst gives one run, which waits for the running one and takes newer input with
-/// it until it starts; nobody is cancelled.
+/// spec B43, controls: a burst gives one run, which waits for the running one and takes newer input
+/// with it until it starts; nobody is cancelled.
 pub(crate) async fn debounce_coalesces_and_never_cancels(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = chat(lab, &journal).await;
@@ -201,7 +201,7 @@ pub(crate) async fn debounce_coalesces_and_never_cancels(lab: &Lab) {
     assert_eq!(lab.completed(&engine, runs[0]).await, json!({ "n": 4 }));
 }
 
-/// B41, B42: reject sees who runs, idempotency who has run.
+/// spec B41, B42: reject sees who runs, idempotency who has run.
 pub(crate) async fn reject_and_idempotency_are_apart(lab: &Lab) {
     let journal = Journal::new(lab);
     let once = || Idempotency::within(secs(1000)).key("input.id");
@@ -219,7 +219,7 @@ pub(crate) async fn reject_and_idempotency_are_apart(lab: &Lab) {
     assert_eq!([send("only", 3).await, send("only", 4).await], ["started"; 2]);
 }
 
-/// N31, N32: a request that waited for its longest time gives up its place, and one that was
+/// spec N31, N32: a request that waited for its longest time gives up its place, and one that was
 /// cancelled in line never runs; those behind move up.
 pub(crate) async fn who_gives_up_its_place_never_runs(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -240,7 +240,7 @@ pub(crate) async fn who_gives_up_its_place_never_runs(lab: &Lab) {
     assert_eq!(journal.take_times(), [(0, "0".to_owned()), (10_000, "3".to_owned())]);
 }
 
-/// G8, N40: a request whose key is held by its own ancestor is refused at once.
+/// spec G8, N40: a request whose key is held by its own ancestor is refused at once.
 pub(crate) async fn a_key_held_by_an_ancestor_is_refused(lab: &Lab) {
     let journal = Journal::new(lab);
     let between = Workflow::new("between", |ctx: Ctx, input: Value| async move {

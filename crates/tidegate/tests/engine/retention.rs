@@ -17,8 +17,8 @@ use crate::{
     words::{burst, recorded, start},
 };
 
-/// SPEC 9: finished runs, their steps and their events go after their time; a run that is alive
-/// keeps what it was started with.
+/// spec retention: finished runs, their steps and their events go after their time; a run that is
+/// alive keeps what it was started with.
 pub(crate) async fn what_is_over_and_old_is_deleted(lab: &Lab) {
     let hour = Duration::from_hours(1);
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| async move {

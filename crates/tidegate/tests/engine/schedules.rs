@@ -41,8 +41,8 @@ async fn on_the_hour(lab: &Lab) -> i64 {
     lab.now().micros() / 60_000_000
 }
 
-/// N6, N41, SPEC 9: each occurrence makes one run over all engines, at its moment, and nobody
-/// else hears of it.
+/// spec N6, N41, schedules: each occurrence makes one run over all engines, at its moment, and
+/// nobody else hears of it.
 pub(crate) async fn an_occurrence_runs_once_over_all_engines(lab: &Lab) {
     let hour = on_the_hour(lab).await;
     let journal = Journal::new(lab);
@@ -63,7 +63,7 @@ pub(crate) async fn an_occurrence_runs_once_over_all_engines(lab: &Lab) {
     two.shut_down().await;
 }
 
-/// B45: an occurrence is skipped while the last one runs, and recorded.
+/// spec B45: an occurrence is skipped while the last one runs, and recorded.
 pub(crate) async fn an_occurrence_is_skipped_while_the_last_one_runs(lab: &Lab) {
     let hour = on_the_hour(lab).await;
     let journal = Journal::new(lab);
@@ -79,7 +79,7 @@ pub(crate) async fn an_occurrence_is_skipped_while_the_last_one_runs(lab: &Lab) 
     engine.shut_down().await;
 }
 
-/// B46: occurrences that may overlap do.
+/// spec B46: occurrences that may overlap do.
 pub(crate) async fn occurrences_overlap_if_they_may(lab: &Lab) {
     on_the_hour(lab).await;
     let journal = Journal::new(lab);
@@ -89,8 +89,8 @@ pub(crate) async fn occurrences_overlap_if_they_may(lab: &Lab) {
     assert_eq!((journal.take().len(), journal.most("tick")), (4, 2));
 }
 
-/// N41, SPEC 9: what was planned while nobody was there is caught up with, in order, unless it is
-/// more than an hour late.
+/// spec N41, schedules: what was planned while nobody was there is caught up with, in order, unless
+/// it is more than an hour late.
 pub(crate) async fn what_nobody_was_there_for_is_caught_up_with(lab: &Lab) {
     let hour = on_the_hour(lab).await;
     let journal = Journal::new(lab);
@@ -107,8 +107,8 @@ pub(crate) async fn what_nobody_was_there_for_is_caught_up_with(lab: &Lab) {
     assert_eq!(journal.take(), [line(140)]);
 }
 
-/// SPEC 6, F69: occurrences that queue run one after another, and one that restarts takes the place
-/// of the last.
+/// spec schedules: occurrences that queue run one after another, and one that restarts takes the
+/// place of the last.
 pub(crate) async fn occurrences_wait_for_each_other_or_take_over(lab: &Lab) {
     let hour = on_the_hour(lab).await;
     let (queued, newest) = (Journal::new(lab), Journal::new(lab));
@@ -126,7 +126,8 @@ pub(crate) async fn occurrences_wait_for_each_other_or_take_over(lab: &Lab) {
     engine.shut_down().await;
 }
 
-/// N41: with a window of its own, a schedule catches up as far as that; how many are older is kept.
+/// spec N41: with a window of its own, a schedule catches up as far as that; how many are older is
+/// kept.
 pub(crate) async fn an_outage_longer_than_the_window_is_told_once(lab: &Lab) {
     let hour = on_the_hour(lab).await;
     let journal = Journal::new(lab);
@@ -188,7 +189,8 @@ pub(crate) async fn a_paused_schedule_stands_still_everywhere(lab: &Lab) {
     three.shut_down().await;
 }
 
-/// SPEC 8, 9: a release that has no schedule ends it, one that has another begins that.
+/// spec versions, schedules: a release that has no schedule ends it, one that has another begins
+/// that.
 pub(crate) async fn a_release_changes_the_schedule(lab: &Lab) {
     let hour = on_the_hour(lab).await;
     let journal = Journal::new(lab);
@@ -207,7 +209,8 @@ pub(crate) async fn a_release_changes_the_schedule(lab: &Lab) {
     assert_eq!(journal.take(), [line(20, 80), line(20, 100)], "a rollback is a release");
 }
 
-/// SPEC 9: a run of a schedule is told which, and for when it was planned, in the schedule's zone.
+/// spec schedules: a run of a schedule is told which, and for when it was planned, in the
+/// schedule's zone.
 pub(crate) async fn a_schedule_says_what_it_is(lab: &Lab) {
     on_the_hour(lab).await;
     let tick = Workflow::new("tick", |_: Ctx, input: Value| async { Ok(input) });
@@ -221,7 +224,7 @@ pub(crate) async fn a_schedule_says_what_it_is(lab: &Lab) {
     assert!([7 * 60, 8 * 60].contains(&planned), "nine in Paris: {planned}");
 }
 
-/// SPEC 6: an action is called by its schedule with the occurrence as its input.
+/// spec schedules: an action is called by its schedule with the occurrence as its input.
 pub(crate) async fn a_schedule_calls_an_action(lab: &Lab) {
     on_the_hour(lab).await;
     let tick = json!({ "triggers": [{ "cron": "* * * * *" }] });

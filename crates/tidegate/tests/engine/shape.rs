@@ -16,7 +16,7 @@ async fn gather(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
     Ok(())
 }
 
-/// B49: a workflow without controls runs everything at once, in order, and drops nothing.
+/// spec B49: a workflow without controls runs everything at once, in order, and drops nothing.
 pub(crate) async fn a_workflow_without_controls_is_not_shaped(lab: &Lab) {
     let journal = Journal::new(lab);
     let plain = work(&journal, "plain", secs(1));
@@ -30,8 +30,8 @@ pub(crate) async fn a_workflow_without_controls_is_not_shaped(lab: &Lab) {
     assert_eq!(journal.most("plain"), 20);
 }
 
-/// B50: whichever of the eight controls stand together, the definition holds, and one event gives
-/// one run that ends.
+/// spec B50: whichever of the eight controls stand together, the definition holds, and one event
+/// gives one run that ends.
 pub(crate) async fn any_controls_stand_together(lab: &Lab) {
     let controls = [
         ("concurrency", json!({ "limit": 1 })),
@@ -69,7 +69,7 @@ pub(crate) async fn any_controls_stand_together(lab: &Lab) {
     }
 }
 
-/// B52: the field that a key names may lie deeper in the event.
+/// spec B52: the field that a key names may lie deeper in the event.
 pub(crate) async fn a_nested_field_can_be_the_key(lab: &Lab) {
     let journal = Journal::new(lab);
     let sync =
@@ -86,7 +86,8 @@ pub(crate) async fn a_nested_field_can_be_the_key(lab: &Lab) {
     assert_eq!((states(lab, "sync").await.len(), journal.most("sync")), (4, 2));
 }
 
-/// B132, B146: limits, windows, buffers, claims and releases of one workspace do not touch another.
+/// spec B132, B146: limits, windows, buffers, claims and releases of one workspace do not touch
+/// another.
 pub(crate) async fn workspaces_share_nothing(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = lab
@@ -134,7 +135,7 @@ pub(crate) async fn workspaces_share_nothing(lab: &Lab) {
     }
 }
 
-/// N28: what a singleton skips has used neither a token, nor a claim, nor a turn.
+/// spec N28: what a singleton skips has used neither a token, nor a claim, nor a turn.
 pub(crate) async fn what_one_control_refuses_costs_another_nothing(lab: &Lab) {
     let journal = Journal::new(lab);
     let sync = work(&journal, "sync", secs(10))
@@ -155,7 +156,7 @@ pub(crate) async fn what_one_control_refuses_costs_another_nothing(lab: &Lab) {
     assert_eq!(states(lab, "sync").await, ["completed"; 2]);
 }
 
-/// N30: a run that waits for its next try is not over: a singleton excludes others still.
+/// spec N30: a run that waits for its next try is not over: a singleton excludes others still.
 pub(crate) async fn a_run_between_its_tries_still_excludes_others(lab: &Lab) {
     let flaky = Workflow::new("flaky", |ctx: Ctx, _: Value| async move {
         let step = ctx.step("call", || async {
@@ -173,7 +174,7 @@ pub(crate) async fn a_run_between_its_tries_still_excludes_others(lab: &Lab) {
     assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "started");
 }
 
-/// B170, B171: an engine that does not hold a run says what it is at, and does not drive it.
+/// spec B170, B171: an engine that does not hold a run says what it is at, and does not drive it.
 pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", secs(10));
@@ -189,7 +190,7 @@ pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(lab: &Lab) {
     assert_eq!(journal.take(), ["1"]);
 }
 
-/// N56, SPEC 5: a payload that is too large or no JSON, a bad name, or too many at once make
+/// spec N56, events: a payload that is too large or no JSON, a bad name, or too many at once make
 /// neither an event nor a run.
 pub(crate) async fn a_bad_payload_makes_no_run(lab: &Lab) {
     let journal = Journal::new(lab);

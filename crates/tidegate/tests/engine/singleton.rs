@@ -25,7 +25,7 @@ fn nap(journal: &Journal, singleton: Singleton) -> Workflow<Value, Value> {
     .singleton(singleton)
 }
 
-/// B106, B107, B108, B112, B114: while a run lives, driven, asleep or paused, a new one is
+/// spec B106, B107, B108, B112, B114: while a run lives, driven, asleep or paused, a new one is
 /// skipped and told by whom; the event is still recorded and wakes who waits.
 pub(crate) async fn skip_keeps_the_live_run(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -57,8 +57,8 @@ pub(crate) async fn skip_keeps_the_live_run(lab: &Lab) {
     assert_eq!(journal.take(), ["0a", "0b", "2a", "2b"]);
 }
 
-/// B109, B110, B115, G7: a newcomer takes the place of the run wherever it is; no step of the old
-/// one starts after the newcomer's first.
+/// spec B109, B110, B115, G7: a newcomer takes the place of the run wherever it is; no step of the
+/// old one starts after the newcomer's first.
 pub(crate) async fn cancel_replaces_the_live_run(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = nap(&journal, Singleton::cancel());
@@ -83,7 +83,7 @@ pub(crate) async fn cancel_replaces_the_live_run(lab: &Lab) {
     assert_eq!(ended[3].state, "completed");
 }
 
-/// B115, G7: the newcomer waits until the worker of the old run has stopped, also when that
+/// spec B115, G7: the newcomer waits until the worker of the old run has stopped, also when that
 /// worker is another engine's and dead.
 pub(crate) async fn a_newcomer_waits_for_the_old_worker(lab: &Lab) {
     let journal = Journal::new(lab);
@@ -106,7 +106,8 @@ pub(crate) async fn a_newcomer_waits_for_the_old_worker(lab: &Lab) {
     assert_eq!(journal.take(), ["2"]);
 }
 
-/// B111, B53, B58: without a key it is one for the workflow, with one it is one for each value.
+/// spec B111, B53, B58: without a key it is one for the workflow, with one it is one for each
+/// value.
 pub(crate) async fn keys_are_apart(lab: &Lab) {
     let journal = Journal::new(lab);
     let whole = work(&journal, "whole", secs(1)).singleton(Singleton::skip()).on_event("tick");
@@ -121,7 +122,7 @@ pub(crate) async fn keys_are_apart(lab: &Lab) {
     assert_eq!(states(lab, "keyed").await, ["completed"; 2]);
 }
 
-/// B113: triggers at once on two engines leave one run, in both modes.
+/// spec B113: triggers at once on two engines leave one run, in both modes.
 pub(crate) async fn triggers_at_once_leave_one_run(lab: &Lab) {
     for (name, mode) in [("skip", Singleton::skip()), ("cancel", Singleton::cancel())] {
         let journal = Journal::new(lab);

@@ -11,7 +11,7 @@ use crate::words::{secs, states};
 
 const SLEEPERS: usize = 10_000;
 
-/// SPEC 9, G2: ten thousand runs that wake in the same instant all go on, each once.
+/// spec waits, G2: ten thousand runs that wake in the same instant all go on, each once.
 async fn ten_thousand_wake_at_once(lab: Lab) {
     let woken: Arc<Vec<AtomicU32>> = Arc::new((0..SLEEPERS).map(|_| AtomicU32::new(0)).collect());
     let (count, at) = (woken.clone(), lab.now().plus_ms(3_600_000));

@@ -7,7 +7,7 @@ use tidegate::{Ctx, Fault, OrFault, Retry, Workflow, testing::Lab};
 
 use crate::words::{Door, Journal, Marks, failed, recorded_steps, start, state};
 
-/// SPEC 9, B162: a replay returns what is recorded and repeats no effect.
+/// spec steps, B162: a replay returns what is recorded and repeats no effect.
 pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
     let marks = Marks::default();
     let effects = marks.clone();
@@ -30,7 +30,7 @@ pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
     assert_eq!(marks.count("effect"), 2);
 }
 
-/// N20, N21: attempts in total are as many as the retry says, each after its delay.
+/// spec N20, N21: attempts in total are as many as the retry says, each after its delay.
 pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(lab: &Lab) {
     let order = Workflow::new("order", |ctx: Ctx, input: Value| async move {
         let (attempt, good) = (ctx.attempt("pay"), input["good"].as_u64().unwrap_or(99));
@@ -49,7 +49,7 @@ pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(lab: &Lab) {
     assert_eq!(failed(&engine, never).await.message(), "declined");
 }
 
-/// N20: the backoff doubles up to its bound, an error may say when to come back or that it is
+/// spec N20: the backoff doubles up to its bound, an error may say when to come back or that it is
 /// final, and an attempt that takes too long is a failed one.
 pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
     let marks = Marks::default();
@@ -97,7 +97,7 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
     assert_eq!(failed(&engine, runs[1]).await.message(), "busy");
 }
 
-/// N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
+/// spec N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
 /// sibling nor what comes after that; after a crash only what is not on record is done again.
 pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(lab: &Lab) {
     let (marks, door) = (Marks::default(), Door::closed());
@@ -135,7 +135,7 @@ pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(lab: &Lab) {
     assert_eq!(marks.all(), ["slow", "fast", "next", "slow"]);
 }
 
-/// SPEC 9, N20: while one branch sleeps or backs off, the steps of another go on.
+/// spec steps, N20: while one branch sleeps or backs off, the steps of another go on.
 pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
     let marks = Marks::default();
     let done = marks.clone();
@@ -169,7 +169,7 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
     assert_eq!(marks.count("link"), 3);
 }
 
-/// SPEC 9, N20: a panic is a failure of its step or of its run, and of nothing else.
+/// spec steps, N20: a panic is a failure of its step or of its run, and of nothing else.
 pub(crate) async fn a_panic_is_a_failure_like_others(lab: &Lab) {
     let job = Workflow::new("job", |ctx: Ctx, place: String| async move {
         let in_step = ctx.attempt("step") == 1 && place == "step";
@@ -210,7 +210,7 @@ impl Drop for Slippery {
     }
 }
 
-/// SPEC 9, N20: what fails outside of steps is tried again as the workflow's retry says, and
+/// spec steps, N20: what fails outside of steps is tried again as the workflow's retry says, and
 /// repeats no step.
 pub(crate) async fn a_handler_that_fails_is_tried_again(lab: &Lab) {
     let marks = Marks::default();
@@ -240,7 +240,7 @@ pub(crate) async fn a_handler_that_fails_is_tried_again(lab: &Lab) {
     assert_eq!(marks.count("handler"), 4);
 }
 
-/// N54: an id that is asked for twice fails the run, also where the handler looks away.
+/// spec N54: an id that is asked for twice fails the run, also where the handler looks away.
 pub(crate) async fn a_duplicate_id_fails_the_run(lab: &Lab) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         ctx.step("pay", || async { Ok(()) }).await?;
@@ -257,8 +257,8 @@ pub(crate) async fn a_duplicate_id_fails_the_run(lab: &Lab) {
     assert!(fault.message().contains("a step"), "{fault}");
 }
 
-/// N54: code that has changed under a run is noticed before its effects: an id is of another kind,
-/// or a step that is on record is not asked for any more. Both the old and the new are named.
+/// spec N54: code that has changed under a run is noticed before its effects: an id is of another
+/// kind, or a step that is on record is not asked for any more. Both the old and the new are named.
 pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
     let marks = Marks::default();
     let code = |new: bool| {
@@ -304,7 +304,7 @@ struct Lopsided {
     lost: u32,
 }
 
-/// N55: values are limited and checked, and the first time sees what every replay sees.
+/// spec N55: values are limited and checked, and the first time sees what every replay sees.
 pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
     let job = Workflow::new("job", |ctx: Ctx, kind: String| async move {
         match kind.as_str() {
@@ -350,7 +350,8 @@ pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
     assert!(fault.message().contains("`job` cannot be read as alloc::string::String"), "{fault}");
 }
 
-/// SPEC 9: thousands of steps that finish together are recorded, in as many reports as it takes.
+/// spec steps: thousands of steps that finish together are recorded, in as many reports as it
+/// takes.
 pub(crate) async fn many_steps_at_once_are_recorded(lab: &Lab) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         let mut all = Vec::new();
@@ -369,7 +370,7 @@ pub(crate) async fn many_steps_at_once_are_recorded(lab: &Lab) {
     assert_eq!(lab.completed(&engine, run).await, json!(false));
 }
 
-/// B180: a step's key, the time and chance are the same on every attempt, replay and engine.
+/// spec B180: a step's key, the time and chance are the same on every attempt, replay and engine.
 pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
     let marks = Marks::default();
     let job = || {
@@ -406,7 +407,7 @@ pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
     assert_eq!(all.len(), 1, "every activation saw the same: {all:?}");
 }
 
-/// SPEC 9: what a handler logs is logged once, not on every replay.
+/// spec steps: what a handler logs is logged once, not on every replay.
 pub(crate) async fn a_line_is_logged_once(lab: &Lab) {
     let lines = Marks::default();
     let _logging = tracing::subscriber::set_default(Lines(lines.clone()));

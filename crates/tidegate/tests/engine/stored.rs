@@ -39,8 +39,8 @@ fn by_url(builder: EngineBuilder) -> EngineBuilder {
     })
 }
 
-/// SPEC 8: what is defined at one engine is served by all who have code for it, each version by
-/// its own; an unchanged definition makes no new one.
+/// spec versions: what is defined at one engine is served by all who have code for it, each version
+/// by its own; an unchanged definition makes no new one.
 pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(lab: &Lab) {
     let one = by_url(sharing(lab)).start().await.unwrap();
     let two = by_url(sharing(lab)).call_workers(0).start().await.unwrap();
@@ -58,8 +58,8 @@ pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(lab: &Lab) {
     assert_eq!(lab.completed(&one, new).await, json!(["http://two", 2]));
 }
 
-/// SPEC 9: a schedule that is defined later begins then, and one who starts later serves what is
-/// stored; what has no code here is nobody's.
+/// spec schedules: a schedule that is defined later begins then, and one who starts later serves
+/// what is stored; what has no code here is nobody's.
 pub(crate) async fn a_schedule_begins_with_its_definition(lab: &Lab) {
     let engine = by_url(sharing(lab)).start().await.unwrap();
     lab.advance(secs(5)).await;
@@ -76,7 +76,8 @@ pub(crate) async fn a_schedule_begins_with_its_definition(lab: &Lab) {
     assert!(engine.why(other).await.unwrap().stranded);
 }
 
-/// SPEC 9: a schedule that another program defines begins here beside those that are served already.
+/// spec schedules: a schedule that another program defines begins here beside those that are served
+/// already.
 pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(lab: &Lab) {
     let tick = |name: &str| json!({ "name": name, "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
     let engine = by_url(sharing(lab)).start().await.unwrap();
@@ -90,7 +91,7 @@ pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(lab: &Lab) {
     assert_eq!(states(lab, "second").await.len(), 2);
 }
 
-/// A5: a definition that comes later may ask for a stream's events, from then on.
+/// spec A5: a definition that comes later may ask for a stream's events, from then on.
 pub(crate) async fn a_stream_can_trigger_what_is_defined_later(lab: &Lab) {
     let engine = by_url(sharing(lab)).start().await.unwrap();
     append(lab, "orders", &[("paid", json!(1))]).await;
@@ -128,7 +129,8 @@ pub(crate) async fn a_dead_engine_serves_nothing(lab: &Lab) {
     }
 }
 
-/// A4: a definition that comes later is checked like any other, and changes nothing if it is bad.
+/// spec A4: a definition that comes later is checked like any other, and changes nothing if it is
+/// bad.
 pub(crate) async fn a_bad_definition_changes_nothing(lab: &Lab) {
     let engine = by_url(lab.engine()).start().await.unwrap();
     for (bad, what) in [

@@ -106,8 +106,8 @@ async fn truncate(lab: &Lab, stream: &str) {
     while let StreamAnswer::Truncated(Truncated::Partly(_)) = operate(lab, command()).await {}
 }
 
-/// B183, B191: an action sees the state of the stream, its events follow on the version that it
-/// saw, and its caller is told where they are.
+/// spec B183, B191: an action sees the state of the stream, its events follow on the version that
+/// it saw, and its caller is told where they are.
 pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -135,7 +135,7 @@ pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(la
     assert_eq!(elsewhere.load().await.unwrap().version, -1);
 }
 
-/// B191: what an action refuses, and what it has nothing to say to, writes nothing.
+/// spec B191: what an action refuses, and what it has nothing to say to, writes nothing.
 pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -150,8 +150,8 @@ pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(lab: &Lab) {
     assert_eq!(lab.store().dump().await.unwrap(), rows);
 }
 
-/// B185, B191: a pinned version fails at once where the stream is elsewhere, before and after the
-/// action has decided, and says where it is.
+/// spec B185, B191: a pinned version fails at once where the stream is elsewhere, before and after
+/// the action has decided, and says where it is.
 pub(crate) async fn a_pinned_version_fails_at_once(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -177,8 +177,8 @@ pub(crate) async fn a_pinned_version_fails_at_once(lab: &Lab) {
     assert!(matches!(refused, Err(ActError::Refused(TooLittle(6)))), "{refused:?}");
 }
 
-/// B186, B188: actions of several engines at the same time lose to each other and decide again on
-/// what is there: none is lost, none is overdrawn, and versions have no gap.
+/// spec B186, B188: actions of several engines at the same time lose to each other and decide again
+/// on what is there: none is lost, none is overdrawn, and versions have no gap.
 pub(crate) async fn whoever_loses_a_race_decides_again(lab: &Lab) {
     let mut engines = Vec::new();
     for _ in 0..3 {
@@ -219,7 +219,7 @@ pub(crate) fn append(stream: &str, event: &Moved) -> Command {
     Command::Stream { ws, command: StreamCommand::Commit(commit) }
 }
 
-/// B185, B191, SPEC 10: an action that is overtaken between what it saw and its commit decides
+/// spec B185, B191, streams: an action that is overtaken between what it saw and its commit decides
 /// again; whoever has used up its retries, or has pinned a version, is told of the conflict, in
 /// the same words as one that was found too late from the start.
 pub(crate) async fn an_overtaken_action_decides_again(lab: &Lab, faults: &Faults) {
@@ -262,7 +262,7 @@ pub(crate) async fn an_overtaken_action_decides_again(lab: &Lab, faults: &Faults
     assert_eq!(versions(&engine, "account-1").await, [0, 1, 2, 3, 4, 5]);
 }
 
-/// SPEC 10: what an action has decided on a state that is still on its way is not told before
+/// spec streams: what an action has decided on a state that is still on its way is not told before
 /// that is committed. When it is not, whoever stood behind decides again, on what is there.
 pub(crate) async fn nobody_is_told_of_a_state_that_never_was(lab: &Lab, faults: &Faults) {
     let engine = lab.engine().start().await.unwrap();
@@ -312,7 +312,7 @@ fn spend(account: &Stream<Account>, amount: u64) -> (Spent, Arc<AtomicU32>) {
     (tokio::spawn(async move { account.act(counting).await }), asked)
 }
 
-/// SPEC 10: actions that go out in one commit fail together, and leave nothing.
+/// spec streams: actions that go out in one commit fail together, and leave nothing.
 pub(crate) async fn a_commit_that_fails_leaves_nothing(lab: &Lab, faults: &Faults) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -378,7 +378,8 @@ pub(crate) async fn writers_of_one_engine_do_not_collide(lab: &Lab) {
     assert_eq!(versions(&engine, "account-1").await, (0..40).collect::<Vec<_>>());
 }
 
-/// B219: what is closed takes no action, and says so; its past can be loaded until it is cut off.
+/// spec B219: what is closed takes no action, and says so; its past can be loaded until it is cut
+/// off.
 pub(crate) async fn a_closed_stream_takes_no_action(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -404,7 +405,7 @@ pub(crate) async fn a_closed_stream_takes_no_action(lab: &Lab) {
     assert!(!rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))), "nor is its snapshot");
 }
 
-/// N74: a stream that was begun anew goes on from what it had come to.
+/// spec N74: a stream that was begun anew goes on from what it had come to.
 pub(crate) async fn a_restarted_stream_goes_on_from_its_snapshot(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");

@@ -5,7 +5,7 @@ use tidegate::{Concurrency, Ctx, Fault, Rate, Retry, Workflow, core::flow::Verdi
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 
-/// M1, B71, B72, B73: a burst starts one by one, evenly, in order, and all of it.
+/// spec M1, B71, B72, B73: a burst starts one by one, evenly, in order, and all of it.
 pub(crate) async fn a_burst_is_spread_out(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(2));
@@ -17,7 +17,7 @@ pub(crate) async fn a_burst_is_spread_out(lab: &Lab) {
     assert_eq!(states(lab, "order").await, ["completed"; 6]);
 }
 
-/// M1: as many as the burst start at once, after a quiet time again.
+/// spec M1: as many as the burst start at once, after a quiet time again.
 pub(crate) async fn as_many_as_the_burst_start_at_once(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1).burst(3));
@@ -31,7 +31,7 @@ pub(crate) async fn as_many_as_the_burst_start_at_once(lab: &Lab) {
     }
 }
 
-/// B74: each value has its own rate, and the caller is told when its turn is about due.
+/// spec B74: each value has its own rate, and the caller is told when its turn is about due.
 pub(crate) async fn every_key_has_its_own_rate(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1).key("to"));
@@ -54,7 +54,7 @@ pub(crate) async fn every_key_has_its_own_rate(lab: &Lab) {
     assert_eq!(noted, expected.map(|(at, n)| (at, n.to_owned())));
 }
 
-/// M1, B75: an outage does not bunch the starts.
+/// spec M1, B75: an outage does not bunch the starts.
 pub(crate) async fn after_an_outage_the_spacing_holds(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", ms(0)).throttle(Rate::per_second(1));
@@ -68,7 +68,7 @@ pub(crate) async fn after_an_outage_the_spacing_holds(lab: &Lab) {
     assert_eq!(journal.take_moments(), [0, 1000, 100_000, 101_000, 102_000, 103_000]);
 }
 
-/// M1, B75, G9: a turn counts from the start, so those who waited behind a gate do not bunch.
+/// spec M1, B75, G9: a turn counts from the start, so those who waited behind a gate do not bunch.
 pub(crate) async fn behind_a_full_gate_the_spacing_holds(lab: &Lab) {
     let journal = Journal::new(lab);
     let throttled = |name: &str, time| work(&journal, name, time).throttle(Rate::per_second(1));
@@ -79,7 +79,7 @@ pub(crate) async fn behind_a_full_gate_the_spacing_holds(lab: &Lab) {
     assert_eq!(journal.take_moments(), [0, 10_000, 20_000]);
 }
 
-/// M1, A5: a wake or a retry needs no turn.
+/// spec M1, A5: a wake or a retry needs no turn.
 pub(crate) async fn wakes_and_retries_need_no_turn(lab: &Lab) {
     let journal = Journal::new(lab);
     let noted = journal.clone();
@@ -102,7 +102,7 @@ pub(crate) async fn wakes_and_retries_need_no_turn(lab: &Lab) {
     assert_eq!(journal.take_moments(), [0, 10, 20, 60_000, 60_010, 60_020]);
 }
 
-/// B76: what is cancelled before its turn never starts, and the next one takes the turn.
+/// spec B76: what is cancelled before its turn never starts, and the next one takes the turn.
 pub(crate) async fn what_is_cancelled_before_its_turn_never_starts(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1));
@@ -117,7 +117,7 @@ pub(crate) async fn what_is_cancelled_before_its_turn_never_starts(lab: &Lab) {
     assert_eq!(noted, [(0, "0".to_owned()), (1000, "2".to_owned())]);
 }
 
-/// B84, B131: several engines share one rate.
+/// spec B84, B131: several engines share one rate.
 pub(crate) async fn several_engines_share_the_rate(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = || work(&journal, "order", ms(0)).throttle(Rate::per_second(1).burst(2));

@@ -16,7 +16,7 @@ async fn dry_run(engine: &Engine, name: &str) -> Verdict {
     engine.dry_run(vec![event]).await.unwrap().remove(0).runs.remove(0).verdict
 }
 
-/// L2: the next run of a workflow waits for one run of each other, whatever their backlog is.
+/// spec L2: the next run of a workflow waits for one run of each other, whatever their backlog is.
 pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
     let journal = Journal::new(lab);
     let all = ["bulk", "more", "late"].map(|name| work(&journal, name, secs(1)));
@@ -39,8 +39,8 @@ pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
     assert_eq!(states(lab, "bulk").await, ["completed"; 20]);
 }
 
-/// L2: the same for several workers that are free at once: nobody has a second turn before all have
-/// had one.
+/// spec L2: the same for several workers that are free at once: nobody has a second turn before all
+/// have had one.
 pub(crate) async fn workflows_take_turns_for_several_workers(lab: &Lab) {
     let journal = Journal::new(lab);
     let names = ["a", "b", "c"];
@@ -60,7 +60,7 @@ pub(crate) async fn workflows_take_turns_for_several_workers(lab: &Lab) {
     }
 }
 
-/// L2: workspaces take turns, however many there are: more than one lease looks through.
+/// spec L2: workspaces take turns, however many there are: more than one lease looks through.
 pub(crate) async fn many_workspaces_take_turns_for_a_worker(lab: &Lab) {
     let journal = Journal::new(lab);
     let names: Vec<String> = (0..40).map(|n| format!("w{n:02}")).collect();
@@ -78,7 +78,7 @@ pub(crate) async fn many_workspaces_take_turns_for_a_worker(lab: &Lab) {
     assert_eq!(noted, each, "each has had one turn");
 }
 
-/// L2: workspaces take turns, however many workflows one of them has.
+/// spec L2: workspaces take turns, however many workflows one of them has.
 pub(crate) async fn workspaces_take_turns_for_a_worker(lab: &Lab) {
     let journal = Journal::new(lab);
     let names = ["a", "b", "c", "d", "e"];
@@ -100,7 +100,7 @@ pub(crate) async fn workspaces_take_turns_for_a_worker(lab: &Lab) {
     assert_eq!(calm, [true, false, true, false, true, false], "every other one");
 }
 
-/// L2: one workflow whose runs never end leaves workers to the others.
+/// spec L2: one workflow whose runs never end leaves workers to the others.
 pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(lab: &Lab) {
     let journal = Journal::new(lab);
     let stuck = work(&journal, "stuck", secs(1_000_000));
@@ -131,7 +131,7 @@ impl Handler for Elsewhere {
     }
 }
 
-/// L3: calls and handlers have workers of their own.
+/// spec L3: calls and handlers have workers of their own.
 pub(crate) async fn calls_need_no_workers_of_handlers(lab: &Lab) {
     let journal = Journal::new(lab);
     let here = work(&journal, "here", secs(10));
@@ -152,7 +152,8 @@ pub(crate) async fn calls_need_no_workers_of_handlers(lab: &Lab) {
     assert_eq!(states(lab, "here").await, ["completed"; 5]);
 }
 
-/// L1: a run that finds no worker free is told so; one that stands in a line is told of the line.
+/// spec L1: a run that finds no worker free is told so; one that stands in a line is told of the
+/// line.
 pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(lab: &Lab) {
     let journal = Journal::new(lab);
     let narrow = work(&journal, "narrow", secs(10)).concurrency(Concurrency::limit(1));
@@ -194,7 +195,7 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(lab: &Lab) {
     assert_eq!(engine.stats().await.unwrap().all.ready, 0);
 }
 
-/// L1: whoever may have one of the workers that are kept for few is not told to wait.
+/// spec L1: whoever may have one of the workers that are kept for few is not told to wait.
 pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(lab: &Lab) {
     let journal = Journal::new(lab);
     let stuck = work(&journal, "stuck", secs(1_000_000));
@@ -210,7 +211,7 @@ pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(lab: &Lab) {
     }
 }
 
-/// L2: the workers that are kept for few are for workflows with fewer runs than these are.
+/// spec L2: the workers that are kept for few are for workflows with fewer runs than these are.
 pub(crate) async fn a_kept_worker_is_for_those_with_few_runs(lab: &Lab) {
     let journal = Journal::new(lab);
     let engine = lab.engine().workers(20).workflow(work(&journal, "many", secs(1000)));

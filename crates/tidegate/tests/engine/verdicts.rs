@@ -101,8 +101,8 @@ fn plain(told: &Value) -> Value {
     Value::Object(told)
 }
 
-/// SPEC 5, N7, N45: every outcome carries its control, its key and what follows from it, and no
-/// more; who is named is who it is; every verdict but a plain start leaves a receipt.
+/// spec verdicts, N7, N45: every outcome carries its control, its key and what follows from it, and
+/// no more; who is named is who it is; every verdict but a plain start leaves a receipt.
 pub(crate) async fn every_outcome_is_told(lab: &Lab) {
     let journal = Journal::new(lab);
     let mut builder = lab.engine();
@@ -142,7 +142,7 @@ pub(crate) async fn every_outcome_is_told(lab: &Lab) {
     assert_eq!(receipts, 3 + 11);
 }
 
-/// N1, N2, N3, N4: who is started by which event, and once.
+/// spec N1, N2, N3, N4: who is started by which event, and once.
 pub(crate) async fn an_event_starts_each_workflow_once(lab: &Lab) {
     let journal = Journal::new(lab);
     let several = work(&journal, "several", secs(0)).on_event("order.*").on_event("order.paid");

@@ -31,8 +31,8 @@ fn order(journal: &Journal, code: u32, time: Duration) -> Workflow<Value, Value>
     .version(code)
 }
 
-/// B157, B158, B160, SPEC 8: a run keeps the version and the code that it started with; new runs
-/// get the next, side by side in one process.
+/// spec B157, B158, B160, versions: a run keeps the version and the code that it started with; new
+/// runs get the next, side by side in one process.
 pub(crate) async fn a_run_keeps_its_version(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = |code| order(&journal, code, secs(0));
@@ -48,8 +48,8 @@ pub(crate) async fn a_run_keeps_its_version(lab: &Lab) {
     assert_eq!(journal.take(), ["1:1:0", "2:2:1"]);
 }
 
-/// SPEC 8: newer code that serves older versions too continues their runs, unless they have code
-/// of their own; what nobody serves is stranded, and `why` says so.
+/// spec versions: newer code that serves older versions too continues their runs, unless they have
+/// code of their own; what nobody serves is stranded, and `why` says so.
 pub(crate) async fn newer_code_can_continue_older_runs(lab: &Lab) {
     let journal = Journal::new(lab);
     let order = |code| order(&journal, code, secs(0));
@@ -73,7 +73,7 @@ pub(crate) async fn newer_code_can_continue_older_runs(lab: &Lab) {
     assert_eq!(lab.completed(&engine, two).await, json!([2, 2]), "by its own");
 }
 
-/// SPEC 8, N47: only a higher number releases itself; rolling back is a release, and stays.
+/// spec versions, N47: only a higher number releases itself; rolling back is a release, and stays.
 pub(crate) async fn rolling_back_is_a_release(lab: &Lab) {
     let journal = Journal::new(lab);
     let both = || {
@@ -112,7 +112,7 @@ async fn two_versions(
     (first, second, ids)
 }
 
-/// B145, B149: within one version a second run waits, and says for what.
+/// spec B145, B149: within one version a second run waits, and says for what.
 pub(crate) async fn within_one_version_a_second_run_waits(lab: &Lab) {
     for policy in [OnNewVersion::Supersede, OnNewVersion::Drain, OnNewVersion::Coexist] {
         let journal = Journal::new(lab);
@@ -135,8 +135,8 @@ pub(crate) async fn within_one_version_a_second_run_waits(lab: &Lab) {
     }
 }
 
-/// B150, B151, B152, B157, G7: the newer version's first run cancels the older one and takes those
-/// along that have not started, in their places; the release by itself does nothing.
+/// spec B150, B151, B152, B157, G7: the newer version's first run cancels the older one and takes
+/// those along that have not started, in their places; the release by itself does nothing.
 pub(crate) async fn supersede_cancels_older_runs(lab: &Lab) {
     let journal = Journal::new(lab);
     let handoff = Handoff::singleton(OnNewVersion::Supersede);
@@ -154,8 +154,8 @@ pub(crate) async fn supersede_cancels_older_runs(lab: &Lab) {
     assert_eq!(lab.completed(&second, new).await, json!([2, 2]));
 }
 
-/// B153, B154, N48: older runs finish first, those in line too, asleep or not; then the newer one
-/// starts by itself.
+/// spec B153, B154, N48: older runs finish first, those in line too, asleep or not; then the newer
+/// one starts by itself.
 pub(crate) async fn drain_lets_older_runs_finish(lab: &Lab) {
     let journal = Journal::new(lab);
     let handoff = Handoff::singleton(OnNewVersion::Drain);
@@ -170,7 +170,7 @@ pub(crate) async fn drain_lets_older_runs_finish(lab: &Lab) {
     assert!(noted[1].0 >= 40_000, "the sleeping one is still active: {noted:?}");
 }
 
-/// B156: versions that coexist are counted apart.
+/// spec B156: versions that coexist are counted apart.
 pub(crate) async fn coexisting_versions_are_counted_apart(lab: &Lab) {
     let journal = Journal::new(lab);
     let handoff = Handoff::singleton(OnNewVersion::Coexist);
@@ -185,7 +185,8 @@ pub(crate) async fn coexisting_versions_are_counted_apart(lab: &Lab) {
     assert_eq!(journal.most("order"), 2);
 }
 
-/// B144, B147, B148, B155, N46: keyed, the handover is for each value; without one it is refused.
+/// spec B144, B147, B148, B155, N46: keyed, the handover is for each value; without one it is
+/// refused.
 pub(crate) async fn a_keyed_handover_is_per_key(lab: &Lab) {
     let journal = Journal::new(lab);
     let user = |n: u32, id: Value| json!({ "n": n, "user": { "id": id } });
@@ -206,7 +207,7 @@ pub(crate) async fn a_keyed_handover_is_per_key(lab: &Lab) {
     assert_eq!(journal.take(), ["2:2:2"]);
 }
 
-/// B161: a call from a run and a request meet the older runs by the same rule.
+/// spec B161: a call from a run and a request meet the older runs by the same rule.
 pub(crate) async fn every_way_in_meets_the_handoff(lab: &Lab) {
     let journal = Journal::new(lab);
     let handoff = Handoff::singleton(OnNewVersion::Drain);

@@ -13,8 +13,8 @@ use crate::words::{Door, Journal, Marks, failed, ms, recorded_steps, secs, start
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// SPEC 9, N50: a sleep ends when its time has come, not before, and waking it early by something
-/// else changes nothing.
+/// spec waits, N50: a sleep ends when its time has come, not before, and waking it early by
+/// something else changes nothing.
 pub(crate) async fn a_sleep_ends_at_its_time(lab: &Lab) {
     let at = lab.now().plus_ms(5_000);
     let nap = Workflow::new("nap", move |ctx: Ctx, how: String| async move {
@@ -42,7 +42,7 @@ pub(crate) async fn a_sleep_ends_at_its_time(lab: &Lab) {
     assert_eq!(lab.completed(&engine, moment).await, json!(at));
 }
 
-/// N16, N17: an event wakes all who wait for one like it, with its data; one that came before
+/// spec N16, N17: an event wakes all who wait for one like it, with its data; one that came before
 /// does not count, and none at all is `None` when the time is up.
 pub(crate) async fn an_event_wakes_all_who_wait_for_it(lab: &Lab) {
     let ship = Workflow::new("ship", |ctx: Ctx, order: u64| async move {
@@ -75,8 +75,8 @@ pub(crate) async fn an_event_wakes_all_who_wait_for_it(lab: &Lab) {
     assert_eq!(paid(json!(2), false).await, 0, "nobody waits any more");
 }
 
-/// N51, N52, B165: signals are kept in order until they are asked for, also those to a run that
-/// has not started, is busy or is about to be swept; one of another name changes nothing.
+/// spec N51, N52, B165: signals are kept in order until they are asked for, also those to a run
+/// that has not started, is busy or is about to be swept; one of another name changes nothing.
 pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -131,8 +131,8 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
     assert!(marks.count("hear") > 8, "one wait ran out");
 }
 
-/// N18, N51, SPEC 5: a run signals another once, however often it is replayed; a run that has
-/// ended, or never was, is an error that the sender can deal with.
+/// spec N18, N51, wake-ups: a run signals another once, however often it is replayed; a run that
+/// has ended, or never was, is an error that the sender can deal with.
 pub(crate) async fn a_run_signals_another_once(lab: &Lab) {
     let chat = Workflow::new("chat", |ctx: Ctx, _: Value| async move {
         let first = ctx.wait_for_signal::<u64>("first", "word").await?;
@@ -160,7 +160,7 @@ pub(crate) async fn a_run_signals_another_once(lab: &Lab) {
     }
 }
 
-/// N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
+/// spec N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
 /// meanwhile: both are in the same one.
 pub(crate) async fn a_child_answers_its_parent(lab: &Lab) {
     let family = |name: &'static str| {
@@ -203,7 +203,7 @@ pub(crate) async fn a_child_answers_its_parent(lab: &Lab) {
     assert_eq!(lab.runs("family").await.len(), 3 + 1, "each was started once");
 }
 
-/// A5, G8, N40: a child that a gate refuses fails its step at once, with the control and the
+/// spec A5, G8, N40: a child that a gate refuses fails its step at once, with the control and the
 /// holder; a gate that an ancestor holds is named as such.
 pub(crate) async fn a_refused_child_fails_its_step(lab: &Lab) {
     let only = Workflow::new("only", |ctx: Ctx, deep: bool| async move {
@@ -229,7 +229,7 @@ pub(crate) async fn a_refused_child_fails_its_step(lab: &Lab) {
     assert!(fault.message().contains(&holder.to_string()), "{fault}");
 }
 
-/// B61, B62, B63, B64: a run that sleeps, waits or backs off holds no slot, and queues for one
+/// spec B61, B62, B63, B64: a run that sleeps, waits or backs off holds no slot, and queues for one
 /// when it wakes.
 pub(crate) async fn a_waiting_run_holds_no_slot(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
@@ -282,7 +282,7 @@ pub(crate) async fn a_waiting_run_holds_no_slot(lab: &Lab) {
     assert_eq!(marks.all(), ["hold", "sleep", "event", "retry"], "in their first order");
 }
 
-/// N18: what a step sends is sent once, however often the handler is replayed.
+/// spec N18: what a step sends is sent once, however often the handler is replayed.
 pub(crate) async fn a_sent_event_is_sent_once(lab: &Lab) {
     let teller = Workflow::new("teller", |ctx: Ctx, n: u64| async move {
         ctx.send_event("tell", "told", json!({ "n": n })).await?;
@@ -305,7 +305,7 @@ pub(crate) async fn a_sent_event_is_sent_once(lab: &Lab) {
     assert!(lab.runs("teller").await.iter().all(|run| run.state == "completed"));
 }
 
-/// SPEC 9: waits in parallel are answered each by its own, and the handler goes on with what it
+/// spec waits: waits in parallel are answered each by its own, and the handler goes on with what it
 /// has; a call counts among them.
 pub(crate) async fn waits_in_parallel_are_answered_each(lab: &Lab) {
     let child = Workflow::new("child", |ctx: Ctx, _: Value| async move {
@@ -351,7 +351,7 @@ pub(crate) async fn waits_in_parallel_are_answered_each(lab: &Lab) {
     assert_eq!(lab.runs("child").await.len(), 1);
 }
 
-/// SPEC 9: of two waits that race, the one whose answer came first wins on every replay, in
+/// spec waits: of two waits that race, the one whose answer came first wins on every replay, in
 /// whatever order they are written, also when the other is answered later.
 pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(lab: &Lab) {
     let marks = Marks::default();
@@ -387,7 +387,7 @@ pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(lab: &Lab) {
     assert!(recorded_steps(lab, event).await.contains(&"nap".to_owned()));
 }
 
-/// SPEC 9: code that has dropped a wait goes on with the answers of the others.
+/// spec waits: code that has dropped a wait goes on with the answers of the others.
 pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(lab: &Lab) {
     let code = |both: bool| {
         Workflow::new("job", move |ctx: Ctx, _: Value| async move {

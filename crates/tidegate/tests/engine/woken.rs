@@ -23,8 +23,8 @@ async fn commit(engine: &tidegate::Engine, stream: &str, count: usize) {
     engine.streams().commit(stream, events.collect(), None).await.unwrap();
 }
 
-/// N78: what is committed while a reaction has its hands full is handled when they are free, on
-/// the same stream and on others, though the clock stands still and nobody looks around.
+/// spec N78: what is committed while a reaction has its hands full is handled when they are free,
+/// on the same stream and on others, though the clock stands still and nobody looks around.
 pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(lab: &Lab) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (inside, noted) = (door.clone(), marks.clone());
@@ -54,8 +54,8 @@ pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(lab: &La
     assert_eq!((all, lab.now()), (vec!["a 0".into(), "a 1".into(), "b 0".into()], before));
 }
 
-/// N80: a handler that panics stops one stream of one reaction. Other streams, other reactions and
-/// whoever commits notice nothing.
+/// spec N80: a handler that panics stops one stream of one reaction. Other streams, other reactions
+/// and whoever commits notice nothing.
 pub(crate) async fn a_handler_that_panics_harms_no_other(lab: &Lab) {
     let (mine, others) = (Marks::default(), Marks::default());
     let noted = mine.clone();
@@ -83,7 +83,7 @@ pub(crate) async fn a_handler_that_panics_harms_no_other(lab: &Lab) {
     assert_eq!(all, ["bad 0", "bad 1", "bad 2", "good 0", "good 1"]);
 }
 
-/// N76: nobody is woken for what an engine does itself; for what it leaves to others they are
+/// spec N76: nobody is woken for what an engine does itself; for what it leaves to others they are
 /// woken once for each commit, however many events it has; and a wake-up that is lost costs no
 /// more than the time until somebody looks.
 pub(crate) async fn others_are_woken_for_what_is_left_to_them(lab: &Lab, faults: &Faults) {
@@ -106,8 +106,8 @@ pub(crate) async fn others_are_woken_for_what_is_left_to_them(lab: &Lab, faults:
     assert_eq!(view(&other, "there", "theirs-1").await.failures, 0);
 }
 
-/// N77: while the store cannot be reached nothing is lost, and when it is back the work goes on
-/// without anybody committing anything.
+/// spec N77: while the store cannot be reached nothing is lost, and when it is back the work goes
+/// on without anybody committing anything.
 pub(crate) async fn reactions_outlast_an_outage(lab: &Lab, faults: &Faults) {
     let marks = Marks::default();
     let reaction = marking(&marks, "mail", "*");

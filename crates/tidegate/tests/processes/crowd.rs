@@ -82,7 +82,7 @@ pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     usize::try_from((z ^ (z >> 31)) % below as u64).expect("below is a usize")
 }
 
-/// B68, B173, B178, B179, B180, B181: under any placement of crashes every run completes once,
+/// spec B68, B173, B178, B179, B180, B181: under any placement of crashes every run completes once,
 /// every step is recorded once, no limit is exceeded and nothing is left behind.
 pub(crate) fn judge() {
     let Some(place) = Place::postgres() else { return };
@@ -149,7 +149,7 @@ fn crowded(lines: &[Line]) -> BTreeMap<String, usize> {
 /// What was done, by key: who did it, in the order in which it was done.
 type Effects = BTreeMap<String, Vec<String>>;
 
-/// B178 to B181: a recorded step is never run again; one key for each effect, whoever has it.
+/// spec B178–B181: a recorded step is never run again; one key for each effect, whoever has it.
 fn judge_lines(lines: &[Line]) -> Effects {
     let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
     let mut effects = Effects::new();

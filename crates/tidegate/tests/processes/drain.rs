@@ -20,7 +20,7 @@ use crate::{
     writers::{BEGIN, CALLERS},
 };
 
-/// B194 to B200, B215: what is committed while reactions run is handled by all of them.
+/// spec B194–B200, B215: what is committed while reactions run is handled by all of them.
 pub(crate) fn judge() {
     let (writers, commits, readers) = if full() { (4, 500, 4) } else { (2, 60, 2) };
     let Some(place) = Place::postgres() else { return };
@@ -47,7 +47,7 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// B193, B200, B212 to B215: processes of both kinds are killed at random, again and again.
+/// spec B193, B200, B212–B215: processes of both kinds are killed at random, again and again.
 pub(crate) fn judge_killed_at_random() {
     let (writers, commits, readers, kills) = if full() { (4, 500, 4, 40) } else { (2, 60, 2, 6) };
     let Some(place) = Place::postgres() else { return };
@@ -98,7 +98,7 @@ pub(crate) fn judge_killed_at_random() {
     scene.clear();
 }
 
-/// B194, B212, B213: killed after the handler and before the ack. Its effect is not there, its
+/// spec B194, B212, B213: killed after the handler and before the ack. Its effect is not there, its
 /// lease ends in time, and another does it, once.
 pub(crate) fn judge_killed_before_the_ack() {
     for point in POINTS {
@@ -132,8 +132,8 @@ pub(crate) fn judge_killed_before_the_ack() {
     }
 }
 
-/// B190, B193: killed inside of the transaction. What it had under way is there whole or not at
-/// all, and those after it go on without a gap.
+/// spec B190, B193: killed inside of the transaction. What it had under way is there whole or not
+/// at all, and those after it go on without a gap.
 pub(crate) fn judge_killed_in_a_commit() {
     let Some(place) = Place::postgres() else { return };
     let scene = scene(&place);

@@ -86,7 +86,7 @@ pub(crate) async fn live(me: &'static Me) {
     me.note("gone");
 }
 
-/// SPEC 9, B180: runs are handed over in the middle of a step, and it is no loss.
+/// spec steps, B180: runs are handed over in the middle of a step, and it is no loss.
 pub(crate) fn judge() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
@@ -132,7 +132,7 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// SPEC 9: nor is a run left behind that was being leased at that moment.
+/// spec steps: nor is a run left behind that was being leased at that moment.
 pub(crate) fn judge_under_load() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };

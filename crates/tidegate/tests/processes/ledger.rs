@@ -30,7 +30,7 @@ pub(crate) struct Tried {
 }
 
 impl Ledger {
-    /// B183, B193: versions are exactly 0 to n-1 on every stream, positions grow with them
+    /// spec B183, B193: versions are exactly 0 to n-1 on every stream, positions grow with them
     /// and are exactly 1 to N over all.
     pub(crate) fn of(rows: &[Row]) -> Self {
         let (mut names, mut heads) = (BTreeMap::new(), BTreeMap::new());
@@ -66,8 +66,8 @@ impl Ledger {
         self.streams.iter().filter(move |(name, _)| name.starts_with(prefix))
     }
 
-    /// B184, B186, B188, B191: what was reported is where it was reported to be, once; what was decided on
-    /// a version follows it; and nothing is there that nobody tried.
+    /// spec B184, B186, B188, B191: what was reported is where it was reported to be, once; what
+    /// was decided on a version follows it; and nothing is there that nobody tried.
     pub(crate) fn judge(&self, lines: &[Line]) -> Tried {
         let (mut tried, mut done) = (BTreeSet::new(), BTreeMap::new());
         let conflicts = lines.iter().filter(|line| line.after("conflict").is_some()).count();

@@ -27,13 +27,13 @@ mod zombie;
 
 use place::Place;
 
-/// B178, B179, B180, B181, B173: every crash point, on one file with one owner at a time.
+/// spec B178, B179, B180, B181, B173: every crash point, on one file with one owner at a time.
 #[test]
 fn a_crash_at_any_point_loses_and_repeats_nothing_on_sqlite() {
     matrix::judge_all(|scene| Some(Place::Sqlite(scene.path("tidegate.db"))));
 }
 
-/// B178, B179, B180, B181, B173: every crash point, and another process that takes over.
+/// spec B178, B179, B180, B181, B173: every crash point, and another process that takes over.
 #[test]
 fn a_crash_at_any_point_loses_and_repeats_nothing_on_postgres() {
     matrix::judge_all(|_| Place::postgres());

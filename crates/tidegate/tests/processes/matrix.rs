@@ -174,17 +174,17 @@ fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<
     let told = || format!("killed at `{point}`:\n{}", scene.journal.told());
     let by = |name: &str, step: &str| scene.journal.count(name, &format!("in {step}"));
     for step in done {
-        // B179: a crash after the record.
+        // spec B179: a crash after the record.
         assert_eq!(by("second", step), 0, "`{step}` was run again; {}", told());
     }
     if let Some(step) = again {
-        // B178: a crash after the effect and before its record.
+        // spec B178: a crash after the effect and before its record.
         assert!(by("second", step) >= 1, "`{step}` was not run again; {}", told());
     }
     let (rows, effects) = block_on(async { (place.rows().await, place.effects().await) });
     let run = judge_rows(&rows, done, &told);
     for step in ["a", "b", "c"] {
-        // B180, B181: whoever runs it and how often, under one key it is one effect.
+        // spec B180, B181: whoever runs it and how often, under one key it is one effect.
         let key = format!("{run}:{step}");
         let lines = scene.journal.lines();
         let mut keys: Vec<&str> =

@@ -19,7 +19,7 @@ pub(crate) fn full() -> bool {
     env::var_os("TIDEGATE_TEST_FULL").is_some()
 }
 
-/// B183 to B186, B189: a commit storm over many streams. All that was reported is there, and a
+/// spec B183–B186, B189: a commit storm over many streams. All that was reported is there, and a
 /// process that reads along sees every event once, in order.
 pub(crate) fn judge_many_streams() {
     let (commits, streams) = if full() { (1000, 80) } else { (40, 20) };
@@ -29,8 +29,8 @@ pub(crate) fn judge_many_streams() {
     assert_eq!((tried.done, tried.unreported), (PROCESSES * commits, 0));
 }
 
-/// B186 to B188, B191: actions on one stream are each decided on what those before have left, and all
-/// of them succeed in the end.
+/// spec B186–B188, B191: actions on one stream are each decided on what those before have left, and
+/// all of them succeed in the end.
 pub(crate) fn judge_one_stream() {
     let acts = if full() { 100 } else { 12 };
     let Some((ledger, tried)) = storm(Role::Actor { acts }, PROCESSES * acts) else { return };

@@ -159,7 +159,8 @@ pub(crate) async fn inherit(me: &'static Me) {
     pause(Duration::from_mins(10)).await;
 }
 
-/// B174, B173, B178: the late holder's writes are refused, all of them, and its heir's are not.
+/// spec B174, B173, B178: the late holder's writes are refused, all of them, and its heir's are
+/// not.
 pub(crate) fn judge() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };

@@ -4,7 +4,7 @@ use super::*;
 
 /// The bound of the module's doc: ⌈streams with work / limit⌉ claims.
 ///
-/// B217, N62
+/// spec B217, N62
 #[test]
 fn a_stream_with_work_is_claimed_within_the_bound_however_busy_the_others_are() {
     for (streams, limit) in [(7_usize, 3_u32), (5, 1), (8, 8), (9, 4)] {

@@ -1,4 +1,4 @@
-//! Whatever two engines do in whatever order, what SPEC 10 promises holds.
+//! Whatever two engines do in whatever order, the promises hold (spec streams, reactions).
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ fn run(scene: &mut Scene, remedy: Remedy, which: Which) -> Result<Vec<String>, R
     }
 }
 
-/// B206
+/// spec B206
 #[test]
 fn an_unblocked_stream_goes_on_after_the_last_acked_event() {
     let mut scene = stuck();
@@ -53,7 +53,7 @@ fn an_unblocked_stream_goes_on_after_the_last_acked_event() {
     assert_eq!((sub.failures, sub.claims, &sub.error), (0, 1, &None));
 }
 
-/// B207
+/// spec B207
 #[test]
 fn a_reset_stream_is_replayed_from_its_first_event() {
     let mut scene = stuck();
@@ -66,7 +66,7 @@ fn a_reset_stream_is_replayed_from_its_first_event() {
     assert_eq!(places, [("a-1", -1, 2), ("b-1", -1, 2)]);
 }
 
-/// B208–B211, N70, N71
+/// spec B208–B211, N70, N71
 #[test]
 fn names_and_filters_mean_what_they_say() {
     use serde_json::json;
@@ -115,7 +115,7 @@ fn a_reset_without_any_restriction_has_to_be_meant() {
     assert_eq!(scene.world.rows, before);
 }
 
-/// N70
+/// spec N70
 #[test]
 fn what_looks_like_another_kind_of_pattern_is_refused() {
     let bad = [

@@ -34,7 +34,7 @@ use crate::http::{
     workflows,
 };
 
-/// How long a call stands in line where its policy does not say so (SPEC 6): models and people
+/// How long a call stands in line where its policy does not say so (spec mcp): models and people
 /// give up sooner or later, and what nobody waits for should not keep a place.
 const MAX_WAIT_MS: u64 = 30_000;
 

@@ -2,8 +2,8 @@
 --
 -- $1 id (arrays of one length)
 -- Locks in the order of the arrays, which is that of the keys, waiting. Returns columns of the
--- locked rows only (R15): what lives in other rows is read by a later statement. An absent row
--- locks nothing (R3). Index: the primary key, once for each key (README).
+-- locked rows only (spec R15): what lives in other rows is read by a later statement. An absent row
+-- locks nothing (spec R3). Index: the primary key, once for each key (README).
 select found.id, found.ws, found.name, found.hash, found.read_only, found.made_at,
        found.expires_at, found.used_at, found.revoked_at
   from unnest($1::text[])

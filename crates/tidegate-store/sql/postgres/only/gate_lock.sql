@@ -2,8 +2,8 @@
 --
 -- $1 key (arrays of one length)
 -- Locks in the order of the arrays, which is that of the keys, waiting. Returns columns of the
--- locked rows only (R15): what lives in other rows is read by a later statement. An absent row
--- locks nothing (R3). Index: the primary key, once for each key (README).
+-- locked rows only (spec R15): what lives in other rows is read by a later statement. An absent row
+-- locks nothing (spec R3). Index: the primary key, once for each key (README).
 select found.key, found.id, found.at, found.due, found.state, found.event
   from unnest($1::bytea[])
        as wanted(key)

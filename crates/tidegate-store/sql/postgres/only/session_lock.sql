@@ -2,8 +2,8 @@
 --
 -- $1 ws   $2 app   $3 flow   $4 id (arrays of one length)
 -- Locks in the order of the arrays, which is that of the keys, waiting. Returns columns of the
--- locked rows only (R15): what lives in other rows is read by a later statement. An absent row
--- locks nothing (R3). Index: the primary key, once for each key (README).
+-- locked rows only (spec R15): what lives in other rows is read by a later statement. An absent row
+-- locks nothing (spec R3). Index: the primary key, once for each key (README).
 select found.ws, found.app, found.flow, found.id, found.version, found.body
   from unnest($1::text[], $2::text[], $3::text[], $4::text[])
        as wanted(ws, app, flow, id)

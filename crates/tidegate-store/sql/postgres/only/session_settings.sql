@@ -2,7 +2,7 @@
 --
 -- $1 search_path   $2 lock_timeout   $3 statement_timeout   $4 idle_in_transaction_session_timeout
 -- The same as tx_settings, whose comments apply. A peer that has gone in the middle of a flight is
--- noticed by keepalives: no time-out runs before the flight's Sync (R16).
+-- noticed by keepalives: no time-out runs before the flight's Sync (spec R16).
 select set_config('search_path', $1::text, false),
        set_config('lock_timeout', $2::text, false),
        set_config('statement_timeout', $3::text, false),

@@ -4,7 +4,7 @@
 -- $5 the moment to go by, empty for the server's own
 -- Local to the transaction: through a pooler a session's settings are another client's. A session
 -- of our own has the same from session_settings.
--- A stopped process must not hold a gate (R16): the server ends its transaction.
+-- A stopped process must not hold a gate (spec R16): the server ends its transaction.
 -- The planner is kept to the indexes that the statements name by their bounds and `order by`,
 -- whatever the statistics say (README). A sort that has no alternative looks expensive to it for
 -- that reason, and must not be compiled. No statement is planned for its parameters.

@@ -1,4 +1,4 @@
--- Names the transaction: what a COMMIT whose answer was lost is looked up by (R10).
+-- Names the transaction: what a COMMIT whose answer was lost is looked up by (spec R10).
 --
 -- $1 id of the token row   $2 token, drawn at random for this attempt
 -- Locks the row until the end of the transaction, the wait for a synchronous standby included.

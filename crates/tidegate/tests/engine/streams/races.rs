@@ -104,7 +104,7 @@ async fn that_meet(stream: &'static str) -> Option<((Engine, Engine), Arc<Atomic
     Some((engines(&store).await, met))
 }
 
-/// SPEC 10, B187: of two transactions that have both passed the check, one loses at the unique
+/// spec streams, B187: of two transactions that have both passed the check, one loses at the unique
 /// index, and is told what it would have been told by the check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn losing_at_the_index_looks_like_losing_at_the_check() {
@@ -127,7 +127,7 @@ async fn losing_at_the_index_looks_like_losing_at_the_check() {
     assert_eq!(at_the_index.to_string(), at_the_check.to_string());
 }
 
-/// SPEC 10, B188: and whoever has not pinned a version decides again; both are committed.
+/// spec streams, B188: and whoever has not pinned a version decides again; both are committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn losing_at_the_index_is_tried_again() {
     let Some(((one, two), met)) = that_meet("account-1").await else { return };
@@ -143,7 +143,8 @@ async fn losing_at_the_index_is_tried_again() {
     assert_eq!(done.each_ref().map(told), [(0, 1, 1), (1, 2, 2)]);
 }
 
-/// SPEC 10, N73: while a commit is held open no later one is seen, and then both are, in order.
+/// spec streams, N73: while a commit is held open no later one is seen, and then both are, in
+/// order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reader_skips_no_commit_that_was_held_open() {
     let Some(store) = open_postgres_wide(Arc::new(VirtualClock::default())).await else { return };
@@ -199,8 +200,9 @@ impl Chance {
     }
 }
 
-/// B183, B186–B188: in whatever order actions of several engines come, pinned or not, refused or
-/// not, versions have no gap, everyone is told what is there, and the state is the fold of it all.
+/// spec B183, B186–B188: in whatever order actions of several engines come, pinned or not, refused
+/// or not, versions have no gap, everyone is told what is there, and the state is the fold of it
+/// all.
 pub(crate) async fn any_order_of_actions_gives_one_history(lab: &Lab) {
     let mut all = Vec::new();
     for _ in 0..3 {

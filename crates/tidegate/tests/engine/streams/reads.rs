@@ -10,7 +10,7 @@ use tidegate::{
 
 use super::{Account, SECOND, deposit, withdraw};
 
-/// SPEC 10: a state can be loaded as it was at a version and at a moment.
+/// spec streams: a state can be loaded as it was at a version and at a moment.
 pub(crate) async fn a_state_is_loaded_as_it_was(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -36,7 +36,8 @@ pub(crate) async fn a_state_is_loaded_as_it_was(lab: &Lab) {
     assert_eq!(none, "stream `account-2` has no version 0: it has no events");
 }
 
-/// SPEC 10: a snapshot is kept every so many events, and what is loaded is the same without it.
+/// spec streams: a snapshot is kept every so many events, and what is loaded is the same without
+/// it.
 pub(crate) async fn a_snapshot_changes_nothing_but_the_work(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -143,7 +144,7 @@ fn told(events: &[StreamEvent]) -> Vec<String> {
     events.iter().map(one).collect()
 }
 
-/// SPEC 10: events are read forwards and backwards, of one stream, of a family and of all, by
+/// spec streams: events are read forwards and backwards, of one stream, of a family and of all, by
 /// name, position, time and correlation, a page at a time.
 pub(crate) async fn events_are_read_both_ways_and_filtered(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
@@ -216,7 +217,7 @@ async fn paged(engine: &Engine, query: &Query) {
     }
 }
 
-/// SPEC 10: who follows the feed goes on from where it was, and sees what came since, once.
+/// spec streams: who follows the feed goes on from where it was, and sees what came since, once.
 pub(crate) async fn a_reader_goes_on_where_it_was(lab: &Lab) {
     let engine = lab.engine().start().await.unwrap();
     let follow = Query::family("a").named(["x"]);

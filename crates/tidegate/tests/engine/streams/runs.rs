@@ -14,8 +14,8 @@ use crate::{
     words::start,
 };
 
-/// SPEC 9, 10: a run's commits happen once however often its handler is replayed, belong to the
-/// run, and name the step as their cause.
+/// spec steps, streams: a run's commits happen once however often its handler is replayed, belong
+/// to the run, and name the step as their cause.
 pub(crate) async fn a_run_commits_to_a_stream_once(lab: &Lab) {
     let goes = Arc::new(AtomicU32::new(0));
     let counted = goes.clone();
@@ -52,7 +52,8 @@ pub(crate) async fn a_run_commits_to_a_stream_once(lab: &Lab) {
     assert_eq!(causes, [format!("{run}:in"), format!("{run}:in"), format!("{run}:out")]);
 }
 
-/// SPEC 10: a run whose decision is overtaken decides again; nothing of the first is committed.
+/// spec streams: a run whose decision is overtaken decides again; nothing of the first is
+/// committed.
 pub(crate) async fn a_run_that_is_overtaken_decides_again(lab: &Lab, faults: &Arc<Faults>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (noted, overtaker) = (seen.clone(), faults.clone());
@@ -79,7 +80,7 @@ pub(crate) async fn a_run_that_is_overtaken_decides_again(lab: &Lab, faults: &Ar
     assert_eq!((loaded.state.balance, loaded.version), (0, 1));
 }
 
-/// SPEC 9, 10: wherever the store's answer is lost, a run's commits are there once.
+/// spec steps, streams: wherever the store's answer is lost, a run's commits are there once.
 pub(crate) async fn a_lost_answer_doubles_no_commit(lab: &Lab, faults: &Arc<Faults>) {
     let pay = Workflow::new("pay", |ctx: Ctx, stream: String| async move {
         ctx.commit("in", &stream, &[Moved::Deposited { amount: 2 }]).await?;
@@ -104,7 +105,7 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(lab: &Lab, faults: &Arc<Faul
     }
 }
 
-/// SPEC 9: what a stream or an action refuses is how the step ends, on every replay.
+/// spec steps: what a stream or an action refuses is how the step ends, on every replay.
 pub(crate) async fn a_refused_commit_is_how_its_step_ends(lab: &Lab) {
     let pay = Workflow::new("pay", |ctx: Ctx, (): ()| async move {
         let bad = ctx.commit("bad", "", &[Moved::Looked]).await.unwrap_err();

@@ -62,8 +62,9 @@ fn links(path: &str, text: &str) -> Vec<(String, Option<String>)> {
     .collect()
 }
 
-/// The headings of a page as links name them.
+/// The headings and the anchors (`<a id="g1"></a>`) of a page as links name them.
 fn headings(text: &str) -> Vec<String> {
+    let anchors = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let titles = text.lines().filter(|line| line.starts_with('#'));
     let kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
     titles
@@ -71,6 +72,7 @@ fn headings(text: &str) -> Vec<String> {
             let title = title.trim_start_matches('#').trim().to_lowercase();
             title.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
         })
+        .chain(anchors.map(str::to_owned))
         .collect()
 }
 
@@ -138,7 +140,10 @@ fn a_broken_link_and_a_lost_page_are_named() {
     };
     let whole = [
         (INDEX, "[a](a/b.md), [web](https://c.d/e)"),
-        ("docs/a/b.md", "## The `x`, y\n![p](p.svg) [up](../README.md) [here](#the-x-y)"),
+        (
+            "docs/a/b.md",
+            "## The `x`, y\n<a id=\"g1\"></a>\n![p](p.svg) [up](../README.md) [here](#the-x-y) [g](#g1)",
+        ),
         ("docs/a/p.svg", ""),
     ];
     assert_eq!([broken(&tree(&whole)), lost(&tree(&whole))].concat(), Vec::<String>::new());

@@ -83,7 +83,7 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             // Whoever had started got its hold at the release; one who waited elsewhere may not.
             let released = history.released.get(&(run.ws.clone(), release(run)));
             let began = history.begun.get(&other.id.seq);
-            let shares = shares && !is_before(look, run, other, &gate.gate);
+            let shares = has_reached(other, &gate.gate) && !is_before(look, run, other, &gate.gate);
             if shares || began.zip(released).is_some_and(|(began, at)| began < at) {
                 return Err(format!("{} starts beside the older {other:?}", run.id));
             }
@@ -100,6 +100,12 @@ fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool 
     let Some(GateState::Slots(slots)) = gate.map(|gate| &gate.state) else { return false };
     let holders = slots.holders.iter().filter_map(|hold| look.state.run(hold.run.seq));
     holders.into_iter().any(|holder| holder.replaced.is_some() && release(holder) > release(run))
+}
+
+/// Whether a run holds a gate or is queued at it. A run that is queued at an earlier gate has no
+/// place in the order of this one yet.
+fn has_reached(run: &Run, gate: &GateKey) -> bool {
+    run.needs.iter().position(|need| need.gate == *gate).is_some_and(|at| at <= run.has)
 }
 
 /// Whether a run was let in before another, which a later release gave its hold.

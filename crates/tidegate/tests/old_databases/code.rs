@@ -122,7 +122,9 @@ fn waiting(life: Life) -> Vec<Served> {
         ctx.emit(json!({ "life": life.word() }))?;
         ctx.progress(0.5, "half way");
         let first = life.mark(&ctx, "first").await?;
-        Ok(json!([new, first, life.hang(&ctx, "second").await?]))
+        let kept = ctx.commit("commit", "notes", &[Moved::Deposited { amount: 1 }]).await?;
+        let drawn = [ctx.now("now").await?.micros() < 0, ctx.random("random").await? == 0];
+        Ok(json!([new, first, kept.last, drawn, life.hang(&ctx, "second").await?]))
     };
     let retries = |ctx: Ctx, _: Value, life: Life| async move {
         let first = life.mark(&ctx, "first").await?;

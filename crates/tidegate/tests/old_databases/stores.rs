@@ -31,8 +31,20 @@ pub(crate) struct Opened {
 
 /// Where the rows are.
 enum Place {
-    File(PathBuf),
+    File(Folder),
     Schema { url: String, schema: String },
+}
+
+/// The file in a folder.
+const FILE: &str = "tidegate.db";
+
+/// A folder that is removed with the store.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Opened {
@@ -43,14 +55,14 @@ impl Opened {
 
     /// Opens a SQLite file: a copy of this one, or a new one.
     pub(crate) async fn sqlite(copy_of: Option<&Path>, clock: VirtualClock) -> Self {
-        let folder = env::temp_dir().join(format!("tidegate-old-{:016x}", random()));
-        fs::create_dir_all(&folder).unwrap();
-        let (path, clock) = (folder.join("tidegate.db"), Arc::new(clock));
+        let folder = Folder(env::temp_dir().join(format!("tidegate-old-{:016x}", random())));
+        fs::create_dir_all(&folder.0).unwrap();
+        let (path, clock) = (folder.0.join(FILE), Arc::new(clock));
         if let Some(old) = copy_of {
             fs::copy(old, &path).unwrap();
         }
         let store = SqliteStore::open(&path, clock.clone()).await.unwrap();
-        Self::new(store, clock, Place::File(path))
+        Self::new(store, clock, Place::File(folder))
     }
 
     /// Opens a schema of PostgreSQL: one restored from this dump, or a new one. None, said loudly,
@@ -88,10 +100,10 @@ impl Opened {
         drop((lab, leases));
         let folder = folder(build);
         match place {
-            Place::File(path) => {
+            Place::File(made) => {
                 let target = folder.join("sqlite.db");
                 let _ = fs::remove_file(&target);
-                let db = rusqlite::Connection::open(path).unwrap();
+                let db = rusqlite::Connection::open(made.0.join(FILE)).unwrap();
                 db.execute("vacuum into ?1", [target.to_str().unwrap()]).unwrap();
             }
             Place::Schema { url, schema } => {

@@ -481,7 +481,9 @@ fn runs() -> Vec<Row> {
         source: Source::Batch(event_id(i64::MAX)),
         queued_at: FUTURE,
         rank: Rank { at: FUTURE, seq: Seq(i64::MAX) },
-        needs: vec![Need { gate: gate_key("every", "need"), span: Span::Start, tier: i64::MAX }],
+        needs: [Span::Run, Span::Start, Span::Executing]
+            .map(|span| Need { gate: gate_key("every", "need"), span, tier: i64::MAX })
+            .into(),
         has: 1,
         phase: Phase::Driven,
         owner: Some(u128::MAX),
@@ -523,7 +525,8 @@ fn runs() -> Vec<Row> {
     let with = |(n, phase)| Run { phase, ..run(n) };
     let mut runs: Vec<_> = (1000..).zip(phases).map(with).collect();
     let purpose = Purpose::OnFailure(run_id(1));
-    runs.push(Run { owner: Some(0), deadline: Some(FUTURE), purpose, ..run(1100) });
+    let begun = Begun::No;
+    runs.push(Run { owner: Some(0), deadline: Some(FUTURE), begun, purpose, ..run(1100) });
     runs.push(full);
     runs.into_iter().map(Row::from).collect()
 }
@@ -539,6 +542,7 @@ fn trail() -> Trail {
         waiting(Awaited::Event),
         waiting(Awaited::Signal),
         waiting(Awaited::Child(run_id(i64::MAX))),
+        waiting(Awaited::Before(run_id(1))),
         At::Paused,
         At::Several,
     ];
@@ -608,8 +612,8 @@ fn steps() -> Vec<Row> {
         StepKind::Commit,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
-    let mut steps: Vec<_> =
-        ["a", "b", "c", "d", "e", "f", NAME].into_iter().zip(kinds).map(with).collect();
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", NAME];
+    let mut steps: Vec<_> = ids.into_iter().zip(kinds).map(with).collect();
     steps.push(Step { result: Err(fault()), ..step(0, "") });
     steps.push(Step { result: Ok(payload(PAYLOADS[5])), ..step(0, "ok") });
     steps.into_iter().map(Row::from).collect()
@@ -652,7 +656,8 @@ fn subs() -> Vec<Row> {
         claims: u32::MAX,
         ..sub(NAME, NAME)
     };
-    let blocked = Sub { blocked: Some(FREE_TEXT.to_owned()), ..sub("every", "blocked") };
+    let text = || Some(FREE_TEXT.to_owned());
+    let blocked = Sub { blocked: text(), error: text(), ..sub("every", "blocked") };
     let silent = Sub { blocked: Some(String::new()), ..sub("every", "silent") };
     [idle, full, blocked, silent].into_iter().map(Row::from).collect()
 }

@@ -221,6 +221,9 @@ fn refused(refusal: &Refusal) -> Problem {
 }
 
 #[cfg(test)]
+mod statuses;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

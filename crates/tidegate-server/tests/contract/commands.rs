@@ -1,0 +1,78 @@
+//! Commands, their arguments and flags, and settings.
+
+use std::fmt::Write as _;
+
+use expect_test::expect_file;
+
+use crate::tidegate;
+
+/// The part of a help text under a heading.
+fn section<'a>(help: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
+    let lines = help.lines().skip_while(move |line| *line != heading).skip(1);
+    lines.take_while(|line| line.is_empty() || line.starts_with(' '))
+}
+
+/// The help of a command and of all below it, in order.
+fn helps(path: &[&str]) -> Vec<(String, String)> {
+    let help = tidegate(&[path, &["--help"]].concat());
+    let mut all =
+        vec![(["tidegate"].iter().chain(path).copied().collect::<Vec<_>>().join(" "), help)];
+    let commands: Vec<String> = section(&all[0].1, "Commands:")
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect();
+    for name in &commands {
+        all.extend(helps(&[path, &[name]].concat()));
+    }
+    all
+}
+
+/// What scripts rely on in a help text: its usage, flags, defaults, variables and values.
+fn facts(help: &str) -> Vec<String> {
+    let usage = help.lines().filter_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
+    let mut facts: Vec<String> = usage.collect();
+    for line in section(help, "Arguments:").chain(section(help, "Options:")) {
+        let trimmed = line.trim_start();
+        // Descriptions stand two spaces behind, or in lines of their own further in.
+        if trimmed.starts_with(['-', '[', '<']) && !trimmed.starts_with("[env") {
+            let name = trimmed.split("  ").next().unwrap_or_default().to_owned();
+            facts.push(name);
+        }
+        for tag in ["[env: ", "[default: ", "[possible values: ", "[aliases: "] {
+            if let Some((_, rest)) = line.split_once(tag) {
+                let value = rest.split(']').next().unwrap_or_default();
+                let last = facts.last_mut().expect("a tag belongs to a flag");
+                write!(last, " {tag}{value}]").expect("a string takes everything");
+            }
+        }
+    }
+    facts
+}
+
+/// Every help text word by word, and every command with its flags, without what only people read.
+#[test]
+fn commands_and_flags_are_the_agreed_ones() {
+    let helps = helps(&[]);
+    let flags = helps.iter().map(|(command, help)| {
+        let facts: Vec<_> = facts(help).into_iter().map(|fact| format!("  {fact}\n")).collect();
+        format!("{command}\n{}", facts.concat())
+    });
+    expect_file!["commands.txt"].assert_eq(&flags.collect::<Vec<_>>().join("\n"));
+    let texts = helps.iter().map(|(command, help)| format!("$ {command} --help\n{help}"));
+    expect_file!["help.txt"].assert_eq(&texts.collect::<Vec<_>>().join("\n"));
+}
+
+/// Every setting with its default and its variable.
+#[test]
+fn settings_and_defaults_are_the_agreed_ones() {
+    let printed = tidegate(&["config", "print"]);
+    let lines: Vec<_> = printed.lines().collect();
+    let settings = lines.chunks(2).map(|pair| {
+        let [setting, about] = pair else { panic!("two lines for each setting: {pair:?}") };
+        let (_, variable) = about.rsplit_once("; ").expect("the variable comes last");
+        let words: Vec<_> = setting.split_whitespace().collect();
+        format!("{} {variable}\n", words.join(" "))
+    });
+    expect_file!["settings.txt"].assert_eq(&settings.collect::<Vec<_>>().concat());
+}

@@ -1,0 +1,138 @@
+//! The names and labels of all metrics, frozen in a file: dashboards and alerts rely on them.
+//!
+//! The work is that of `tests/old_databases`: it has something of everything. What it does not
+//! come to is found in the source by its name, and shown without labels.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../old_databases/code.rs"]
+mod code;
+#[path = "../old_databases/make.rs"]
+mod make;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use expect_test::expect_file;
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use tidegate::{
+    core::{reaction::Which, time::Timestamp},
+    store::MemoryStore,
+    testing::{Lab, VirtualClock},
+};
+
+use self::{
+    code::{Account, Life, Moved, serve},
+    make::{BEGINS, fill},
+};
+
+/// Labels whose values are names that users give.
+const FREE: [&str; 2] = ["workflow", "reaction"];
+
+/// The values of each label, by kind and name of the metric.
+type Labels = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
+/// Notes what is counted and measured.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Labels>>);
+
+impl Notes {
+    fn note(&self, kind: &str, key: &Key) {
+        let mut notes = self.0.lock().unwrap();
+        let labels = notes.entry(format!("{} {kind}", key.name())).or_default();
+        for label in key.labels() {
+            let values = labels.entry(label.key().to_owned()).or_default();
+            let free = FREE.contains(&label.key());
+            values.insert(if free { "*".to_owned() } else { label.value().to_owned() });
+        }
+    }
+}
+
+impl Recorder for Notes {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        self.note("counter", key);
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.note("gauge", key);
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        self.note("histogram", key);
+        Histogram::noop()
+    }
+}
+
+/// The work: everything is made, left, taken over and finished.
+async fn work() {
+    let clock = Arc::new(VirtualClock::new(Timestamp::parse_rfc3339(BEGINS).unwrap()));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let lab = Lab::on(store.clone(), clock);
+    fill(&lab, &*store).await;
+    let engine = lab.engine().poll_interval(Duration::from_secs(60));
+    let engine = serve(engine, Life::Opened).start().await.unwrap();
+    lab.advance(Duration::from_secs(180)).await;
+    engine.unblock("fragile", Which::All).await.unwrap();
+    let stream = engine.stream::<Account>("account-1").expecting(0);
+    stream.act(|_| Ok::<_, ()>(vec![Moved::Deposited { amount: 1 }])).await.unwrap_err();
+    lab.advance(Duration::from_secs(60)).await;
+    engine.shut_down().await;
+}
+
+/// Every name in the source of the crates.
+fn names() -> BTreeSet<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders = vec![crates.join("tidegate/src"), crates.join("tidegate-server/src")];
+    let mut names = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for mark in ["\"tidegate_", "# TYPE tidegate_"] {
+                for rest in shipped.split(mark).skip(1) {
+                    let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+                    names.insert(format!("tidegate_{}", &rest[..end.unwrap_or(rest.len())]));
+                }
+            }
+        }
+    }
+    names
+}
+
+#[tokio::test]
+async fn metrics_and_labels_are_the_agreed_ones() {
+    let notes = Notes::default();
+    assert!(metrics::set_global_recorder(notes.clone()).is_ok(), "nobody else records");
+    work().await;
+    let notes = notes.0.lock().unwrap().clone();
+    let mut lines: Vec<String> = notes
+        .iter()
+        .map(|(metric, labels)| {
+            let labels = labels.iter().map(|(label, values)| {
+                let values: Vec<_> = values.iter().map(String::as_str).collect();
+                format!(" {label}={}", values.join("|"))
+            });
+            format!("{metric}{}\n", labels.collect::<Vec<_>>().concat())
+        })
+        .collect();
+    let seen = |name: &String| notes.keys().any(|it| it.split(' ').next() == Some(name));
+    lines.extend(names().iter().filter(|name| !seen(name)).map(|name| format!("{name} unseen\n")));
+    lines.sort();
+    expect_file!["metrics.txt"].assert_eq(&lines.concat());
+}

@@ -1,0 +1,132 @@
+//! Copies of the databases in a folder or a schema of their own, and how new ones are written.
+
+use std::{
+    env, fs,
+    hash::{BuildHasher, RandomState},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use tidegate::{
+    lease::Leases,
+    store::{PostgresOptions, PostgresStore, SqliteStore, Store, rusqlite, tokio_postgres},
+    testing::{Lab, VirtualClock},
+};
+
+/// The schema of a dump, which is replaced by another name where it is restored.
+const SCHEMA: &str = "old_database";
+
+/// The databases of one build: `sqlite.db` and `postgres.dump`.
+pub(crate) fn folder(build: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old_databases").join(build)
+}
+
+/// A store that the test owns, and a lab on it.
+pub(crate) struct Opened {
+    pub(crate) lab: Lab,
+    pub(crate) leases: Arc<dyn Leases>,
+    place: Place,
+}
+
+/// Where the rows are.
+enum Place {
+    File(Folder),
+    Schema { url: String, schema: String },
+}
+
+/// The file in a folder.
+const FILE: &str = "tidegate.db";
+
+/// A folder that is removed with the store.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Opened {
+    fn new<S: Store + Leases + 'static>(store: S, clock: Arc<VirtualClock>, place: Place) -> Self {
+        let store = Arc::new(store);
+        Self { lab: Lab::on(store.clone(), clock), leases: store, place }
+    }
+
+    /// Opens a SQLite file: a copy of this one, or a new one.
+    pub(crate) async fn sqlite(copy_of: Option<&Path>, clock: VirtualClock) -> Self {
+        let folder = Folder(env::temp_dir().join(format!("tidegate-old-{:016x}", random())));
+        fs::create_dir_all(&folder.0).unwrap();
+        let (path, clock) = (folder.0.join(FILE), Arc::new(clock));
+        if let Some(old) = copy_of {
+            fs::copy(old, &path).unwrap();
+        }
+        let store = SqliteStore::open(&path, clock.clone()).await.unwrap();
+        Self::new(store, clock, Place::File(folder))
+    }
+
+    /// Opens a schema of PostgreSQL: one restored from this dump, or a new one. None, said loudly,
+    /// where there is no PostgreSQL.
+    pub(crate) async fn postgres(dump: Option<&Path>, clock: VirtualClock) -> Option<Self> {
+        let Ok(url) = env::var("TIDEGATE_TEST_POSTGRES") else {
+            assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+            eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
+            return None;
+        };
+        let (schema, clock) = (format!("{SCHEMA}_{:016x}", random()), Arc::new(clock));
+        if let Some(dump) = dump {
+            let sql = fs::read_to_string(dump).unwrap().replace(SCHEMA, &schema);
+            let (client, connection) =
+                tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            let connection = tokio::spawn(connection);
+            client.batch_execute(&sql).await.unwrap();
+            drop(client);
+            connection.await.unwrap().unwrap();
+        }
+        let options = PostgresOptions {
+            schema: schema.clone(),
+            clock: Some(clock.clone()),
+            committers: 1,
+            readers: 1,
+            ..PostgresOptions::default()
+        };
+        let store = PostgresStore::open(&url, options).await.unwrap();
+        Some(Self::new(store, clock, Place::Schema { url, schema }))
+    }
+
+    /// Closes the store and writes its rows into the databases of a build.
+    pub(crate) fn write(self, build: &str) {
+        let Self { lab, leases, place } = self;
+        drop((lab, leases));
+        let folder = folder(build);
+        match place {
+            Place::File(made) => {
+                let target = folder.join("sqlite.db");
+                let _ = fs::remove_file(&target);
+                let db = rusqlite::Connection::open(made.0.join(FILE)).unwrap();
+                db.execute("vacuum into ?1", [target.to_str().unwrap()]).unwrap();
+            }
+            Place::Schema { url, schema } => {
+                fs::write(folder.join("postgres.dump"), dump(&url, &schema)).unwrap();
+            }
+        }
+    }
+}
+
+/// Dumps a schema as SQL that any client can execute: without the settings, comments and commands
+/// that only `psql` needs.
+fn dump(url: &str, schema: &str) -> String {
+    let program = env::var("TIDEGATE_PG_DUMP").unwrap_or_else(|_| "pg_dump".to_owned());
+    let mut command = Command::new(program);
+    command.args(["--no-owner", "--no-privileges", "--inserts", "--rows-per-insert=1000"]);
+    let output = command.args(["--schema", schema, "--dbname", url]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap().replace(schema, SCHEMA);
+    let noise = ["--", "SET ", "SELECT pg_catalog.set_config", "\\"];
+    let is_kept = |line: &&str| !line.is_empty() && !noise.iter().any(|it| line.starts_with(it));
+    text.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}

@@ -19,7 +19,6 @@ pub mod json;
 pub mod key;
 pub mod list;
 pub mod observe;
-pub mod planted;
 pub mod reaction;
 pub mod reads;
 pub mod reply;

@@ -125,9 +125,6 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
     if at_least {
         verdict["atLeast"] = true.into();
     }
-    if crate::planted!(MissUncounted) {
-        return Ok(true);
-    }
     let seq = draft.next_seq()?;
     draft.put(Receipt {
         seq,
@@ -172,11 +169,7 @@ pub fn hold(
     let row = match (hold, row.paused_at) {
         (Hold::Pause, None) => Schedule { next: None, paused_at: Some(draft.now()), ..row },
         // Whoever asks has looked before that one took place: they look again.
-        (Hold::Resume(next), Some(_))
-            if next.is_some() && next <= row.last && !crate::planted!(ResumesBack) =>
-        {
-            return Ok(false);
-        }
+        (Hold::Resume(next), Some(_)) if next.is_some() && next <= row.last => return Ok(false),
         (Hold::Resume(next), Some(_)) => Schedule { next, paused_at: None, ..row },
         (Hold::Pause, Some(_)) | (Hold::Resume(_), None) => return Ok(false),
     };
@@ -241,8 +234,7 @@ fn moved_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Sch
     if row.next != Some(planned) || planned > draft.now() || !forward {
         return Ok(None);
     }
-    let next = if crate::planted!(OccursTwice) { row.next } else { occurrence.next };
-    let row = Schedule { next, last: Some(planned), ..row };
+    let row = Schedule { next: occurrence.next, last: Some(planned), ..row };
     draft.put(row.clone());
     Ok(Some(row))
 }

@@ -241,8 +241,7 @@ pub fn commit(
 ) -> Decided<Committed, StreamRefusal> {
     check(commit).map_err(Stop::Refused)?;
     let stream = opened(draft, &commit.ws, &commit.stream, followers)?;
-    let closed = |stream: &&Stream| stream.closed && !crate::planted!(GuardIgnored);
-    if let Some(stream) = stream.as_ref().filter(closed) {
+    if let Some(stream) = stream.as_ref().filter(|stream| stream.closed) {
         let (stream, guard) = (stream.name.clone(), stream.head);
         return Err(Stop::Refused(StreamRefusal::StreamClosed { stream, guard }));
     }
@@ -277,7 +276,6 @@ fn check_expected(
     stream: Option<&Stream>,
 ) -> Result<(), StreamRefusal> {
     let actual = stream.map_or(-1, |stream| stream.head);
-    let expected = expected.filter(|_| !crate::planted!(ExpectationIgnored));
     match expected {
         Some(expected) if !is_met(expected, actual, stream) => {
             // The number says something only where the version does not.
@@ -325,8 +323,6 @@ fn append<E>(
         Some(Row::LogHead(head)) => head.pos,
         _ => 0,
     };
-    stream.head += i64::from(crate::planted!(VersionSkipped) && stream.head == 2);
-    let before = before - i64::from(crate::planted!(PositionTwice) && before > 3);
     let (first, mut pos) = (stream.head + 1, before);
     let mut ids = Vec::with_capacity(events.len());
     for event in events {
@@ -366,7 +362,7 @@ fn tell<E>(
 ) -> Decided<(), E> {
     for follower in following(followers, &stream.name) {
         let mut sub = place(draft, stream, follower, before)?;
-        if sub.want < stream.head && !(crate::planted!(FollowersUntold) && before == 1) {
+        if sub.want < stream.head {
             if !sub.has_work() {
                 to_back(&mut sub, draft.now());
             }
@@ -408,7 +404,7 @@ pub(crate) fn rewind(sub: &mut Sub, at: i64) {
     sub.claims = 0;
     sub.error = None;
     sub.blocked = None;
-    if sub.owner.is_some() && !crate::planted!(ResetKeepsFence) {
+    if sub.owner.is_some() {
         sub.fence += 1;
     }
 }
@@ -418,9 +414,6 @@ pub(crate) fn rewind(sub: &mut Sub, at: i64) {
 /// Always later than its last one, also where the clock stands still or was set back: within one
 /// moment places then take turns.
 pub(crate) fn to_back(sub: &mut Sub, now: Timestamp) {
-    if crate::planted!(ClaimsTheLast) {
-        return;
-    }
     let after_last = Timestamp::from_micros(sub.since.micros().saturating_add(1));
     sub.since = now.max(after_last);
 }

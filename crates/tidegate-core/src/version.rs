@@ -276,9 +276,6 @@ fn release_def(
         for run in live(draft, other.lane, adopts)? {
             older += 1;
             stranded += u32::from(!served.contains(&other.lane) && !registered(other));
-            if crate::planted!(DrainIgnoresSleeping) && run.phase == Phase::Waiting {
-                continue;
-            }
             if adopts && !adopt(draft, &def.ws, &current, run.clone())? {
                 lacking.push(run.id);
             }

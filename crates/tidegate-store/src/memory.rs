@@ -111,7 +111,7 @@ impl Store for MemoryStore {
             return Ok(false);
         };
         engine.beat += i64::from(!engine.dead);
-        Ok(!engine.dead || tidegate_core::planted!(BeatAfterDeath))
+        Ok(!engine.dead)
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -460,11 +460,8 @@ fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<O
 fn has_free_work(sub: &Sub, now: Timestamp) -> bool {
     let leased = sub.owner.is_some() && sub.until.is_some_and(|until| until > now);
     let early = sub.due.is_some_and(|due| due > now);
-    let leased = leased && !tidegate_core::planted!(ClaimsTheLeased);
-    let early = early && !tidegate_core::planted!(ClaimsTheDeferred);
-    let blocked = sub.blocked.is_some() && !tidegate_core::planted!(ClaimsTheBlocked);
     let ahead = sub.since.micros() > now.micros() + 1_000_000;
-    sub.want > sub.at && !blocked && (ahead || (!leased && !early))
+    sub.want > sub.at && sub.blocked.is_none() && (ahead || (!leased && !early))
 }
 
 /// Makes all changes, or none of them.

@@ -1,5 +1,5 @@
-//! The simulator on many seeds: nothing that must always hold is ever broken, everything finishes
-//! once the faults stop, and every bug that is planted is found.
+//! The simulator on many seeds: no invariant is ever broken, and everything finishes once the
+//! faults stop. `scripts/mutants` shows which bugs it finds.
 
 use std::{env, panic, thread};
 
@@ -55,47 +55,6 @@ fn a_seed_gives_the_same_trace_every_time_and_on_every_store() {
             [Backend::Memory, Backend::Sqlite].map(|store| simulate(seed, store, false).hash);
         assert_eq!(memory, sqlite, "seed {seed} on memory and on SQLite");
     }
-}
-
-/// Every planted bug is found within so many seeds; `TIDEGATE_SIM_BUG` names one of them.
-#[cfg(feature = "planted")]
-#[test]
-fn every_planted_bug_is_found() {
-    use tidegate_core::planted::{Bug, plant};
-
-    /// The rarest needs a release, a sleeper and a newcomer on one key.
-    const WITHIN: u64 = 2000;
-
-    let hunt = |bug: Bug| {
-        plant(Some(bug));
-        // A broken premise may also show itself as a panic in the core.
-        let caught = |seed| {
-            let outcome = panic::catch_unwind(|| simulate(seed, Backend::Memory, false));
-            let violation = outcome.map(|outcome| outcome.violation);
-            match &violation {
-                Ok(Some(it)) => eprintln!("{bug:?}: {} in seed {seed}: {}", it.number, it.text),
-                Err(_) => eprintln!("{bug:?}: panic in seed {seed}"),
-                Ok(None) => {}
-            }
-            !matches!(violation, Ok(None))
-        };
-        let found = (0..WITHIN).any(caught);
-        plant(None);
-        found
-    };
-    let only = env::var("TIDEGATE_SIM_BUG").ok();
-    let wanted = |bug: &Bug| only.as_ref().is_none_or(|only| format!("{bug:?}") == *only);
-    let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(wanted).collect();
-    assert!(!bugs.is_empty(), "there is no such bug");
-    let missed: Vec<Bug> = thread::scope(|scope| {
-        let halves = bugs.chunks(bugs.len().div_ceil(2)).map(|bugs| {
-            scope.spawn(move || bugs.iter().copied().filter(|bug| !hunt(*bug)).collect::<Vec<_>>())
-        });
-        let halves: Vec<_> = halves.collect();
-        halves.into_iter().flat_map(|half| half.join().expect("the hunt ends")).collect()
-    });
-    assert!(Bug::ALL.len() >= 20);
-    assert!(missed.is_empty(), "not found within {WITHIN} seeds: {missed:?}");
 }
 
 /// How many seeds to play, from `TIDEGATE_SIM_FROM` on: `TIDEGATE_SIM_SEEDS`, else a few, else many

@@ -74,9 +74,6 @@ pub fn create(
         };
         if let Some(holder) = holder {
             let by = By::from(passage);
-            if passage.when_full == WhenFull::Refuse && crate::planted!(RefusedKeepsAll) {
-                return Ok(Verdict::Skipped { by, holder });
-            }
             if passage.when_full == WhenFull::Refuse {
                 return Err(Stop::Refused(Verdict::Skipped { by, holder }));
             }
@@ -151,9 +148,6 @@ fn refuse_ancestors(
     passages: &[Passage],
 ) -> Decided<(), Verdict> {
     let Some(parent) = &candidate.parent else { return Ok(()) };
-    if crate::planted!(AncestorsForgotten) {
-        return Ok(());
-    }
     for passage in passages.iter().filter(|passage| passage.need.span == Span::Run) {
         let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&passage.need.gate)?
         else {

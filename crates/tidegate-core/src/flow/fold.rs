@@ -111,7 +111,7 @@ fn join_one(
     if fold.fired {
         return join_fired(draft, candidate, scope, gate, fold);
     }
-    let overdue = fold.deadline <= draft.now() && !crate::planted!(AppendsAfterTheDeadline);
+    let overdue = fold.deadline <= draft.now();
     if (overdue || !fits(candidate, kind, &fold)) && !fold.stays() {
         flush(draft, &key)?;
         return match load(draft, &key)? {
@@ -187,8 +187,7 @@ fn open_one(
         fired: false,
     };
     let (key, id) = (GateKey::new(scope), fold.run.seq);
-    let due = Some(deadline).filter(|_| !crate::planted!(WindowWithoutTimer));
-    let gate = Gate { key, id, at: now, due, state: GateState::Fold(fold.clone()) };
+    let gate = Gate { key, id, at: now, due: Some(deadline), state: GateState::Fold(fold.clone()) };
     add(draft, candidate, scope, kind, gate, fold)
 }
 
@@ -205,9 +204,7 @@ fn add(
     gate.at = gate.at.max(draft.now());
     // Also of a fold that an older server has opened, under a number of its own.
     gate.id = fold.run.seq;
-    if !crate::planted!(FirstPayloadWins) {
-        fold.last = candidate.event;
-    }
+    fold.last = candidate.event;
     go_after(draft, &mut fold, candidate.after())?;
     match kind {
         Kind::Last { period_ms, max_wait_ms } => {
@@ -237,7 +234,6 @@ fn add(
             fold.count += 1;
             fold.bytes += size(candidate);
             let (pending, flush_at) = (fold.count, fold.deadline);
-            let max_size = max_size + u32::from(crate::planted!(BatchTooLarge));
             let full = fold.count >= max_size || fold.bytes >= max_bytes;
             let stays = fold.stays();
             gate.state = GateState::Fold(fold);
@@ -581,7 +577,6 @@ fn fits(candidate: &Candidate<'_>, kind: Kind, fold: &Fold) -> bool {
         Kind::Last { .. } => true,
         Kind::All { max_size, max_bytes, .. } => {
             let bytes = fold.bytes + size(candidate);
-            let max_size = max_size + u32::from(crate::planted!(BatchTooLarge));
             fold.count == 0 || (fold.count < max_size && bytes <= max_bytes)
         }
     }

@@ -70,10 +70,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 /// Where a run stands in a line: by its rank, in that of a session or a schedule by arrival alone
 /// (spec policies).
 fn place(need: &Need, rank: Rank) -> Place {
-    let mut by_arrival = Rank { at: Timestamp::default(), ..rank };
-    if crate::planted!(QueueFromTheEnd) {
-        by_arrival.seq = Seq(-rank.seq.0);
-    }
+    let by_arrival = Rank { at: Timestamp::default(), ..rank };
     let arbitrated = need.gate.class().is_some_and(Class::is_arbitrated);
     Place { tier: need.tier, rank: if arbitrated { by_arrival } else { rank } }
 }
@@ -108,9 +105,6 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let freed = vacate(draft, &mut run, keep)?;
     let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
     let mut gate = gate_or_new(draft, &need.gate)?;
-    if crate::planted!(RetryOvertakes) {
-        run.rank.at = Timestamp::default();
-    }
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
@@ -141,9 +135,6 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
 /// Lets in whoever is next at each of the gates.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort();
-    if crate::planted!(LineStuck) {
-        gates.clear();
-    }
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
@@ -219,9 +210,7 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
             turns.pending.retain(|pending| *pending != run.id.seq);
-            if let Limit::Rate(rate) = limit
-                && !crate::planted!(TurnNotSpent)
-            {
+            if let Limit::Rate(rate) = limit {
                 turns.meter = Some(meter::stamp_turn(turns.meter, rate, now));
             }
         }
@@ -253,7 +242,7 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     if let Some(hold) = slots.holders.iter().find(|hold| !hold.draining) {
         return Ok(Some(hold.run));
     }
-    if slots.head.is_none() || crate::planted!(SingletonIgnoresWaiting) {
+    if slots.head.is_none() {
         return Ok(None);
     }
     let Some((_, seq)) = draft.head_of_line(gate)? else { return Ok(None) };
@@ -286,13 +275,8 @@ fn offer(
 
 /// Whether one more can be let in; otherwise when, where time alone decides.
 fn room(state: &GateState, limit: Limit, now: Timestamp) -> Result<(), Option<Timestamp>> {
-    let inside = |slots: &Slots| {
-        let all = slots.holders.len().saturating_sub(usize::from(crate::planted!(LimitOffByOne)));
-        let gone = slots.holders.iter().filter(|hold| hold.draining).count();
-        if crate::planted!(CountsWithoutDraining) { all.saturating_sub(gone) } else { all }
-    };
     match (state, limit) {
-        (GateState::Slots(slots), Limit::Slots(limit)) if inside(slots) >= limit as usize => {
+        (GateState::Slots(slots), Limit::Slots(limit)) if slots.holders.len() >= limit as usize => {
             Err(None)
         }
         (GateState::Turns(turns), Limit::Rate(rate)) => {

@@ -136,10 +136,7 @@ pub fn meet(
         if release >= version.release {
             continue;
         }
-        if crate::planted!(SupersedeSparesTheOld) {
-            continue;
-        }
-        if run.keeps_version() && !crate::planted!(MovesTheStarted) {
+        if run.keeps_version() {
             superseded = superseded.or_else(|| Some((By::from(passage), run.id)));
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;

@@ -118,9 +118,6 @@ impl Candidate<'_> {
     fn scope_of(&self, class: Class, slot: String, key: Key) -> Scope {
         let workflow = self.workflow();
         let (app, name) = (workflow.app.clone(), workflow.name.clone());
-        if crate::planted!(WorkspaceForgotten) {
-            return Scope { ws: "left".into(), class, app, name, slot, key };
-        }
         Scope { ws: self.ws.clone(), class, app, name, slot, key }
     }
 
@@ -284,9 +281,6 @@ impl Candidate<'_> {
     /// When the run counts as queued for its priority.
     pub fn shifted(&self, queued_at: Timestamp) -> Timestamp {
         match &self.workflow().priority {
-            Some(priority) if crate::planted!(PriorityTwice) => {
-                queued_at.minus_ms(2 * priority.shift_ms)
-            }
             Some(priority) => queued_at.minus_ms(priority.shift_ms),
             None => queued_at,
         }

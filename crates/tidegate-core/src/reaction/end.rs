@@ -84,9 +84,6 @@ pub fn fail(
     let outcome = end(draft, lease, failure.done_upto, |sub, now| {
         sub.failures = sub.failures.saturating_add(1);
         sub.claims = 0;
-        if crate::planted!(FailureForgetsProgress) && sub.at > 0 {
-            sub.at -= 1;
-        }
         let error = readable(&failure.error);
         sub.blocked = verdict(reaction, sub.failures, failure.retryable, &error);
         sub.error = Some(error);
@@ -166,7 +163,6 @@ pub(super) fn within(sub: &Sub, upto: i64) -> Result<(), ReactionRefusal> {
 
 /// Moves a place forward, never back; progress resets what was counted.
 pub(super) fn move_to(sub: &mut Sub, upto: i64) {
-    let upto = upto + i64::from(crate::planted!(AckSkipsOne) && upto < sub.want);
     if upto > sub.at {
         sub.at = upto;
         sub.failures = 0;

@@ -30,10 +30,9 @@ pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
-    let kept = crate::planted!(HoldKeptOnCancel) && matches!(ending, Ending::Cancelled { .. });
     let ended = ended(draft, &run, ending);
     follow::follow(draft, &mut run, &ended)?;
-    let freed = if kept { Vec::new() } else { gate::vacate(draft, &mut run, 0)? };
+    let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ended)?;
     Ok(freed)
@@ -73,14 +72,11 @@ fn call_off<E>(
     };
     let mut freed = match run.phase {
         Phase::Stopping => return Ok(Vec::new()),
-        Phase::Driven if crate::planted!(LetGoTooSoon) => leave(draft, run, ending)?,
         Phase::Driven => {
             wait::forget(draft, &mut run);
             session::forget(draft, &mut run);
             gate::drain(draft, &run)?;
-            if !crate::planted!(ReplacedGoesOn) {
-                run.phase = Phase::Stopping;
-            }
+            run.phase = Phase::Stopping;
             draft.put(run.clone());
             let ended = ended(draft, &run, ending);
             record(draft, &run, ended)?;
@@ -239,7 +235,7 @@ fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
     if let Some(next) = run.then.map(|next| draft.run(next.seq)).transpose()?.flatten().cloned() {
         wait::ended_before(draft, next, run.id, completed)?;
     }
-    if let Some(parent) = run.parent.as_ref().filter(|_| !crate::planted!(ChildEndUntold))
+    if let Some(parent) = &run.parent
         && let Some(waiting) = draft.run(parent.run)?.cloned()
     {
         wait::answer(draft, waiting, &parent.step, result)?;

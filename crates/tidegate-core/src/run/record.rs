@@ -323,7 +323,7 @@ fn remember(
     result: impl FnOnce(&mut Draft) -> Decided<Result<Payload, Fault>>,
 ) -> Decided<()> {
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_some();
-    if !known || crate::planted!(RecordsTwice) {
+    if !known {
         let result = result(draft)?;
         let (run, fence, at, seq) = (report.run, report.fence, draft.now(), draft.next_seq()?);
         draft.put(Step { run, id, kind, fence, at, result, seq });
@@ -396,7 +396,6 @@ fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
     let run = draft.run(report.run)?.ok_or_else(fenced)?;
     let good =
         run.phase == Phase::Driven && run.owner == Some(report.engine) && run.fence == report.fence;
-    let good = good || (crate::planted!(NoFence) && run.phase == Phase::Driven);
     if good { Ok(run.clone()) } else { Err(fenced()) }
 }
 
@@ -447,15 +446,12 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     if going && !run.pausing {
         return gate::requeue(draft, run);
     }
-    let keep = if crate::planted!(SlotKeptInSleep) { run.has } else { run.executing() };
+    let keep = run.executing();
     gate::release(draft, &mut run, keep)?;
     if run.pausing {
         (run.phase, run.pausing) = (Phase::Paused, going);
     } else {
         run.phase = Phase::Waiting;
-    }
-    if crate::planted!(SleepsForEver) {
-        run.waits.iter_mut().for_each(|wait| wait.until = None);
     }
     draft.put(run);
     Ok(())

@@ -155,13 +155,6 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
         if draft.row(&known)?.is_none() {
             draft.put(WaitPath { ws: ws.clone(), name: name.clone(), path: path.clone() });
         }
-        if crate::planted!(EarlyEventCounts) && run.failures.is_empty() {
-            let (run, at, fence, kind) = (run.id.seq, draft.now(), run.fence, StepKind::Event);
-            let result = Ok(Payload::from_value(&serde_json::json!({ "early": true })));
-            let seq = draft.next_seq()?;
-            draft.put(Step { run, id: step, kind, fence, at, result, seq });
-            return Ok(true);
-        }
         draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
     }
     run.waits.push(wait);
@@ -223,9 +216,7 @@ fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Sig
 }
 
 fn unfile(draft: &mut Draft, run: &Run, wait: &Wait) {
-    if let WaitOn::Event { name, matches } = &wait.on
-        && !crate::planted!(WaitLeftFiled)
-    {
+    if let WaitOn::Event { name, matches } = &wait.on {
         let (path, value) = matches.first().cloned().unwrap_or_default();
         let (ws, name, step) = (run.ws.clone(), name.clone(), wait.step.clone());
         draft.delete_known(RowKey::Wait(ws, name, path, value, run.id.seq, step));

@@ -153,9 +153,6 @@ fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided
     let Some(Wait { on: WaitOn::Event { name, matches }, since, .. }) = wait else {
         return Ok(false);
     };
-    if crate::planted!(WakesWithoutMatch) && !matches.is_empty() {
-        return Ok(false);
-    }
     let matches = matches
         .iter()
         .all(|(path, value)| wait::encoded(&event.data, path).as_ref() == Some(value));

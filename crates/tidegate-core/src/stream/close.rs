@@ -247,7 +247,7 @@ fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<
     for follower in following(followers, &stream.name) {
         let sub = place(draft, stream, follower, stream.head)?;
         let lease = sub.holder(draft.now()).zip(sub.until);
-        if (sub.at < stream.head || lease.is_some()) && !crate::planted!(TruncatesTooSoon) {
+        if sub.at < stream.head || lease.is_some() {
             let (reaction, at, blocked) = (sub.reaction, sub.at, sub.blocked);
             behind.push(Behind { reaction, at, blocked, lease });
         }

@@ -117,6 +117,41 @@ pub(crate) async fn a_driven_run_stops_at_its_next_await(lab: &Lab) {
     assert_eq!(failed(&engine, first).await.code(), "Cancelled");
 }
 
+/// spec N9, B69: a run whose wait is answered by the commit that suspends it is leased again by
+/// that commit, before its old activation has ended. The new activation is cancelled at once, too.
+pub(crate) async fn a_run_that_goes_on_at_once_can_be_cancelled(lab: &Lab) {
+    let (door, marks) = (Door::closed(), Marks::default());
+    let (gate, seen) = (door.clone(), marks.clone());
+    let work = Workflow::new("work", move |ctx: Ctx, _: Value| {
+        let (gate, seen) = (gate.clone(), seen.clone());
+        async move {
+            let busy = ctx.step("busy", || async {
+                gate.pass().await;
+                Ok(())
+            });
+            busy.await?;
+            ctx.wait_for_signal::<Value>("wait", "go").await?;
+            let hold = ctx.step("hold", || async {
+                let _left = Told(seen.clone(), "dropped".to_owned());
+                seen.mark("held");
+                std::future::pending::<tidegate::Result<()>>().await
+            });
+            hold.await
+        }
+    });
+    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let run = start(&engine, "work", json!(null)).await;
+    lab.settle().await;
+    engine.signal(run, "go", json!(null)).await.unwrap();
+    door.open();
+    lab.settle().await;
+    assert_eq!(marks.all(), ["held"]);
+    engine.cancel(run, "enough").await.unwrap();
+    lab.settle().await;
+    assert_eq!(marks.all(), ["held", "dropped"]);
+    assert_eq!(engine.driven(), 0);
+}
+
 /// Says that it was dropped.
 struct Told(Marks, String);
 

@@ -36,6 +36,34 @@ pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(lab: &Lab, faul
     assert_eq!(journal.take(), ["in", "out"]);
 }
 
+/// A transaction that changes definitions has no room for a lease. The lease goes into the next
+/// transaction at once, without a wake-up or a poll.
+pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(lab: &Lab, faults: &Faults) {
+    faults.deafen();
+    let journal = Journal::new(lab);
+    let job = |version| work(&journal, "job", ms(0)).version(version);
+    let engine = lab.engine().workflow(job(1)).workflow(job(2)).start().await.unwrap();
+    lab.settle().await;
+    let (go, sender) = (faults.hold(), engine.clone());
+    let first = tokio::spawn(async move { sender.send("first", json!({})).await });
+    faults.holds().await;
+    let sender = engine.clone();
+    let together = tokio::spawn(async move {
+        let release = sender.release("default", "job", 1);
+        tokio::join!(sender.send("job", json!({ "n": 0 })), release)
+    });
+    while engine.pending() < 2 {
+        tokio::task::yield_now().await;
+    }
+    go.send(()).unwrap();
+    first.await.unwrap().unwrap();
+    let (sent, released) = together.await.unwrap();
+    let (run, release) = (sent.unwrap().run().unwrap(), released.unwrap());
+    assert_eq!(release.older, 1, "the run was created in the transaction of the release");
+    lab.settle().await;
+    assert_eq!(lab.completed(&engine, run).await["n"], json!(0));
+}
+
 /// However many runs a dead engine has left, another takes all of them over when it finds it dead.
 pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(lab: &Lab) {
     let (journal, count) = (Journal::new(lab), 300);

@@ -130,6 +130,7 @@ stories! {
     control {
         a_run_is_cancelled_wherever_it_is,
         a_driven_run_stops_at_its_next_await,
+        a_run_that_goes_on_at_once_can_be_cancelled,
         a_cancelled_parent_takes_its_children_along,
         a_paused_run_stops_at_its_next_boundary,
         a_new_go_is_made_of_a_run_that_has_ended,
@@ -387,6 +388,7 @@ faulty_stories! {
     engines {
         an_engine_that_cannot_renew_stops_in_time,
         a_run_that_is_cancelled_elsewhere_stops_soon,
+        a_lease_that_does_not_fit_is_repeated_at_once,
         a_lost_answer_neither_loses_nor_doubles,
     }
     reactions {

@@ -35,8 +35,8 @@ macro_rules! statements {
             (Table::LogHead, Verb::Update) => sql!($dialect, "log_head_update"),
             (Table::Snapshot, Verb::Insert) => sql!($dialect, "snapshot_insert"),
             (Table::Snapshot, Verb::Update) => sql!($dialect, "snapshot_update"),
-            (Table::Sub, Verb::Insert) => sql!($dialect, "sub_insert"),
-            (Table::Sub, Verb::Update) => sql!($dialect, "sub_update"),
+            (Table::Subscription, Verb::Insert) => sql!($dialect, "sub_insert"),
+            (Table::Subscription, Verb::Update) => sql!($dialect, "sub_update"),
             (Table::Epoch, Verb::Insert) => sql!($dialect, "epoch_insert"),
             (table, verb) => panic!("no workload makes {verb:?} on {table:?}"),
         }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tidegate_core::{
     command::{Answer, Command},
+    definition::Definition,
     event::NewEvent,
     id::Seq,
     json::Payload,
@@ -16,9 +17,8 @@ use tidegate_core::{
     row::{EngineId, Row, Run, Workspace},
     run::record::{Record, Then},
     turn::{Claim, Turn},
-    workflow::Workflow,
 };
-use tidegate_store::{Decide, Decision, Salted, Store, StoreError, commit};
+use tidegate_store::{Decide, Decision, SeededCommand, Store, StoreError, commit};
 use tokio::sync::watch;
 
 use crate::raw::Transaction;
@@ -39,11 +39,11 @@ impl Load {
     /// Registers the one workflow: `limit` at once for each `k`.
     pub(crate) async fn new(store: Arc<dyn Store>, limit: u32) -> Result<Self, StoreError> {
         let definition = json!({ "name": "w", "concurrency": { "limit": limit, "key": "k" } });
-        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let workflow = Definition::parse(&definition).expect("a good definition").value;
         let ws: Workspace = "default".into();
         let register =
             Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
-        store.beat(ENGINE, 30_000).await?;
+        store.heartbeat(ENGINE, 30_000).await?;
         let mut load = Self { store, ws, lane: Seq(0), salt: 0 };
         if let Some(Answer::Registered(registered)) = load.ask(vec![register]).await?.pop() {
             load.lane = registered.lane;
@@ -52,7 +52,7 @@ impl Load {
     }
 
     async fn ask(&mut self, commands: Vec<Command>) -> Result<Vec<Answer>, StoreError> {
-        let salted: Vec<Salted> = commands
+        let salted: Vec<SeededCommand> = commands
             .into_iter()
             .map(|command| {
                 self.salt += 1;
@@ -202,8 +202,8 @@ impl Store for Recorder {
         self.inner.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.inner.beat(engine, lease_ms).await
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.inner.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(

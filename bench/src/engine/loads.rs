@@ -73,7 +73,7 @@ impl Load<'_> {
         let rig = Rig::new(recorder.clone(), 0).await?;
         let _registered = recorder.take();
         rig.start(Flow::Noop, n, 1, |_| 0).await?;
-        rig.engine.shut_down().await;
+        rig.engine.shutdown().await;
         let jobs = recorder.take().into_iter().map(Job::Rows).collect();
         let place = Opened::new(self.kind).await?.into_raw();
         let took = group::commit(&place, jobs, clients).await?;
@@ -139,7 +139,7 @@ impl Load<'_> {
         let _registered = recorder.take();
         rig.start(flow, n, 64, |_| 0).await?;
         rig.meter.ended(n).await;
-        rig.engine.shut_down().await;
+        rig.engine.shutdown().await;
         drop(rig);
         opened.close().await?;
         let all: Vec<Transaction> = recorder.take();

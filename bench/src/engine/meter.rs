@@ -167,9 +167,9 @@ impl Store for Meter {
         self.inner.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.inner.beat(engine, lease_ms).await
+        self.inner.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

@@ -150,7 +150,7 @@ impl Rig {
     /// Another engine takes over, with so many workers.
     pub(crate) async fn with_workers(self, workers: usize) -> anyhow::Result<Self> {
         let (meter, more) = (self.meter.clone(), self.more);
-        self.engine.shut_down().await;
+        self.engine.shutdown().await;
         Self::on(meter, workers, more).await
     }
 
@@ -258,7 +258,7 @@ impl Bench {
     }
 
     pub(crate) async fn close(self) -> anyhow::Result<()> {
-        self.rig.engine.shut_down().await;
+        self.rig.engine.shutdown().await;
         drop(self.rig);
         self.opened.close().await
     }

@@ -99,10 +99,10 @@ pub(super) async fn all(
 /// Events that wait for a reaction which is known and does not work.
 async fn preloaded(store: &Arc<dyn Store>, n: usize) -> anyhow::Result<()> {
     let known = Rig::new(store.clone(), Some(Arc::<Seen>::default().reaction(10))).await?;
-    known.engine.shut_down().await;
+    known.engine.shutdown().await;
     let rig = Rig::new(store.clone(), None).await?;
     rig.act(n, STREAMS).await?;
-    rig.engine.shut_down().await;
+    rig.engine.shutdown().await;
     Ok(())
 }
 
@@ -121,14 +121,15 @@ async fn drain(
     let began = Instant::now();
     let rig = Rig::new(opened.store.clone(), Some(seen.reaction(parallel))).await?;
     seen.wait(n).await;
-    rig.engine.shut_down().await;
+    rig.engine.shutdown().await;
     let took = began.elapsed();
     rig.count(figures, kind, workload, n);
     figures.throughput(kind.name(), workload, n, took, Value::Null);
     let handled = seen.handled.load(Ordering::SeqCst);
     anyhow::ensure!(handled == n, "{handled} events handled of {n}");
     let behind = opened.store.dump().await?.into_iter();
-    let behind = behind.filter(|row| matches!(row, Row::Sub(sub) if sub.at != sub.want)).count();
+    let behind =
+        behind.filter(|row| matches!(row, Row::Subscription(sub) if sub.at != sub.want)).count();
     anyhow::ensure!(behind == 0, "{behind} streams are not acked to their end");
     rig.close(opened).await
 }

@@ -109,7 +109,7 @@ impl Rig {
 
     /// Stops, and removes the store.
     pub(super) async fn close(self, opened: Opened) -> anyhow::Result<()> {
-        self.engine.shut_down().await;
+        self.engine.shutdown().await;
         drop(self);
         opened.close().await
     }

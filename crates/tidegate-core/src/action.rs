@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     definition::{Code, DefinitionErrors, Fields, Kind, Parsed, Problem, Problems},
+    definition::{Context, DEFAULT_APP, Definition, read},
     flow::policy::Policy,
-    workflow::{Context, DEFAULT_APP, Workflow, read},
 };
 
 /// The most actions of one flow.
@@ -21,7 +21,7 @@ pub struct Flow {
     /// Its name, unique in the app.
     pub name: String,
     /// Its actions, each with the policy that holds for it: its own, else the flow's.
-    pub actions: Vec<Workflow>,
+    pub actions: Vec<Definition>,
 }
 
 /// The fields of a flow.
@@ -45,7 +45,7 @@ impl Flow {
 
     /// The definition in the author's form, the default policy written out at each action.
     pub fn to_value(&self) -> Value {
-        let actions: Vec<Value> = self.actions.iter().map(Workflow::to_value).collect();
+        let actions: Vec<Value> = self.actions.iter().map(Definition::to_value).collect();
         json!({"app": self.app, "name": self.name, "actions": actions})
     }
 }
@@ -67,7 +67,7 @@ fn read_flow(value: &Value, problems: &mut Problems) -> Option<Flow> {
     }
     let policy = fields.get("concurrency").and_then(|value| read_default(value, &mut fields));
     let listed = list_actions(&mut fields);
-    let mut actions: Vec<Workflow> = Vec::new();
+    let mut actions: Vec<Definition> = Vec::new();
     for (key, value) in listed {
         let context = Context::Inside { app, flow: name, policy: policy.as_ref() };
         let Some(action) = read_action(&key, &value, &context, name, fields.problems()) else {
@@ -130,7 +130,7 @@ fn read_action(
     context: &Context<'_>,
     flow: &str,
     problems: &mut Problems,
-) -> Option<Workflow> {
+) -> Option<Definition> {
     if !value.is_object() {
         let message = format!("must be an object with a name, got {value}");
         problems.error(Code::WrongType, place, message);

@@ -17,12 +17,12 @@ use rpds::RedBlackTreeMapSync;
 
 use self::subscribers::Subscribers;
 use crate::{
+    definition::{Definition, Trigger},
     flow::{meter::Rate, policy::PolicyKind},
     id::Seq,
-    list::Which,
+    list::RunFilter,
     reaction::{Follower, Reaction},
     row::{Class, Def, Scope},
-    workflow::{Trigger, Workflow},
 };
 
 /// An ordered map whose copies share their nodes.
@@ -120,7 +120,7 @@ pub struct Current {
     /// Its version.
     pub version: Version,
     /// What it says.
-    pub workflow: Arc<Workflow>,
+    pub workflow: Arc<Definition>,
 }
 
 /// One registered version.
@@ -137,7 +137,7 @@ pub struct Version {
     /// The row that it was read from.
     pub def: Arc<Def>,
     /// What it says, once somebody has asked.
-    said: Arc<OnceLock<Option<Arc<Workflow>>>>,
+    said: Arc<OnceLock<Option<Arc<Definition>>>>,
 }
 
 impl Version {
@@ -155,7 +155,7 @@ impl Version {
 
     /// What it says; none where this program cannot read it. Older versions are read only when
     /// one of their runs needs it.
-    pub fn workflow(&self) -> Option<&Arc<Workflow>> {
+    pub fn workflow(&self) -> Option<&Arc<Definition>> {
         self.said.get_or_init(|| read(&self.def).ok().map(Arc::new)).as_ref()
     }
 }
@@ -243,7 +243,7 @@ impl Catalog {
     }
 
     /// Does something to the subscription of each trigger. Actions have none.
-    fn subscribe(&mut self, workflow: &Workflow, act: impl Fn(&mut Subscribers, &Trigger)) {
+    fn subscribe(&mut self, workflow: &Definition, act: impl Fn(&mut Subscribers, &Trigger)) {
         if workflow.flow.is_some() {
             return;
         }
@@ -305,7 +305,7 @@ impl Catalog {
     }
 
     /// What the version of a lane says; none where this program cannot read it.
-    pub fn definition(&self, lane: Seq) -> Option<&Arc<Workflow>> {
+    pub fn definition(&self, lane: Seq) -> Option<&Arc<Definition>> {
         self.lanes.get(&lane)?.workflow()
     }
 
@@ -319,7 +319,7 @@ impl Catalog {
         let Some(version) = self.lane(lane) else { return false };
         let entry = self.entry(&version.def.app, &version.def.name);
         let current = entry.and_then(|entry| entry.current.as_ref());
-        let restarts = |workflow: &Workflow| {
+        let restarts = |workflow: &Definition| {
             workflow.policy.as_ref().is_some_and(|policy| policy.kind == PolicyKind::Restart)
         };
         match current.filter(|current| current.version.lane == lane) {
@@ -341,7 +341,7 @@ impl Catalog {
     }
 
     /// The lanes whose runs a list shows.
-    pub fn lanes(&self, which: &Which) -> Vec<Seq> {
+    pub fn lanes(&self, which: &RunFilter) -> Vec<Seq> {
         let is =
             |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|it| it == name);
         let lanes = self.lanes.values().filter(|version| {

@@ -13,24 +13,25 @@ pub use stream::{StreamAnswer, StreamCommand};
 use crate::{
     access::{AccessCommand, AccessRefusal},
     catalog::Catalog,
+    definition::Definition,
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
     id::{ChoreId, RunId, Seq},
+    idempotency_key::{self, IdempotentRequest},
     json::Payload,
     key::Key,
     reaction::ReactionRefusal,
     reads::{Change, Latch, Mode, ReadSet, Snapshot},
-    reply::{self, Asked},
     request::{self, Request},
     retention::{self, Forgotten, Past},
     row::{
         BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Workspace,
     },
     run::{
-        again::{self, Go},
         chore, control, lease,
         output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
         record::{self, NewWaitOn, Record, Recorded, Sent, Then},
+        replay::{self, ReplayRequest},
         sweep,
     },
     schedule::{self, Hold, Missed, Occurrence},
@@ -40,7 +41,6 @@ use crate::{
     time::Timestamp,
     turn::{Claim, Lanes},
     version::{self, Registered, Released, Retired},
-    workflow::Workflow,
 };
 
 /// Something to be decided, in one transaction with others.
@@ -193,7 +193,7 @@ pub enum Command {
         /// The workspace.
         ws: Workspace,
         /// The definition.
-        workflow: Box<Workflow>,
+        workflow: Box<Definition>,
         /// Whether a version's definition may change under its number.
         dev: bool,
     },
@@ -294,14 +294,14 @@ pub enum Command {
     /// Decides a command of a request that may be sent again: the first one takes place.
     Once {
         /// The request.
-        asked: Asked,
+        asked: IdempotentRequest,
         /// What it asks for.
         command: Box<Command>,
     },
     /// Keeps what the sender of such a request is told.
     Keep {
         /// The request.
-        asked: Asked,
+        asked: IdempotentRequest,
         /// What its sender is told.
         response: Payload,
         /// Whether that says what its effect came to.
@@ -656,8 +656,8 @@ impl Command {
                 done(control::signal(draft, ws, *run, name, data))
             }
             Self::Replay { ws, run, input, from_step, function_key } => {
-                let go = Go { input, from_step, function_key };
-                again::replay(draft, ws, *run, go).map(Answer::Admitted)
+                let go = ReplayRequest { input, from_step, function_key };
+                replay::replay(draft, ws, *run, go).map(Answer::Admitted)
             }
             Self::SweepGate { gate, .. } => done(sweep::gate(draft, gate)),
             Self::SweepRun { run, .. } => done(sweep::run(draft, *run)),
@@ -699,10 +699,10 @@ impl Command {
             }
             Self::Bury { engine } => sweep::bury(draft, *engine).map(Answer::Changed),
             Self::Once { asked, command } => {
-                reply::once(draft, asked, |draft| command.decide(draft))
+                idempotency_key::once(draft, asked, |draft| command.decide(draft))
             }
             Self::Keep { asked, response, done } => {
-                reply::keep(draft, asked, response, *done).map(Answer::Kept)
+                idempotency_key::keep(draft, asked, response, *done).map(Answer::Kept)
             }
             Self::Access { command } => command.decide(draft).map(Answer::Changed),
         }

@@ -1,198 +1,322 @@
-//! Definitions and what can be wrong with them.
+//! Workflows: what an author defines.
 //!
-//! A definition is checked when it is registered, and everything that is wrong with it is said at
-//! once: which control, which field, which value, and what to write instead.
+//! A definition is written in JSON or built in Rust; both pass the same reader, so both get the
+//! same answers. [`Workflow::to_value`] is the author's form, with the defaults that were written
+//! out and no others. What serde writes
+//! is the stored form, with every number in it, so that a stored definition keeps its meaning
+//! when a default changes.
 
-mod fields;
-pub(crate) mod nearest;
+mod on_failure;
+mod overlap;
+mod problem;
+mod read;
+mod retry;
+mod rules;
+mod trigger;
+mod url;
+mod written;
 
-use std::fmt;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use serde::Serialize;
+pub use on_failure::OnFailure;
+pub use overlap::Overlap;
+pub use problem::{
+    Code, DefinitionErrors, MAX_DESCRIPTION_CHARS, MAX_DURATION_MS, MAX_NAME_CHARS, MAX_PROBLEMS,
+    Parsed, Problem,
+};
+pub(crate) use problem::{Fields, Kind, Problems, Reported, nearest, shorten};
+pub(crate) use read::{Context, read};
+pub use retry::Retry;
+pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
+pub use written::Written;
 
-pub(crate) use fields::{Fields, Reported, shorten};
+use crate::flow::{
+    batch::Batch,
+    concurrency::Concurrency,
+    debounce::Debounce,
+    handoff::Handoff,
+    idempotency::Idempotency,
+    policy::{Policy, PolicyKind},
+    priority::Priority,
+    rate_limit::RateLimit,
+    singleton::Singleton,
+    throttle::Throttle,
+};
 
-/// The longest duration that a definition may hold: 365 days.
-pub const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;
+/// The app of a definition that names none.
+pub const DEFAULT_APP: &str = "default";
 
-/// The longest name of an app, workflow, flow, action or event, in characters.
-pub const MAX_NAME_CHARS: usize = 256;
+/// The most triggers of one workflow. Each one is asked for every event.
+pub const MAX_TRIGGERS: usize = 100;
 
-/// The longest description, in characters.
-pub const MAX_DESCRIPTION_CHARS: usize = 4000;
+/// The most concurrency limits of one workflow. Each one is a gate on the way of every run.
+pub const MAX_LIMITS: usize = 16;
 
-/// The most problems told of one definition. More help nobody, and the text comes from outside.
-pub const MAX_PROBLEMS: usize = 100;
+/// How long others wait for a run that undoes what an earlier one did, unless its author says
+/// otherwise.
+pub const COMPENSATE_TIMEOUT_MS: u64 = 60_000;
 
-/// A definition that holds, and what its author may want to know about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed<T> {
-    /// The definition.
-    pub value: T,
-    /// What is allowed and probably not meant.
-    pub warnings: Vec<Problem>,
+/// The longest silence of a called service that a definition or a server may allow: an hour.
+/// Networks forget connections that are silent for longer.
+pub const MAX_CALL_TIMEOUT_MS: u64 = 60 * 60 * 1000;
+
+fn compensate_timeout_ms() -> u64 {
+    COMPENSATE_TIMEOUT_MS
 }
 
-/// Everything that is wrong with a definition; never empty.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DefinitionErrors(pub Vec<Problem>);
-
-/// One thing that is wrong with a definition, or probably not meant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// The stable code.
-    pub code: Code,
-    /// What is defined: ``workflow `sync.account` ``.
-    pub subject: String,
-    /// Control and field, as the author spells them: `throttle.limit`, `concurrency[1].key`.
-    pub field: String,
-    /// The rule, the value and the fix.
-    pub message: String,
+/// A workflow, or an action of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    /// The app that it belongs to.
+    pub app: String,
+    /// Its name, unique in the app; `flow/action` for an action.
+    pub name: String,
+    /// The flow that it is an action of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<String>,
+    /// Its version, where the author gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// What starts it; an event of its own name if empty.
+    #[serde(default)]
+    pub triggers: Vec<Trigger>,
+    /// The limits on runs at once.
+    #[serde(default)]
+    pub concurrency: Vec<Concurrency>,
+    /// At most one run per key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub singleton: Option<Singleton>,
+    /// Starts spread over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
+    /// Events shed when they come too often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// One run when a burst is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
+    /// Many events in one run; never on an action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Batch>,
+    /// An earlier place in line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// One run per key and period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Idempotency>,
+    /// The handoff from version to version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Handoff>,
+    /// What a request does when its session is busy; actions only. `None` allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// How failing steps are tried again.
+    #[serde(default)]
+    pub retry: Retry,
+    /// How long a run may take in all, from its first start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Who handles the failure of a run, in a run of its own.
+    #[serde(default)]
+    pub on_failure: OnFailure,
+    /// How long others wait for a run that undoes what an earlier one did.
+    #[serde(default = "compensate_timeout_ms")]
+    pub compensate_timeout_ms: u64,
+    /// Where its code is called, for workflows served over HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// How long the called service may be silent: before its answer, and between the parts of it.
+    /// `None` leaves it to the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_timeout_ms: Option<u64>,
+    /// What it does, for people and for models that choose among tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What the event's data or the request's input is: a [schema](crate::schema).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// The controls that the author wrote in another way than [`Workflow::to_value`] would.
+    #[serde(default, skip_serializing_if = "Written::is_empty")]
+    pub written: Written,
 }
 
-/// The kinds of problems.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// A required field is absent.
-    MissingField,
-    /// The value has another type than the field.
-    WrongType,
-    /// The number is too small or too large.
-    OutOfRange,
-    /// Nothing of this name exists here.
-    UnknownField,
-    /// The field knows no such value.
-    UnknownValue,
-    /// The key's path cannot be read.
-    BadPath,
-    /// The name, trigger or address cannot be used.
-    BadName,
-    /// The expression of a schedule cannot be read.
-    BadCron,
-    /// No date fits the day and month of a schedule.
-    CronNeverOccurs,
-    /// The time zone of a schedule is not known.
-    UnknownTimeZone,
-    /// Two parts of the definition exclude each other.
-    Conflict,
-    /// The control exists, but not for this kind of definition.
-    Misplaced,
-    /// Warning: another limit is always reached first.
-    NeverBinds,
-    /// Warning: what is written changes nothing.
-    NoEffect,
-}
-
-impl Code {
-    /// The code as it is sent and documented.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Code::MissingField => "missing_field",
-            Code::WrongType => "wrong_type",
-            Code::OutOfRange => "out_of_range",
-            Code::UnknownField => "unknown_field",
-            Code::UnknownValue => "unknown_value",
-            Code::BadPath => "bad_path",
-            Code::BadName => "bad_name",
-            Code::BadCron => "bad_cron",
-            Code::CronNeverOccurs => "cron_never_occurs",
-            Code::UnknownTimeZone => "unknown_time_zone",
-            Code::Conflict => "conflict",
-            Code::Misplaced => "misplaced",
-            Code::NeverBinds => "never_binds",
-            Code::NoEffect => "no_effect",
+impl Definition {
+    /// A workflow without controls, started by events of its own name.
+    pub fn new(app: &str, name: &str) -> Definition {
+        Definition {
+            app: app.to_owned(),
+            name: name.to_owned(),
+            flow: None,
+            version: None,
+            triggers: Vec::new(),
+            concurrency: Vec::new(),
+            singleton: None,
+            throttle: None,
+            rate_limit: None,
+            debounce: None,
+            batch: None,
+            priority: None,
+            idempotency: None,
+            handoff: None,
+            policy: None,
+            retry: Retry::default(),
+            timeout_ms: None,
+            on_failure: OnFailure::Nobody,
+            compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
+            url: None,
+            call_timeout_ms: None,
+            description: None,
+            schema: None,
+            written: Written::default(),
         }
     }
-}
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {}", self.subject, self.field, self.message)
-    }
-}
-
-impl fmt::Display for DefinitionErrors {
-    /// One problem a line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, problem) in self.0.iter().enumerate() {
-            if n > 0 {
-                f.write_str("\n")?;
-            }
-            problem.fmt(f)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for DefinitionErrors {}
-
-/// What kind of definition is read. It decides where keys begin and which controls exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Workflow,
-    Flow,
-    Action,
-}
-
-/// What has been found so far while one definition is read.
-#[derive(Debug)]
-pub(crate) struct Problems {
-    pub(crate) kind: Kind,
-    subject: String,
-    errors: Vec<Problem>,
-    warnings: Vec<Problem>,
-}
-
-impl Problems {
-    pub(crate) fn new(kind: Kind, name: &str) -> Problems {
-        let word = match kind {
-            Kind::Workflow => "workflow",
-            Kind::Flow => "flow",
-            Kind::Action => "action",
+    /// Reads a definition and says everything that is wrong with it.
+    ///
+    /// With the field `flow` it is read as an action of that flow.
+    pub fn parse(value: &Value) -> Result<Parsed<Definition>, DefinitionErrors> {
+        let flow = value.get("flow").and_then(Value::as_str);
+        let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
+        let mut problems = match flow {
+            Some(flow) => Problems::new(Kind::Action, &format!("{flow}/{name}")),
+            None => Problems::new(Kind::Workflow, name),
         };
-        let shown: String = name.chars().take(80).collect();
-        let subject = format!("{word} `{shown}`");
-        Problems { kind, subject, errors: Vec::new(), warnings: Vec::new() }
+        let workflow = read(value, &Context::Alone, &mut problems);
+        problems.finish(workflow)
     }
 
-    pub(crate) fn error(
-        &mut self,
-        code: Code,
-        field: &str,
-        message: impl Into<String>,
-    ) -> Reported {
-        if self.errors.len() < MAX_PROBLEMS {
-            let problem = self.problem(code, field, message.into());
-            self.errors.push(problem);
+    /// Checks a definition built in Rust by the same rules, and gives the warnings.
+    pub fn check(&self) -> Result<Vec<Problem>, DefinitionErrors> {
+        Definition::parse(&self.to_value()).map(|parsed| parsed.warnings)
+    }
+
+    /// Whether it does the same as another: they differ at most in what they say of themselves.
+    pub fn works_like(&self, other: &Definition) -> bool {
+        let silent = |it: &Definition| {
+            let triggers = it.triggers.iter().map(Trigger::unnamed).collect();
+            Definition { description: None, schema: None, triggers, ..it.clone() }
+        };
+        silent(self) == silent(other)
+    }
+
+    /// The definition as readers see it: user info in URLs, which may be a password, is hidden.
+    #[must_use]
+    pub fn public(&self) -> Definition {
+        let url = self.url.as_deref().map(url::without_user);
+        Definition { url, on_failure: self.on_failure.public(), ..self.clone() }
+    }
+
+    /// The trigger that is the schedule of this id.
+    pub fn schedule(&self, id: &str) -> Option<&Trigger> {
+        self.triggers.iter().find(|trigger| trigger.schedule().is_some_and(|it| it == id))
+    }
+
+    /// What the schedule of this id does while its last run is not over; none without it.
+    pub fn overlap(&self, id: &str) -> Option<Overlap> {
+        match self.schedule(id)? {
+            Trigger::Cron { on_overlap, .. } => Some(*on_overlap),
+            Trigger::Event { .. } | Trigger::Stream { .. } => None,
         }
-        Reported(())
     }
 
-    pub(crate) fn warn(&mut self, code: Code, field: &str, message: impl Into<String>) {
-        let problem = self.problem(code, field, message.into());
-        self.warnings.push(problem);
-    }
-
-    fn problem(&self, code: Code, field: &str, message: String) -> Problem {
-        Problem { code, subject: self.subject.clone(), field: field.to_owned(), message }
-    }
-
-    /// Takes over what was found in a part of the definition.
-    pub(crate) fn adopt(&mut self, part: Problems) {
-        self.errors.extend(part.errors);
-        self.errors.truncate(MAX_PROBLEMS);
-        self.warnings.extend(part.warnings);
-    }
-
-    /// The definition, if nothing is wrong with it.
-    pub(crate) fn finish<T>(self, value: Option<T>) -> Result<Parsed<T>, DefinitionErrors> {
-        match value {
-            Some(value) if self.errors.is_empty() => Ok(Parsed { value, warnings: self.warnings }),
-            Some(_) | None => {
-                assert!(!self.errors.is_empty(), "a definition is refused only with a reason");
-                Err(DefinitionErrors(self.errors))
-            }
+    /// Whether a run that failed is followed by one of the failure handler.
+    ///
+    /// Definitions from before failure handlers could be called may name a URL and ask for a
+    /// handler in code, which there is none of: nothing follows their failures.
+    pub fn handles_failure(&self) -> bool {
+        match &self.on_failure {
+            OnFailure::Nobody => false,
+            OnFailure::Code => self.url.is_none(),
+            OnFailure::Call { .. } => true,
         }
+    }
+
+    /// Whether an event of this name starts it. Actions are started by requests only.
+    pub fn is_triggered_by(&self, event: &str) -> bool {
+        if self.triggers.is_empty() {
+            return self.flow.is_none() && event == self.name;
+        }
+        self.triggers.iter().any(|trigger| trigger.matches(event))
+    }
+
+    /// The name without the flow's.
+    pub fn short_name(&self) -> &str {
+        let flow = self.flow.as_deref().unwrap_or_default();
+        let short = self.name.strip_prefix(flow).and_then(|rest| rest.strip_prefix('/'));
+        short.filter(|_| self.flow.is_some()).unwrap_or(&self.name)
+    }
+
+    /// The controls as the author defined them; `None` when nothing shapes the workflow.
+    pub fn flow_control(&self) -> Option<Value> {
+        let allow = self.policy.as_ref().is_none_or(|policy| policy.kind == PolicyKind::Allow);
+        let mut controls = self.controls();
+        if allow && self.concurrency.is_empty() {
+            controls.remove("concurrency");
+        }
+        (!controls.is_empty()).then_some(Value::Object(controls))
+    }
+
+    /// The definition in the author's form; [`Workflow::parse`] reads it back.
+    pub fn to_value(&self) -> Value {
+        let triggers: Vec<Value> = self.triggers.iter().map(Trigger::to_value).collect();
+        let given_up = Some(self.compensate_timeout_ms).filter(|ms| *ms != COMPENSATE_TIMEOUT_MS);
+        let fields = [
+            ("app", Some(json!(self.app))),
+            ("flow", self.flow.as_ref().map(|flow| json!(flow))),
+            ("name", Some(json!(self.short_name()))),
+            ("version", self.version.map(Value::from)),
+            ("triggers", (!triggers.is_empty()).then_some(Value::Array(triggers))),
+            ("retry", self.retry.to_value()),
+            ("timeoutMs", self.timeout_ms.map(Value::from)),
+            ("onFailure", self.on_failure.to_value()),
+            ("compensateTimeoutMs", given_up.map(Value::from)),
+            ("url", self.url.as_ref().map(|url| json!(url))),
+            ("callTimeoutMs", self.call_timeout_ms.map(Value::from)),
+            ("description", self.description.as_ref().map(|text| json!(text))),
+            ("schema", self.schema.clone()),
+        ];
+        let mut map = given(fields);
+        map.extend(self.controls());
+        Value::Object(map)
+    }
+
+    /// The control fields as the author wrote them.
+    fn controls(&self) -> Map<String, Value> {
+        let mut controls = self.plain_controls();
+        self.written.restore(&mut controls);
+        controls
+    }
+
+    /// The control fields, in the author's form without defaults.
+    fn plain_controls(&self) -> Map<String, Value> {
+        let policy = self.policy.iter().map(Policy::to_value);
+        let mut entries: Vec<Value> =
+            policy.chain(self.concurrency.iter().map(Concurrency::to_value)).collect();
+        let concurrency = match entries.len() {
+            0 => None,
+            1 => entries.pop(),
+            _ => Some(Value::Array(entries)),
+        };
+        given([
+            ("concurrency", concurrency),
+            ("singleton", self.singleton.as_ref().map(Singleton::to_value)),
+            ("throttle", self.throttle.as_ref().map(Throttle::to_value)),
+            ("rateLimit", self.rate_limit.as_ref().map(RateLimit::to_value)),
+            ("debounce", self.debounce.as_ref().map(Debounce::to_value)),
+            ("batch", self.batch.as_ref().map(Batch::to_value)),
+            ("priority", self.priority.as_ref().map(Priority::to_value)),
+            ("idempotency", self.idempotency.as_ref().map(Idempotency::to_value)),
+            ("handoff", self.handoff.as_ref().map(Handoff::to_value)),
+        ])
     }
 }
+
+/// The fields that have a value.
+fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -215,7 +215,7 @@ impl Checkup {
             Row::Run(run) => self.flow.run(report, run),
             Row::Engine(engine) => self.flow.engine(report, engine.id),
             Row::Stream(stream) => self.streams.stream(stream),
-            Row::Sub(sub) => self.streams.sub(report, sub),
+            Row::Subscription(sub) => self.streams.sub(report, sub),
             Row::Schedule(schedule) => plans(report, schedule),
             Row::LogHead(head) => self.streams.log_head(head),
             Row::Def(def) => {
@@ -229,7 +229,7 @@ impl Checkup {
             Row::Item(item) => self.flow.item(item.run),
             Row::Wait(wait) => self.flow.wait(report, wait),
             Row::WaitPath(path) => self.flow.wait_path(report, path),
-            Row::Logged(event) => self.streams.logged(report, event),
+            Row::StreamEventRow(event) => self.streams.logged(report, event),
             Row::Staged(staged) => self.flow.staged(report, staged.run),
             Row::StreamSnapshot(snapshot) => self.streams.snapshot(report, snapshot),
             // The runs that it names were alive when it was written, or were to come.
@@ -264,7 +264,7 @@ impl Checkup {
             Row::Run(row) => &row.ws,
             Row::Session(row) => &row.ws,
             Row::Stream(row) => &row.ws,
-            Row::Sub(row) => &row.ws,
+            Row::Subscription(row) => &row.ws,
             Row::LogHead(row) => &row.ws,
             Row::Epoch(row) => &row.ws,
             Row::Def(row) => &row.ws,
@@ -273,7 +273,7 @@ impl Checkup {
             Row::Wait(row) => &row.ws,
             Row::WaitPath(row) => &row.ws,
             Row::Receipt(row) => &row.ws,
-            Row::Logged(row) => &row.ws,
+            Row::StreamEventRow(row) => &row.ws,
             Row::Reply(row) => &row.ws,
             Row::ApiKey(row) => &row.ws,
         };

@@ -69,7 +69,7 @@ struct Line {
 fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
     let run = row?.as_run()?;
     match run.phase {
-        Phase::Line { gate, place } => Some((gate, place, run.id.seq)),
+        Phase::Queued { gate, place } => Some((gate, place, run.id.seq)),
         Phase::Ready | Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => None,
     }
 }
@@ -100,7 +100,7 @@ impl Draft {
     pub fn new(base: Snapshot) -> Self {
         let mut lines: BTreeMap<Seq, Line> = BTreeMap::new();
         for (scan, found) in &base.scans {
-            if !matches!(scan, Scan::Line(_)) {
+            if !matches!(scan, Scan::Queue(_)) {
                 continue;
             }
             for key in &found.keys {
@@ -159,7 +159,7 @@ impl Draft {
     /// them is read, and one to see who is next.
     pub fn expect_line(&self, gate: &GateKey) {
         self.probe(|reads| {
-            let scan = Scan::Line(gate.clone());
+            let scan = Scan::Queue(gate.clone());
             let wanted = reads.scans.get(&scan).copied().unwrap_or(1);
             reads.scan(scan, wanted + 1)
         });
@@ -374,7 +374,7 @@ impl Draft {
 
     /// The first `count` runs in a gate's line.
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
-        let scan = Scan::Line(gate.key.clone());
+        let scan = Scan::Queue(gate.key.clone());
         let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
         // A gate that is new has only the line that this draft gave it.
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
@@ -400,7 +400,7 @@ impl Draft {
     /// How many runs stand before one in a gate's line, counted up to `most`. Those that were not
     /// read do, unless its place is among those that were.
     pub fn ahead_in_line<E>(&self, gate: &Gate, run: Seq, most: u32) -> Decided<usize, E> {
-        let scan = Scan::Line(gate.key.clone());
+        let scan = Scan::Queue(gate.key.clone());
         let Some(line) = self.lines.get(&gate.id) else { return Ok(0) };
         let known = line.places.iter().take_while(|(_, seq)| *seq != run).count();
         let own = line.places.iter().nth(known).map(|(place, _)| *place);
@@ -410,14 +410,14 @@ impl Draft {
         if whole || line.horizon.is_some_and(|to| own.is_some_and(|own| own <= to)) {
             return Ok(known);
         }
-        let all = self.count(&Count::Line(gate.key.clone()), most)? as usize;
+        let all = self.count(&Count::Queue(gate.key.clone()), most)? as usize;
         let unread = all.saturating_sub(found.map_or(0, |found| found.keys.len()));
         Ok((known + unread).min(most as usize))
     }
 
     /// While probing, says that the length of a gate's line will be asked for.
     pub fn expect_length(&self, gate: &GateKey, most: u32) {
-        self.probe(|reads| reads.count(Count::Line(gate.clone()), most));
+        self.probe(|reads| reads.count(Count::Queue(gate.clone()), most));
     }
 
     /// What a scan found, as the rows are now. Rows that this draft added are not among them.

@@ -11,7 +11,7 @@ use crate::{
     flow::{
         admit::admit,
         claim,
-        needs::{Candidate, Origin},
+        plan::{Candidate, Origin},
         receipts,
         verdict::Verdict,
     },

@@ -201,11 +201,11 @@ fn ending(ending: &Ending) -> String {
 
 fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     let mut gates = Vec::new();
-    for need in run.needs.iter().skip(run.has) {
+    for need in run.plan.iter().skip(run.entered) {
         gates.push(binding(draft, run, &need.gate)?);
     }
     let (state, mut sentence, earliest) = match run.phase {
-        Phase::Line { .. } => {
+        Phase::Queued { .. } => {
             let first = gates.first();
             ("queued", first.map(in_line).unwrap_or_default(), first.and_then(|gate| gate.at))
         }
@@ -271,7 +271,7 @@ fn stranded_run(draft: &Draft, id: RunId) -> Decided<Option<&Run>> {
 /// The runs that it waits for: a stranded holder of the gate whose queue it is in, its children,
 /// and the run that goes before it.
 fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
-    let line = gates.first().filter(|_| matches!(run.phase, Phase::Line { .. }));
+    let line = gates.first().filter(|_| matches!(run.phase, Phase::Queued { .. }));
     let holder = line.and_then(|gate| gate.stranded.first()).copied();
     let awaited = run.waits.iter().filter_map(|wait| match &wait.on {
         WaitOn::Child { run } | WaitOn::Before { run } => Some(*run),
@@ -314,7 +314,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     };
     let Some(gate) = draft.gate(key)? else { return Ok(binding) };
     let mut ahead = 0;
-    if matches!(run.phase, Phase::Line { gate: at, .. } if at == gate.id) {
+    if matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id) {
         let line = draft.line(gate, MAX_PLACE)?;
         let found = line.iter().position(|(_, seq)| *seq == run.id.seq);
         binding.place = found.map(|at| at + 1);

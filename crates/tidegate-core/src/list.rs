@@ -7,13 +7,13 @@ use crate::{
     id::{EventId, Seq},
     observe::events,
     reads::Scan,
-    row::{Ending, Need, Phase, Row, RowKey, Run, Workspace},
+    row::{Ending, Phase, PlannedGate, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
 
 /// A run's state in the user's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum RunStatus {
     /// Admitted and not started, or waiting for a slot.
     Queued,
     /// Being driven.
@@ -30,7 +30,7 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl RunStatus {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Queued,
@@ -58,7 +58,7 @@ impl State {
     /// The state of a run that has not ended; none for one that has and is being stopped.
     pub fn of(run: &Run) -> Option<Self> {
         match run.phase {
-            Phase::Line { .. } | Phase::Ready => Some(Self::Queued),
+            Phase::Queued { .. } | Phase::Ready => Some(Self::Queued),
             Phase::Driven => Some(Self::Running),
             Phase::Waiting => Some(Self::Waiting),
             Phase::Paused => Some(Self::Paused),
@@ -75,9 +75,9 @@ impl State {
     }
 }
 
-/// Which runs of a workspace; all that is absent restricts nothing.
+/// Selects runs of a workspace; an absent field restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct RunFilter {
     /// Of this app.
     pub app: Option<String>,
     /// Of this workflow.
@@ -85,7 +85,7 @@ pub struct Which {
     /// Of this version.
     pub version: Option<u32>,
     /// In this state.
-    pub state: Option<State>,
+    pub state: Option<RunStatus>,
     /// Of workflows whose name has this in it.
     pub text: Option<String>,
     /// Started with this event, or with a batch that it is in: found by indexes.
@@ -99,7 +99,7 @@ pub struct Which {
     pub to: Option<Timestamp>,
 }
 
-impl Which {
+impl RunFilter {
     /// Whether rows are left out after they were read.
     fn is_filtered(&self) -> bool {
         let lives = self.state.is_some_and(|state| !state.has_ended());
@@ -117,8 +117,9 @@ impl Which {
         // One that is being stopped has ended, and another row that says so.
         let Some((_, queued_at, Some(state))) = run(row) else { return false };
         let at_key = |key: &String| {
-            let needs = row.as_run().map_or(&[][..], |run| &run.needs);
-            let is = |need: &Need| need.gate.scope().is_some_and(|it| it.key.to_string() == *key);
+            let needs = row.as_run().map_or(&[][..], |run| &run.plan);
+            let is =
+                |need: &PlannedGate| need.gate.scope().is_some_and(|it| it.key.to_string() == *key);
             needs.iter().any(is)
         };
         self.state.is_none_or(|wanted| wanted == state)
@@ -138,7 +139,7 @@ const LOOK: u32 = 1000;
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct RunPage {
     /// [`Row::Run`] and [`Row::Ended`], newest first. They may be fewer than asked for although
     /// there are more.
     pub runs: Vec<Row>,
@@ -150,23 +151,23 @@ pub struct Page {
 pub fn runs<E>(
     draft: &Draft,
     ws: &Workspace,
-    which: &Which,
+    which: &RunFilter,
     below: Option<Seq>,
     limit: u32,
-) -> Decided<Page, E> {
+) -> Decided<RunPage, E> {
     let lanes = draft.catalog(ws)?.lanes(which);
     let below = below.unwrap_or(Seq(i64::MAX));
     let look = if which.is_filtered() { limit.max(LOOK) } else { limit };
-    let wanted = |state: State| which.state.is_none_or(|wanted| wanted == state);
-    let ended = State::ALL.into_iter().filter(|state| state.has_ended() && wanted(*state));
-    let ended = Scan::Ended(lanes.clone(), ended.map(State::as_str).collect(), below);
+    let wanted = |state: RunStatus| which.state.is_none_or(|wanted| wanted == state);
+    let ended = RunStatus::ALL.into_iter().filter(|state| state.has_ended() && wanted(*state));
+    let ended = Scan::Ended(lanes.clone(), ended.map(RunStatus::as_str).collect(), below);
     let live = Scan::Live(lanes.clone(), below);
     // Below the lowest number that a full scan has seen, there may be more. What it has seen fills
     // the page, unless that was asked for in one state of those that live.
     let mut floor = None;
     let mut found: BTreeMap<Seq, &Row> = BTreeMap::new();
     let lives = which.state.is_none_or(|state| !state.has_ended());
-    let ends = which.state.is_none_or(State::has_ended) && which.key.is_none();
+    let ends = which.state.is_none_or(RunStatus::has_ended) && which.key.is_none();
     if let Some(event) = which.event {
         return of_event(draft, ws, which, event, &lanes, (below, limit));
     }
@@ -184,18 +185,18 @@ pub fn runs<E>(
     let shown = found.into_iter().rev().filter(|(seq, _)| above(seq));
     let runs: Vec<Row> = shown.map(|(_, row)| row).take(limit as usize).cloned().collect();
     let next = if more { runs.last().and_then(number) } else { floor };
-    Ok(Page { runs, next })
+    Ok(RunPage { runs, next })
 }
 
 /// The runs that carry an event: few, and found at once.
 fn of_event<E>(
     draft: &Draft,
     ws: &Workspace,
-    which: &Which,
+    which: &RunFilter,
     event: EventId,
     lanes: &[Seq],
     (below, limit): (Seq, u32),
-) -> Decided<Page, E> {
+) -> Decided<RunPage, E> {
     let told = events::show(draft, ws, event)?;
     let rows = told.map(|told| told.runs).unwrap_or_default().into_iter().rev();
     let of_lane = |row: &Row| run(row).is_some_and(|(lane, ..)| lanes.contains(&lane));
@@ -204,15 +205,15 @@ fn of_event<E>(
     let more = runs.len() > limit as usize;
     runs.truncate(limit as usize);
     let next = runs.last().filter(|_| more).and_then(number);
-    Ok(Page { runs, next })
+    Ok(RunPage { runs, next })
 }
 
 /// A run's lane, when it was admitted, and its state.
-fn run(row: &Row) -> Option<(Seq, Timestamp, Option<State>)> {
+fn run(row: &Row) -> Option<(Seq, Timestamp, Option<RunStatus>)> {
     if let Row::Ended(run) = row {
-        return Some((run.lane, run.queued_at, State::ended(&run.ending)));
+        return Some((run.lane, run.queued_at, RunStatus::ended(&run.ending)));
     }
-    row.as_run().map(|run| (run.lane, run.queued_at, State::of(run)))
+    row.as_run().map(|run| (run.lane, run.queued_at, RunStatus::of(run)))
 }
 
 /// A run's number.

@@ -1,6 +1,6 @@
 //! Reactions: code that follows streams under lease, with a place in each.
 //!
-//! A place ([`Sub`](crate::row::Sub)) says how far one reaction is in one stream. [`claim`]
+//! A place ([`Subscription`](crate::row::Subscription)) says how far one reaction is in one stream. [`claim`]
 //! leases places that have work; the engine hands the events to the handler, in order, and ends
 //! the lease by [`react`], [`ack`], [`fail`], [`block`] or [`defer`]. A lease is lost when its time is up,
 //! whether or not somebody else has taken the place since: what counts must not depend on who
@@ -32,7 +32,7 @@ pub use define::{
 pub use end::{Ack, Failed, Failure, MAX_ERROR_BYTES, ack, block, defer, fail};
 pub use lease::{Blocked, Claimed, Lease, Leased, Outcome, claim, renew};
 pub use react::{Effect, Effected, React, Reacted, Then, react};
-pub use repair::{Filter, Pattern, PatternError, Remedy, Repair, Which, reset, unblock};
+pub use repair::{Filter, Pattern, PatternError, Remedy, Repair, StreamSelection, reset, unblock};
 
 /// Why nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

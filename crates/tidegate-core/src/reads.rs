@@ -36,7 +36,7 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scan {
     /// The first runs in a gate's line, by place. Locks them; call it with the gate locked.
-    Line(GateKey),
+    Queue(GateKey),
     /// Ready runs in the order of their turns, as [`Claim::take`] says. Locks them and skips those
     /// that others lock.
     Ready(Claim),
@@ -136,7 +136,7 @@ pub enum Scan {
 impl Scan {
     /// Whether the rows found are locked.
     pub fn is_locked(&self) -> bool {
-        matches!(self, Self::Line(_) | Self::Ready(_) | Self::Work(..))
+        matches!(self, Self::Queue(_) | Self::Ready(_) | Self::Work(..))
     }
 }
 
@@ -154,7 +154,7 @@ pub enum Count {
     /// Those that are ready and nobody's.
     Ready(Workspace, Turn),
     /// Runs in a gate's line.
-    Line(GateKey),
+    Queue(GateKey),
 }
 
 /// What a decision has to see.

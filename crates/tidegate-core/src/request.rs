@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use crate::{
     catalog::Entry,
     command::Refusal,
+    definition::Overlap,
     draft::{Decided, Draft, Stop},
     event::{Outcome, consider},
-    flow::{Verdict, needs::Origin, policy::PolicyKind},
+    flow::{Verdict, plan::Origin, policy::PolicyKind},
     id::RunId,
     json::Payload,
     key::{Key, Path},
     row::{Event, Kind, Row, RowKey, Run, Workspace},
     schema,
     time::Timestamp,
-    workflow::Overlap,
 };
 
 /// One call of an action, whatever the transport.

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::{
     catalog::Entry,
     command::Refusal,
+    definition::{Definition, MAX_TRIGGERS, Overlap},
     draft::{Decided, Draft, Stop},
     event::Outcome,
-    flow::needs::IN_PLACE,
+    flow::plan::IN_PLACE,
     json::Payload,
     reads::Scan,
     request,
@@ -20,7 +21,6 @@ use crate::{
         Workspace,
     },
     time::Timestamp,
-    workflow::{MAX_TRIGGERS, Overlap, Workflow},
 };
 
 /// One planned occurrence, and what is planned after it.
@@ -180,7 +180,7 @@ pub fn hold(
 /// Whether the next occurrence takes the place of this one, so that what it does to sessions is
 /// staged.
 pub(crate) fn is_restarted(run: &Run) -> bool {
-    let mut needs = run.needs.iter();
+    let mut needs = run.plan.iter();
     needs.any(|need| need.gate.class() == Some(Class::Schedule) && need.tier == IN_PLACE)
 }
 
@@ -240,7 +240,7 @@ fn moved_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Sch
 }
 
 /// Removes the schedules that a new release of their workflow no longer has.
-pub fn prune<E>(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(), E> {
+pub fn prune<E>(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<(), E> {
     let (app, name) = (workflow.app.clone(), workflow.name.clone());
     let scan = Scan::SchedulesOf(ws.clone(), app, name);
     let most = u32::try_from(MAX_TRIGGERS).unwrap_or(u32::MAX);

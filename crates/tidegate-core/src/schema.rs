@@ -254,7 +254,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::check;
-    use crate::workflow::Workflow;
+    use crate::definition::Definition;
 
     #[test]
     fn what_does_not_fit_is_named_with_its_place() {
@@ -301,7 +301,7 @@ mod tests {
     fn a_schema_that_would_not_be_kept_is_refused() {
         let problems = |schema: Value| {
             let action = json!({ "flow": "f", "name": "a", "schema": schema });
-            Workflow::parse(&action).map(drop).map_err(|errors| errors.to_string())
+            Definition::parse(&action).map(drop).map_err(|errors| errors.to_string())
         };
         assert_eq!(problems(json!({ "type": "object", "title": "An order" })), Ok(()));
         for (schema, said) in [

@@ -18,7 +18,7 @@ use crate::{
     id::Seq,
     json::{MAX_DEPTH, Payload},
     key::{MAX_SUM_DIGITS, Path, PathError},
-    row::{Fault, Row, RowKey, Session, SessionOp, SessionRef, Step, Workspace},
+    row::{Row, RowKey, RunError, Session, SessionOp, SessionRef, Step, Workspace},
     schedule,
     stream::is_name,
 };
@@ -192,8 +192,8 @@ impl SessionError {
     }
 
     /// As the error of a step or a run, whose codes are words: `SessionConflict`.
-    pub fn to_fault(&self) -> Fault {
-        Fault::of(self.code(), self.to_string())
+    pub fn to_fault(&self) -> RunError {
+        RunError::of(self.code(), self.to_string())
     }
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn perform(
     draft: &mut Draft,
     run: Seq,
     asked: &NewSessionOp,
-) -> Decided<Result<Payload, Fault>> {
+) -> Decided<Result<Payload, RunError>> {
     let Some(run) = draft.run(run)?.cloned() else { return Ok(Ok(Payload::null())) };
     let NewSessionOp { session, op, expected_version: expected, .. } = asked;
     let restarts = draft.catalog(&run.ws)?.restarts(run.lane) || schedule::is_restarted(&run);

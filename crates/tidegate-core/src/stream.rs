@@ -34,7 +34,7 @@ use crate::{
     json::Payload,
     reaction::Follower,
     reads::ReadSet,
-    row::{LogHead, Logged, Row, RowKey, Stream, Sub, Workspace},
+    row::{LogHead, Row, RowKey, Stream, StreamEventRow, Subscription, Workspace},
     time::Timestamp,
 };
 
@@ -329,7 +329,7 @@ fn append<E>(
         (stream.head, pos) = (stream.head + 1, pos + 1);
         let id = draft.new_event_id()?;
         ids.push(id);
-        draft.put(Logged {
+        draft.put(StreamEventRow {
             stream: stream.id,
             version: stream.head,
             ws: stream.ws.clone(),
@@ -377,19 +377,26 @@ fn tell<E>(
 /// `before`.
 ///
 /// A place in what the stream was before a restart says nothing about this one.
-fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower, before: i64) -> Decided<Sub, E> {
+fn place<E>(
+    draft: &Draft,
+    stream: &Stream,
+    follower: &Follower,
+    before: i64,
+) -> Decided<Subscription, E> {
     let key = sub_key(&stream.ws, &follower.reaction, &stream.name);
     Ok(match draft.row(&key)? {
-        Some(Row::Sub(sub)) if sub.log == stream.id => sub.clone(),
-        Some(Row::Sub(sub)) => {
+        Some(Row::Subscription(sub)) if sub.log == stream.id => sub.clone(),
+        Some(Row::Subscription(sub)) => {
             let mut sub = sub.clone();
             rewind(&mut sub, -1);
-            Sub { log: stream.id, want: -1, ..sub }
+            Subscription { log: stream.id, want: -1, ..sub }
         }
-        _ if follower.from_head => {
-            Sub { at: before, want: before, ..Sub::new(stream, &follower.reaction) }
-        }
-        _ => Sub::new(stream, &follower.reaction),
+        _ if follower.from_head => Subscription {
+            at: before,
+            want: before,
+            ..Subscription::new(stream, &follower.reaction)
+        },
+        _ => Subscription::new(stream, &follower.reaction),
     })
 }
 
@@ -397,7 +404,7 @@ fn place<E>(draft: &Draft, stream: &Stream, follower: &Follower, before: i64) ->
 ///
 /// A lease is not freed, its holder may be at work: but it has another fence, so that the holder
 /// can move nothing any more, and it ends when its time is up.
-pub(crate) fn rewind(sub: &mut Sub, at: i64) {
+pub(crate) fn rewind(sub: &mut Subscription, at: i64) {
     sub.at = at;
     sub.due = None;
     sub.failures = 0;
@@ -413,7 +420,7 @@ pub(crate) fn rewind(sub: &mut Sub, at: i64) {
 ///
 /// Always later than its last one, also where the clock stands still or was set back: within one
 /// moment places then take turns.
-pub(crate) fn to_back(sub: &mut Sub, now: Timestamp) {
+pub(crate) fn to_back(sub: &mut Subscription, now: Timestamp) {
     let after_last = Timestamp::from_micros(sub.since.micros().saturating_add(1));
     sub.since = now.max(after_last);
 }
@@ -446,7 +453,7 @@ fn keys(ws: &Workspace, stream: &str, followers: &[Follower]) -> impl Iterator<I
 
 /// What names a place.
 pub(crate) fn sub_key(ws: &Workspace, reaction: &str, stream: &str) -> RowKey {
-    RowKey::Sub(ws.clone(), reaction.to_owned(), stream.to_owned())
+    RowKey::Subscription(ws.clone(), reaction.to_owned(), stream.to_owned())
 }
 
 /// Stops unless all these rows are there, and then asks for all that are missing at once.

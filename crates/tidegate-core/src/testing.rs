@@ -15,7 +15,7 @@ use crate::{
     json::Payload,
     reaction::Follower,
     reads::{BLOCK, Change, ReadSet, Scan, Snapshot},
-    row::{Def, Logged, Phase, Row, RowKey, Stream, Sub, Workspace},
+    row::{Def, Phase, Row, RowKey, Stream, StreamEventRow, Subscription, Workspace},
     stream::{self, Commit, Committed, NewLogged},
     time::Timestamp,
     turn::Claim,
@@ -164,7 +164,7 @@ impl World {
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
-            (Scan::Line(_) | Scan::DueRuns(_), Row::Run(_)) => self.place_of_run(scan, row),
+            (Scan::Queue(_) | Scan::DueRuns(_), Row::Run(_)) => self.place_of_run(scan, row),
             (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, *from),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 gate.key.as_bytes().starts_with(prefix).then(Order::default)
@@ -199,14 +199,14 @@ impl World {
             (Scan::Receipts(event), Row::Receipt(receipt)) => {
                 (receipt.event == *event).then(Order::default)
             }
-            (Scan::Log(stream, from), Row::Logged(event)) => {
+            (Scan::Log(stream, from), Row::StreamEventRow(event)) => {
                 (event.stream == *stream && event.version >= *from).then(Order::default)
             }
-            (Scan::Feed(ws, after), Row::Logged(event)) => {
+            (Scan::Feed(ws, after), Row::StreamEventRow(event)) => {
                 let wanted = event.ws == *ws && event.pos > *after;
                 wanted.then(|| Order { at: event.pos, ..Order::default() })
             }
-            (Scan::Work(ws, reaction), Row::Sub(sub)) => {
+            (Scan::Work(ws, reaction), Row::Subscription(sub)) => {
                 let wanted = sub.ws == *ws && sub.reaction == *reaction;
                 let wanted = wanted && sub.is_work(self.now);
                 wanted.then(|| Order { at: sub.since.micros(), ..Order::default() })
@@ -225,7 +225,7 @@ impl World {
                 let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine.id));
                 (engine.dead && !self.rows.values().any(owns)).then(Order::default)
             }
-            (Scan::Subs(ws, reaction, stream), Row::Sub(sub)) => {
+            (Scan::Subs(ws, reaction, stream), Row::Subscription(sub)) => {
                 let after = (&sub.reaction, &sub.stream) > (reaction, stream);
                 (sub.ws == *ws && after).then(Order::default)
             }
@@ -242,7 +242,7 @@ impl World {
     fn place_of_run(&self, scan: &Scan, row: &Row) -> Option<Order> {
         let Row::Run(run) = row else { return None };
         match (scan, run.phase) {
-            (Scan::Line(key), Phase::Line { gate, place }) => {
+            (Scan::Queue(key), Phase::Queued { gate, place }) => {
                 let Some(Row::Gate(found)) = self.rows.get(&RowKey::Gate(key.clone())) else {
                     return None;
                 };
@@ -279,17 +279,17 @@ impl World {
 
     /// A reaction's place in a stream.
     #[track_caller]
-    pub(crate) fn sub(&self, reaction: &str, stream: &str) -> &Sub {
-        match self.rows.get(&RowKey::Sub(ws(), reaction.to_owned(), stream.to_owned())) {
-            Some(Row::Sub(sub)) => sub,
+    pub(crate) fn sub(&self, reaction: &str, stream: &str) -> &Subscription {
+        match self.rows.get(&RowKey::Subscription(ws(), reaction.to_owned(), stream.to_owned())) {
+            Some(Row::Subscription(sub)) => sub,
             other => panic!("no place of `{reaction}` in `{stream}`: {other:?}"),
         }
     }
 
     /// All places of reactions, by reaction and stream.
-    pub(crate) fn subs(&self) -> impl Iterator<Item = &Sub> {
+    pub(crate) fn subs(&self) -> impl Iterator<Item = &Subscription> {
         let rows = self.rows.values();
-        rows.filter_map(|row| if let Row::Sub(sub) = row { Some(sub) } else { None })
+        rows.filter_map(|row| if let Row::Subscription(sub) = row { Some(sub) } else { None })
     }
 
     /// A stream's head.
@@ -301,11 +301,12 @@ impl World {
     }
 
     /// All events of a stream, in order.
-    pub(crate) fn log(&self, name: &str) -> Vec<&Logged> {
+    pub(crate) fn log(&self, name: &str) -> Vec<&StreamEventRow> {
         let Some(stream) = self.stream(name) else { return Vec::new() };
-        let (from, to) = (RowKey::Logged(stream.id, 0), RowKey::Logged(stream.id, i64::MAX));
+        let (from, to) =
+            (RowKey::StreamEventRow(stream.id, 0), RowKey::StreamEventRow(stream.id, i64::MAX));
         let rows = self.rows.range(from..=to).map(|(_, row)| row);
-        rows.filter_map(|row| if let Row::Logged(event) = row { Some(event) } else { None })
+        rows.filter_map(|row| if let Row::StreamEventRow(event) = row { Some(event) } else { None })
             .collect()
     }
 }

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     catalog::{Catalog, Current, Entry, REACTIONS, RETIRED, Version},
     command::Refusal,
+    definition::Definition,
     draft::{Decided, Draft, Stop},
     flow::{
         handoff::OnNewVersion,
         meter::of_today,
-        needs::{Candidate, Origin},
+        plan::{Candidate, Origin},
         rate_limit::RateLimit,
         throttle::Throttle,
     },
@@ -21,12 +22,11 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Gate, GateKey, GateState, Hold, Need, Phase, Purpose, Row, RowKey, Run, Slots,
-        Span, Turns, Workspace,
+        Class, Def, Gate, GateKey, GateState, Hold, Phase, PlannedGate, Purpose, Row, RowKey, Run,
+        Slots, Span, Turns, Workspace,
     },
     run::lease::served,
     schedule,
-    workflow::Workflow,
 };
 
 /// How many live runs of one older version a release counts. One that brings a handoff looks
@@ -84,7 +84,7 @@ pub struct Retired {
 pub fn register(
     draft: &mut Draft,
     ws: &Workspace,
-    workflow: &Workflow,
+    workflow: &Definition,
     dev: bool,
 ) -> Decided<Registered> {
     let catalog = draft.definitions(ws)?;
@@ -139,7 +139,7 @@ fn register_again(
     draft: &mut Draft,
     entry: &Entry,
     known: &Version,
-    workflow: &Workflow,
+    workflow: &Definition,
 ) -> Decided<Registered> {
     let (ws, version, lane) = (&known.def.ws, known.number, known.lane);
     let (body, assigned) = (body(workflow, version), Some(assigned(Some(known), workflow)));
@@ -167,7 +167,7 @@ fn register_again(
 ///
 /// A version with an author's number ends the search, unless it is the highest: code without a
 /// number does not go back behind it.
-fn assign(entry: &Entry, workflow: &Workflow, dev: bool) -> u32 {
+fn assign(entry: &Entry, workflow: &Definition, dev: bool) -> u32 {
     let newest_first = || entry.versions.values().rev();
     let given = newest_first().position(|version| !version.is_assigned());
     let candidates = newest_first().take(given.map_or(usize::MAX, |given| given.max(1)));
@@ -181,7 +181,7 @@ fn assign(entry: &Entry, workflow: &Workflow, dev: bool) -> u32 {
 
 /// Whether a version counts as registered without a number. It does for good once code without a
 /// number has registered it: such code may come back, and its runs are to find it.
-fn assigned(known: Option<&Version>, workflow: &Workflow) -> bool {
+fn assigned(known: Option<&Version>, workflow: &Definition) -> bool {
     let before = known.is_some_and(|known| known.def.assigned == Some(true));
     before || workflow.version.is_none()
 }
@@ -203,7 +203,7 @@ pub fn release(
     let Some(Row::Def(def)) = draft.row(&RowKey::Def(version.lane))?.cloned() else {
         return Err(Stop::Refused(Refusal::NoWorkflow { app: app.into(), name: name.into() }));
     };
-    let workflow: Workflow = serde_json::from_str(def.body.as_str())
+    let workflow: Definition = serde_json::from_str(def.body.as_str())
         .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
     release_def(draft, &catalog, def, &workflow, By::Hand)
 }
@@ -231,7 +231,7 @@ pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decid
         let runs = live(draft, version.lane, false)?.len();
         live_runs += u32::try_from(runs).unwrap_or(u32::MAX);
     }
-    let unscheduled = Workflow { triggers: Vec::new(), ..Workflow::clone(&current.workflow) };
+    let unscheduled = Definition { triggers: Vec::new(), ..Definition::clone(&current.workflow) };
     schedule::prune(draft, &ws, &unscheduled)?;
     draft.define(Def { lane, ws, app, name, version, body, released, assigned, deployed })?;
     Ok(Retired { live: live_runs })
@@ -248,7 +248,7 @@ fn release_def(
     draft: &mut Draft,
     catalog: &Catalog,
     mut def: Def,
-    workflow: &Workflow,
+    workflow: &Definition,
     by: By,
 ) -> Decided<Released> {
     let release = catalog.last_release() + 1;
@@ -325,18 +325,18 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         function_key: Some(Key::Missing),
         known: OnceCell::new(),
     };
-    let Ok(passages) = candidate.passages() else { return Ok(false) };
-    let mut gates = passages.iter().map(|passage| &passage.need.gate);
+    let Ok(steps) = candidate.plan() else { return Ok(false) };
+    let mut gates = steps.iter().map(|step| &step.planned.gate);
     let gate = gates.find(|gate| gate.class() == Some(Class::Handoff)).cloned();
     let Some(key) = gate else { return Ok(false) };
     // What the hint found may have moved on: look again under the lock.
     let Some(mut run) = draft.run(run.id.seq)?.cloned() else { return Ok(true) };
-    if run.needs.iter().any(|need| need.gate == key) {
+    if run.plan.iter().any(|need| need.gate == key) {
         return Ok(true);
     }
     // Gates are taken in one order, so that no two runs wait for each other, and a hold that is
     // given is no exception: whoever has yet to pass a gate before this one gets none.
-    if run.needs.get(run.has).is_some_and(|next| next.gate < key) {
+    if run.plan.get(run.entered).is_some_and(|next| next.gate < key) {
         return Ok(true);
     }
     let mut row = match draft.gate(&key)? {
@@ -354,15 +354,15 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     }
     draft.put(row);
     // Among the gates that it keeps to its end, not among those that it lets go of to sleep.
-    let kept = run.needs.iter().take(run.has).take_while(|need| need.span == Span::Run).count();
-    run.needs.insert(kept, Need { gate: key, span: Span::Run, tier: 0 });
-    run.has += 1;
+    let kept = run.plan.iter().take(run.entered).take_while(|need| need.span == Span::Run).count();
+    run.plan.insert(kept, PlannedGate { gate: key, span: Span::Run, tier: 0 });
+    run.entered += 1;
     draft.put(run);
     Ok(true)
 }
 
 /// The new numbers rule from now on: meters count by them, and lines are looked at again.
-fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<()> {
+fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<()> {
     let now = draft.now();
     let throttle = workflow.throttle.as_ref().map(Throttle::rate);
     let rate_limit = workflow.rate_limit.as_ref().map(RateLimit::rate);
@@ -396,7 +396,7 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Workflow) -> Decided<(
 fn gates(
     draft: &Draft,
     ws: &Workspace,
-    workflow: &Workflow,
+    workflow: &Definition,
     classes: &[Class],
 ) -> Decided<Vec<GateKey>> {
     let mut keys = Vec::new();
@@ -441,14 +441,14 @@ pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -
 
 /// Whether a version is this definition. What a definition says of itself shapes no run, so that
 /// another description or schema makes no new version.
-fn is_known(version: &Version, workflow: &Workflow, number: u32) -> bool {
-    let workflow = Workflow { version: Some(number), ..workflow.clone() };
+fn is_known(version: &Version, workflow: &Definition, number: u32) -> bool {
+    let workflow = Definition { version: Some(number), ..workflow.clone() };
     version.workflow().is_some_and(|known| known.works_like(&workflow))
 }
 
 /// The definition as it is kept: with its version, whoever gave it.
-fn body(workflow: &Workflow, version: u32) -> Payload {
-    let workflow = Workflow { version: Some(version), ..workflow.clone() };
+fn body(workflow: &Definition, version: u32) -> Payload {
+    let workflow = Definition { version: Some(version), ..workflow.clone() };
     let value = serde_json::to_value(&workflow).expect("a definition is plain data");
     Payload::from_value(&value)
 }

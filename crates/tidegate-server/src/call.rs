@@ -17,11 +17,11 @@ use reqwest::{
 };
 use serde_json::value::RawValue;
 use tidegate::{
-    Ctx, Fault, Handler, MAX_VALUE_BYTES, Result,
+    Ctx, Handler, MAX_VALUE_BYTES, Result, StepError,
     core::{
+        definition::{Definition, MAX_CALL_TIMEOUT_MS, OnFailure},
         json::Payload,
         time::Timestamp,
-        workflow::{MAX_CALL_TIMEOUT_MS, OnFailure, Workflow as Definition},
     },
     store::{Clock as _, SystemClock},
 };
@@ -161,7 +161,7 @@ impl Calls {
     }
 
     /// The code of a definition that names a URL.
-    pub(crate) fn code_for(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
+    pub(crate) fn handler_resolver(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
         let (mut calls, url) = (self.clone(), definition.url.clone()?);
         if let Some(ms) = definition.call_timeout_ms {
             calls.silence = Duration::from_millis(ms);
@@ -207,7 +207,7 @@ impl Call {
                  `{{\"url\": \"https://…\"}}`",
                 ctx.workflow()
             );
-            Fault::coded("NoFailureHandler", message).fatal()
+            StepError::coded("NoFailureHandler", message).fatal()
         })
     }
 }
@@ -243,12 +243,12 @@ async fn body_of(ctx: &Ctx) -> Result<String> {
 impl Calls {
     /// Makes the call once.
     async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
-        let url = Url::parse(url).map_err(|error| Fault::from(error).fatal())?;
+        let url = Url::parse(url).map_err(|error| StepError::from(error).fatal())?;
         // A name is looked at when it is resolved; a plain address never is.
         if let Some(address) = address(&url)
             && !self.private.allows(address)
         {
-            return Err(Fault::coded("PrivateAddress", refused(&address.to_string())).fatal());
+            return Err(StepError::coded("PrivateAddress", refused(&address.to_string())).fatal());
         }
         let id = ctx.idempotency_key(STEP);
         let mut request = self.client.post(url);
@@ -282,7 +282,7 @@ impl Calls {
 
 /// A name as a header's value: as it is, in UTF-8, also beyond ASCII.
 fn name_in_header(name: &str) -> Result<HeaderValue> {
-    HeaderValue::from_bytes(name.as_bytes()).map_err(|error| Fault::from(error).fatal())
+    HeaderValue::from_bytes(name.as_bytes()).map_err(|error| StepError::from(error).fatal())
 }
 
 /// An answer whose parts are still to come.
@@ -305,12 +305,12 @@ async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<
         Ok(part) => part.map_err(|error| {
             // Without the URL, which may hold a secret.
             let error = error.without_url();
-            Fault::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
+            StepError::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
         }),
         Err(_) => {
             let ms = silence.as_millis();
             let message = format!("the service was silent for {ms} ms; see `callTimeoutMs`");
-            Err(Fault::coded("CallTimedOut", message))
+            Err(StepError::coded("CallTimedOut", message))
         }
     }
 }
@@ -330,7 +330,7 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
     }
     let start = body(answer).await.unwrap_or_default();
     let start: String = String::from_utf8_lossy(&start).chars().take(200).collect();
-    let fault = Fault::coded("CallRefused", format!("the call was answered {status}: {start}"));
+    let fault = StepError::coded("CallRefused", format!("the call was answered {status}: {start}"));
     let temporary =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     match again {
@@ -366,7 +366,7 @@ async fn body(answer: Answer) -> Result<Vec<u8>> {
     tokio::time::timeout(LONGEST_BODY, all_parts(answer)).await.unwrap_or_else(|_| {
         let minutes = LONGEST_BODY.as_secs() / 60;
         let message = format!("the answer has not ended within {minutes} minutes");
-        Err(Fault::coded("CallTimedOut", message))
+        Err(StepError::coded("CallTimedOut", message))
     })
 }
 
@@ -376,7 +376,7 @@ async fn all_parts(mut answer: Answer) -> Result<Vec<u8>> {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_VALUE_BYTES {
             let message = format!("the answer has more than {MAX_VALUE_BYTES} bytes");
-            return Err(Fault::coded("AnswerTooLarge", message).fatal());
+            return Err(StepError::coded("AnswerTooLarge", message).fatal());
         }
     }
     Ok(bytes)
@@ -389,7 +389,7 @@ fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
     }
     if json {
         let read = serde_json::from_slice(body);
-        return read.map_err(|error| Fault::coded("BadAnswer", error.to_string()).fatal());
+        return read.map_err(|error| StepError::coded("BadAnswer", error.to_string()).fatal());
     }
     let text = serde_json::to_string(&String::from_utf8_lossy(body))?;
     Ok(RawValue::from_string(text)?)

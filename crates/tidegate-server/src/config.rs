@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 use tidegate::core::{
     action::Flow,
+    definition::{DEFAULT_APP, Definition},
     row::Workspace,
-    workflow::{DEFAULT_APP, Workflow},
 };
 
 pub(crate) use self::postgres::Location;
-use crate::{http::workflows::check_urls, ways::Ways};
+use crate::{http::workflows::check_urls, ingress::Ingress};
 
 /// One setting: its name in the file, its default, and what it is.
 struct Setting {
@@ -108,7 +108,7 @@ pub(crate) struct Config {
     /// The flows, likewise.
     pub(crate) flows: Vec<Value>,
     /// The ways into them.
-    pub(crate) ways: Arc<Ways>,
+    pub(crate) ways: Arc<Ingress>,
 }
 
 /// The name of a setting's variable.
@@ -137,7 +137,7 @@ impl Config {
         let workspace = take_name(&mut read, "workspace", tidegate::DEFAULT_WORKSPACE)?;
         let workflows = take_tables(&mut read, "workflow", &app)?;
         let mut flows = take_tables(&mut read, "flow", &app)?;
-        let ways = Arc::new(Ways::take(&app, &mut flows, &environment)?);
+        let ways = Arc::new(Ingress::take(&app, &mut flows, &environment)?);
         for (name, value) in with_sections(read)? {
             let Some(known) = settings().find(|it| it.name == name) else {
                 bail!("`{name}` is not a setting; known are {}", known_beside(&name));
@@ -204,7 +204,7 @@ impl Config {
 
     /// Says all that is wrong with the definitions by themselves.
     pub(crate) fn check_definitions(&self) -> anyhow::Result<()> {
-        let workflows = self.workflows.iter().filter_map(|it| Workflow::parse(it).err());
+        let workflows = self.workflows.iter().filter_map(|it| Definition::parse(it).err());
         let flows = self.flows.iter().filter_map(|it| Flow::parse(it).err());
         let mut wrong: Vec<_> = workflows.chain(flows).map(|it| it.to_string()).collect();
         let actions = self.flows.iter().filter_map(|flow| flow["actions"].as_object());
@@ -220,7 +220,7 @@ impl Config {
     pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
         let mut names: Vec<_> = settings().map(|setting| setting.name).collect();
         names.retain(|name| self.text(name) != other.text(name));
-        // Ways know no equality, but what they are is what they print.
+        // `Ingress` has no equality; its debug text stands for it.
         if format!("{:?}", self.ways) != format!("{:?}", other.ways) {
             names.push("chat and webhooks");
         }

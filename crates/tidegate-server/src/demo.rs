@@ -116,7 +116,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
         () = signals.next() => stopped(&demo),
     };
     answering.abort();
-    tokio::join!(engine.shut_down(), printer.shut_down());
+    tokio::join!(engine.shutdown(), printer.shutdown());
     lived
 }
 
@@ -162,7 +162,10 @@ async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc
     }
     // Workflows that somebody defines while it runs are called by URL, as on any server.
     let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
-    let engine = builder.code_for(move |definition| calls.code_for(definition)).start().await?;
+    let engine = builder
+        .handler_resolver(move |definition| calls.handler_resolver(definition))
+        .start()
+        .await?;
     let printer = world::printer::start(store, &ledger).await?;
     Ok(([engine, printer], ledger))
 }

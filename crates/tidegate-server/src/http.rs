@@ -6,29 +6,29 @@ mod body;
 mod bulk;
 mod chat;
 mod console;
+mod console_feed;
 mod doctor;
 #[cfg(test)]
 mod ending;
+mod event_stream;
 mod events;
-mod follow;
-mod gate;
+mod events_query;
 mod gates;
+mod idempotency_key;
 mod keys;
-mod live;
 mod mcp;
 mod metrics;
+mod middleware;
 mod openapi;
 mod operation;
 mod problem;
 mod reactions;
-mod recorded;
-mod repeat;
+mod run_stream;
 mod runs;
 mod schedules;
+mod schema;
 mod sessions;
-mod shape;
 mod streams;
-mod tail;
 mod timeline;
 mod underway;
 mod unread;
@@ -41,7 +41,7 @@ use axum::{
     Extension, Json, Router,
     extract::{DefaultBodyLimit, Request, State},
     http::{HeaderValue, StatusCode, header},
-    middleware::{self, Next},
+    middleware::{Next, from_fn},
     response::Response,
     routing::get,
 };
@@ -49,8 +49,8 @@ use serde_json::{Value, json};
 use tidegate::Engine;
 
 pub(crate) use self::{access::Access, doctor::view, underway::Underway};
-use self::{body::MAX_BODY_BYTES, gate::Caller, operation::Operation, problem::Problem};
-use crate::ways::Ways;
+use self::{body::MAX_BODY_BYTES, middleware::Caller, operation::Operation, problem::Problem};
+use crate::ingress::Ingress;
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) access: Arc<Access>,
     /// The ways into flows that the file gives.
-    pub(crate) ways: Arc<Ways>,
+    pub(crate) ways: Arc<Ingress>,
     /// The requests that are being answered.
     pub(crate) requests: Underway,
     /// It is the world of `tidegate demo`: the console offers a tour.
@@ -68,17 +68,18 @@ pub(crate) struct App {
 /// Everything that can be asked. The router, the description and the matrix of who may do what
 /// are made from it: what is not here cannot be reached.
 fn operations() -> Vec<Operation> {
-    let said = [("status", shape::string()), ("version", shape::string()), ("demo", shape::flag())];
+    let said =
+        [("status", schema::string()), ("version", schema::string()), ("demo", schema::flag())];
     let health = Operation::get("/health", "health", health)
         .says("Says that the server is there.")
         .open()
-        .answers(200, "It is.", shape::object(said));
+        .answers(200, "It is.", schema::object(said));
     [
         events::operations(),
         actions::operations(),
         chat::operations(),
         runs::operations(),
-        follow::operations(),
+        run_stream::operations(),
         workflows::operations(),
         keys::operations(),
         webhooks::operations(),
@@ -88,10 +89,10 @@ fn operations() -> Vec<Operation> {
         sessions::operations(),
         bulk::operations(),
         openapi::operations(),
-        recorded::operations(),
+        events_query::operations(),
         gates::operations(),
-        tail::operations(),
-        live::operations(),
+        event_stream::operations(),
+        console_feed::operations(),
         timeline::operations(),
         doctor::operations(),
         metrics::operations(),
@@ -113,7 +114,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
         workflows::shapes(),
         streams::shapes(),
         reactions::shapes(),
-        recorded::shapes(),
+        events_query::shapes(),
         gates::shapes(),
         keys::shapes(),
         schedules::shapes(),
@@ -123,17 +124,17 @@ fn shapes() -> Vec<(&'static str, Value)> {
 
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
-    let live = live::Live::begin(&app.engine, app.access.workspaces());
+    let live = console_feed::Live::begin(&app.engine, app.access.workspaces());
     let routes = operations().into_iter().map(|operation| operation.into_route(&app));
     routes
         .fold(console::routes(), |router, (path, route)| router.route(path, route))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(Extension(tail::Tails::default()))
+        .layer(Extension(event_stream::Tails::default()))
         .layer(Extension(doctor::Checkups::default()))
         .layer(Extension(live))
-        .layer(middleware::from_fn(guard))
+        .layer(from_fn(guard))
         .with_state(app)
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn starting() -> Router {
     Router::new()
         .route("/health", get(async || alive(false)))
         .fallback(starting)
-        .layer(middleware::from_fn(guard))
+        .layer(from_fn(guard))
 }
 
 async fn health(State(app): State<App>) -> Json<Value> {

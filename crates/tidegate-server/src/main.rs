@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod exit;
 mod http;
+mod ingress;
 mod keys;
 mod listen;
 mod load;
@@ -20,7 +21,6 @@ mod reload;
 mod serve;
 mod sign;
 mod watchdog;
-mod ways;
 
 use std::{
     io::{IsTerminal, Write},

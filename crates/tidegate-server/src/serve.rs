@@ -8,8 +8,8 @@ use tidegate::{
     Engine,
     core::{
         action::Flow,
+        definition::{Definition, MAX_CALL_TIMEOUT_MS},
         row::Workspace,
-        workflow::{MAX_CALL_TIMEOUT_MS, Workflow},
     },
     store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock},
 };
@@ -67,7 +67,7 @@ pub(crate) async fn serve(
     drop(stop);
     let served = serving.await;
     reloads.abort();
-    engine.shut_down().await;
+    engine.shutdown().await;
     // The last wake-up tells the other servers what was handed over: it is on its way by then.
     tokio::time::sleep(LAST_WAKE).await;
     tracing::info!("stopped");
@@ -143,7 +143,7 @@ async fn start(
         .call_workers(workers)
         .lease_ttl(lease)
         .pause_after_deaths(deaths)
-        .code_for(move |definition| calls.code_for(definition))
+        .handler_resolver(move |definition| calls.handler_resolver(definition))
         .start()
         .await?;
     define(&engine, config).await?;
@@ -226,7 +226,7 @@ const MAX_LOGGED: usize = 20;
 
 /// Logs what is allowed in the file's definitions and probably not meant.
 fn log_warnings(config: &Config) {
-    let workflows = config.workflows.iter().filter_map(|it| Workflow::parse(it).ok());
+    let workflows = config.workflows.iter().filter_map(|it| Definition::parse(it).ok());
     let workflows = workflows.flat_map(|parsed| parsed.warnings);
     let flows = config.flows.iter().filter_map(|it| Flow::parse(it).ok());
     for warning in workflows.chain(flows.flat_map(|parsed| parsed.warnings)) {

@@ -37,8 +37,8 @@ pub enum Table {
     Engine,
     /// Rows of [`Row::Stream`].
     Stream,
-    /// Rows of [`Row::Sub`].
-    Sub,
+    /// Rows of [`Row::Subscription`].
+    Subscription,
     /// Rows of [`Row::LogHead`].
     LogHead,
     /// Rows of [`Row::Epoch`].
@@ -61,7 +61,7 @@ pub enum Table {
     Signal,
     /// Rows of [`Row::Receipt`].
     Receipt,
-    /// Rows of [`Row::Logged`].
+    /// Rows of [`Row::StreamEventRow`].
     Log,
     /// Rows of [`Row::Chunk`].
     Chunk,
@@ -108,7 +108,7 @@ impl Table {
         Self::Session,
         Self::Engine,
         Self::Stream,
-        Self::Sub,
+        Self::Subscription,
         Self::LogHead,
         Self::Epoch,
         Self::Def,
@@ -138,7 +138,7 @@ impl Table {
             RowKey::Session(..) => Self::Session,
             RowKey::Engine(_) => Self::Engine,
             RowKey::Stream(..) => Self::Stream,
-            RowKey::Sub(..) => Self::Sub,
+            RowKey::Subscription(..) => Self::Subscription,
             RowKey::LogHead(_) => Self::LogHead,
             RowKey::Epoch(_) => Self::Epoch,
             RowKey::Def(_) => Self::Def,
@@ -150,7 +150,7 @@ impl Table {
             RowKey::WaitPath(..) => Self::WaitPath,
             RowKey::Signal(..) => Self::Signal,
             RowKey::Receipt(_) => Self::Receipt,
-            RowKey::Logged(..) => Self::Log,
+            RowKey::StreamEventRow(..) => Self::Log,
             RowKey::Chunk(..) => Self::Chunk,
             RowKey::Staged(..) => Self::Staged,
             RowKey::StreamSnapshot(..) => Self::Snapshot,
@@ -169,7 +169,7 @@ impl Table {
             Row::Session(_) => Self::Session,
             Row::Engine(_) => Self::Engine,
             Row::Stream(_) => Self::Stream,
-            Row::Sub(_) => Self::Sub,
+            Row::Subscription(_) => Self::Subscription,
             Row::LogHead(_) => Self::LogHead,
             Row::Epoch(_) => Self::Epoch,
             Row::Def(_) => Self::Def,
@@ -181,7 +181,7 @@ impl Table {
             Row::WaitPath(_) => Self::WaitPath,
             Row::Signal(_) => Self::Signal,
             Row::Receipt(_) => Self::Receipt,
-            Row::Logged(_) => Self::Log,
+            Row::StreamEventRow(_) => Self::Log,
             Row::Chunk(_) => Self::Chunk,
             Row::Staged(_) => Self::Staged,
             Row::StreamSnapshot(_) => Self::Snapshot,
@@ -200,7 +200,7 @@ impl Table {
             Self::Session => "session",
             Self::Engine => "engine",
             Self::Stream => "stream",
-            Self::Sub => "sub",
+            Self::Subscription => "sub",
             Self::LogHead => "log_head",
             Self::Epoch => "epoch",
             Self::Def => "def",
@@ -231,7 +231,7 @@ impl Table {
             Self::Session => columns::SESSION,
             Self::Engine => columns::ENGINE,
             Self::Stream => columns::STREAM,
-            Self::Sub => columns::SUB,
+            Self::Subscription => columns::SUB,
             Self::LogHead => columns::LOG_HEAD,
             Self::Epoch => columns::EPOCH,
             Self::Def => columns::DEF,
@@ -271,7 +271,7 @@ impl Table {
             | Self::Log
             | Self::Staged
             | Self::Snapshot => 2,
-            Self::Sub | Self::WaitPath | Self::Signal => 3,
+            Self::Subscription | Self::WaitPath | Self::Signal => 3,
             Self::Schedule | Self::Session | Self::Chunk => 4,
             Self::Wait => 6,
         }

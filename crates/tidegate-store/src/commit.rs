@@ -19,7 +19,7 @@ use tidegate_core::{
 use crate::{Decision, Store, StoreError};
 
 /// A command with the random number that its ids are made from. A repeat keeps the number.
-pub type Salted = (Command, u64);
+pub type SeededCommand = (Command, u64);
 
 /// What came of one command.
 pub type Answered = Result<Answer, Refusal>;
@@ -32,12 +32,15 @@ const MAX_BATCH: usize = 512;
 ///
 /// Commands that did not fit into the first go into the next. All answers are durable when this
 /// returns; on an error those of the last transaction are not, and nothing of it is kept.
-pub async fn commit(store: &dyn Store, commands: Vec<Salted>) -> Result<Vec<Answered>, StoreError> {
+pub async fn commit(
+    store: &dyn Store,
+    commands: Vec<SeededCommand>,
+) -> Result<Vec<Answered>, StoreError> {
     let mut answers: Vec<Option<Answered>> = vec![None; commands.len()];
-    let mut open: VecDeque<(usize, Salted)> = commands.into_iter().enumerate().collect();
+    let mut open: VecDeque<(usize, SeededCommand)> = commands.into_iter().enumerate().collect();
     while !open.is_empty() {
         let first = open.drain(..open.len().min(MAX_BATCH));
-        let (places, batch): (Vec<usize>, Vec<Salted>) = first.unzip();
+        let (places, batch): (Vec<usize>, Vec<SeededCommand>) = first.unzip();
         let (decided, _) = commit_once(store, batch.as_slice().into()).await?;
         for ((place, command), answer) in places.into_iter().zip(batch).zip(decided).rev() {
             match answer {
@@ -51,7 +54,7 @@ pub async fn commit(store: &dyn Store, commands: Vec<Salted>) -> Result<Vec<Answ
 
 /// What one transaction changed that its process acts on at once instead of looking for it.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct CommitEffects {
     /// The store's clock.
     pub now: Timestamp,
     /// Runs that have ended.
@@ -70,7 +73,7 @@ pub struct Seen {
     pub next: BTreeMap<Seq, Seq>,
 }
 
-impl Seen {
+impl CommitEffects {
     #[expect(clippy::wildcard_enum_match_arm, reason = "nobody waits for the other rows")]
     fn see(mut self, changes: &[Change]) -> Self {
         let now = self.now;
@@ -88,7 +91,7 @@ impl Seen {
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Chore(chore) => seen.look_at(chore.due),
                 // What is leased is its holder's business, and the others' when they look.
-                Row::Sub(sub)
+                Row::Subscription(sub)
                     if sub.has_work() && sub.blocked.is_none() && sub.holder(now).is_none() =>
                 {
                     let of = (sub.ws.clone(), sub.reaction.clone());
@@ -96,7 +99,7 @@ impl Seen {
                 }
                 Row::Run(run) => {
                     seen.look_at(run.due());
-                    if !matches!(run.phase, Phase::Line { .. }) {
+                    if !matches!(run.phase, Phase::Queued { .. }) {
                         seen.next.remove(&run.id.seq);
                     }
                     match run.phase {
@@ -104,7 +107,7 @@ impl Seen {
                         Phase::Ready => {
                             seen.ready.insert(run.id, (run.ws.clone(), Turn::of(run)));
                         }
-                        Phase::Line { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
+                        Phase::Queued { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }
                 }
                 _ => {}
@@ -116,7 +119,7 @@ impl Seen {
     /// What a transaction finds before it changes anything.
     fn before(snapshot: &Snapshot, inputs: &[Seq]) -> Self {
         let mut seen = Self { now: snapshot.now, ..Self::default() };
-        for (scan, _) in snapshot.scans.iter().filter(|(scan, _)| matches!(scan, Scan::Line(_))) {
+        for (scan, _) in snapshot.scans.iter().filter(|(scan, _)| matches!(scan, Scan::Queue(_))) {
             let runs = snapshot.found(scan).into_iter().filter_map(Row::as_run);
             let new = runs.filter(|run| run.fence == 0);
             seen.next.extend(new.map(|run| (run.id.seq, run.source.first().seq)));
@@ -137,24 +140,24 @@ impl Seen {
 /// One transaction; `None` for a command that did not fit and goes into another.
 pub async fn commit_once(
     store: &dyn Store,
-    batch: Arc<[Salted]>,
-) -> Result<(Vec<Option<Answered>>, Seen), StoreError> {
+    batch: Arc<[SeededCommand]>,
+) -> Result<(Vec<Option<Answered>>, CommitEffects), StoreError> {
     commit_reading(store, batch, Vec::new()).await
 }
 
 /// As [`commit_once`], and reads these inputs along, for the runs that it may lease.
 pub async fn commit_reading(
     store: &dyn Store,
-    batch: Arc<[Salted]>,
+    batch: Arc<[SeededCommand]>,
     inputs: Vec<Seq>,
-) -> Result<(Vec<Option<Answered>>, Seen), StoreError> {
+) -> Result<(Vec<Option<Answered>>, CommitEffects), StoreError> {
     let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
     reads.rows.extend(inputs.iter().copied().map(RowKey::Event));
     let size = batch.len();
-    let outcome = Arc::new(Mutex::new((Vec::new(), Seen::default())));
+    let outcome = Arc::new(Mutex::new((Vec::new(), CommitEffects::default())));
     let told = outcome.clone();
     let decide = Box::new(move |snapshot: Snapshot| {
-        let seen = Seen::before(&snapshot, &inputs);
+        let seen = CommitEffects::before(&snapshot, &inputs);
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
                 let seen = seen.see(&changes);
@@ -174,12 +177,15 @@ pub async fn commit_reading(
 }
 
 /// Decides one command as if it were carried out, and changes nothing.
-pub async fn dry_run(store: &dyn Store, command: Salted) -> Result<(Answered, Seen), StoreError> {
+pub async fn dry_run(
+    store: &dyn Store,
+    command: SeededCommand,
+) -> Result<(Answered, CommitEffects), StoreError> {
     let batch = vec![command];
     let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
     for _ in 0..crate::MAX_ROUNDS {
         let snapshot = store.read(reads.clone()).await?;
-        let seen = Seen::before(&snapshot, &[]);
+        let seen = CommitEffects::before(&snapshot, &[]);
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
                 let first = answers.into_iter().next().flatten();
@@ -216,10 +222,11 @@ pub async fn why(
 /// culprit stands alone.
 pub async fn commit_apart(
     store: &dyn Store,
-    commands: Vec<Salted>,
+    commands: Vec<SeededCommand>,
 ) -> Vec<Result<Answered, Arc<StoreError>>> {
     let mut results: BTreeMap<usize, Result<Answered, Arc<StoreError>>> = BTreeMap::new();
-    let mut parts: Vec<Vec<(usize, Salted)>> = vec![commands.into_iter().enumerate().collect()];
+    let mut parts: Vec<Vec<(usize, SeededCommand)>> =
+        vec![commands.into_iter().enumerate().collect()];
     while let Some(part) = parts.pop() {
         let batch = part.iter().map(|(_, command)| command.clone()).collect();
         match commit(store, batch).await {

@@ -18,12 +18,13 @@ mod doctor;
 pub mod lease;
 mod list;
 pub mod migrate;
-mod settle;
+mod single_writer;
 mod transactional;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{
-    Answered, Salted, Seen, commit, commit_apart, commit_once, commit_reading, dry_run, why,
+    Answered, CommitEffects, SeededCommand, commit, commit_apart, commit_once, commit_reading,
+    dry_run, why,
 };
 pub use doctor::check_up;
 pub use list::{list_runs, look};
@@ -37,4 +38,4 @@ pub use sqlite::{SqliteLook, SqliteStore, SqliteTransaction};
 pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError, Visit};
 #[cfg(feature = "postgres")]
 pub use tokio_postgres;
-pub use transactional::{Database, Kept, TransactionError};
+pub use transactional::{Database, StepRecord, TransactionError};

@@ -3,7 +3,7 @@
 use tidegate_core::{
     draft::{Decided, Draft, Stop},
     id::Seq,
-    list::{Page, Which, runs},
+    list::{RunFilter, RunPage, runs},
     reads::ReadSet,
     row::Workspace,
 };
@@ -19,10 +19,10 @@ const MAX_LOOKS: u32 = 1000;
 pub async fn list_runs(
     store: &dyn Store,
     ws: &Workspace,
-    which: &Which,
+    which: &RunFilter,
     mut below: Option<Seq>,
     limit: u32,
-) -> Result<Page, StoreError> {
+) -> Result<RunPage, StoreError> {
     let mut looks = 0;
     loop {
         let page = look(store, ws, |draft| runs(draft, ws, which, below, limit)).await?;

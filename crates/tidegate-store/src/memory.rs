@@ -17,7 +17,8 @@ use tidegate_core::{
     id::Seq,
     reads::{BLOCK, Change, Count, ReadSet, Scan, Snapshot},
     row::{
-        Def, Engine, EngineId, GateKey, Kind as EventKind, Phase, Row, RowKey, Run, Sub, Workspace,
+        Def, Engine, EngineId, GateKey, Kind as EventKind, Phase, Row, RowKey, Run, Subscription,
+        Workspace,
     },
     time::Timestamp,
     turn::Turn,
@@ -29,7 +30,7 @@ use crate::{
     catalogs::{Catalogs, Redefined},
     clock::{Clock, SystemClock},
     codec,
-    settle::{Source, fill, settle},
+    single_writer::{Source, fill, settle},
 };
 
 /// A store in memory, gone with the process.
@@ -101,7 +102,7 @@ impl Store for MemoryStore {
         Ok(snapshot)
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let mut state = self.lock();
         if state.known.insert(engine) {
             let new = Row::Engine(Engine { beat: 0, ..Engine::new(engine, lease_ms) });
@@ -162,7 +163,7 @@ impl Source for View<'_> {
     }
 
     fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError> {
-        let gate = if let Count::Line(key) = count { self.gate_id(key) } else { None };
+        let gate = if let Count::Queue(key) = count { self.gate_id(key) } else { None };
         let counted = |run: &&Run| match count {
             Count::Live(lane) => run.lane == *lane,
             Count::Driven(lane) => run.lane == *lane && run.owner.is_some(),
@@ -171,8 +172,8 @@ impl Source for View<'_> {
             Count::Ready(ws, turn) => {
                 run.ws == *ws && Turn::of(run) == *turn && run.phase == Phase::Ready
             }
-            Count::Line(_) => {
-                matches!(run.phase, Phase::Line { gate: at, .. } if Some(at) == gate)
+            Count::Queue(_) => {
+                matches!(run.phase, Phase::Queued { gate: at, .. } if Some(at) == gate)
             }
         };
         let runs = self
@@ -203,14 +204,14 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     let next = |run: &Seq| Seq(run.0.saturating_add(1));
     let of_runs = matches!(
         scan,
-        Scan::Line(_) | Scan::Ready(_) | Scan::DueRuns(_) | Scan::Owned(_) | Scan::Lane(..)
+        Scan::Queue(_) | Scan::Ready(_) | Scan::DueRuns(_) | Scan::Owned(_) | Scan::Lane(..)
     );
     let (from, to) = if let Scan::Steps(run) = scan {
         (RowKey::Step(*run, String::new()), RowKey::Step(next(run), String::new()))
     } else if let Scan::Items(run) = scan {
         (RowKey::Item(*run, 0), RowKey::Item(next(run), 0))
     } else if let Scan::Log(stream, from) = scan {
-        (RowKey::Logged(*stream, *from), RowKey::Logged(next(stream), i64::MIN))
+        (RowKey::StreamEventRow(*stream, *from), RowKey::StreamEventRow(next(stream), i64::MIN))
     } else if of_runs {
         (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)))
     } else {
@@ -234,8 +235,8 @@ impl View<'_> {
         };
         let by_key = |found: bool| found.then_some(BY_KEY);
         match (scan, row) {
-            (Scan::Line(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
-                (Phase::Line { gate, place }, id) if gate == id => {
+            (Scan::Queue(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
+                (Phase::Queued { gate, place }, id) if gate == id => {
                     Some((place.tier, place.rank.at.micros(), place.rank.seq.0))
                 }
                 _ => None,
@@ -256,27 +257,27 @@ impl View<'_> {
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 by_key(gate.key.as_bytes().starts_with(prefix))
             }
-            (Scan::Log(stream, from), Row::Logged(it)) => {
+            (Scan::Log(stream, from), Row::StreamEventRow(it)) => {
                 by_key(it.stream == *stream && it.version >= *from)
             }
-            (Scan::Feed(ws, after), Row::Logged(it)) => {
+            (Scan::Feed(ws, after), Row::StreamEventRow(it)) => {
                 (it.ws == *ws && it.pos > *after).then_some((it.pos, 0, 0))
             }
-            (Scan::FeedBack(ws, before), Row::Logged(it)) => {
+            (Scan::FeedBack(ws, before), Row::StreamEventRow(it)) => {
                 (it.ws == *ws && it.pos < *before).then_some((-it.pos, 0, 0))
             }
             (Scan::StreamOf(id), Row::Stream(it)) => by_key(it.id == *id),
-            (Scan::Work(ws, reaction), Row::Sub(sub)) => {
+            (Scan::Work(ws, reaction), Row::Subscription(sub)) => {
                 let found = (&sub.ws, &sub.reaction) == (ws, reaction) && has_free_work(sub, now);
                 found.then_some((sub.since.micros(), 0, 0))
             }
-            (Scan::Subs(ws, reaction, stream), Row::Sub(it)) => {
+            (Scan::Subs(ws, reaction, stream), Row::Subscription(it)) => {
                 by_key(it.ws == *ws && (&it.reaction, &it.stream) > (reaction, stream))
             }
             (Scan::Streams(ws, after), Row::Stream(it)) => by_key(it.ws == *ws && it.name > *after),
             (Scan::Buriable, Row::Engine(engine)) => by_key(engine.dead && !self.owns(engine.id)),
             (
-                Scan::Line(_)
+                Scan::Queue(_)
                 | Scan::Ready(_)
                 | Scan::DueGates(_)
                 | Scan::DueRuns(_)
@@ -457,7 +458,7 @@ fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<O
 }
 
 /// Has work that may be done now and that nobody has a live lease on.
-fn has_free_work(sub: &Sub, now: Timestamp) -> bool {
+fn has_free_work(sub: &Subscription, now: Timestamp) -> bool {
     let leased = sub.owner.is_some() && sub.until.is_some_and(|until| until > now);
     let early = sub.due.is_some_and(|due| due > now);
     let ahead = sub.since.micros() > now.micros() + 1_000_000;
@@ -514,9 +515,10 @@ fn has_twin(rows: &BTreeMap<RowKey, Row>, row: &Row) -> bool {
     if let Row::Def(def) = row {
         return others.any(|other| matches!(other, Row::Def(other) if name(other) == name(def)));
     }
-    if let Row::Logged(it) = row {
+    if let Row::StreamEventRow(it) = row {
         let here = (&it.ws, it.pos);
-        return others.any(|other| matches!(other, Row::Logged(it) if (&it.ws, it.pos) == here));
+        return others
+            .any(|other| matches!(other, Row::StreamEventRow(it) if (&it.ws, it.pos) == here));
     }
     false
 }

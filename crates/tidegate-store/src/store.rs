@@ -47,7 +47,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Renews an engine's lease apart from all other work; the first beat creates it and writes
     /// down its length, by which others judge the engine.
     /// `false` means that the engine was declared dead and must stop.
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError>;
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError>;
 
     /// Definitions as last seen by this process: good for guessing what to read, no more.
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>>;

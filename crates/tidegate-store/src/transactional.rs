@@ -38,7 +38,7 @@ pub enum Database<'a> {
 
 /// A transactional step that was kept, effect and record.
 #[derive(Debug)]
-pub struct Kept<T> {
+pub struct StepRecord<T> {
     /// What the step gave.
     pub value: T,
     /// What its record's commands came to, in order.

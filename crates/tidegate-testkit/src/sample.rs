@@ -7,11 +7,12 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         ApiKey, At, Awaited, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim,
-        Class, Def, Ended, Ending, Engine, Epoch, Event, Fault, Fold, Gate, GateKey, GateState,
-        Hold, Item, Kind, LiveState, LogHead, Logged, Mark, Meter, Need, Occurred, Parent, Part,
-        Phase, Place, Progress, Purpose, Rank, Receipt, Reply, Row, Run, Schedule, Scope, Session,
-        SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, Stream,
-        StreamSnapshot, Sub, Trail, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
+        Class, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Hold,
+        Item, Kind, LiveState, LogHead, Mark, Meter, Occurred, Parent, Part, Phase, Place,
+        PlannedGate, Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule, Scope,
+        Session, SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind,
+        Stream, StreamEventRow, StreamSnapshot, Subscription, Trail, Turns, Wait, WaitOn, WaitPath,
+        WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -87,8 +88,8 @@ pub fn run(seq: i64) -> Run {
         source: Source::Event(event_id(seq)),
         queued_at: Timestamp::from_ms(seq),
         rank: Rank { at: Timestamp::from_ms(seq), seq: Seq(seq) },
-        needs: Vec::new(),
-        has: 0,
+        plan: Vec::new(),
+        entered: 0,
         phase: Phase::Waiting,
         owner: None,
         fence: 0,
@@ -146,8 +147,8 @@ pub fn event(seq: i64, data: &str) -> Event {
 }
 
 /// A reaction's place with one event to do.
-pub fn sub(reaction: &str, stream: &str) -> Sub {
-    Sub {
+pub fn sub(reaction: &str, stream: &str) -> Subscription {
+    Subscription {
         ws: "main".into(),
         reaction: reaction.to_owned(),
         stream: stream.to_owned(),
@@ -167,8 +168,8 @@ pub fn sub(reaction: &str, stream: &str) -> Sub {
 }
 
 /// An event of a stream.
-pub fn logged(stream: i64, version: i64, pos: i64) -> Logged {
-    Logged {
+pub fn logged(stream: i64, version: i64, pos: i64) -> StreamEventRow {
+    StreamEventRow {
         stream: Seq(stream),
         version,
         ws: "main".into(),
@@ -481,10 +482,10 @@ fn runs() -> Vec<Row> {
         source: Source::Batch(event_id(i64::MAX)),
         queued_at: FUTURE,
         rank: Rank { at: FUTURE, seq: Seq(i64::MAX) },
-        needs: [Span::Run, Span::Start, Span::Executing]
-            .map(|span| Need { gate: gate_key("every", "need"), span, tier: i64::MAX })
+        plan: [Span::Run, Span::Start, Span::Executing]
+            .map(|span| PlannedGate { gate: gate_key("every", "need"), span, tier: i64::MAX })
             .into(),
-        has: 1,
+        entered: 1,
         phase: Phase::Driven,
         owner: Some(u128::MAX),
         fence: i64::MAX,
@@ -497,7 +498,11 @@ fn runs() -> Vec<Row> {
         waits: waits(),
         answered: vec!["paid".to_owned()],
         pausing: true,
-        parent: Some(Parent { run: Seq(3), step: NAME.to_owned(), line: vec![Seq(3), Seq(2)] }),
+        parent: Some(Parent {
+            run: Seq(3),
+            step: NAME.to_owned(),
+            ancestors: vec![Seq(3), Seq(2)],
+        }),
         then: Some(run_id(i64::MAX)),
         wanted: true,
         replaced: Some(run_id(5)),
@@ -520,7 +525,7 @@ fn runs() -> Vec<Row> {
         Phase::Waiting,
         Phase::Paused,
         Phase::Stopping,
-        Phase::Line { gate: Seq(9), place: far_place() },
+        Phase::Queued { gate: Seq(9), place: far_place() },
     ];
     let with = |(n, phase)| Run { phase, ..run(n) };
     let mut runs: Vec<_> = (1000..).zip(phases).map(with).collect();
@@ -534,7 +539,7 @@ fn runs() -> Vec<Row> {
 fn trail() -> Trail {
     let waiting = |on| At::Waiting(vec![(FREE_TEXT.to_owned(), on), (String::new(), on)]);
     let places = [
-        At::Line(gate_key("every", "line")),
+        At::Queue(gate_key("every", "line")),
         At::Ready,
         At::Driven,
         waiting(Awaited::Time),
@@ -595,8 +600,8 @@ fn ended() -> Vec<Row> {
     (2000..).zip(endings).map(with).map(Row::from).collect()
 }
 
-fn fault() -> Fault {
-    Fault { code: "HeldByAncestor".to_owned(), message: FREE_TEXT.to_owned() }
+fn fault() -> RunError {
+    RunError { code: "HeldByAncestor".to_owned(), message: FREE_TEXT.to_owned() }
 }
 
 fn steps() -> Vec<Row> {
@@ -623,7 +628,7 @@ fn streams() -> Vec<Row> {
     let stream = |name: &str, head, closed| {
         Row::from(Stream { ws: "every".into(), name: name.to_owned(), id: Seq(5), head, closed })
     };
-    let logged = Logged {
+    let logged = StreamEventRow {
         id: EventId { seq: Seq(i64::MAX), salt: u64::MAX },
         name: NAME.to_owned(),
         at: PAST,
@@ -643,8 +648,8 @@ fn streams() -> Vec<Row> {
 }
 
 fn subs() -> Vec<Row> {
-    let idle = Sub { want: -1, ..sub("every", "idle") };
-    let full = Sub {
+    let idle = Subscription { want: -1, ..sub("every", "idle") };
+    let full = Subscription {
         at: i64::MAX - 1,
         want: i64::MAX,
         owner: Some(u128::MAX),
@@ -657,8 +662,8 @@ fn subs() -> Vec<Row> {
         ..sub(NAME, NAME)
     };
     let text = || Some(FREE_TEXT.to_owned());
-    let blocked = Sub { blocked: text(), error: text(), ..sub("every", "blocked") };
-    let silent = Sub { blocked: Some(String::new()), ..sub("every", "silent") };
+    let blocked = Subscription { blocked: text(), error: text(), ..sub("every", "blocked") };
+    let silent = Subscription { blocked: Some(String::new()), ..sub("every", "silent") };
     [idle, full, blocked, silent].into_iter().map(Row::from).collect()
 }
 

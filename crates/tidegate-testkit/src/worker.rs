@@ -4,14 +4,14 @@
 use serde_json::Value;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    definition::Definition,
     event::NewEvent,
     flow::Verdict,
     id::RunId,
     reads::{ReadSet, Scan},
-    row::{Ending, EngineId, Fault, GateState, Row, RowKey, Run, Step, Work},
+    row::{Ending, EngineId, GateState, Row, RowKey, Run, RunError, Step, Work},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
     version::Registered,
-    workflow::Workflow,
 };
 
 use crate::{
@@ -36,7 +36,7 @@ impl World {
 
     /// Registers a definition as a developer does: its number may have meant something else.
     pub async fn define_dev(&self, definition: Value) -> Registered {
-        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let workflow = Definition::parse(&definition).expect("a good definition").value;
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
         match self.run(Command::Register { ws, workflow, dev: true }).await {
             Ok(Answer::Registered(registered)) => registered,
@@ -74,14 +74,14 @@ impl World {
     }
 
     /// An engine says that it lives.
-    pub async fn beat(&self, engine: EngineId) -> bool {
-        self.store.beat(engine, LEASE_MS).await.expect("the store works")
+    pub async fn heartbeat(&self, engine: EngineId) -> bool {
+        self.store.heartbeat(engine, LEASE_MS).await.expect("the store works")
     }
 
     /// The engine's first beat, unless it has beaten before.
     pub async fn enlist(&self) {
         if self.row(RowKey::Engine(self.engine)).await.is_none() {
-            self.beat(self.engine).await;
+            self.heartbeat(self.engine).await;
         }
     }
 
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// What came of one step: its output as text, or the code of its error; `None` before.
-    pub async fn came_of(&self, run: RunId, id: &str) -> Option<Result<String, Fault>> {
+    pub async fn came_of(&self, run: RunId, id: &str) -> Option<Result<String, RunError>> {
         match self.row(RowKey::Step(run.seq, id.to_owned())).await {
             Some(Row::Step(step)) => Some(step.result.map(|output| output.as_str().to_owned())),
             _ => None,
@@ -190,6 +190,6 @@ pub fn for_child(step: &str, workflow: &str, data: &Value) -> NewWait {
 
 /// A step that failed for good.
 pub fn failed(id: &str, code: &str) -> NewStep {
-    let error = Fault { code: code.to_owned(), message: code.to_owned() };
+    let error = RunError { code: code.to_owned(), message: code.to_owned() };
     NewStep { result: Err(error), ..step(id, &Value::Null) }
 }

@@ -24,6 +24,7 @@ pub use streams::{logged, streams_of};
 use tidegate_core::{
     action::Flow,
     command::{Answer, Command, Refusal},
+    definition::Definition,
     event::{NewEvent, Outcome, Posted},
     flow::Verdict,
     id::{RunId, Seq},
@@ -38,7 +39,6 @@ use tidegate_core::{
     time::Timestamp,
     turn::Claim,
     version::{Registered, Released},
-    workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, commit};
 
@@ -115,7 +115,7 @@ impl World {
 
     /// Registers a workflow from data; a higher version is released too.
     pub async fn define(&self, definition: Value) -> Registered {
-        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let workflow = Definition::parse(&definition).expect("a good definition").value;
         match self.try_register(workflow).await {
             Ok(registered) => registered,
             Err(refusal) => panic!("{definition}: {refusal}"),
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Registers a workflow, which may be refused.
-    pub async fn try_register(&self, workflow: Workflow) -> Result<Registered, Refusal> {
+    pub async fn try_register(&self, workflow: Definition) -> Result<Registered, Refusal> {
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
         match self.run(Command::Register { ws, workflow, dev: false }).await? {
             Answer::Registered(registered) => Ok(registered),
@@ -261,7 +261,7 @@ impl World {
 
     /// Fails a leased run for good.
     pub async fn fail(&self, run: &Run) {
-        let error = tidegate_core::row::Fault { code: "Boom".into(), message: "boom".into() };
+        let error = tidegate_core::row::RunError { code: "Boom".into(), message: "boom".into() };
         assert_eq!(self.report(run, Vec::new(), Then::Fail(error)).await, Ok(Recorded::LetGo));
     }
 
@@ -381,7 +381,7 @@ impl World {
         let beat = if let Some(Row::Engine(row)) = self.row(RowKey::Engine(engine)).await {
             row.beat
         } else {
-            assert!(self.store.beat(engine, LEASE_MS).await.expect("the store works"));
+            assert!(self.store.heartbeat(engine, LEASE_MS).await.expect("the store works"));
             1
         };
         let dead = self.run(Command::MarkDead { engine, beat }).await;
@@ -440,7 +440,7 @@ impl World {
             return ended.ending.state();
         }
         match self.live(run).await.map(|run| run.phase) {
-            Some(Phase::Line { .. } | Phase::Ready) => "queued",
+            Some(Phase::Queued { .. } | Phase::Ready) => "queued",
             Some(Phase::Driven | Phase::Stopping) => "running",
             Some(Phase::Waiting) => "waiting",
             Some(Phase::Paused) => "paused",

@@ -14,7 +14,7 @@ use tidegate_core::{
     row::{Class, RowKey},
     time::Timestamp,
 };
-use tidegate_store::{Answered, Decision, ManualClock, MemoryStore, Salted};
+use tidegate_store::{Answered, Decision, ManualClock, MemoryStore, SeededCommand};
 use tidegate_testkit::workload::{Chance, Move, Player, seeds};
 
 const SEEDS: u64 = 20;
@@ -48,7 +48,7 @@ async fn a_batch_changes_only_what_it_has_answered_for() {
 type Decided = (Vec<Change>, Vec<Option<Answered>>, Snapshot);
 
 /// What a batch would come to, with all the rows that it was decided on. Nothing is changed.
-async fn decided(player: &Player, commands: Vec<Salted>) -> Decided {
+async fn decided(player: &Player, commands: Vec<SeededCommand>) -> Decided {
     let reads = probe(&commands, &player.store().catalogs(), Timestamp::from_micros(0));
     let seen = Arc::new(Mutex::new(None));
     let slot = seen.clone();
@@ -65,7 +65,7 @@ async fn decided(player: &Player, commands: Vec<Salted>) -> Decided {
 }
 
 fn check_batch(
-    commands: &[Salted],
+    commands: &[SeededCommand],
     changes: &[Change],
     answers: &[Option<Answered>],
     snapshot: Snapshot,
@@ -75,7 +75,7 @@ fn check_batch(
     assert_eq!(keys.len(), changes.len(), "one change a row: {again}");
     let done = |answer: &Option<Answered>| matches!(answer, Some(Ok(_)));
     let kept = commands.iter().zip(answers).filter(|(_, answer)| done(answer));
-    let kept: Vec<Salted> = kept.map(|(command, _)| command.clone()).collect();
+    let kept: Vec<SeededCommand> = kept.map(|(command, _)| command.clone()).collect();
     let Batch::Decided(alone, _) = decide(&kept, snapshot) else {
         panic!("fewer commands need more rows: {again}");
     };

@@ -18,8 +18,8 @@ use tidegate_core::{
     run::record::{Record, Then},
 };
 use tidegate_store::{
-    Decision, Kept, ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, Salted,
-    Store, StoreError, TransactionError,
+    Decision, ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, SeededCommand,
+    StepRecord, Store, StoreError, TransactionError,
 };
 use tidegate_testkit::{
     postgres::{Cluster, fresh_schema, url},
@@ -235,7 +235,7 @@ async fn a_store_outlives_its_connections() {
     let a = PostgresStore::open(&format!("{url}?{label}"), shared.clone()).await.unwrap();
     let mut wakes = a.wakes();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
-    assert!(a.beat(1, sample::LEASE_MS).await.unwrap());
+    assert!(a.heartbeat(1, sample::LEASE_MS).await.unwrap());
     let nothing = || Box::new(|_| Decision::Apply(Vec::new()));
     a.transact(ReadSet::default(), nothing()).await.unwrap();
 
@@ -247,7 +247,7 @@ async fn a_store_outlives_its_connections() {
 
     a.transact(ReadSet::default(), nothing()).await.unwrap();
     a.read(ReadSet::default()).await.unwrap();
-    assert!(a.beat(1, sample::LEASE_MS).await.unwrap());
+    assert!(a.heartbeat(1, sample::LEASE_MS).await.unwrap());
     // Having begun to listen again is a wake-up: others may have been missed.
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
     b.wake();
@@ -347,8 +347,8 @@ async fn a_pooler_in_transaction_mode_is_enough() {
     }
     let snapshot = store.read(reads).await.unwrap();
     assert!(matches!(&snapshot.rows[&key], Some(Row::Gate(gate)) if gate.id.0 == 16));
-    assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
-    assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
+    assert!(store.heartbeat(7, sample::LEASE_MS).await.unwrap());
+    assert!(store.heartbeat(7, sample::LEASE_MS).await.unwrap());
     assert_eq!(store.dump().await.unwrap().len(), 2);
     let mut wakes = store.wakes();
     wakes.mark_unchanged();
@@ -387,7 +387,7 @@ async fn a_transactional_step_goes_through_a_pooler() {
                 if n % 2 == 0 { Ok(mood) } else { Err(mood) }
             };
             match store.transact_with(STUCK, step, |_| vec![record]).await {
-                Ok(Kept { value: mood, .. }) | Err(TransactionError::Step(mood)) => mood,
+                Ok(StepRecord { value: mood, .. }) | Err(TransactionError::Step(mood)) => mood,
                 Err(other) => panic!("{other}"),
             }
         })
@@ -408,7 +408,7 @@ async fn a_transactional_step_goes_through_a_pooler() {
     }
 }
 
-fn recording(world: &World, run: &Run) -> Salted {
+fn recording(world: &World, run: &Run) -> SeededCommand {
     let report = Record {
         run: run.id.seq,
         engine: run.owner.unwrap(),

@@ -23,13 +23,13 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 const HOT: [&str; 55] = [
     "only/gate_lock",
     "only/run_lock",
-    "only/run_line_order",
+    "only/run_queue_order",
     "only/run_ready_lock",
     "only/run_ready_next",
     "only/sub_work_lock",
     "only/tx_token_write",
     "only/tx_token_close",
-    "run_line",
+    "run_queue",
     "run_ready",
     "gate_due",
     "run_due",
@@ -74,7 +74,7 @@ const HOT: [&str; 55] = [
     "run_count",
     "run_driven_count",
     "run_parked_count",
-    "run_line_count",
+    "run_queue_count",
     "reply_after",
 ];
 

@@ -162,7 +162,7 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
             folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
         }
         insert(&store, [sample::event(1, "1")]).await;
-        assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
+        assert!(store.heartbeat(7, sample::LEASE_MS).await.unwrap());
         assert!(beside(&place.file(), "-wal").exists());
         harm(&place.file());
         let write: Decide =
@@ -171,7 +171,7 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
         assert!(matches!(error, StoreError::FileGone(_)), "{said}: {error}");
         assert!(error.to_string().contains(said), "{said}: {error}");
         assert!(error.to_string().contains("restore the file"), "{said}: {error}");
-        let error = store.beat(7, sample::LEASE_MS).await.unwrap_err();
+        let error = store.heartbeat(7, sample::LEASE_MS).await.unwrap_err();
         assert!(error.to_string().contains(said), "{said}: {error}");
         let error = leases.acquire("name", "holder", TTL).await.unwrap_err();
         assert!(matches!(error, StoreError::FileGone(_)), "{said}: {error}");
@@ -278,13 +278,13 @@ async fn what_was_acknowledged_outlives_a_kill() {
 async fn opening_voids_older_leases() {
     let place = Place::new();
     let store = place.open().await.unwrap();
-    assert!(store.beat(7, sample::LEASE_MS).await.unwrap());
+    assert!(store.heartbeat(7, sample::LEASE_MS).await.unwrap());
     drop(store);
     let store = place.open().await.unwrap();
     let engine = Engine { dead: true, ..Engine::new(7, sample::LEASE_MS) };
     assert_eq!(row(&store, RowKey::Engine(7)).await, Some(engine.into()));
-    assert!(!store.beat(7, sample::LEASE_MS).await.unwrap());
-    assert!(store.beat(8, sample::LEASE_MS).await.unwrap());
+    assert!(!store.heartbeat(7, sample::LEASE_MS).await.unwrap());
+    assert!(store.heartbeat(8, sample::LEASE_MS).await.unwrap());
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tidegate_core::{
     reads::{Change, Count, Counted, ReadSet, Scan, Snapshot},
     row::{
         Chore, Class, Ended, Engine, EngineId, Epoch, Gate, GateKey, Item, Phase, Place, Rank, Row,
-        RowKey, Run, Schedule, Session, Signal, Stream, Sub, WaitPath, WaitRow,
+        RowKey, Run, Schedule, Session, Signal, Stream, Subscription, WaitPath, WaitRow,
     },
     time::Timestamp,
     turn::{self, Claim, Turn},
@@ -165,7 +165,7 @@ impl Chance {
     fn run(&mut self) -> Run {
         let place = Place { tier: self.below(2), rank: self.rank() };
         let gate = Seq(self.below(3));
-        let phases = [Phase::Ready, Phase::Line { gate, place }, Phase::Driven, Phase::Waiting];
+        let phases = [Phase::Ready, Phase::Queued { gate, place }, Phase::Driven, Phase::Waiting];
         Run {
             lane: Seq(self.below(3)),
             turn: (self.below(2) == 0).then_some(Seq(self.below(3))),
@@ -177,8 +177,8 @@ impl Chance {
         }
     }
 
-    fn sub(&mut self) -> Sub {
-        Sub {
+    fn sub(&mut self) -> Subscription {
+        Subscription {
             at: self.below(2),
             want: self.below(3),
             owner: self.engine(),
@@ -313,7 +313,7 @@ impl Chance {
             1 => Count::Driven(lane),
             2 => Count::Waiting(lane),
             3 => Count::Paused(lane),
-            _ => Count::Line(self.gate_key()),
+            _ => Count::Queue(self.gate_key()),
         }
     }
 
@@ -340,7 +340,7 @@ impl Chance {
             26 => Scan::LooseEvents(Seq(self.below(9)), Seq(self.below(9))),
             27 => Scan::LooseEnded(Seq(self.below(9)), Seq(self.below(9))),
             28 => Scan::ReceiptsAfter(Seq(self.below(9))),
-            0 => Scan::Line(self.gate_key()),
+            0 => Scan::Queue(self.gate_key()),
             1 => Scan::Ready(Claim { ws: "main".into(), turns: self.turns() }),
             2 => Scan::DueGates(self.time()),
             3 => Scan::DueRuns(self.time()),

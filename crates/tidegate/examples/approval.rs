@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate::{Ctx, Result, Workflow, testing::Lab};
+use tidegate::{Ctx, Result, Workflow, testing::TestHarness};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -28,20 +28,20 @@ async fn expense(ctx: Ctx, expense: Value) -> Result<String> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let lab = Lab::new();
-    let serve = || lab.engine().workflow(Workflow::new("expense", expense));
+    let harness = TestHarness::new();
+    let serve = || harness.engine().workflow(Workflow::new("expense", expense));
     let engine = serve().start().await?;
     let lunch = engine.send("expense", json!({ "amount": 12 })).await?.run().expect("it runs");
     let yacht = engine.send("expense", json!({ "amount": 9e6 })).await?.run().expect("it runs");
 
-    lab.advance(2 * DAY).await;
+    harness.advance(2 * DAY).await;
     println!("{}", engine.why(lunch).await?.sentence);
     assert_eq!(engine.driven(), 0, "waiting takes no worker");
     // A deploy in between makes no difference.
-    engine.shut_down().await;
+    engine.shutdown().await;
     let engine = serve().start().await?;
     engine.signal(lunch, "approval", Answer { by: "Grace".to_owned(), yes: true }).await?;
-    lab.advance(DAY).await;
+    harness.advance(DAY).await;
 
     for (run, expected) in
         [(lunch, "12 paid, Grace agreed"), (yacht, "nobody answered in three days")]

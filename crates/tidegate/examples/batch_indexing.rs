@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate::{Batch, Ctx, Result, Workflow, new_event, testing::Lab};
+use tidegate::{Batch, Ctx, Result, Workflow, new_event, testing::TestHarness};
 
 #[derive(Serialize, Deserialize)]
 struct Document {
@@ -26,18 +26,18 @@ async fn main() -> Result<()> {
     let index = Workflow::new("index", index)
         .on_event("document/saved")
         .batch(Batch::of(100).within(Duration::from_secs(5)).key("index"));
-    let lab = Lab::new();
-    let engine = lab.engine().workflow(index).start().await?;
+    let harness = TestHarness::new();
+    let engine = harness.engine().workflow(index).start().await?;
 
     let document = |number| Document { index: "books".to_owned(), number };
     let saved = (1..=250).map(|number| new_event("document/saved", document(number)));
     engine.send_all(saved.collect::<Result<_, _>>()?).await?;
-    lab.settle().await;
-    assert_eq!(lab.runs("index").await.len(), 2, "full batches run at once");
-    lab.advance(Duration::from_secs(5)).await;
+    harness.settle().await;
+    assert_eq!(harness.runs("index").await.len(), 2, "full batches run at once");
+    harness.advance(Duration::from_secs(5)).await;
 
     let mut written = Vec::new();
-    for run in lab.runs("index").await {
+    for run in harness.runs("index").await {
         written.push(engine.output::<String>(run.id).await??);
     }
     println!("{written:#?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::{
     Action, Ctx, Engine, Flow, Policy, Request, Result, RunId, core::row::SessionRef, new_request,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 /// Puts what was said into the session.
@@ -48,19 +48,19 @@ async fn main() -> Result<()> {
     let flow = Flow::new("chat")
         .action(Action::new("append", append).policy(Policy::allow()))
         .action(Action::new("respond", respond).policy(Policy::queue()));
-    let lab = Lab::new();
-    let engine = lab.engine().flow(flow).start().await?;
+    let harness = TestHarness::new();
+    let engine = harness.engine().flow(flow).start().await?;
 
     call(&engine, "append", json!("Hello")).await?;
-    lab.settle().await;
+    harness.settle().await;
     let (_, first) = call(&engine, "respond", json!({})).await?;
     // The first answer is being thought about: this is taken at once, the second answer waits.
-    lab.advance(Duration::from_secs(1)).await;
+    harness.advance(Duration::from_secs(1)).await;
     assert_eq!(call(&engine, "append", json!("Are you there?")).await?.0, "started");
     let (told, second) = call(&engine, "respond", json!({})).await?;
     assert_eq!(told, "queued");
     println!("why      {}", engine.why(second).await?.sentence);
-    lab.advance(Duration::from_secs(10)).await;
+    harness.advance(Duration::from_secs(10)).await;
 
     assert_eq!(engine.output::<String>(first).await??, "I have read 1 messages.");
     let chunks = engine.chunks(second, 0, 100).await?;

@@ -1,6 +1,6 @@
 //! Every control, each on a workflow of its own: what becomes of a burst of a, b and c, and when.
 //!
-//! A run takes a second. The clock is the lab's, so the seconds take no time.
+//! A run takes a second. The clock is the harness's, so the seconds take no time.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidegate::{
     Batch, Concurrency, Ctx, Debounce, Engine, EngineBuilder, Handoff, Idempotency, OnNewVersion,
-    Rate, Result, Singleton, Timer, Workflow, new_event, testing::Lab,
+    Rate, Result, Singleton, Timer, Workflow, new_event, testing::TestHarness,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,17 +43,17 @@ async fn main() -> Result<()> {
     show("handoff", |it| it.handoff(drain), "started queued queued: a 0s, b 1s, c 2s").await?;
 
     // A batch takes many inputs, and turns need two workflows that share one worker.
-    let (lab, ran) = (Lab::new(), Ran::default());
-    let batch = work::<Vec<Value>>("work", &lab, &ran).on_event("letter/*");
+    let (harness, ran) = (TestHarness::new(), Ran::default());
+    let batch = work::<Vec<Value>>("work", &harness, &ran).on_event("letter/*");
     let batch = batch.batch(Batch::of(2).within(5 * SECOND));
-    let engine = lab.engine().workflow(batch);
-    burst("batch", &lab, engine, &ran, "buffered started buffered: [a,b] 0s, [c] 5s").await?;
+    let engine = harness.engine().workflow(batch);
+    burst("batch", &harness, engine, &ran, "buffered started buffered: [a,b] 0s, [c] 5s").await?;
 
-    let (lab, ran) = (Lab::new(), Ran::default());
-    let bulk = work::<Value>("bulk", &lab, &ran).on_event("letter/a").on_event("letter/b");
-    let other = work::<Value>("other", &lab, &ran).on_event("letter/c");
-    let engine = lab.engine().workers(1).workflow(bulk).workflow(other);
-    burst("turns", &lab, engine, &ran, "started queued queued: a 0s, c 1s, b 2s").await
+    let (harness, ran) = (TestHarness::new(), Ran::default());
+    let bulk = work::<Value>("bulk", &harness, &ran).on_event("letter/a").on_event("letter/b");
+    let other = work::<Value>("other", &harness, &ran).on_event("letter/c");
+    let engine = harness.engine().workers(1).workflow(bulk).workflow(other);
+    burst("turns", &harness, engine, &ran, "started queued queued: a 0s, c 1s, b 2s").await
 }
 
 /// A burst meets a workflow with one control.
@@ -62,15 +62,15 @@ async fn show(
     define: impl FnOnce(Workflow<Value, ()>) -> Workflow<Value, ()>,
     expected: &str,
 ) -> Result<()> {
-    let (lab, ran) = (Lab::new(), Ran::default());
-    let workflow = define(work("work", &lab, &ran).on_event("letter/*"));
-    burst(control, &lab, lab.engine().workflow(workflow), &ran, expected).await
+    let (harness, ran) = (TestHarness::new(), Ran::default());
+    let workflow = define(work("work", &harness, &ran).on_event("letter/*"));
+    burst(control, &harness, harness.engine().workflow(workflow), &ran, expected).await
 }
 
 /// Sends the burst, lets a minute go by and compares what happened.
 async fn burst(
     control: &str,
-    lab: &Lab,
+    harness: &TestHarness,
     engine: EngineBuilder,
     ran: &Ran,
     expected: &str,
@@ -79,7 +79,7 @@ async fn burst(
     let burst = ["a", "b", "c"].map(|it| new_event(&format!("letter/{it}"), json!(it)));
     let posted = engine.send_all(burst.into_iter().collect::<Result<_, _>>()?).await?;
     let told: Vec<&str> = posted.iter().map(|it| it.runs[0].verdict.outcome()).collect();
-    lab.advance(60 * SECOND).await;
+    harness.advance(60 * SECOND).await;
     let happened = format!("{}: {}", told.join(" "), ran.lock().expect("it is whole").join(", "));
     println!("{control:<16} {happened}");
     assert_eq!(happened, expected);
@@ -87,11 +87,11 @@ async fn burst(
 }
 
 /// A workflow that notes its input and works for a second.
-fn work<I>(name: &str, lab: &Lab, ran: &Ran) -> Workflow<I, ()>
+fn work<I>(name: &str, harness: &TestHarness, ran: &Ran) -> Workflow<I, ()>
 where
     I: DeserializeOwned + Into<Value> + Send + 'static,
 {
-    let (timer, ran) = (lab.timer(), ran.clone());
+    let (timer, ran) = (harness.timer(), ran.clone());
     Workflow::new(name, move |ctx: Ctx, input: I| {
         worked(ctx, timer.clone(), ran.clone(), input.into())
     })

@@ -78,7 +78,7 @@ async fn main() -> Result<()> {
         runs.push(sent.run().expect("nothing drops it"));
     }
     // One leaves in the middle, as in a deploy.
-    engines[0].shut_down().await;
+    engines[0].shutdown().await;
     let mut by = std::collections::BTreeMap::<String, u32>::new();
     for run in runs {
         *by.entry(engines[1].output(run).await??).or_default() += 1;
@@ -88,7 +88,7 @@ async fn main() -> Result<()> {
     assert!(MOST.load(SeqCst) <= 2);
 
     for engine in &engines[1..] {
-        engine.shut_down().await;
+        engine.shutdown().await;
     }
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
     tokio::spawn(connection);

@@ -8,10 +8,10 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use tidegate::{
     Ctx, Engine, Reaction, Result, StreamEvent, Workflow,
-    core::{json::Payload, reaction::Which, stream::NewLogged},
+    core::{json::Payload, reaction::StreamSelection, stream::NewLogged},
     events,
     store::{SqliteStore, SqliteTransaction},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -76,10 +76,10 @@ async fn main() -> Result<()> {
     std::fs::create_dir_all(&dir)?;
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::open(dir.join("shop.db"), clock.clone()).await?;
-    let lab = Lab::on(Arc::new(store), clock);
+    let harness = TestHarness::on(Arc::new(store), clock);
     let serve = || {
         let reaction = Reaction::new("balances").source("account-*").fold_sqlite(balances);
-        lab.engine().reaction(reaction).workflow(Workflow::new("table", table))
+        harness.engine().reaction(reaction).workflow(Workflow::new("table", table))
     };
     let engine = serve().start().await?;
     for n in [1, 2] {
@@ -87,20 +87,20 @@ async fn main() -> Result<()> {
         let account = [Account::Opened, Account::Deposited(100 * n), Account::Withdrawn(30)];
         commit(&engine, &stream, &account).await?;
     }
-    lab.advance(Duration::from_secs(1)).await;
+    harness.advance(Duration::from_secs(1)).await;
     let expected = vec![("account-1".to_owned(), 70), ("account-2".to_owned(), 170)];
     assert_eq!(look(&engine, false).await?, expected);
     println!("folded: {expected:?}");
 
-    lab.crash(&engine).await;
+    harness.crash(&engine).await;
     let engine = serve().start().await?;
-    lab.advance(Duration::from_mins(1)).await;
+    harness.advance(Duration::from_mins(1)).await;
     assert_eq!(look(&engine, false).await?, expected);
     println!("after a crash: the same, each event counts once");
 
     assert_eq!(look(&engine, true).await?, []);
-    engine.reset("balances", Which::All).await?;
-    lab.settle().await;
+    engine.reset("balances", StreamSelection::All).await?;
+    harness.settle().await;
     assert_eq!(look(&engine, false).await?, expected);
     println!("forgotten and rebuilt from the first event: the same");
     std::fs::remove_dir_all(&dir)?;

@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
     println!("{output}");
     assert_eq!(output, "42 rows of acme");
 
-    engine.shut_down().await;
+    engine.shutdown().await;
     std::fs::remove_dir_all(&dir)?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Fault, Result, Retry, Workflow, testing::Lab};
+use tidegate::{Ctx, Result, Retry, StepError, Workflow, testing::TestHarness};
 
 /// The world outside: what was asked of it, in order.
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
     let ship = ctx.step("ship", || async {
         world.ask("ship").await?;
         match order["to"].as_str() {
-            Some("nowhere") => Err(Fault::new("there is no such place")),
+            Some("nowhere") => Err(StepError::new("there is no such place")),
             _ => Ok(()),
         }
     });
@@ -51,20 +51,20 @@ async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let (lab, world) = (Lab::new(), World::default());
+    let (harness, world) = (TestHarness::new(), World::default());
     let outside = world.clone();
     let workflow = Workflow::new("order", move |ctx, it| order(ctx, outside.clone(), it));
-    let engine = lab.engine().workflow(workflow).start().await?;
+    let engine = harness.engine().workflow(workflow).start().await?;
 
     println!("an order that goes well:");
     let run = engine.send("order", json!({ "to": "Berlin" })).await?.run().expect("it runs");
-    lab.advance(Duration::from_mins(10)).await;
+    harness.advance(Duration::from_mins(10)).await;
     assert_eq!(engine.output::<String>(run).await??, "shipped");
     assert_eq!(world.asked(), ["reserve", "charge", "ship"]);
 
     println!("an order that does not:");
     let run = engine.send("order", json!({ "to": "nowhere" })).await?.run().expect("it runs");
-    lab.advance(Duration::from_mins(10)).await;
+    harness.advance(Duration::from_mins(10)).await;
     let fault = engine.output::<String>(run).await?.expect_err("it cannot be shipped");
     assert_eq!(fault.message(), "there is no such place");
     assert_eq!(world.asked(), ["reserve", "charge", "ship", "ship", "refund", "release"]);

@@ -9,7 +9,7 @@ use tidegate::{
     Ctx, Result, Workflow,
     core::time::Timestamp,
     store::MemoryStore,
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 /// 27 March 2027, midnight by UTC.
@@ -28,13 +28,13 @@ async fn report(_: Ctx, occurrence: Occurrence) -> Result<Timestamp> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let clock = Arc::new(VirtualClock::new(SATURDAY));
-    let lab = Lab::on(Arc::new(MemoryStore::new(clock.clone())), clock);
+    let harness = TestHarness::on(Arc::new(MemoryStore::new(clock.clone())), clock);
     let report = Workflow::new("report", report).cron("30 2 * * *", "Europe/Berlin");
-    let engine = lab.engine().workflow(report).start().await?;
-    lab.advance(Duration::from_hours(72)).await;
+    let engine = harness.engine().workflow(report).start().await?;
+    harness.advance(Duration::from_hours(72)).await;
 
     let mut hours = Vec::new();
-    for run in lab.runs("report").await {
+    for run in harness.runs("report").await {
         let planned: Timestamp = engine.output(run.id).await??;
         let minutes = (planned.micros() - SATURDAY.micros()) / 60_000_000;
         println!("planned {}:{:02} h after midnight by UTC", minutes / 60, minutes % 60);

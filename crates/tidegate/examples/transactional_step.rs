@@ -14,9 +14,9 @@ use std::{
 
 use serde_json::Value;
 use tidegate::{
-    Ctx, Fault, Result, Workflow,
+    Ctx, Result, StepError, Workflow,
     store::SqliteStore,
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 /// How often the payment was begun, and the mail.
@@ -33,7 +33,7 @@ async fn pay(ctx: Ctx, _: Value) -> Result<i64> {
     let left = ctx.sqlite_step("pay", |tx| {
         tx.execute("update shop_account set balance = balance - 30", [])?;
         if PAYMENTS.fetch_add(1, SeqCst) == 0 {
-            return Err(Fault::new("the first attempt breaks behind its update"));
+            return Err(StepError::new("the first attempt breaks behind its update"));
         }
         Ok(tx.query_row("select balance from shop_account", [], |row| row.get(0))?)
     });
@@ -54,18 +54,18 @@ async fn main() -> Result<()> {
     std::fs::create_dir_all(&dir)?;
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::open(dir.join("shop.db"), clock.clone()).await?;
-    let lab = Lab::on(Arc::new(store), clock);
+    let harness = TestHarness::on(Arc::new(store), clock);
     let ttl = Duration::from_secs(30);
-    let serve = || lab.engine().lease_ttl(ttl).workflow(Workflow::new("pay", pay));
+    let serve = || harness.engine().lease_ttl(ttl).workflow(Workflow::new("pay", pay));
     let engine = serve().start().await?;
     let run = engine.send("pay", Value::Null).await?.run().expect("it runs");
-    lab.advance(Duration::from_mins(1)).await;
+    harness.advance(Duration::from_mins(1)).await;
     assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst)), (2, 1));
     println!("before the crash: paid at the second attempt, and one mail begun");
-    lab.crash(&engine).await;
+    harness.crash(&engine).await;
 
     let engine = serve().start().await?;
-    lab.advance(3 * ttl).await;
+    harness.advance(3 * ttl).await;
     let left: i64 = engine.output(run).await??;
     println!("after it: the mail begun again, the payment not: {left} left of 100");
     assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst), left), (2, 2, 70));

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Engine, Handoff, OnNewVersion, Result, RunId, Workflow, testing::Lab};
+use tidegate::{Ctx, Engine, Handoff, OnNewVersion, Result, RunId, Workflow, testing::TestHarness};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -27,18 +27,18 @@ async fn begin(engine: &Engine, name: &str) -> Result<(RunId, &'static str)> {
 }
 
 async fn deploy(name: &str, on_new: OnNewVersion) -> Result<[String; 3]> {
-    let lab = Lab::new();
-    let engine = lab.engine().workflow(version(name, 1, on_new)).start().await?;
+    let harness = TestHarness::new();
+    let engine = harness.engine().workflow(version(name, 1, on_new)).start().await?;
     let (old, _) = begin(&engine, name).await?;
-    lab.advance(HOUR).await;
-    engine.shut_down().await;
+    harness.advance(HOUR).await;
+    engine.shutdown().await;
 
     // The new program knows both; the highest version gets the new runs.
-    let serving = lab.engine().workflow(version(name, 1, on_new));
+    let serving = harness.engine().workflow(version(name, 1, on_new));
     let engine = serving.workflow(version(name, 2, on_new)).start().await?;
     let (new, told) = begin(&engine, name).await?;
     println!("{name}: the newcomer is {told}; {}", engine.why(new).await?.sentence);
-    lab.advance(24 * HOUR).await;
+    harness.advance(24 * HOUR).await;
     let mut ends = Vec::new();
     for run in [old, new] {
         let end = engine.output::<String>(run).await?;

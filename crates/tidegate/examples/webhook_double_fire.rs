@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::{Action, Ctx, Engine, Flow, Idempotency, Policy, Result, new_request, testing::Lab};
+use tidegate::{
+    Action, Ctx, Engine, Flow, Idempotency, Policy, Result, new_request, testing::TestHarness,
+};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -32,19 +34,19 @@ async fn main() -> Result<()> {
     let book = Action::new("book", book)
         .policy(Policy::reject().key("input.payment"))
         .idempotency(Idempotency::within(DAY).key("input.delivery"));
-    let lab = Lab::new();
-    let engine = lab.engine().flow(Flow::new("payments").action(book)).start().await?;
+    let harness = TestHarness::new();
+    let engine = harness.engine().flow(Flow::new("payments").action(book)).start().await?;
 
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "started");
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, at once");
     assert_eq!(deliver(&engine, "d-2", "p-7").await?, "skipped", "another one for a busy payment");
     assert_eq!(deliver(&engine, "d-3", "p-8").await?, "started", "another payment");
-    lab.advance(Duration::from_mins(1)).await;
+    harness.advance(Duration::from_mins(1)).await;
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, later");
     // It was refused, not lost: its sender tries again, and the payment is free by now.
     assert_eq!(deliver(&engine, "d-2", "p-7").await?, "started");
-    lab.advance(Duration::from_mins(1)).await;
-    let runs = lab.runs("payments/book").await;
+    harness.advance(Duration::from_mins(1)).await;
+    let runs = harness.runs("payments/book").await;
     assert_eq!(runs.iter().filter(|run| run.state == "completed").count(), 3);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    definition::DEFAULT_APP,
     event::{MAX_EVENTS, NewEvent, Outcome, Posted},
     id::RunId,
     json::{MAX_EVENT_BYTES, Payload},
@@ -12,21 +13,20 @@ use tidegate_core::{
     request::Request,
     row::{Ended, Ending, Row, RowKey, Run, Workspace},
     time::Timestamp,
-    workflow::DEFAULT_APP,
 };
 use tidegate_store::{Store, dry_run, why};
 use tracing::Instrument;
 
 use crate::{
-    beat,
     builder::EngineBuilder,
     engine::Shared,
     error::Error,
-    fault::Fault,
     handler::{KeyFunction, check_name},
     health::Health,
-    once::Once,
-    registry::Version,
+    heartbeat,
+    idempotency_key::IdempotentCall,
+    registry::ServedVersion,
+    step_error::StepError,
     telemetry,
 };
 
@@ -36,7 +36,7 @@ pub struct Engine {
     shared: Arc<Shared>,
     ws: Workspace,
     /// What is asked for takes place once.
-    once: Option<Arc<Once>>,
+    once: Option<Arc<IdempotentCall>>,
 }
 
 impl Engine {
@@ -55,7 +55,7 @@ impl Engine {
         Self { shared: self.shared.clone(), ws: ws.into(), once: None }
     }
 
-    pub(crate) fn under(&self, once: Arc<Once>) -> Self {
+    pub(crate) fn under(&self, once: Arc<IdempotentCall>) -> Self {
         Self { once: Some(once), ..self.clone() }
     }
 
@@ -211,15 +211,18 @@ impl Engine {
     }
 
     /// Waits for the end of a run, and gives what it returned.
-    pub async fn output<T: DeserializeOwned>(&self, run: RunId) -> Result<Result<T, Fault>, Error> {
+    pub async fn output<T: DeserializeOwned>(
+        &self,
+        run: RunId,
+    ) -> Result<Result<T, StepError>, Error> {
         Ok(match self.ended(run).await?.ending {
             Ending::Completed { output } => {
                 Ok(serde_json::from_str(output.as_str()).map_err(|error| {
                     Error::Value(format!("the output of {run} cannot be read: {error}"))
                 })?)
             }
-            Ending::Failed { error } => Err(Fault::recorded(&error)),
-            Ending::Cancelled { reason, .. } => Err(Fault::coded("Cancelled", reason).fatal()),
+            Ending::Failed { error } => Err(StepError::recorded(&error)),
+            Ending::Cancelled { reason, .. } => Err(StepError::coded("Cancelled", reason).fatal()),
         })
     }
 
@@ -328,7 +331,12 @@ impl Engine {
     }
 
     /// The code of a workflow, if it is served here: of this version, or else of the newest one.
-    pub(crate) fn code(&self, app: &str, workflow: &str, version: u32) -> Option<Arc<Version>> {
+    pub(crate) fn code(
+        &self,
+        app: &str,
+        workflow: &str,
+        version: u32,
+    ) -> Option<Arc<ServedVersion>> {
         let registry = self.shared.registry.lock().expect("nothing panics under this lock");
         registry.code(app, workflow, version)
     }
@@ -352,14 +360,14 @@ impl Engine {
     }
 
     /// Takes no more runs and hands over those that are driven: another engine goes on with them.
-    pub async fn shut_down(&self) {
+    pub async fn shutdown(&self) {
         self.hand_over(Duration::ZERO).await;
         self.leave().await;
     }
 
     /// Takes no more runs, lets those that are driven go on until the deadline, and hands the
     /// others over. Unlike after [`Engine::drain`], the engine still answers: a server ends the
-    /// requests that it has taken, and calls [`Engine::shut_down`] then.
+    /// requests that it has taken, and calls [`Engine::shutdown`] then.
     ///
     /// Dropped before its end, it leaves the runs as they are, and no new ones are taken.
     pub async fn hand_over(&self, deadline: Duration) {
@@ -392,7 +400,7 @@ impl Engine {
     async fn leave(&self) {
         self.kill();
         if self.shared.driven() == 0 {
-            beat::leave(&self.shared).await;
+            heartbeat::leave(&self.shared).await;
         }
         // A handler that never comes back keeps its task, and must not keep the shutdown.
         let timer = &*self.shared.timer;

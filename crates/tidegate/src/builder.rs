@@ -12,28 +12,27 @@ use tidegate_core::{
     catalog::Catalog,
     command::{Answer, Command, StreamCommand},
     definition::{Code, DefinitionErrors, Problem},
+    definition::{Definition, Trigger},
     reads::ReadSet,
     row::Workspace,
     run::sweep::MAX_DEATHS,
-    workflow::{Trigger, Workflow as Definition},
 };
 use tidegate_store::{Clock, Store, SystemClock, commit};
 
 use crate::{
     api::Engine,
-    beat,
     cron::Cron,
+    dynamic::{self, DynamicHandlers, HandlerResolver},
     engine::{Options, Shared},
     entropy::Entropy,
     error::Error,
     flow::Flow,
-    handler::{Handler, Served},
+    handler::{Handler, ServedWorkflow},
+    heartbeat,
     reaction::{self, Reaction},
     registry::Registry,
     retention::{self, Retention},
-    schedule,
-    stored::{self, CodeFor, Stored},
-    stranded, sweep,
+    schedule, stranded, sweep,
     tasks::Busy,
     timer::{SystemTimer, Timer},
 };
@@ -55,8 +54,8 @@ const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct EngineBuilder {
     store: Arc<dyn Store>,
     workspaces: Vec<Workspace>,
-    served: Vec<Result<(Definition, Served), Vec<Problem>>>,
-    reactions: Vec<Result<reaction::Served, Vec<Problem>>>,
+    served: Vec<Result<(Definition, ServedWorkflow), Vec<Problem>>>,
+    reactions: Vec<Result<reaction::ServedReaction, Vec<Problem>>>,
     options: Options,
     /// The poll interval where one was set.
     poll: Option<Duration>,
@@ -65,7 +64,7 @@ pub struct EngineBuilder {
     timer: Option<Arc<dyn Timer>>,
     seed: Option<u64>,
     busy: Option<Arc<Busy>>,
-    code_for: Option<Box<CodeFor>>,
+    handler_resolver: Option<Box<HandlerResolver>>,
 }
 
 /// The poll interval where no wake-ups come: quick enough to stand in for them.
@@ -97,7 +96,7 @@ impl EngineBuilder {
                 lease_ttl: LEASE_TTL,
                 max_deaths: MAX_DEATHS,
                 poll,
-                kept_states: 2000,
+                stream_state_cache: 2000,
                 retention: Retention::default(),
             },
             poll: None,
@@ -106,14 +105,14 @@ impl EngineBuilder {
             timer: None,
             seed: None,
             busy: None,
-            code_for: None,
+            handler_resolver: None,
         }
     }
 
     /// Serves a workflow. Several versions of one can be served side by side. Code without a
     /// version number serves all versions that were registered without one, also those that other
     /// processes register later.
-    pub fn workflow(mut self, workflow: impl Into<Served>) -> Self {
+    pub fn workflow(mut self, workflow: impl Into<ServedWorkflow>) -> Self {
         let mut served = workflow.into();
         let read = match served.unreadable.take() {
             Some(unreadable) => Err(vec![unreadable]),
@@ -168,7 +167,7 @@ impl EngineBuilder {
         self
     }
 
-    /// How many runs are driven at once whose code is elsewhere ([`EngineBuilder::code_for`]):
+    /// How many runs are driven at once whose code is elsewhere ([`EngineBuilder::handler_resolver`]):
     /// 1,000 unless set, as they mostly wait for an answer. 0 drives none.
     pub fn call_workers(mut self, workers: usize) -> Self {
         self.options.call_workers = workers;
@@ -178,8 +177,8 @@ impl EngineBuilder {
     /// How many streams' states are kept in memory after an action on them, those used last: 2,000
     /// unless set. An action on such a stream loads nothing, and loads after all if another
     /// process has committed to it. 0 keeps none.
-    pub fn kept_states(mut self, streams: usize) -> Self {
-        self.options.kept_states = streams;
+    pub fn stream_state_cache(mut self, streams: usize) -> Self {
+        self.options.stream_state_cache = streams;
         self
     }
 
@@ -216,11 +215,11 @@ impl EngineBuilder {
 
     /// Drives stored versions that no workflow of this program is for, with the code that this
     /// gives for them. It is asked at the start, and again when definitions change.
-    pub fn code_for(
+    pub fn handler_resolver(
         mut self,
         code: impl Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync + 'static,
     ) -> Self {
-        self.code_for = Some(Box::new(code));
+        self.handler_resolver = Some(Box::new(code));
         self
     }
 
@@ -285,15 +284,15 @@ impl EngineBuilder {
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
         let mut shared =
             Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
-        let (workspaces, code_for) = (self.workspaces.clone(), self.code_for);
-        shared.stored = Stored::new(workspaces, served, code_for);
+        let (workspaces, handler_resolver) = (self.workspaces.clone(), self.handler_resolver);
+        shared.stored = DynamicHandlers::new(workspaces, served, handler_resolver);
         let shared = Arc::new(shared);
         let mut registry = Registry::new(shared.options.workers, shared.options.call_workers);
         for ws in &self.workspaces {
             register(&shared, &mut registry, ws, self.dev).await?;
         }
         define(&shared, &self.workspaces, &reactions).await?;
-        if !triggered && shared.stored.code_for.is_some() {
+        if !triggered && shared.stored.handler_resolver.is_some() {
             // A definition that comes later may ask for it; until then there is nothing to claim.
             reactions.push(reaction::triggers());
         }
@@ -301,10 +300,10 @@ impl EngineBuilder {
         let of = |ws: &Workspace| reactions.iter().map(|it| (ws.clone(), it.clone())).collect();
         shared.reactions.serve(self.workspaces.iter().flat_map::<Vec<_>, _>(of).collect());
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
-        stored::look(&shared).await?;
+        dynamic::look(&shared).await?;
         // The first beat is the lease that everything else is done under.
         let asked = shared.timer.elapsed();
-        shared.store.beat(shared.id(), shared.options.lease_ms()).await?;
+        shared.store.heartbeat(shared.id(), shared.options.lease_ms()).await?;
         shared.health.beaten(asked);
         shared.beaten(shared.id());
         spawn(&shared);
@@ -316,7 +315,7 @@ impl EngineBuilder {
 impl EngineBuilder {
     /// An engine that only looks: it drives nothing, registers nothing and is nobody's peer.
     /// What is to change something through it never takes place, and is never answered.
-    pub fn look_only(self) -> Engine {
+    pub fn read_only(self) -> Engine {
         let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
         let shared = Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
@@ -363,7 +362,7 @@ pub(crate) async fn known(
 }
 
 /// The same version given twice: only one of them could run.
-fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
+fn served_twice(served: &[(Definition, ServedWorkflow)]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
     let again = served.iter().filter(|(definition, _)| {
         !known.insert((&definition.app, &definition.name, definition.version))
@@ -374,7 +373,7 @@ fn served_twice(served: &[(Definition, Served)]) -> Vec<Problem> {
 }
 
 /// The same name given twice: both would be at the same place.
-fn reacts_twice(reactions: &[reaction::Served]) -> Vec<Problem> {
+fn reacts_twice(reactions: &[reaction::ServedReaction]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
     let again = reactions.iter().filter(|it| !known.insert(&it.definition.name));
     again
@@ -391,7 +390,7 @@ fn reacts_twice(reactions: &[reaction::Served]) -> Vec<Problem> {
 async fn define(
     shared: &Arc<Shared>,
     workspaces: &[Workspace],
-    reactions: &[reaction::Served],
+    reactions: &[reaction::ServedReaction],
 ) -> Result<(), Error> {
     let all = workspaces.iter().flat_map(|ws| reactions.iter().map(move |it| (ws, it)));
     let commands = all.map(|(ws, served)| {
@@ -408,7 +407,7 @@ async fn define(
 /// stands beside them would be released without an engine.
 fn changed<'a>(
     catalog: &'a Catalog,
-    served: &'a [(Definition, Served)],
+    served: &'a [(Definition, ServedWorkflow)],
 ) -> impl Iterator<Item = Problem> + use<'a> {
     served.iter().filter_map(move |(definition, _)| {
         let entry = catalog.entry(&definition.app, &definition.name)?;
@@ -494,10 +493,10 @@ fn spawn(shared: &Arc<Shared>) {
     task!(shared => shared.loader.run(&shared));
     task!(shared => sweep::run(&shared));
     task!(shared => schedule::run(&shared));
-    task!(shared => stored::run(&shared));
+    task!(shared => dynamic::run(&shared));
     task!(shared => stranded::run(&shared));
     task!(shared => retention::run(&shared));
-    task!(shared => beat::renew(&shared));
-    task!(shared => beat::watch(&shared));
-    task!(shared => beat::listen(&shared));
+    task!(shared => heartbeat::renew(&shared));
+    task!(shared => heartbeat::watch(&shared));
+    task!(shared => heartbeat::listen(&shared));
 }

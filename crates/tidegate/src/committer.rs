@@ -18,7 +18,7 @@ use tidegate_core::{
     id::Seq,
     run::record::Then,
 };
-use tidegate_store::{Answered, Salted, Seen, StoreError, commit_reading};
+use tidegate_store::{Answered, CommitEffects, SeededCommand, StoreError, commit_reading};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     error::Error,
     load::Ahead,
     telemetry,
-    turns::{Kind, Lease, PerKind},
+    turns::{Lease, PerKind, WorkerKind},
 };
 
 /// The most commands in one transaction: more make it long, and gain nothing.
@@ -38,14 +38,14 @@ const MAX_EVENTS: usize = 1800;
 
 /// A command that waits for its transaction.
 struct Pending {
-    salted: Salted,
+    salted: SeededCommand,
     waiting: Waiting,
 }
 
 /// Who waits for a command.
 struct Waiting {
     /// The kind of the worker that is free once it is done.
-    ends: Option<Kind>,
+    ends: Option<WorkerKind>,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
@@ -113,7 +113,7 @@ impl Committer {
     }
 
     /// Sends a command; the answer is durable when it comes. A worker that reports says its kind.
-    pub(crate) fn send(&self, salted: Salted, worker: Option<Kind>) -> Reply {
+    pub(crate) fn send(&self, salted: SeededCommand, worker: Option<WorkerKind>) -> Reply {
         let (reply, answer) = oneshot::channel();
         let ends = worker.filter(|_| match &salted.0 {
             Command::Record { report, .. } => report.then != Then::Continue,
@@ -129,7 +129,7 @@ impl Committer {
     }
 
     /// A worker has nothing to do any more, other than by a command that ended its run.
-    pub(crate) fn release(&self, kind: Kind) {
+    pub(crate) fn release(&self, kind: WorkerKind) {
         *self.queue().free.get(kind) += 1;
         self.look();
     }
@@ -235,9 +235,9 @@ impl Committer {
             let last = parts.is_empty();
             let with = if last { leases.take().unwrap_or_default() } else { Vec::new() };
             let parted = part.into_iter().map(|pending| (pending.salted, pending.waiting));
-            let (commands, part): (Vec<Salted>, Vec<Waiting>) = parted.unzip();
+            let (commands, part): (Vec<SeededCommand>, Vec<Waiting>) = parted.unzip();
             let asked = with.iter().map(|lease| (lease.command.clone(), 0));
-            let commands: Arc<[Salted]> = commands.into_iter().chain(asked).collect();
+            let commands: Arc<[SeededCommand]> = commands.into_iter().chain(asked).collect();
             let started = shared.timer.elapsed();
             let outcome = commit_reading(&*shared.store, commands.clone(), inputs.clone()).await;
             telemetry::committed(
@@ -288,11 +288,11 @@ impl Committer {
     fn answer(
         &self,
         shared: &Arc<Shared>,
-        commands: &[Salted],
+        commands: &[SeededCommand],
         part: Vec<Waiting>,
         (leases, mut idle): (Vec<Lease>, Option<PerKind>),
         inputs: &[Seq],
-        (mut answers, mut seen): (Vec<Option<Answered>>, Seen),
+        (mut answers, mut seen): (Vec<Option<Answered>>, CommitEffects),
     ) {
         let (mut taken, mut look, mut freed) = (Vec::new(), false, PerKind::default());
         for (lease, answer) in leases.into_iter().zip(answers.split_off(part.len())) {

@@ -32,6 +32,7 @@ pub(crate) use state::{Next, State};
 use step::Executing;
 pub use step::Step;
 use tidegate_core::{
+    definition::Definition,
     event::NewEvent,
     id::RunId,
     json::Payload,
@@ -39,7 +40,6 @@ use tidegate_core::{
     row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
     run::record::{NewSend, NewStep, NewWait, NewWaitOn, Sent, Until},
     time::Timestamp,
-    workflow::Workflow,
 };
 use tidegate_store::Store;
 use tokio::sync::watch;
@@ -47,11 +47,11 @@ pub(crate) use undo::undo_all;
 pub use wait::{FromAnswer, Returned, Wait};
 
 use crate::{
-    drive::Stop,
+    drive::StopReason,
     engine::Shared,
-    fault::{Fault, Result},
     handler::{check_name, write},
     load::MAX_STEPS,
+    step_error::{Result, StepError},
     timer::Timer,
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct Activation {
     pub(crate) run: Run,
     /// The input, or all inputs of a batch; never empty.
     pub(crate) events: Vec<Event>,
-    pub(crate) definition: Arc<Workflow>,
+    pub(crate) definition: Arc<Definition>,
 }
 
 /// A run that another one took the place of.
@@ -81,7 +81,7 @@ struct Inner {
     activation: Activation,
     state: Mutex<State>,
     shared: Arc<Shared>,
-    stop: watch::Receiver<Option<Stop>>,
+    stop: watch::Receiver<Option<StopReason>>,
 }
 
 impl fmt::Debug for Ctx {
@@ -95,7 +95,7 @@ impl Ctx {
         activation: Activation,
         state: State,
         shared: Arc<Shared>,
-        stop: watch::Receiver<Option<Stop>>,
+        stop: watch::Receiver<Option<StopReason>>,
     ) -> Self {
         Self(Arc::new(Inner { activation, state: Mutex::new(state), shared, stop }))
     }
@@ -189,7 +189,7 @@ impl Ctx {
         let mut steps = BTreeMap::new();
         for row in snapshot.found(&scan) {
             if let Row::Step(step) = row {
-                let value = step.result.clone().map_err(|fault| Fault::recorded(&fault));
+                let value = step.result.clone().map_err(|fault| StepError::recorded(&fault));
                 steps.insert(step.id.clone(), value);
             }
         }
@@ -205,14 +205,14 @@ impl Ctx {
     }
 
     /// The run that failed, in a failure handler, with its error.
-    pub async fn failure(&self) -> Result<Option<(RunId, Fault)>> {
+    pub async fn failure(&self) -> Result<Option<(RunId, StepError)>> {
         let Some(run) = self.failure_of() else { return Ok(None) };
         let key = RowKey::Ended(run.seq);
         let _reading = Executing::begin(self);
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
         match snapshot.rows.get(&key) {
             Some(Some(Row::Ended(ended))) => match &ended.ending {
-                Ending::Failed { error } => Ok(Some((run, Fault::recorded(error)))),
+                Ending::Failed { error } => Ok(Some((run, StepError::recorded(error)))),
                 Ending::Completed { .. } | Ending::Cancelled { .. } => Ok(None),
             },
             _ => Ok(None),
@@ -304,7 +304,7 @@ impl Ctx {
         }
         let name = name.into();
         check_name(&name).map_err(|rule| {
-            Fault::coded("BadName", format!("step `{step}`: the event's name {rule}")).fatal()
+            StepError::coded("BadName", format!("step `{step}`: the event's name {rule}")).fatal()
         })?;
         let event = NewEvent { name, data, dedupe_id: None, ts: None };
         self.state().send(NewSend::event(step, event));
@@ -329,7 +329,7 @@ impl Ctx {
             self.state().send(NewSend { step: step.clone(), what });
             self.recorded(&step).await?
         };
-        outcome.map(drop).map_err(|fault| Fault::recorded(&fault))
+        outcome.map(drop).map_err(|fault| StepError::recorded(&fault))
     }
 
     /// The state of the session that this run's request belongs to.
@@ -338,7 +338,7 @@ impl Ctx {
         let id = session.and_then(|id| serde_json::from_str(id).ok());
         let (Some(flow), Some(id)) = (&self.activation().definition.flow, id) else {
             let message = "this run has no session: only actions have one, if the request names it";
-            return Err(Fault::coded("NoSession", message).fatal());
+            return Err(StepError::coded("NoSession", message).fatal());
         };
         let (app, flow) = (self.activation().run.app.clone(), flow.clone());
         Ok(Session::new(self, SessionRef { app, flow, id }))
@@ -375,7 +375,7 @@ impl Ctx {
     /// What came of a step that the store decides, once it is durable.
     async fn recorded(&self, step: &str) -> Result<Outcome> {
         poll_fn(|cx| self.state().poll_durable(cx)).await;
-        let missing = || Fault::coded("BadRecord", format!("step `{step}` left no record"));
+        let missing = || StepError::coded("BadRecord", format!("step `{step}` left no record"));
         self.record_of(step).await?.ok_or_else(missing)
     }
 

@@ -17,7 +17,7 @@ use jiff::{
     civil::DateTime,
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
-use tidegate_core::{definition::Code, schedule::Missed, time::Timestamp, workflow::CATCH_UP_MS};
+use tidegate_core::{definition::CATCH_UP_MS, definition::Code, schedule::Missed, time::Timestamp};
 
 /// An expression in a time zone.
 #[derive(Clone, Debug)]

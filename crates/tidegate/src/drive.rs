@@ -29,16 +29,16 @@ use crate::{
     context::{Activation, Ctx, Next, Ops, State, undo_all},
     engine::Shared,
     error::Error,
-    fault::{Fault, Result},
     load::Loaded,
-    registry::Version,
+    registry::ServedVersion,
+    step_error::{Result, StepError},
     timer::BoxFuture,
-    turns::Kind,
+    turns::WorkerKind,
 };
 
 /// Why a run is stopped from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     /// It was cancelled or replaced: confirm that it is no longer driven.
     Cancelled,
     /// The engine has to assume that another one drives it by now: say nothing.
@@ -53,7 +53,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// What happened next.
 enum Turn {
-    Stopped(Stop),
+    Stopped(StopReason),
     Reported(std::result::Result<Answer, Error>),
     Reached(Reached),
 }
@@ -65,9 +65,9 @@ pub(crate) struct Driver {
     handler: Polled,
     /// The code has given its [`Ctx`] to tasks of their own.
     spawns: Arc<AtomicBool>,
-    stop: watch::Receiver<Option<Stop>>,
+    stop: watch::Receiver<Option<StopReason>>,
     engine: EngineId,
-    kind: Kind,
+    kind: WorkerKind,
     /// The handler may be polled: where an engine died with the run, only once that is on record.
     begun: bool,
 }
@@ -96,7 +96,7 @@ fn undo(mut handler: Polled, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> 
             Ok(registered) => undo_all(ctx, registered).await,
             Err(broken) => {
                 let lost = "the code does not register all compensations that are on record";
-                Err(broken.unwrap_or_else(|| Fault::coded("ChangedWorkflow", lost).fatal()))
+                Err(broken.unwrap_or_else(|| StepError::coded("ChangedWorkflow", lost).fatal()))
             }
         }
     })
@@ -105,10 +105,10 @@ fn undo(mut handler: Polled, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> 
 impl Driver {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        version: &Version,
+        version: &ServedVersion,
         run: Run,
         loaded: Loaded,
-        (stop, kind): (watch::Receiver<Option<Stop>>, Kind),
+        (stop, kind): (watch::Receiver<Option<StopReason>>, WorkerKind),
     ) -> Self {
         let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
         let begun = run.begun == Begun::Untracked;
@@ -207,8 +207,8 @@ impl Driver {
         let Self { ctx, handler, stop, begun, .. } = self;
         let stopped = async {
             match stop.wait_for(Option::is_some).await {
-                Ok(stop) => stop.unwrap_or(Stop::Lost),
-                Err(_) => Stop::Lost,
+                Ok(stop) => stop.unwrap_or(StopReason::Lost),
+                Err(_) => StopReason::Lost,
             }
         };
         let next = std::future::poll_fn(|cx| {
@@ -223,7 +223,7 @@ impl Driver {
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handler.poll(ctx, cx)));
             polled.map_or_else(
                 |payload| {
-                    let fault = Fault::panicked(payload.as_ref());
+                    let fault = StepError::panicked(payload.as_ref());
                     Poll::Ready(Turn::Reached(Reached::End(Err(fault))))
                 },
                 |reached| reached.map(Turn::Reached),
@@ -259,7 +259,7 @@ impl Driver {
     /// How a run goes on whose code has not asked for all that is on record. A task that the
     /// handler has spawned may be about to ask: it outlives the handler and holds its [`Ctx`].
     /// Then the run is replayed once more, and waits for such tasks.
-    fn changed(&mut self, fault: &Fault) -> Then {
+    fn changed(&mut self, fault: &StepError) -> Then {
         self.drop_handler();
         if self.handler.waits_for_tasks() || !self.ctx.is_held_elsewhere() {
             return Then::Fail(fault.to_row());
@@ -306,7 +306,7 @@ impl Driver {
                 return false;
             }
         };
-        let fault = Fault::coded("NotRecorded", format!("the store refused a report: {error}"));
+        let fault = StepError::coded("NotRecorded", format!("the store refused a report: {error}"));
         self.report(Ops::default(), Then::Fail(fault.to_row())).await.is_ok()
     }
 
@@ -337,16 +337,16 @@ impl Driver {
     /// Somebody else wants the run to stop. `true` if a report freed the worker.
     async fn stopped(
         mut self,
-        stop: Stop,
+        stop: StopReason,
         report: Option<BoxFuture<std::result::Result<Answer, Error>>>,
     ) -> bool {
         match stop {
-            Stop::Lost => false,
-            Stop::Cancelled => {
+            StopReason::Lost => false,
+            StopReason::Cancelled => {
                 self.confirm_stop().await;
                 false
             }
-            Stop::Yield => {
+            StopReason::Yield => {
                 self.drop_handler();
                 if let Some(report) = report
                     && !matches!(report.await, Ok(Answer::Recorded(Recorded::GoOn)))

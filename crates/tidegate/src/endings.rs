@@ -90,7 +90,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::{Ctx, Engine, RunId, Workflow, testing::Lab};
+    use crate::{Ctx, Engine, RunId, Workflow, testing::TestHarness};
 
     /// How many runs are waited for, and by how many callers.
     fn registered(engine: &Engine) -> (usize, usize) {
@@ -105,25 +105,25 @@ mod tests {
         assert!(waits.await, "it has nothing to wait for");
     }
 
-    async fn lab() -> (Lab, Engine, Vec<RunId>) {
-        let lab = Lab::new();
+    async fn harness() -> (TestHarness, Engine, Vec<RunId>) {
+        let harness = TestHarness::new();
         let nap = Workflow::new("nap", async |ctx: Ctx, input: Value| {
             ctx.sleep("nap", Duration::from_secs(60)).await?;
             Ok(input)
         });
-        let engine = lab.engine().workflow(nap).start().await.unwrap();
+        let engine = harness.engine().workflow(nap).start().await.unwrap();
         let mut runs = Vec::new();
         for n in 0..3 {
             runs.push(engine.send("nap", json!(n)).await.unwrap().run().unwrap());
         }
-        lab.settle().await;
-        (lab, engine, runs)
+        harness.settle().await;
+        (harness, engine, runs)
     }
 
     /// A server answers long polls for weeks: each that is cut off would otherwise stay for ever.
     #[tokio::test]
     async fn a_dropped_wait_leaves_no_registration() {
-        let (lab, engine, runs) = lab().await;
+        let (harness, engine, runs) = harness().await;
         for run in &runs {
             drop(engine.ended(*run));
             for _ in 0..10 {
@@ -146,7 +146,7 @@ mod tests {
         begin_and_drop(engine.ended(runs[0])).await;
         begin_and_drop(engine.ended(runs[2])).await;
         assert_eq!(registered(&engine), (2, 3));
-        lab.advance(Duration::from_secs(61)).await;
+        harness.advance(Duration::from_secs(61)).await;
         for (other, run) in others.into_iter().zip([runs[0], runs[0], runs[1]]) {
             assert_eq!(other.await.unwrap(), run);
         }
@@ -156,10 +156,10 @@ mod tests {
     /// Waits that are refused or answered at once leave none either.
     #[tokio::test]
     async fn a_wait_that_is_over_leaves_no_registration() {
-        let (lab, engine, runs) = lab().await;
+        let (harness, engine, runs) = harness().await;
         let unknown = RunId { salt: runs[0].salt ^ 1, ..runs[0] };
         assert!(engine.ended(unknown).await.is_err());
-        lab.advance(Duration::from_secs(61)).await;
+        harness.advance(Duration::from_secs(61)).await;
         for run in &runs {
             assert_eq!(engine.ended(*run).await.unwrap().id, *run);
         }

@@ -17,29 +17,29 @@ use tidegate_core::{
     row::{EngineId, Event, Run, Workspace},
     turn::{Claim, Turn},
 };
-use tidegate_store::{Clock, Seen, Store};
+use tidegate_store::{Clock, CommitEffects, Store};
 use tokio::sync::{Notify, watch};
 
 use crate::{
     alarm::Alarm,
     committer::{Committer, Reply},
     cron::Cron,
-    drive::{Driver, Stop},
+    drive::{Driver, StopReason},
+    dynamic::DynamicHandlers,
     endings::Endings,
     entropy::Entropy,
     health::Notes,
     load::{Loaded, Loader, at_hand},
     reaction::Reactions,
-    registry::{Registry, Version},
+    registry::{Registry, ServedVersion},
     retention::Retention,
     schedule::ScheduleKey,
-    stored::Stored,
-    stream::Lines,
+    stream::WriterCache,
     sweep::until_look,
     tasks::{Busy, Tasks},
     telemetry,
     timer::Timer,
-    turns::{Kind, Lease, PerKind},
+    turns::{Lease, PerKind, WorkerKind},
 };
 
 /// What can be set when an engine is built; all have defaults.
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// How often the store is looked at when nobody says that there is something.
     pub(crate) poll: Duration,
     /// How many streams' states are kept at hand after actions on them.
-    pub(crate) kept_states: usize,
+    pub(crate) stream_state_cache: usize,
     /// How long what is over is kept.
     pub(crate) retention: Retention,
 }
@@ -78,13 +78,13 @@ pub(crate) struct Shared {
     pub(crate) committer: Committer,
     pub(crate) loader: Loader,
     pub(crate) registry: Mutex<Registry>,
-    pub(crate) stored: Stored,
+    pub(crate) stored: DynamicHandlers,
     /// When the sweep has to look next.
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
     pub(crate) reactions: Reactions,
     /// Who acts on streams right now.
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) lines: Arc<WriterCache>,
     /// Rings when other versions are served from now on.
     pub(crate) served: Notify,
     /// Rings when runs of this engine may have been cancelled by others.
@@ -125,7 +125,7 @@ const NEWS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Driven {
     fence: i64,
-    stop: watch::Sender<Option<Stop>>,
+    stop: watch::Sender<Option<StopReason>>,
     /// Held while it is driven: a run is driven by one task at a time, whatever the store says.
     mutex: Arc<tokio::sync::Mutex<()>>,
 }
@@ -133,10 +133,10 @@ struct Driven {
 /// A leased run's place among those that are driven.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    stop: watch::Receiver<Option<Stop>>,
+    stop: watch::Receiver<Option<StopReason>>,
     mutex: Arc<tokio::sync::Mutex<()>>,
     leased: Duration,
-    kind: Kind,
+    kind: WorkerKind,
 }
 
 /// Gives a run's place and its worker back, also where a destructor of its handler panics.
@@ -145,7 +145,7 @@ struct Leave {
     seq: Seq,
     of: (Workspace, Seq),
     fence: i64,
-    kind: Kind,
+    kind: WorkerKind,
     /// A report has freed the worker.
     freed: bool,
 }
@@ -180,7 +180,7 @@ impl Shared {
         busy: Option<Arc<Busy>>,
     ) -> Self {
         let id = entropy.engine_id();
-        let lines = Arc::new(Lines::new(options.kept_states));
+        let lines = Arc::new(WriterCache::new(options.stream_state_cache));
         Self {
             store,
             clock,
@@ -190,7 +190,7 @@ impl Shared {
             options,
             loader: Loader::default(),
             registry: Mutex::default(),
-            stored: Stored::default(),
+            stored: DynamicHandlers::default(),
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
             reactions: Reactions::default(),
@@ -232,7 +232,7 @@ impl Shared {
     }
 
     /// Runs of this version can be driven from now on.
-    pub(crate) fn serve(&self, ws: &Workspace, turn: Turn, version: Version) {
+    pub(crate) fn serve(&self, ws: &Workspace, turn: Turn, version: ServedVersion) {
         lock(&self.registry).serve(ws, turn, version);
     }
 
@@ -283,24 +283,24 @@ impl Shared {
     }
 
     /// The workers of one kind, as a workspace may see them.
-    pub(crate) fn workers(&self, kind: Kind, ws: &Workspace) -> Workers {
+    pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         lock(&self.registry).workers(kind, ws)
     }
 
     /// What drives the runs of a lane here.
-    pub(crate) fn kind_of(&self, lane: Seq) -> Option<Kind> {
+    pub(crate) fn kind_of(&self, lane: Seq) -> Option<WorkerKind> {
         lock(&self.registry).version(lane).map(|version| version.kind)
     }
 
     /// Which of the runs that a transaction left ready find no worker here, with so many free.
-    pub(crate) fn without_worker(&self, seen: &Seen, free: PerKind) -> BTreeSet<RunId> {
+    pub(crate) fn without_worker(&self, seen: &CommitEffects, free: PerKind) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
         let ready = seen.ready.iter().filter(|(_, (_, turn))| registry.is_out(turn.lane, free));
         ready.map(|(run, _)| *run).collect()
     }
 
     /// Which of the runs that a transaction would leave ready would find no worker here.
-    pub(crate) fn would_wait(&self, seen: &Seen) -> BTreeSet<RunId> {
+    pub(crate) fn would_wait(&self, seen: &CommitEffects) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
         let ready = seen.ready.iter().filter(|(_, (ws, turn))| registry.is_out_for(ws, *turn));
         ready.map(|(run, _)| *run).collect()
@@ -347,7 +347,7 @@ impl Shared {
     /// Leased runs begin.
     pub(crate) fn hand_over(
         self: &Arc<Self>,
-        runs: Vec<(Kind, Run)>,
+        runs: Vec<(WorkerKind, Run)>,
         events: &BTreeMap<Seq, Event>,
     ) {
         for (kind, run) in runs {
@@ -360,16 +360,16 @@ impl Shared {
     }
 
     /// Counts a leased run as driven from now on, so that it can be stopped while it is loaded.
-    fn seat(&self, run: &Run, kind: Kind) -> Seat {
+    fn seat(&self, run: &Run, kind: WorkerKind) -> Seat {
         let mut driven = lock(&self.driven);
         let mutex = driven.remove(&run.id.seq).map_or_else(Arc::default, |before| {
             // It was taken from the old task, which may not know yet.
-            let _ = before.stop.send(Some(Stop::Lost));
+            let _ = before.stop.send(Some(StopReason::Lost));
             before.mutex
         });
         let lost = run.owner != Some(self.id());
         let leaves = self.leaving.load(Ordering::SeqCst);
-        let stop = if lost { Some(Stop::Lost) } else { leaves.then_some(Stop::Yield) };
+        let stop = if lost { Some(StopReason::Lost) } else { leaves.then_some(StopReason::Yield) };
         let (stop, stopped) = watch::channel(stop);
         driven.insert(run.id.seq, Driven { fence: run.fence, stop, mutex: mutex.clone() });
         telemetry::driven(driven.len());
@@ -393,7 +393,7 @@ impl Shared {
         self: &Arc<Self>,
         run: Run,
         loaded: Loaded,
-        stop: (watch::Receiver<Option<Stop>>, Kind),
+        stop: (watch::Receiver<Option<StopReason>>, WorkerKind),
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
         let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
@@ -406,10 +406,10 @@ impl Shared {
     }
 
     /// Acts on what a transaction changed.
-    pub(crate) fn saw(&self, seen: Seen) {
+    pub(crate) fn saw(&self, seen: CommitEffects) {
         let mut elsewhere = false;
         for run in &seen.stopping {
-            elsewhere |= !self.stop(*run, Stop::Cancelled);
+            elsewhere |= !self.stop(*run, StopReason::Cancelled);
         }
         if let Some(due) = seen.due {
             let delay = due.micros().saturating_sub(seen.now.micros()).max(0);
@@ -431,7 +431,7 @@ impl Shared {
     }
 
     /// Stops a run that is driven here; `false` if it is not.
-    pub(crate) fn stop(&self, run: Seq, stop: Stop) -> bool {
+    pub(crate) fn stop(&self, run: Seq, stop: StopReason) -> bool {
         let driven = lock(&self.driven);
         let Some(driven) = driven.get(&run) else { return false };
         driven.stop.send_if_modified(|now| {
@@ -443,7 +443,7 @@ impl Shared {
     }
 
     /// Stops all runs that are driven here.
-    pub(crate) fn stop_all(&self, stop: Stop) {
+    pub(crate) fn stop_all(&self, stop: StopReason) {
         let runs: Vec<Seq> = lock(&self.driven).keys().copied().collect();
         for run in runs {
             self.stop(run, stop);
@@ -453,7 +453,7 @@ impl Shared {
     /// Hands over all runs that are driven here, and those that are just being leased.
     pub(crate) fn hand_back(&self) {
         self.leaving.store(true, Ordering::SeqCst);
-        self.stop_all(Stop::Yield);
+        self.stop_all(StopReason::Yield);
         self.reactions.stop();
     }
 
@@ -483,7 +483,7 @@ impl Shared {
         }
         tracing::error!("the lease of this engine was lost; its runs are stopped here");
         telemetry::lease_lost();
-        self.stop_all(Stop::Lost);
+        self.stop_all(StopReason::Lost);
     }
 
     /// Whether this run is driven here.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{command::Refusal, definition::Problem, json::PayloadError};
 use tidegate_store::StoreError;
 
-use crate::fault::Fault;
+use crate::step_error::StepError;
 
 /// Why an engine did not do what it was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum Error {
     Value(String),
     /// The events of a closed stream could not be archived: it stays closed, and none is deleted.
     #[error("the archive failed, and the stream stays closed with all its events: {0}")]
-    Archive(Fault),
+    Archive(StepError),
     /// The engine has been shut down.
     #[error("the engine has been shut down")]
     ShutDown,

@@ -13,8 +13,8 @@ use tidegate_core::{
 use crate::{
     context::Ctx,
     controls::{Concurrency, Policy},
-    fault::Result,
-    handler::{KeyFunction, Served, Typed},
+    handler::{KeyFunction, ServedWorkflow, Typed},
+    step_error::Result,
     workflow::{read_fields, read_toml},
 };
 
@@ -23,7 +23,7 @@ use crate::{
 #[must_use]
 pub struct Flow {
     definition: Map<String, Value>,
-    actions: Vec<Served>,
+    actions: Vec<ServedWorkflow>,
     key_function: Option<Function>,
     unreadable: Option<Problem>,
 }
@@ -81,7 +81,7 @@ impl Flow {
 
     /// The whole definition, the code of each action in the same order, and what is wrong with
     /// the two of them.
-    pub(crate) fn into_parts(self) -> (Value, Vec<Served>, Vec<Problem>) {
+    pub(crate) fn into_parts(self) -> (Value, Vec<ServedWorkflow>, Vec<Problem>) {
         let Self { mut definition, mut actions, key_function, unreadable } = self;
         if let Some(unreadable) = unreadable {
             return (Value::Null, actions, vec![unreadable]);
@@ -156,7 +156,7 @@ impl Function {
 
 /// A workflow that is started by a request.
 #[must_use]
-pub struct Action(Served);
+pub struct Action(ServedWorkflow);
 
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ impl Action {
         I: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
     {
-        Self(Served {
+        Self(ServedWorkflow {
             definition: json!({ "name": name }),
             unreadable: None,
             handler: Arc::new(Typed::<F, I, O>::new(handler)),
@@ -276,7 +276,7 @@ impl From<bool> for ActionKey {
 mod tests {
     use serde_json::json;
 
-    use super::{Action, Ctx, Flow, Served};
+    use super::{Action, Ctx, Flow, ServedWorkflow};
     use crate::Workflow;
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         let counts = json!({ "name": "count", "description": "Counts.", "schema": schema });
         assert_eq!(definition["actions"], json!([counts]));
         let count = Workflow::new("count", async |_: Ctx, n: u32| Ok(n));
-        let served: Served = count.description("Counts.").schema(schema).into();
+        let served: ServedWorkflow = count.description("Counts.").schema(schema).into();
         assert_eq!(served.definition, counts);
     }
 }

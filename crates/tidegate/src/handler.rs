@@ -16,7 +16,7 @@ use tidegate_core::{
 
 use crate::{
     context::Ctx,
-    fault::{Fault, Result},
+    step_error::{Result, StepError},
     timer::BoxFuture,
 };
 
@@ -31,7 +31,7 @@ pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Key + Send + Sync>;
 
 /// A definition in the author's form with the code that serves it.
 #[derive(Clone)]
-pub struct Served {
+pub struct ServedWorkflow {
     /// The definition, as data.
     pub(crate) definition: serde_json::Value,
     /// What kept the definition from being read at all.
@@ -46,9 +46,11 @@ pub struct Served {
     pub(crate) key_function: Option<KeyFunction>,
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for ServedWorkflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").field("definition", &self.definition).finish_non_exhaustive()
+        f.debug_struct("ServedWorkflow")
+            .field("definition", &self.definition)
+            .finish_non_exhaustive()
     }
 }
 
@@ -92,7 +94,7 @@ impl Handler for NoFailureHandler {
                 "workflow `{workflow}`: version {version} has a failure handler, and the code \
                  that serves it has none: give newer code a version number"
             );
-            Err(Fault::coded("NoFailureHandler", message))
+            Err(StepError::coded("NoFailureHandler", message))
         })
     }
 }
@@ -107,7 +109,7 @@ fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
         let wanted = std::any::type_name::<I>();
         let workflow = ctx.workflow();
         let message = format!("the input of `{workflow}` cannot be read as {wanted}: {error}");
-        Fault::coded(BAD_INPUT, message).fatal()
+        StepError::coded(BAD_INPUT, message).fatal()
     })
 }
 
@@ -128,10 +130,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 /// A value as it is recorded.
 pub(crate) fn write(value: &impl Serialize) -> Result<Payload> {
     let text = serde_json::to_string(value).map_err(|error| {
-        Fault::coded("BadOutput", format!("the value cannot be written as JSON: {error}")).fatal()
+        StepError::coded("BadOutput", format!("the value cannot be written as JSON: {error}"))
+            .fatal()
     })?;
     Payload::parse(text.as_bytes(), MAX_VALUE_BYTES).map_err(|error| {
         let advice = "keep it elsewhere and return its address";
-        Fault::coded("ValueTooLarge", format!("{error}; {advice}")).fatal()
+        StepError::coded("ValueTooLarge", format!("{error}; {advice}")).fatal()
     })
 }

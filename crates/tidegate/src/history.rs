@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::{
     id::{EventId, RunId, Seq},
     json::Payload,
-    list::{State, Which},
+    list::{RunFilter, RunStatus},
     row::{
-        Ended, Event, Fault, Kind, Purpose, Rank, Row, Run, Source, Step, StepKind, Wait, Workspace,
+        Ended, Event, Kind, Purpose, Rank, Row, Run, RunError, Source, Step, StepKind, Wait,
+        Workspace,
     },
     time::Timestamp,
 };
@@ -99,7 +100,7 @@ pub struct Recorded {
     pub output: Option<Payload>,
     /// The error that it failed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Fault>,
+    pub error: Option<RunError>,
 }
 
 /// A page of histories, newest run first.
@@ -121,7 +122,7 @@ impl Engine {
     /// page's `next`. For [`testing::replay`](crate::testing::replay).
     pub async fn histories(
         &self,
-        which: &Which,
+        which: &RunFilter,
         below: Option<Seq>,
         limit: u32,
     ) -> Result<Histories, Error> {
@@ -129,7 +130,7 @@ impl Engine {
         let (mut histories, mut bytes, mut next) = (Vec::new(), 0, page.next);
         for row in &page.runs {
             let (run, state) = match row {
-                Row::Run(run) => ((**run).clone(), State::of(run).map(State::as_str)),
+                Row::Run(run) => ((**run).clone(), RunStatus::of(run).map(RunStatus::as_str)),
                 Row::Ended(ended) => (as_it_was(ended), Some(ended.ending.state())),
                 _ => continue,
             };

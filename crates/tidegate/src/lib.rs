@@ -13,8 +13,8 @@ mod builder;
 mod controls;
 pub mod cron;
 mod flow;
+mod idempotency_key;
 mod observe;
-mod once;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
@@ -24,18 +24,19 @@ mod workflow;
 
 mod context;
 mod error;
-mod fault;
 mod handler;
 mod health;
 mod history;
+mod step_error;
 
 mod alarm;
-mod beat;
 mod committer;
 mod drive;
+mod dynamic;
 mod endings;
 mod engine;
 mod entropy;
+mod heartbeat;
 mod keys;
 mod load;
 mod open;
@@ -43,7 +44,6 @@ mod quiet;
 mod registry;
 mod retention;
 mod schedule;
-mod stored;
 mod stranded;
 mod stream;
 mod sweep;
@@ -61,28 +61,28 @@ pub use controls::{
     Schedule, Singleton,
 };
 pub use error::Error;
-pub use fault::{Fault, OrFault, Result};
 pub use flow::{Action, ActionKey, Flow};
-pub use handler::{Handler, MAX_VALUE_BYTES, Served};
+pub use handler::{Handler, MAX_VALUE_BYTES, ServedWorkflow};
 pub use health::Health;
 pub use history::{Histories, History, Input, Recorded};
+pub use idempotency_key::IdempotentCall;
 pub use load::MAX_STEPS;
-pub use once::Once;
 pub use operate::BulkProgress;
 pub use reaction::{
     CloseProgress, Closing, Reaction, ReactionCtx, StreamPage, StreamQuery, StreamView,
 };
 pub use retention::Retention;
+pub use step_error::{Result, StepError, StepResultExt};
 pub use stream::{
     ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Listed, Loaded, Page, Query, State, Stream,
     StreamEvent, Streams, event as events,
 };
 pub use tidegate_core as core;
 pub use tidegate_core::{
+    definition::Retry,
     event::{NewEvent, Posted},
     id::{EventId, RunId, ScheduleId},
     request::Request,
-    workflow::Retry,
 };
 pub use tidegate_store as store;
 pub use tidegate_store::lease;

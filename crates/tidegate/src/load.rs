@@ -12,12 +12,12 @@ use tidegate_core::{
     reads::{ReadSet, Scan, Snapshot},
     row::{Ended, Event, Purpose, Row, RowKey, Run, Source, Step},
 };
-use tidegate_store::{Seen, Store, StoreError};
+use tidegate_store::{CommitEffects, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::{
     engine::{Seat, Shared},
-    turns::Kind,
+    turns::WorkerKind,
 };
 
 /// The most steps of one run. A run that needs more is several runs.
@@ -162,7 +162,12 @@ impl Ahead {
 
     /// Remembers what a transaction has read along and who is next, and gives out what the runs
     /// that it leased start from.
-    pub(crate) fn saw(&mut self, read: &[Seq], runs: &[(Kind, Run)], seen: &mut Seen) {
+    pub(crate) fn saw(
+        &mut self,
+        read: &[Seq],
+        runs: &[(WorkerKind, Run)],
+        seen: &mut CommitEffects,
+    ) {
         for seq in read {
             if let Some(event) = seen.events.get(seq)
                 && event.data.as_str().len() <= MAX_AHEAD_BYTES

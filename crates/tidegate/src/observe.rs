@@ -4,11 +4,11 @@ use tidegate_core::{
     id::{EventId, RunId},
     observe::{
         Newest, Part,
-        events::{self, Name, Told},
+        events::{self, EventDetails, Name},
         folds::{self, FlowState},
         gates,
         origin::{self, Origin},
-        receipts::{self, Listed},
+        receipts::{self, ReceiptEntry},
         schedules,
         stats::{self, Stats},
         timeline::{self, Timeline},
@@ -30,7 +30,7 @@ impl Engine {
     }
 
     /// An event with its receipts and the runs that carry it; `None` if there is none of this id.
-    pub async fn event(&self, id: EventId) -> Result<Option<Told>, Error> {
+    pub async fn event(&self, id: EventId) -> Result<Option<EventDetails>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| events::show(draft, &ws, id)).await?)
     }
@@ -38,9 +38,9 @@ impl Engine {
     /// Verdicts other than plain starts, newest first, a page at a time.
     pub async fn receipts(
         &self,
-        which: &receipts::Which,
+        which: &receipts::ReceiptFilter,
         part: Part,
-    ) -> Result<Newest<Listed>, Error> {
+    ) -> Result<Newest<ReceiptEntry>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| receipts::list(draft, &ws, which, part)).await?)
     }
@@ -49,10 +49,10 @@ impl Engine {
     /// page's `next`.
     pub async fn gates(
         &self,
-        which: &gates::Which,
+        which: &gates::GateFilter,
         after: Option<&GateKey>,
         limit: u32,
-    ) -> Result<gates::Page, Error> {
+    ) -> Result<gates::GatePage, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| gates::list(draft, &ws, which, after, limit)).await?)
     }
@@ -63,7 +63,7 @@ impl Engine {
         &self,
         known: &[GateKey],
         most: usize,
-    ) -> Result<Vec<(GateKey, gates::Shown)>, Error> {
+    ) -> Result<Vec<(GateKey, gates::GateView)>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| gates::busiest(draft, &ws, known, most)).await?)
     }
@@ -72,10 +72,10 @@ impl Engine {
     /// next one begins behind the last page's `next`. With the next occurrences of each.
     pub async fn schedules(
         &self,
-        which: &schedules::Which,
+        which: &schedules::ScheduleFilter,
         after: Option<&schedules::Place>,
         limit: u32,
-    ) -> Result<schedules::Page, Error> {
+    ) -> Result<schedules::SchedulePage, Error> {
         let (ws, store) = (self.ws(), &**self.store());
         let (now, mut page) = look(store, &ws, |draft| {
             Ok((draft.now(), schedules::list(draft, &ws, which, after, limit)?))

@@ -6,8 +6,8 @@ use tidegate_core::{
     event::{self, NewEvent, Posted},
     id::{ChoreId, RunId, ScheduleId, Seq},
     json::Payload,
-    list::{Page, Which},
-    observe::schedules::{self, Shown},
+    list::{RunFilter, RunPage},
+    observe::schedules::{self, ScheduleView},
     reads::{ReadSet, Scan},
     request::Request,
     row::{
@@ -25,10 +25,10 @@ use crate::{
     api::{Engine, check_events, check_request, payload, unexpected},
     context::OUTSIDE,
     error::Error,
-    fault::Fault,
     handler::check_name,
     load::MAX_STEPS,
     schedule,
+    step_error::StepError,
 };
 
 /// How often a resume looks again where an occurrence has taken place meanwhile.
@@ -47,7 +47,12 @@ pub struct BulkProgress {
 impl Engine {
     /// Runs of the workspace, newest first, a page at a time: the next one begins below the last
     /// page's `next`.
-    pub async fn runs(&self, which: &Which, below: Option<Seq>, limit: u32) -> Result<Page, Error> {
+    pub async fn runs(
+        &self,
+        which: &RunFilter,
+        below: Option<Seq>,
+        limit: u32,
+    ) -> Result<RunPage, Error> {
         Ok(list_runs(&**self.store(), &self.ws(), which, below, limit).await?)
     }
 
@@ -166,7 +171,7 @@ impl Engine {
         &self,
         run: RunId,
         mut asked: NewSessionOp,
-    ) -> Result<Result<Outcome, Fault>, Error> {
+    ) -> Result<Result<Outcome, StepError>, Error> {
         check_name(&asked.step).map_err(|rule| Error::Value(format!("the step's id {rule}")))?;
         asked.step.insert_str(0, OUTSIDE);
         let (live, ended) = self.look_up(run).await?;
@@ -184,7 +189,7 @@ impl Engine {
         let Some(Some(Row::Step(step))) = snapshot.rows.get(&step) else {
             return Err(Refusal::NoRun(run).into());
         };
-        let outcome = step.result.as_ref().map_err(Fault::recorded).map(Outcome::from_payload);
+        let outcome = step.result.as_ref().map_err(StepError::recorded).map(Outcome::from_payload);
         match outcome {
             Ok(None) => Err(Error::Value(format!("step `{}` does something else", step.id))),
             Ok(Some(outcome)) => Ok(Ok(outcome)),
@@ -194,19 +199,19 @@ impl Engine {
 
     /// Pauses a schedule: from now on nothing of it is planned, over all engines of the store and
     /// through restarts and releases that still have it. What has begun goes on. How it is then.
-    pub async fn pause_schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
+    pub async fn pause_schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
         self.hold(id, |_| Hold::Pause).await
     }
 
     /// Lets a paused schedule go on with its next occurrence from now. How it is then.
-    pub async fn resume_schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
+    pub async fn resume_schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
         // What was planned last has taken place, also where the clock has stepped back.
-        let after = |shown: &Shown, now: Timestamp| {
+        let after = |shown: &ScheduleView, now: Timestamp| {
             shown.last.as_ref().map_or(now, |last| now.max(last.planned_at))
         };
         for _ in 0..RESUMES {
             let now = self.store().read(ReadSet::default()).await?.now;
-            let next = |shown: &Shown| schedule::next_of(shown, after(shown, now));
+            let next = |shown: &ScheduleView| schedule::next_of(shown, after(shown, now));
             let shown = self.hold(id, |shown| Hold::Resume(next(shown))).await?;
             if shown.paused_at.is_none() {
                 return Ok(shown);
@@ -215,10 +220,14 @@ impl Engine {
         self.schedule(id).await
     }
 
-    async fn hold(&self, id: ScheduleId, how: impl Fn(&Shown) -> Hold) -> Result<Shown, Error> {
+    async fn hold(
+        &self,
+        id: ScheduleId,
+        how: impl Fn(&ScheduleView) -> Hold,
+    ) -> Result<ScheduleView, Error> {
         let shown = self.schedule(id).await?;
         let hold = how(&shown);
-        let Shown { app, workflow, schedule, .. } = shown;
+        let ScheduleView { app, workflow, schedule, .. } = shown;
         let command = Command::HoldSchedule { ws: self.ws(), app, workflow, schedule, hold };
         self.ask(command).await?;
         // Whoever serves it may not be this engine.
@@ -226,8 +235,9 @@ impl Engine {
         self.schedule(id).await
     }
 
-    async fn schedule(&self, id: ScheduleId) -> Result<Shown, Error> {
-        let which = schedules::Which { id: Some(id), ..schedules::Which::default() };
+    async fn schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
+        let which =
+            schedules::ScheduleFilter { id: Some(id), ..schedules::ScheduleFilter::default() };
         let mut found = self.schedules(&which, None, 1).await?.schedules;
         found.pop().ok_or_else(|| Refusal::NoSchedule(id.to_string()).into())
     }

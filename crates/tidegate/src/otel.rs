@@ -6,7 +6,7 @@
 //!
 //! let guard = otel::install(&Options::new("http://localhost:4318").service_name("shop"))?;
 //! // … the program …
-//! guard.shut_down()
+//! guard.shutdown()
 //! # }
 //! ```
 //!
@@ -185,7 +185,7 @@ impl Guard {
     }
 
     /// Sends what is left, and ends. It blocks, as dropping the guard does.
-    pub fn shut_down(self) -> Result<(), OtelError> {
+    pub fn shutdown(self) -> Result<(), OtelError> {
         self.end()
     }
 

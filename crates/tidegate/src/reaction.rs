@@ -4,10 +4,10 @@
 //! ack of the event, so that it happens exactly once. Inside, a reaction is one task that claims
 //! streams (`runner.rs`) and one for each stream that is claimed (`delivery.rs`).
 
+mod catch_up;
 mod close;
 mod context;
 mod delivery;
-mod follow;
 mod lease;
 mod operate;
 mod projection;
@@ -23,19 +23,19 @@ use tidegate_core::{
     reaction::{Backoff, Reaction as Definition, ReactionProblem},
 };
 
+pub(crate) use self::{
+    catch_up::follow,
+    runner::{Reactions, run},
+    trigger::{asks, triggers},
+};
 pub use self::{
     close::{CloseProgress, Closing},
     context::ReactionCtx,
     operate::{StreamPage, StreamQuery, StreamView},
 };
-pub(crate) use self::{
-    follow::follow,
-    runner::{Reactions, run},
-    trigger::{asks, triggers},
-};
 use crate::{
     events,
-    fault::{Fault, Result},
+    step_error::{Result, StepError},
     stream::StreamEvent,
     timer::BoxFuture,
 };
@@ -153,7 +153,8 @@ impl Reaction {
                     return Ok(());
                 }
                 let read = events::read::<E>(&event.name, &event.data);
-                let unreadable = |error: crate::Error| Fault::coded("BadEvent", error.to_string());
+                let unreadable =
+                    |error: crate::Error| StepError::coded("BadEvent", error.to_string());
                 handler(ctx, read.map_err(|error| unreadable(error).fatal())?).await
             })
         })))
@@ -252,7 +253,7 @@ impl Reaction {
     }
 
     /// What is defined in the store, and what is done here; or everything that is wrong with it.
-    pub(crate) fn into_served(self) -> Result<Served, Vec<Problem>> {
+    pub(crate) fn into_served(self) -> Result<ServedReaction, Vec<Problem>> {
         let Self { definition, parallel, code } = self;
         let parsed = Definition::parse(&Value::Object(definition.clone()));
         let mut problems = match &parsed {
@@ -277,7 +278,9 @@ impl Reaction {
             wrong(ProblemCode::MissingField, "handler", message.to_owned());
         }
         match parsed {
-            Ok(definition) if problems.is_empty() => Ok(Served { definition, parallel, code }),
+            Ok(definition) if problems.is_empty() => {
+                Ok(ServedReaction { definition, parallel, code })
+            }
             Ok(_) | Err(_) => Err(problems),
         }
     }
@@ -285,15 +288,17 @@ impl Reaction {
 
 /// A reaction that an engine works for.
 #[derive(Clone)]
-pub(crate) struct Served {
+pub(crate) struct ServedReaction {
     pub(crate) definition: Definition,
     parallel: usize,
     code: Code,
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for ServedReaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").field("definition", &self.definition).finish_non_exhaustive()
+        f.debug_struct("ServedReaction")
+            .field("definition", &self.definition)
+            .finish_non_exhaustive()
     }
 }
 

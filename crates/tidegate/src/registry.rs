@@ -7,37 +7,37 @@ use std::{
 };
 
 use tidegate_core::{
+    definition::Definition,
     explain::Workers,
     id::Seq,
     row::{EngineId, Run, Workspace},
     turn::{Claim, Turn},
-    workflow::Workflow,
 };
 
 use crate::{
     cron::Cron,
     handler::{Handler, KeyFunction},
     schedule::{self, ScheduleKey},
-    turns::{Kind, Lease, PerKind, Turns},
+    turns::{Lease, PerKind, Turns, WorkerKind},
 };
 
 /// One version of a workflow that this engine can drive.
-pub(crate) struct Version {
-    pub(crate) definition: Arc<Workflow>,
+pub(crate) struct ServedVersion {
+    pub(crate) definition: Arc<Definition>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
     /// What drives its runs.
-    pub(crate) kind: Kind,
+    pub(crate) kind: WorkerKind,
     /// The code has given its `Ctx` to tasks of their own, so that replays wait for them.
     pub(crate) spawns: Arc<AtomicBool>,
 }
 
-impl Version {
+impl ServedVersion {
     pub(crate) fn new(
-        definition: Arc<Workflow>,
+        definition: Arc<Definition>,
         handler: Arc<dyn Handler>,
         on_failure: Option<Arc<dyn Handler>>,
-        kind: Kind,
+        kind: WorkerKind,
     ) -> Self {
         Self { definition, handler, on_failure, kind, spawns: Arc::default() }
     }
@@ -46,7 +46,7 @@ impl Version {
 /// All that this engine can drive.
 #[derive(Default)]
 pub(crate) struct Registry {
-    versions: BTreeMap<Seq, Arc<Version>>,
+    versions: BTreeMap<Seq, Arc<ServedVersion>>,
     schedules: BTreeMap<ScheduleKey, Cron>,
     key_functions: BTreeMap<(String, String), KeyFunction>,
     /// Whose turn it is, by kind of worker.
@@ -66,12 +66,12 @@ impl Registry {
     }
 
     /// Runs of this version can be driven from now on.
-    pub(crate) fn serve(&mut self, ws: &Workspace, turn: Turn, version: Version) {
-        let Workflow { app, name, triggers, .. } = &*version.definition;
+    pub(crate) fn serve(&mut self, ws: &Workspace, turn: Turn, version: ServedVersion) {
+        let Definition { app, name, triggers, .. } = &*version.definition;
         for (id, cron) in schedule::of(triggers) {
             self.schedules.insert((ws.clone(), app.clone(), name.clone(), id), cron);
         }
-        for kind in Kind::ALL {
+        for kind in WorkerKind::ALL {
             self.turns[kind as usize].set(ws, turn, kind == version.kind);
         }
         self.versions.insert(turn.lane, Arc::new(version));
@@ -86,17 +86,17 @@ impl Registry {
     }
 
     /// What drives the runs of a lane.
-    pub(crate) fn version(&self, lane: Seq) -> Option<Arc<Version>> {
+    pub(crate) fn version(&self, lane: Seq) -> Option<Arc<ServedVersion>> {
         self.versions.get(&lane).cloned()
     }
 
     /// The code of a workflow: of this version if it is served, or else of the newest one.
-    pub(crate) fn code(&self, app: &str, name: &str, version: u32) -> Option<Arc<Version>> {
+    pub(crate) fn code(&self, app: &str, name: &str, version: u32) -> Option<Arc<ServedVersion>> {
         let versions = self.versions.values().filter(|it| {
             let definition = &it.definition;
             definition.app == app && definition.name == name
         });
-        let newest = |it: &&Arc<Version>| {
+        let newest = |it: &&Arc<ServedVersion>| {
             let number = it.definition.version;
             (number == Some(version), number)
         };
@@ -123,7 +123,7 @@ impl Registry {
     }
 
     /// The workers of one kind, as a workspace may see them.
-    pub(crate) fn workers(&self, kind: Kind, ws: &Workspace) -> Workers {
+    pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         self.turns[kind as usize].workers(kind, ws)
     }
 
@@ -156,11 +156,11 @@ impl Registry {
     /// The leases that go with the next transaction, for so many free workers of each kind.
     pub(crate) fn leases(&mut self, engine: EngineId, mut free: PerKind) -> Vec<Lease> {
         let lease = |kind| self.turns[kind as usize].lease(kind, engine, *free.get(kind));
-        Kind::ALL.into_iter().filter_map(lease).collect()
+        WorkerKind::ALL.into_iter().filter_map(lease).collect()
     }
 
     /// A run of a workflow is driven here no more.
-    pub(crate) fn left(&mut self, kind: Kind, of: (Workspace, Seq)) {
+    pub(crate) fn left(&mut self, kind: WorkerKind, of: (Workspace, Seq)) {
         self.turns[kind as usize].left(kind, of);
     }
 

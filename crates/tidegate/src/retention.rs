@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tidegate_core::{
     command::{Answer, Command},
     id::Seq,
+    idempotency_key::KEPT_MS,
     reads::ReadSet,
-    reply::KEPT_MS,
     retention::{CLOCK_GRACE_MS, Past, number},
     time::Timestamp,
 };

@@ -10,12 +10,12 @@ use std::{
 use tidegate_core::{
     catalog::{Catalog, Entry},
     command::Command,
-    observe::schedules::Shown,
+    definition::Trigger,
+    observe::schedules::ScheduleView,
     reads::{ReadSet, Scan},
     row::{Row, Schedule, Workspace},
     schedule::Occurrence,
     time::Timestamp,
-    workflow::Trigger,
 };
 
 use crate::{
@@ -42,12 +42,12 @@ pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Cron)> {
 }
 
 /// The first occurrence of a schedule after a moment.
-pub(crate) fn next_of(shown: &Shown, after: Timestamp) -> Option<Timestamp> {
+pub(crate) fn next_of(shown: &ScheduleView, after: Timestamp) -> Option<Timestamp> {
     Cron::parse(&shown.cron, &shown.time_zone).ok()?.next(after)
 }
 
 /// Adds the occurrences to come to what is known of a schedule; a paused one has none.
-pub(crate) fn foresee(shown: &mut Shown, now: Timestamp) {
+pub(crate) fn foresee(shown: &mut ScheduleView, now: Timestamp) {
     let Ok(cron) = Cron::parse(&shown.cron, &shown.time_zone) else { return };
     if shown.paused {
         return;

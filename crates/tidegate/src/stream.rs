@@ -2,23 +2,23 @@
 
 mod act;
 pub mod event;
-mod line;
-mod lines;
 mod list;
 mod load;
 mod read;
 mod trail;
+mod writer;
+mod writer_cache;
 
 use std::marker::PhantomData;
 
 pub use act::{ActError, Acted};
-pub(crate) use lines::Lines;
 pub use list::Listed;
 pub(crate) use load::{Until, load};
 pub use read::{Cursor, Head, Page, Query, StreamEvent, Streams};
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::time::Timestamp;
 pub(crate) use trail::Trail;
+pub(crate) use writer_cache::WriterCache;
 
 use crate::{api::Engine, error::Error};
 

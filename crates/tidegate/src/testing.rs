@@ -3,28 +3,28 @@
 //! ```
 //! use std::time::Duration;
 //! use serde_json::{Value, json};
-//! use tidegate::{Concurrency, Ctx, Debounce, Workflow, testing::Lab};
+//! use tidegate::{Concurrency, Ctx, Debounce, Workflow, testing::TestHarness};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), tidegate::Error> {
-//! let lab = Lab::new();
+//! let harness = TestHarness::new();
 //! let sync = Workflow::new("sync", async |_: Ctx, _: Value| Ok(()))
 //!     .concurrency(Concurrency::limit(5))
 //!     .debounce(Debounce::quiet(Duration::from_secs(10)).key("account"));
-//! let engine = lab.engine().workflow(sync).start().await?;
+//! let engine = harness.engine().workflow(sync).start().await?;
 //! for n in 0..50 {
 //!     engine.send("sync", json!({ "account": n % 10 })).await?;
 //! }
-//! lab.advance(Duration::from_millis(9_999)).await;
-//! assert_eq!(lab.runs("sync").await.len(), 0);
-//! lab.advance(Duration::from_millis(1)).await;
-//! assert_eq!(lab.runs("sync").await.len(), 10);
+//! harness.advance(Duration::from_millis(9_999)).await;
+//! assert_eq!(harness.runs("sync").await.len(), 0);
+//! harness.advance(Duration::from_millis(1)).await;
+//! assert_eq!(harness.runs("sync").await.len(), 10);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Time moves only by [`Lab::advance`], and not before everything that can be done without it is
-//! done. Handlers should not do real I/O: the lab does not wait for it.
+//! Time moves only by [`TestHarness::advance`], and not before everything that can be done without it is
+//! done. Handlers should not do real I/O: the harness does not wait for it.
 
 mod counted;
 mod replay;
@@ -153,33 +153,33 @@ impl Drop for Sleep {
 
 /// A store, a virtual clock, and engines on them.
 #[derive(Debug)]
-pub struct Lab {
+pub struct TestHarness {
     clock: Arc<VirtualClock>,
     store: Arc<dyn Store>,
     busy: Arc<Busy>,
     seed: Mutex<u64>,
 }
 
-/// The variable that repeats a lab's chance.
+/// The variable that repeats a harness's chance.
 const SEED: &str = "TIDEGATE_SEED";
 
 /// Nobody else shares the store, so leases and polls need not keep a virtual month busy.
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Default for Lab {
+impl Default for TestHarness {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Lab {
-    /// A lab with an empty store in memory.
+impl TestHarness {
+    /// A harness with an empty store in memory.
     pub fn new() -> Self {
         let clock = Arc::new(VirtualClock::default());
         Self::on(Arc::new(MemoryStore::new(clock.clone())), clock)
     }
 
-    /// A lab with a store of one's own, which should tell the time by the same clock.
+    /// A harness with a store of one's own, which should tell the time by the same clock.
     pub fn on(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         let busy = Arc::<Busy>::default();
@@ -193,12 +193,12 @@ impl Lab {
         Self { seed: Mutex::new(seed), ..self }
     }
 
-    /// Begins an engine on the lab's store and clock. Several share both.
+    /// Begins an engine on the harness's store and clock. Several share both.
     pub fn engine(&self) -> EngineBuilder {
         self.begin(self.store.clone())
     }
 
-    /// Begins an engine that reaches the lab's store through something of one's own: a store that
+    /// Begins an engine that reaches the harness's store through something of one's own: a store that
     /// passes calls on, and fails now and then.
     pub fn engine_through(&self, store: Arc<dyn Store>) -> EngineBuilder {
         self.begin(Arc::new(Counted { store, busy: self.busy.clone() }))
@@ -251,7 +251,7 @@ impl Lab {
 
     /// All runs of a workflow, oldest first.
     pub async fn runs(&self, workflow: &str) -> Vec<RunView> {
-        let rows = self.store.dump().await.expect("the lab's store works");
+        let rows = self.store.dump().await.expect("the harness's store works");
         let mut runs: BTreeMap<RunId, RunView> = BTreeMap::new();
         for row in rows {
             match row {
@@ -274,7 +274,7 @@ impl Lab {
     /// The output of a run that must have completed; says otherwise what happened to it, and how
     /// to see it again.
     pub async fn completed(&self, engine: &Engine, run: RunId) -> serde_json::Value {
-        let (live, ended) = engine.look_up(run).await.expect("the lab's store works");
+        let (live, ended) = engine.look_up(run).await.expect("the harness's store works");
         match ended.map(|ended| ended.ending) {
             Some(Ending::Completed { output }) => {
                 serde_json::from_str(output.as_str()).unwrap_or_default()
@@ -305,7 +305,7 @@ pub struct RunView {
 
 fn state(phase: Phase) -> &'static str {
     match phase {
-        Phase::Line { .. } | Phase::Ready => "queued",
+        Phase::Queued { .. } | Phase::Ready => "queued",
         Phase::Driven => "running",
         Phase::Waiting => "waiting",
         Phase::Paused => "paused",

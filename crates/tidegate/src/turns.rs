@@ -25,14 +25,14 @@ const MAX_WORKSPACES: usize = 16;
 
 /// What a worker does with a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum WorkerKind {
     /// It runs a handler in this process.
     Handler,
     /// It calls a URL and waits for the answer, which costs next to nothing here.
     Call,
 }
 
-impl Kind {
+impl WorkerKind {
     pub(crate) const ALL: [Self; 2] = [Self::Handler, Self::Call];
 
     /// The word for its workers.
@@ -53,7 +53,7 @@ impl PerKind {
         Self([handlers, calls].map(|it| i64::try_from(it).unwrap_or(i64::MAX)))
     }
 
-    pub(crate) fn get(&mut self, kind: Kind) -> &mut i64 {
+    pub(crate) fn get(&mut self, kind: WorkerKind) -> &mut i64 {
         &mut self.0[kind as usize]
     }
 }
@@ -69,7 +69,7 @@ impl AddAssign for PerKind {
 /// Leases for one kind of worker that go with a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
-    pub(crate) kind: Kind,
+    pub(crate) kind: WorkerKind,
     pub(crate) command: Command,
     /// How many runs it leases at the most.
     pub(crate) limit: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Lease {
 /// The turns of one kind of worker.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    workspaces: BTreeMap<Workspace, Served>,
+    workspaces: BTreeMap<Workspace, ServedWorkspace>,
     /// The workspace that had its turn last.
     last: Option<Workspace>,
     /// How many workspaces in a row had nothing ready.
@@ -100,7 +100,7 @@ pub(crate) struct Turns {
 
 /// What is served of one workspace.
 #[derive(Debug, Default)]
-struct Served {
+struct ServedWorkspace {
     /// All versions there are, and whether they are served.
     versions: BTreeMap<Turn, bool>,
     ranges: Vec<Range>,
@@ -131,13 +131,15 @@ impl Turns {
     pub(crate) fn claims(&mut self) -> Vec<Claim> {
         self.refresh();
         let served = self.workspaces.iter().filter(|(_, served)| !served.ranges.is_empty());
-        let claim =
-            |(ws, it): (&Workspace, &Served)| Claim { ws: ws.clone(), turns: it.ranges.clone() };
+        let claim = |(ws, it): (&Workspace, &ServedWorkspace)| Claim {
+            ws: ws.clone(),
+            turns: it.ranges.clone(),
+        };
         served.map(claim).collect()
     }
 
     /// The lease that goes with the next transaction, for so many free workers.
-    pub(crate) fn lease(&mut self, kind: Kind, engine: EngineId, free: i64) -> Option<Lease> {
+    pub(crate) fn lease(&mut self, kind: WorkerKind, engine: EngineId, free: i64) -> Option<Lease> {
         self.refresh();
         let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
         // The last free workers are kept for workflows with fewer runs under way than these are.
@@ -148,7 +150,7 @@ impl Turns {
         let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
         let busy = self.next().filter(|(_, served)| !served.idle).count();
         let (calm, mut room) = (busy == 0, MAX_WORKSPACES.saturating_sub(busy));
-        let mut fits = |served: &Served| {
+        let mut fits = |served: &ServedWorkspace| {
             let fits = !served.idle || room > 0;
             room -= usize::from(served.idle && fits);
             fits
@@ -207,7 +209,7 @@ impl Turns {
     }
 
     /// What the workers are busy with, the most first. Other workspaces' workflows have no names.
-    pub(crate) fn workers(&self, kind: Kind, ws: &Workspace) -> Workers {
+    pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         let own = self.driven.iter().filter(|((of, _), _)| of == ws);
         let own = own.map(|(_, (workflow, runs))| Busy { workflow: workflow.clone(), runs: *runs });
         let mut with: Vec<Busy> = own.collect();
@@ -231,7 +233,7 @@ impl Turns {
     }
 
     /// A run of a workflow is driven here no more.
-    pub(crate) fn left(&mut self, kind: Kind, of: (Workspace, Seq)) {
+    pub(crate) fn left(&mut self, kind: WorkerKind, of: (Workspace, Seq)) {
         if let Entry::Occupied(mut driven) = self.driven.entry(of) {
             self.busy -= 1;
             driven.get_mut().1 -= 1;
@@ -243,7 +245,7 @@ impl Turns {
     }
 
     /// The workspaces with something served, the next in turn first.
-    fn next(&self) -> impl Iterator<Item = (&Workspace, &Served)> {
+    fn next(&self) -> impl Iterator<Item = (&Workspace, &ServedWorkspace)> {
         let last = self.last.clone().unwrap_or_else(|| "".into());
         let later = self.workspaces.range((Bound::Excluded(last.clone()), Bound::Unbounded));
         let sooner = self.workspaces.range(..=last);

@@ -9,7 +9,7 @@ use tidegate_core::{
 };
 use tidegate_store::why;
 
-use crate::{api::Engine, error::Error, turns::Kind};
+use crate::{api::Engine, error::Error, turns::WorkerKind};
 
 /// How far ready runs that go before another are counted.
 const MAX_AHEAD: u32 = 1000;
@@ -32,7 +32,7 @@ impl Engine {
     /// The workers of this engine, by kind, and what they are busy with.
     pub fn workers(&self) -> Vec<Workers> {
         let ws = self.workspace().into();
-        Kind::ALL.into_iter().map(|kind| self.shared().workers(kind, &ws)).collect()
+        WorkerKind::ALL.into_iter().map(|kind| self.shared().workers(kind, &ws)).collect()
     }
 
     /// How many ready runs of its workflow have a better rank.

@@ -9,8 +9,8 @@ use tidegate_core::definition::{Code, Problem};
 use crate::{
     context::Ctx,
     controls::{Batch, Concurrency},
-    fault::Result,
-    handler::{Handler, Served, Typed},
+    handler::{Handler, ServedWorkflow, Typed},
+    step_error::Result,
 };
 
 /// A workflow: an async function of an input, started by events or by the clock.
@@ -149,7 +149,7 @@ impl<E, O> Workflow<Vec<E>, O> {
     }
 }
 
-impl<I, O> From<Workflow<I, O>> for Served {
+impl<I, O> From<Workflow<I, O>> for ServedWorkflow {
     fn from(workflow: Workflow<I, O>) -> Self {
         Self {
             definition: Value::Object(workflow.definition),

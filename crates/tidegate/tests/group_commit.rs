@@ -22,7 +22,7 @@ use tidegate::{
     },
     new_event,
     store::{Clock, Decide, Decision, MemoryStore, Store, StoreError},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 use tokio::sync::watch;
 
@@ -65,8 +65,8 @@ impl Store for Counting {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.store.beat(engine, lease_ms).await
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.store.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -91,21 +91,21 @@ impl Store for Counting {
 async fn runs_that_were_answered_together_report_together() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
     let store = Counting::new(clock.clone());
-    let lab = Lab::on(store.clone(), clock);
+    let harness = TestHarness::on(store.clone(), clock);
     let steps = Workflow::new("steps", async |ctx: Ctx, _: Value| {
         for n in 0..10 {
             ctx.step(format!("step {n}"), async || Ok(n)).await?;
         }
         Ok(())
     });
-    let engine = lab.engine().workflow(steps).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().workflow(steps).start().await.unwrap();
+    harness.settle().await;
     let before = store.transactions.load(Ordering::SeqCst);
     let asked_before = store.asked_again.load(Ordering::SeqCst);
     let events = (0..50).map(|n| new_event("steps", json!({ "n": n })).unwrap());
     engine.send_all(events.collect()).await.unwrap();
-    lab.settle().await;
-    assert_eq!(lab.runs("steps").await.len(), 50);
+    harness.settle().await;
+    assert_eq!(harness.runs("steps").await.len(), 50);
     // One for the events and one for each step: the last one carries the ends. Some more, because
     // the test and the engine are on different threads; alone, each run would take eleven.
     let transactions = store.transactions.load(Ordering::SeqCst) - before;
@@ -118,14 +118,14 @@ async fn runs_that_were_answered_together_report_together() {
 async fn a_hot_key_is_handed_on_without_a_read_in_between() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
     let store = Counting::new(clock.clone());
-    let lab = Lab::on(store.clone(), clock);
+    let harness = TestHarness::on(store.clone(), clock);
     let hot = Workflow::new("hot", async |_: Ctx, input: Value| Ok(input["n"].clone()))
         .concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(hot).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().workflow(hot).start().await.unwrap();
+    harness.settle().await;
     let events = (0..50).map(|n| new_event("hot", json!({ "n": n })).unwrap());
     let posted = engine.send_all(events.collect()).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     for (n, posted) in posted.iter().enumerate() {
         let output: Value = engine.output(posted.run().unwrap()).await.unwrap().unwrap();
         assert_eq!(output, json!(n), "each has its own input");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tidegate::{
     Ctx, Workflow,
     otel::{self, Guard, Options, OtelError},
-    testing::Lab,
+    testing::TestHarness,
 };
 use tracing::Level;
 use tracing_subscriber::{layer::SubscriberExt, registry::Registry};
@@ -61,13 +61,13 @@ fn read(stream: &TcpStream) -> Post {
 }
 
 /// Has one order driven, whose run has this id.
-async fn order(lab: &Lab) -> String {
+async fn order(harness: &TestHarness) -> String {
     let order = Workflow::new("order", |ctx: Ctx, _: Value| async move {
         ctx.step("pay the bill", || async { Ok(()) }).await
     });
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let posted = engine.send("order", json!({})).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     posted.runs[0].verdict.run().unwrap().to_string()
 }
 
@@ -81,9 +81,9 @@ async fn exported(level: Level) -> (String, Vec<Post>) {
         let _metrics = metrics::set_default_local_recorder(&recorder);
         let subscriber = Registry::default().with(guard.layer());
         let _spans = tracing::subscriber::set_default(subscriber);
-        order(&Lab::new()).await
+        order(&TestHarness::new()).await
     };
-    guard.shut_down().unwrap();
+    guard.shutdown().unwrap();
     (run, told.try_iter().collect())
 }
 
@@ -130,7 +130,7 @@ async fn an_installed_export_hears_the_program_and_flushes_when_it_is_dropped() 
     let guard = otel::install(&options).unwrap();
     let again = otel::install(&options).unwrap_err();
     assert!(matches!(again, OtelError::Taken(_)), "{again}");
-    let run = order(&Lab::new()).await;
+    let run = order(&TestHarness::new()).await;
     drop(guard);
     let posts: Vec<Post> = told.try_iter().collect();
     assert!(holds(&posts, TRACES, &run));
@@ -143,7 +143,7 @@ async fn a_collector_that_refuses_is_told_of_at_the_end() {
     let guard = otel::start(&Options::new(endpoint)).unwrap();
     let recorder = guard.recorder();
     metrics::with_local_recorder(&recorder, || metrics::counter!("orders").increment(1));
-    let error = guard.shut_down().unwrap_err().to_string();
+    let error = guard.shutdown().unwrap_err().to_string();
     assert!(error.contains("could not be exported"), "{error}");
 }
 

@@ -16,7 +16,7 @@ use metrics::{
 };
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Concurrency, Ctx, Fault, Flow, Rate, Reaction, ReactionCtx, Retry, StreamEvent,
+    Action, Concurrency, Ctx, Flow, Rate, Reaction, ReactionCtx, Retry, StepError, StreamEvent,
     Workflow,
     core::{
         command::Command,
@@ -26,7 +26,7 @@ use tidegate::{
     },
     new_request,
     store::commit,
-    testing::Lab,
+    testing::TestHarness,
 };
 use tracing::{
     Level, Subscriber,
@@ -124,8 +124,8 @@ impl Recorder for Heard {
 }
 
 /// A workflow whose one step takes ten seconds.
-fn slow(lab: &Lab, name: &str) -> Workflow<Value, Value> {
-    let timer = lab.timer();
+fn slow(harness: &TestHarness, name: &str) -> Workflow<Value, Value> {
+    let timer = harness.timer();
     Workflow::new(name, move |ctx: Ctx, input: Value| {
         let timer = timer.clone();
         async move {
@@ -141,12 +141,12 @@ fn slow(lab: &Lab, name: &str) -> Workflow<Value, Value> {
 
 #[tokio::test]
 async fn admissions_are_counted_by_verdict_and_waits_by_control() {
-    let (heard, lab) = (Heard::default(), Lab::new());
+    let (heard, harness) = (Heard::default(), TestHarness::new());
     let _listening = metrics::set_default_local_recorder(&heard);
-    let limited = slow(&lab, "limited").concurrency(Concurrency::limit(1));
-    let spread = slow(&lab, "spread").throttle(Rate::per_minute(1));
-    let shed = slow(&lab, "shed").rate_limit(Rate::per_minute(1));
-    let engine = lab.engine().workflow(limited).workflow(spread).workflow(shed).start();
+    let limited = slow(&harness, "limited").concurrency(Concurrency::limit(1));
+    let spread = slow(&harness, "spread").throttle(Rate::per_minute(1));
+    let shed = slow(&harness, "shed").rate_limit(Rate::per_minute(1));
+    let engine = harness.engine().workflow(limited).workflow(spread).workflow(shed).start();
     let engine = engine.await.unwrap();
     for name in ["limited", "limited", "limited", "spread", "spread", "shed", "shed"] {
         engine.send(name, json!({})).await.unwrap();
@@ -169,17 +169,17 @@ async fn admissions_are_counted_by_verdict_and_waits_by_control() {
 
 #[tokio::test]
 async fn a_start_is_counted_once_and_its_delay_is_measured() {
-    let (heard, lab) = (Heard::default(), Lab::new());
+    let (heard, harness) = (Heard::default(), TestHarness::new());
     let _listening = metrics::set_default_local_recorder(&heard);
-    let limited = slow(&lab, "limited").concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(limited).start().await.unwrap();
+    let limited = slow(&harness, "limited").concurrency(Concurrency::limit(1));
+    let engine = harness.engine().workflow(limited).start().await.unwrap();
     for _ in 0..3 {
         engine.send("limited", json!({})).await.unwrap();
     }
-    lab.advance(SECOND).await;
+    harness.advance(SECOND).await;
     assert_eq!(heard.sum("tidegate_starts_total{workspace=default,workflow=limited}"), 1.0);
     assert_eq!(heard.values("tidegate_driven_runs").last(), Some(&1.0));
-    lab.advance(60 * SECOND).await;
+    harness.advance(60 * SECOND).await;
     assert_eq!(heard.sum("tidegate_starts_total{workspace=default,workflow=limited}"), 3.0);
     let delays = heard.values("tidegate_start_delay_seconds{workspace=default,workflow=limited}");
     assert_eq!(delays, [0.0, 10.0, 20.0]);
@@ -189,27 +189,27 @@ async fn a_start_is_counted_once_and_its_delay_is_measured() {
 
 #[tokio::test]
 async fn a_run_that_goes_on_after_a_sleep_is_handed_over_again_and_not_started_again() {
-    let (heard, lab) = (Heard::default(), Lab::new());
+    let (heard, harness) = (Heard::default(), TestHarness::new());
     let _listening = metrics::set_default_local_recorder(&heard);
     let nap =
         Workflow::new(
             "nap",
             |ctx: Ctx, _: Value| async move { ctx.sleep("nap", 60 * SECOND).await },
         );
-    let engine = lab.engine().workflow(nap).start().await.unwrap();
+    let engine = harness.engine().workflow(nap).start().await.unwrap();
     engine.send("nap", json!({})).await.unwrap();
-    lab.advance(120 * SECOND).await;
-    assert_eq!(lab.runs("nap").await[0].state, "completed");
+    harness.advance(120 * SECOND).await;
+    assert_eq!(harness.runs("nap").await[0].state, "completed");
     assert_eq!(heard.sum("tidegate_starts_total{workspace=default,workflow=nap}"), 1.0);
     assert_eq!(heard.values("tidegate_hand_off_seconds").len(), 2);
 }
 
 #[tokio::test]
 async fn each_transaction_is_measured_with_its_commands() {
-    let (heard, lab) = (Heard::default(), Lab::new());
+    let (heard, harness) = (Heard::default(), TestHarness::new());
     let _listening = metrics::set_default_local_recorder(&heard);
-    let engine = lab.engine().workflow(slow(&lab, "plain")).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().workflow(slow(&harness, "plain")).start().await.unwrap();
+    harness.settle().await;
     let (took, size) = ("tidegate_store_seconds{outcome=ok}", "tidegate_batch_commands");
     let before = heard.values(took).len();
     engine.send("plain", json!({})).await.unwrap();
@@ -221,19 +221,19 @@ async fn each_transaction_is_measured_with_its_commands() {
 
 #[tokio::test]
 async fn a_lost_lease_is_counted() {
-    let (heard, lab) = (Heard::default(), Lab::new());
+    let (heard, harness) = (Heard::default(), TestHarness::new());
     let _listening = metrics::set_default_local_recorder(&heard);
-    let engine = lab.engine().lease_ttl(30 * SECOND).workflow(slow(&lab, "plain")).start();
+    let engine = harness.engine().lease_ttl(30 * SECOND).workflow(slow(&harness, "plain")).start();
     let _engine = engine.await.unwrap();
-    lab.advance(30 * SECOND).await;
+    harness.advance(30 * SECOND).await;
     assert_eq!(heard.sum("tidegate_lease_losses_total"), 0.0);
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     let engines = rows.iter().filter_map(|row| {
         let Row::Engine(engine) = row else { return None };
         Some((Command::MarkDead { engine: engine.id, beat: engine.beat }, 0))
     });
-    commit(&**lab.store(), engines.collect()).await.unwrap();
-    lab.advance(30 * SECOND).await;
+    commit(&**harness.store(), engines.collect()).await.unwrap();
+    harness.advance(30 * SECOND).await;
     assert_eq!(heard.sum("tidegate_lease_losses_total"), 1.0);
 }
 
@@ -292,19 +292,19 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 
 #[tokio::test]
 async fn a_run_is_a_span_at_info_and_its_tries_are_spans_within_it_at_debug() {
-    let (spans, lab) = (Spans::default(), Lab::new());
+    let (spans, harness) = (Spans::default(), TestHarness::new());
     let _listening = tracing::subscriber::set_default(Registry::default().with(spans.clone()));
     let order = Workflow::new("order", |ctx: Ctx, _: Value| async move {
         let attempt = ctx.attempt("pay");
         let pay = ctx.step("pay", || async move {
-            if attempt < 2 { Err(Fault::new("declined")) } else { Ok(()) }
+            if attempt < 2 { Err(StepError::new("declined")) } else { Ok(()) }
         });
         pay.retry(Retry::attempts(2).fixed(SECOND)).await
     });
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let posted = engine.send("order", json!({})).await.unwrap();
     let run = posted.runs[0].verdict.run().unwrap();
-    lab.advance(10 * SECOND).await;
+    harness.advance(10 * SECOND).await;
     let expected = |fence| {
         format!("run run_id={run} workflow=\"order\" version=1 workspace=default fence={fence}")
     };
@@ -321,12 +321,12 @@ async fn a_run_is_a_span_at_info_and_its_tries_are_spans_within_it_at_debug() {
 
 #[tokio::test]
 async fn a_request_is_named_by_its_run_where_it_is_called_and_where_it_is_driven() {
-    let (spans, lab) = (Spans::default(), Lab::new());
+    let (spans, harness) = (Spans::default(), TestHarness::new());
     let _listening = tracing::subscriber::set_default(Registry::default().with(spans.clone()));
     let chat = Flow::new("chat").action(Action::new("say", async |_: Ctx, _: Value| Ok(())));
-    let engine = lab.engine().flow(chat).start().await.unwrap();
+    let engine = harness.engine().flow(chat).start().await.unwrap();
     let outcome = engine.dispatch(new_request("chat", "say", json!({})).unwrap()).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     let request = format!(" request_id={}", outcome.verdict.run().unwrap());
     let (driven, called) = (spans.of(Level::INFO), spans.of(Level::DEBUG));
     assert!(driven.len() == 1 && driven[0].contains(&request), "{driven:?}");
@@ -359,18 +359,18 @@ async fn commit_to(engine: &tidegate::Engine, stream: &str) {
 /// levels.
 #[tokio::test]
 async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
-    let (lines, heard, lab) = (Lines::default(), Heard::default(), Lab::new());
+    let (lines, heard, harness) = (Lines::default(), Heard::default(), TestHarness::new());
     let _listening = tracing::subscriber::set_default(Registry::default().with(lines.clone()));
     let _counting = metrics::set_default_local_recorder(&heard);
     let reaction = Reaction::new("mail").on_any(async |ctx: ReactionCtx, _: StreamEvent| {
-        if ctx.stream() == "bad" { Err(Fault::new("never").fatal()) } else { Ok(()) }
+        if ctx.stream() == "bad" { Err(StepError::new("never").fatal()) } else { Ok(()) }
     });
-    let engine = lab.engine().reaction(reaction).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().reaction(reaction).start().await.unwrap();
+    harness.settle().await;
     commit_to(&engine, "good").await;
-    lab.settle().await;
+    harness.settle().await;
     commit_to(&engine, "bad").await;
-    lab.settle().await;
+    harness.settle().await;
     let lines = lines.0.lock().unwrap().clone();
     assert!(lines.iter().all(|(level, _)| *level == Level::TRACE), "{lines:#?}");
     let of = |stream: &str| {
@@ -406,9 +406,9 @@ impl<S: Subscriber> Layer<S> for Told {
 /// spec B220: a conflict is for whoever asked. Nothing else is said about it, at any level.
 #[tokio::test]
 async fn a_conflict_is_told_to_the_caller_only() {
-    let (told, lab) = (Told::default(), Lab::new());
-    let engine = lab.engine().start().await.unwrap();
-    lab.settle().await;
+    let (told, harness) = (Told::default(), TestHarness::new());
+    let engine = harness.engine().start().await.unwrap();
+    harness.settle().await;
     let listening = tracing::subscriber::set_default(Registry::default().with(told.clone()));
     commit_to(&engine, "order").await;
     let quiet = std::mem::take(&mut *told.0.lock().unwrap());
@@ -416,7 +416,7 @@ async fn a_conflict_is_told_to_the_caller_only() {
     let pinned = engine.streams().commit("order", vec![event], Some(Expected::NoStream)).await;
     let pinned = pinned.unwrap_err().to_string();
     assert_eq!(pinned, "stream `order`: expected no stream, got version 0");
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(*told.0.lock().unwrap(), quiet, "nothing that a commit without one does not say");
     tracing::warn!("heard");
     assert_eq!(told.0.lock().unwrap().len(), quiet.len() + 1, "somebody listens");

@@ -3,7 +3,7 @@
 use rpds::RedBlackTreeSetSync;
 
 use super::{FullName, Map};
-use crate::workflow::Trigger;
+use crate::definition::Trigger;
 
 /// The subscriptions of all workflows of a catalog.
 #[derive(Clone, Debug, Default)]

@@ -28,7 +28,7 @@ fn row(drawn: &Drawn, release: i64) -> Def {
     let name = NAMES[drawn.name];
     let triggers = TRIGGERS[drawn.triggers];
     let definition = json!({ "name": name, "version": drawn.version.max(1), "triggers": triggers });
-    let workflow = Workflow::parse(&definition).expect("it is a definition").value;
+    let workflow = Definition::parse(&definition).expect("it is a definition").value;
     let body = serde_json::to_value(&workflow).expect("a definition is plain data");
     let lane = i64::from(drawn.version) * 10 + i64::try_from(drawn.name).unwrap_or_default();
     Def {

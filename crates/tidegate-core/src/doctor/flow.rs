@@ -152,7 +152,7 @@ impl Flow {
     /// What a run says that it has, and where it says that it stands.
     fn holds(&mut self, report: &mut Report, run: &Run) {
         let id = run.id;
-        for need in run.needs.iter().take(run.has) {
+        for need in run.plan.iter().take(run.entered) {
             let gate = self.gates.get_mut(&need.gate);
             let inside = match (need.span, gate) {
                 (Span::Start, Some(gate)) => run.started || gate.turns.remove(&id.seq),
@@ -165,8 +165,8 @@ impl Flow {
                 format!("{id} says that it is inside of {}, which does not", name(&need.gate))
             });
         }
-        let Phase::Line { gate, place } = run.phase else { return };
-        let next = run.needs.get(run.has).and_then(|need| self.gates.get_mut(&need.gate));
+        let Phase::Queued { gate, place } = run.phase else { return };
+        let next = run.plan.get(run.entered).and_then(|need| self.gates.get_mut(&need.gate));
         let stands = match next {
             Some(next) if next.id == gate => {
                 next.first = next.first.into_iter().chain([place]).min();
@@ -379,22 +379,22 @@ impl Flow {
 
 /// What a run has fits where it is, and what it lacks comes after it.
 fn fits(report: &mut Report, run: &Run) {
-    let (has, all) = (run.has, run.needs.len());
+    let (has, all) = (run.entered, run.plan.len());
     let fits = match run.phase {
         Phase::Waiting => has == run.kept(),
         Phase::Paused => has <= run.executing(),
         Phase::Ready | Phase::Driven => has == all,
-        Phase::Line { .. } => has < all,
+        Phase::Queued { .. } => has < all,
         Phase::Stopping => has <= all,
     };
     report.check(Rule::Phases, fits, || {
         format!("{} is {:?} with {has} of its {all} gates", run.id, run.phase)
     });
-    let (held, open) = run.needs.split_at(has.min(all));
+    let (held, open) = run.plan.split_at(has.min(all));
     let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
     let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
     report.check(Rule::Order, sorted && after, || format!("the gates of {} are mixed up", run.id));
-    let own = run.needs.iter().all(|need| need.gate.is_of(&run.ws));
+    let own = run.plan.iter().all(|need| need.gate.is_of(&run.ws));
     report.check(Rule::Workspaces, own, || format!("{} needs a gate of another workspace", run.id));
 }
 

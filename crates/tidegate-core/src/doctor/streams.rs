@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Report, Rule};
 use crate::{
     id::Seq,
-    row::{LogHead, Logged, Stream, StreamSnapshot, Sub, Workspace},
+    row::{LogHead, Stream, StreamEventRow, StreamSnapshot, Subscription, Workspace},
     stream::GUARD,
 };
 
@@ -36,18 +36,18 @@ impl Streams {
     }
 
     /// A place in what a stream was before a restart says nothing about the stream of now.
-    pub(super) fn sub(&mut self, report: &mut Report, sub: &Sub) {
+    pub(super) fn sub(&mut self, report: &mut Report, sub: &Subscription) {
         let id = self.names.get(&(sub.ws.clone(), sub.stream.clone()));
         let head = id.filter(|id| **id == sub.log).and_then(|id| self.heads.get(id));
         let Some(head) = head.map(|stream| stream.head) else { return };
         report.check(Rule::Places, sub.at <= head && sub.want <= head, || {
-            let Sub { reaction, stream, at, want, .. } = sub;
+            let Subscription { reaction, stream, at, want, .. } = sub;
             format!("`{reaction}` is at {at} of `{stream}` and wants {want}; its head is {head}")
         });
     }
 
-    pub(super) fn logged(&mut self, report: &mut Report, event: &Logged) {
-        let Logged { stream: id, version, pos, .. } = event;
+    pub(super) fn logged(&mut self, report: &mut Report, event: &StreamEventRow) {
+        let StreamEventRow { stream: id, version, pos, .. } = event;
         let last = self.last.filter(|last| last.0 == *id);
         if last.is_none() {
             self.end_of_last(report);

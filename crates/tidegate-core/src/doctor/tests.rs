@@ -1,15 +1,16 @@
 use super::*;
 use crate::{
+    definition::Definition,
     id::{EventId, RunId, Seq},
     json::Payload,
     key::Key,
     retention::CLOCK_GRACE_MS,
     row::{
-        Class, Engine, Epoch, Event, Gate, GateKey, GateState, Hold, Kind, LogHead, Logged, Need,
-        Phase, Rank, Receipt, RowKey, Run, Scope, Slots, Source, Span, Stream, Sub,
+        Class, Engine, Epoch, Event, Gate, GateKey, GateState, Hold, Kind, LogHead, Phase,
+        PlannedGate, Rank, Receipt, RowKey, Run, Scope, Slots, Source, Span, Stream,
+        StreamEventRow, Subscription,
     },
     time::Timestamp,
-    workflow::Workflow,
 };
 
 const AT: Timestamp = Timestamp::from_micros(1);
@@ -30,13 +31,13 @@ fn healthy() -> BTreeMap<RowKey, Row> {
     let rank = Rank { at: AT, seq: Seq(7) };
     let source = Source::Event(event_id(6));
     let mut run = Run::new(id, ws.clone(), name.clone(), (1, Seq(3)), source, AT, rank);
-    run.needs = vec![Need { gate: gate_key("w"), span: Span::Executing, tier: 0 }];
-    (run.has, run.phase, run.owner, run.started) = (1, Phase::Driven, Some(9), true);
+    run.plan = vec![PlannedGate { gate: gate_key("w"), span: Span::Executing, tier: 0 }];
+    (run.entered, run.phase, run.owner, run.started) = (1, Phase::Driven, Some(9), true);
     let slots = Slots { holders: vec![Hold { run: id, draining: false }], ..Slots::default() };
     let gate =
         Gate { key: gate_key("w"), id: Seq(5), at: AT, due: None, state: GateState::Slots(slots) };
     let workflow = serde_json::json!({ "name": "sync", "concurrency": { "limit": 1 } });
-    let body = serde_json::to_string(&Workflow::parse(&workflow).unwrap().value).unwrap();
+    let body = serde_json::to_string(&Definition::parse(&workflow).unwrap().value).unwrap();
     let def = Def {
         lane: Seq(3),
         ws: ws.clone(),
@@ -59,8 +60,8 @@ fn healthy() -> BTreeMap<RowKey, Row> {
     };
     let stream =
         Stream { ws: ws.clone(), name: "s".to_owned(), id: Seq(20), head: 1, closed: false };
-    let sub = Sub { want: 1, ..Sub::new(&stream, "r") };
-    let logged = |version: i64| Logged {
+    let sub = Subscription { want: 1, ..Subscription::new(&stream, "r") };
+    let logged = |version: i64| StreamEventRow {
         stream: Seq(20),
         version,
         ws: ws.clone(),
@@ -117,8 +118,8 @@ fn each_thing_that_breaks_is_found_by_its_number() {
         (|rows| drop(rows.remove(&RowKey::Engine(9))), &["I27"]),
         (|rows| drop(rows.remove(&RowKey::Event(Seq(6)))), &["I44"]),
         (|rows| drop(rows.remove(&RowKey::Def(Seq(3)))), &["I31"]),
-        (|rows| drop(rows.remove(&RowKey::Logged(Seq(20), 0))), &["I35"]),
-        (|rows| drop(rows.remove(&RowKey::Logged(Seq(20), 1))), &["I35"]),
+        (|rows| drop(rows.remove(&RowKey::StreamEventRow(Seq(20), 0))), &["I35"]),
+        (|rows| drop(rows.remove(&RowKey::StreamEventRow(Seq(20), 1))), &["I35"]),
         (|rows| drop(rows.remove(&RowKey::LogHead("w".into()))), &["I37", "I37"]),
     ];
     for (n, (change, expected)) in breaks.iter().enumerate() {
@@ -183,7 +184,7 @@ fn a_row_that_says_something_else_is_found() {
         })
     };
     assert_eq!(run(|run| run.phase = Phase::Waiting), ["I3", "I27", "I32"]);
-    assert_eq!(run(|run| run.has = 0), ["I3", "I4"]);
+    assert_eq!(run(|run| run.entered = 0), ["I3", "I4"]);
     assert_eq!(run(|run| run.staged = 2), ["I47"]);
     assert_eq!(run(|run| run.ws = "other".into()), ["I44", "I44"]);
     let crowd = |row: &mut Row| {
@@ -194,7 +195,7 @@ fn a_row_that_says_something_else_is_found() {
     };
     assert_eq!(changed(&crowd), ["I2", "I4"]);
     let beyond = |row: &mut Row| {
-        if let Row::Sub(sub) = row {
+        if let Row::Subscription(sub) = row {
             sub.at = 2;
         }
     };

@@ -8,7 +8,7 @@
 
 use super::{
     claim, fold, gate, handoff, meter,
-    needs::{Candidate, Passage, WhenFull},
+    plan::{Candidate, GateStep, WhenFull},
     verdict::{By, Verdict},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 /// `Refused` carries the verdict of a control that said no; all that others had given is taken
 /// back by then (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
-    candidate.passages()?; // required keys present
+    candidate.plan()?; // required keys present
     claim::check(draft, candidate)?;
     if candidate.arrives() {
         if let Some(verdict) = fold::join(draft, candidate)? {
@@ -51,56 +51,56 @@ pub fn create(
     id: Option<RunId>,
     source: Source,
 ) -> Decided<Verdict, Verdict> {
-    let passages = candidate.passages()?;
-    let needs: Vec<_> = passages.iter().map(|passage| passage.need.clone()).collect();
+    let steps = candidate.plan()?;
+    let plan: Vec<_> = steps.iter().map(|step| step.planned.clone()).collect();
     let (fresh, mut freed) = (id.is_none(), Vec::new());
     let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
         Source::Event(_) => claim::take_for(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
-    refuse_ancestors(draft, candidate, passages)?;
-    let mut replaced = handoff::meet(draft, candidate, passages, id)?;
+    refuse_ancestors(draft, candidate, steps)?;
+    let mut replaced = handoff::meet(draft, candidate, steps, id)?;
     let mut place = replaced.as_ref().map(|(by, old)| (*old, by.gate.clone()));
-    let queued_at = queued_at(draft, passages)?;
+    let queued_at = queued_at(draft, steps)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
-    for passage in passages {
-        let gate = &passage.need.gate;
-        let holder = match passage.when_full {
+    for step in steps {
+        let gate = &step.planned.gate;
+        let holder = match step.when_full {
             WhenFull::Wait => None,
             WhenFull::Refuse | WhenFull::Replace => gate::busy(draft, gate)?,
         };
         if let Some(holder) = holder {
-            let by = By::from(passage);
-            if passage.when_full == WhenFull::Refuse {
+            let by = By::from(step);
+            if step.when_full == WhenFull::Refuse {
                 return Err(Stop::Refused(Verdict::Skipped { by, holder }));
             }
             if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
                 rank = if old.started { rank } else { old.rank };
-                (replaced, place) = (Some((by, old.id)), Some(old.place(gate, &needs)));
+                (replaced, place) = (Some((by, old.id)), Some(old.place(gate, &plan)));
                 freed.extend(places);
             }
         }
     }
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
-    let again = candidate.again();
+    let replay = candidate.replay();
     let (before, replaced_on) = place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
     let (turn, version) = (version.turn, (version.number, version.lane));
     let mut run = Run {
         turn: (turn != version.1).then_some(turn),
-        needs,
+        plan,
         parent: candidate.parent.clone(),
         replaced: before,
         replaced_on,
         claim,
         gives_up_at: candidate.gives_up_at(queued_at),
-        replay_of: again.map(|again| again.of),
-        compensations: again.map_or(0, |again| again.compensations),
-        effect_run: again.and_then(|again| again.effects),
-        batch_of: again.and_then(|again| again.batch),
+        replay_of: replay.map(|replay| replay.of),
+        compensations: replay.map_or(0, |replay| replay.compensations),
+        effect_run: replay.and_then(|replay| replay.effects),
+        batch_of: replay.and_then(|replay| replay.batch),
         ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
@@ -117,11 +117,11 @@ pub fn create(
 /// Where a run that was just created stands.
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     let run = draft.run(id.seq)?.expect("the run was just created");
-    for need in run.needs.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
+    for need in run.plan.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
         draft.expect_length(&need.gate, LINE_COUNTED);
     }
-    match (run.phase, run.needs.get(run.has)) {
-        (Phase::Line { .. }, Some(need)) => {
+    match (run.phase, run.plan.get(run.entered)) {
+        (Phase::Queued { .. }, Some(need)) => {
             let start_at = own_turn(draft, id, &need.gate)?;
             Ok(Verdict::Queued { run: id, by: By::gate(&need.gate), start_at })
         }
@@ -145,17 +145,17 @@ fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp
 fn refuse_ancestors(
     draft: &Draft,
     candidate: &Candidate<'_>,
-    passages: &[Passage],
+    steps: &[GateStep],
 ) -> Decided<(), Verdict> {
     let Some(parent) = &candidate.parent else { return Ok(()) };
-    for passage in passages.iter().filter(|passage| passage.need.span == Span::Run) {
-        let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&passage.need.gate)?
+    for step in steps.iter().filter(|step| step.planned.span == Span::Run) {
+        let Some(Gate { state: GateState::Slots(slots), .. }) = draft.gate(&step.planned.gate)?
         else {
             continue;
         };
-        let holder = slots.holders.iter().find(|hold| parent.line.contains(&hold.run.seq));
+        let holder = slots.holders.iter().find(|hold| parent.ancestors.contains(&hold.run.seq));
         if let Some(hold) = holder {
-            let (by, holder) = (By::from(passage), hold.run);
+            let (by, holder) = (By::from(step), hold.run);
             return Err(Stop::Refused(Verdict::HeldByAncestor { by, holder }));
         }
     }
@@ -163,10 +163,10 @@ fn refuse_ancestors(
 }
 
 /// Now, and never before anything that its gates have seen.
-fn queued_at(draft: &Draft, passages: &[Passage]) -> Decided<Timestamp, Verdict> {
+fn queued_at(draft: &Draft, steps: &[GateStep]) -> Decided<Timestamp, Verdict> {
     let mut at = draft.now();
-    for passage in passages {
-        at = draft.gate(&passage.need.gate)?.map_or(at, |gate| at.max(gate.at));
+    for step in steps {
+        at = draft.gate(&step.planned.gate)?.map_or(at, |gate| at.max(gate.at));
     }
     Ok(at)
 }

@@ -1,7 +1,7 @@
 //! Claims: the first taker wins until a moment. Behind `idempotency` and `dedupeId`.
 
 use super::{
-    needs::Candidate,
+    plan::Candidate,
     verdict::{By, Verdict},
 };
 use crate::{

@@ -10,7 +10,7 @@ use std::{cell::OnceCell, collections::BTreeSet};
 use super::{
     admit::create,
     claim, gate,
-    needs::{Candidate, Origin},
+    plan::{Candidate, Origin},
     policy::PolicyKind,
     verdict::{By, Verdict},
 };
@@ -146,7 +146,7 @@ fn join_fired(
         run.wanted |= candidate.is_wanted() || !run.is_after();
         wait::start_after(draft, &mut run, candidate.after())?;
     }
-    if run.is_after() && matches!(run.phase, Phase::Line { .. } | Phase::Ready) {
+    if run.is_after() && matches!(run.phase, Phase::Queued { .. } | Phase::Ready) {
         gate::hold_back(draft, &mut run)?;
     }
     draft.put(run);
@@ -290,7 +290,7 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
             continue;
         }
         // One that replaced another may still have to wait for it to stop.
-        let in_line = |run: &Run| matches!(run.phase, Phase::Line { .. });
+        let in_line = |run: &Run| matches!(run.phase, Phase::Queued { .. });
         if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(in_line) {
             let fold = Fold { fired: true, held: false, ..fold };
             let due = Some(draft.now().plus_ms(RECHECK_MS));

@@ -11,8 +11,8 @@ use crate::{
     flow::meter,
     id::{RunId, Seq},
     row::{
-        Class, Gate, GateKey, GateState, Hold, Need, Phase, Place, Rank, RowKey, Run, Slots, Span,
-        Turns,
+        Class, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, RowKey, Run, Slots,
+        Span, Turns,
     },
     time::Timestamp,
 };
@@ -26,12 +26,12 @@ const SERVED_AT_ONCE: usize = 256;
 
 /// Takes the gates that a run still needs, as far as they let it in; then it is ready.
 pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    while let Some(need) = run.needs.get(run.has).cloned() {
+    while let Some(need) = run.plan.get(run.entered).cloned() {
         if (run.pausing || run.is_after()) && need.span != Span::Run {
             break;
         }
         if need.span == Span::Start && run.started {
-            run.has += 1;
+            run.entered += 1;
             continue;
         }
         let mut gate = gate_or_new(draft, &need.gate)?;
@@ -45,7 +45,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             Ok(()) => {
                 move_up(draft, &gate, &mut run)?;
                 draft.put(gate);
-                run.has += 1;
+                run.entered += 1;
             }
             Err(due) => {
                 join(&mut gate, &mut run, &need);
@@ -69,7 +69,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 
 /// Where a run stands in a line: by its rank, in that of a session or a schedule by arrival alone
 /// (spec policies).
-fn place(need: &Need, rank: Rank) -> Place {
+fn place(need: &PlannedGate, rank: Rank) -> Place {
     let by_arrival = Rank { at: Timestamp::default(), ..rank };
     let arbitrated = need.gate.class().is_some_and(Class::is_arbitrated);
     Place { tier: need.tier, rank: if arbitrated { by_arrival } else { rank } }
@@ -87,11 +87,11 @@ pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), 
 /// means that it has none: it is in the queue of a gate that it keeps to its end, and stays there
 /// because others look for it there: a second run of a singleton must find it.
 pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
-    let queued = matches!(run.phase, Phase::Line { .. });
-    if queued && run.needs.get(run.has).is_some_and(|need| need.span == Span::Run) {
+    let queued = matches!(run.phase, Phase::Queued { .. });
+    if queued && run.plan.get(run.entered).is_some_and(|need| need.span == Span::Run) {
         return Ok(false);
     }
-    let keep = run.kept().min(run.has);
+    let keep = run.kept().min(run.entered);
     release(draft, run, keep)?;
     Ok(true)
 }
@@ -101,9 +101,9 @@ pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
 /// It stands there before the places are handed on, so that they go by rank, and to itself if no
 /// older one waits.
 pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    let keep = run.executing().min(run.has);
+    let keep = run.executing().min(run.entered);
     let freed = vacate(draft, &mut run, keep)?;
-    let Some(need) = run.needs.get(run.has).cloned() else { return advance(draft, run) };
+    let Some(need) = run.plan.get(run.entered).cloned() else { return advance(draft, run) };
     let mut gate = gate_or_new(draft, &need.gate)?;
     join(&mut gate, &mut run, &need);
     draft.put(gate);
@@ -114,10 +114,10 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 /// As [`release`], but hands nothing on yet: says which gates have to.
 pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
-    if let (Phase::Line { .. }, Some(need)) = (run.phase, run.needs.get(run.has)) {
+    if let (Phase::Queued { .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) {
         touched.push(need.gate.clone());
     }
-    for need in run.needs.iter().take(run.has).skip(keep) {
+    for need in run.plan.iter().take(run.entered).skip(keep) {
         if let Some(gate) = draft.gate(&need.gate)? {
             let mut gate = gate.clone();
             gate.at = gate.at.max(draft.now());
@@ -126,7 +126,7 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
         }
         touched.push(need.gate.clone());
     }
-    run.has = run.has.min(keep);
+    run.entered = run.entered.min(keep);
     run.phase = Phase::Waiting;
     draft.put(run.clone());
     Ok(touched)
@@ -139,16 +139,16 @@ pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> 
 }
 
 /// Puts a run into a gate's line, at its place.
-fn join(gate: &mut Gate, run: &mut Run, need: &Need) {
+fn join(gate: &mut Gate, run: &mut Run, need: &PlannedGate) {
     let place = place(need, run.rank);
-    run.phase = Phase::Line { gate: gate.id, place };
+    run.phase = Phase::Queued { gate: gate.id, place };
     let first = head(&gate.state).map_or(place, |head| head.min(place));
     set_head(&mut gate.state, Some(first));
 }
 
 /// Marks a run's holds as draining: it is cancelled, and its worker has not stopped yet.
 pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
-    for need in run.needs.iter().take(run.has) {
+    for need in run.plan.iter().take(run.entered) {
         let Some(gate) = draft.gate(&need.gate)? else { continue };
         let mut gate = gate.clone();
         if let GateState::Slots(slots) = &mut gate.state {
@@ -190,7 +190,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         }
         move_up(draft, &gate, &mut run)?;
         draft.put(gate);
-        run.has += 1;
+        run.entered += 1;
         advance(draft, run)?;
     }
     if let Some(gate) = draft.gate(key)? {
@@ -202,7 +202,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
 
 /// Spends a run's throttle turn: it has been leased for the first time.
 pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
-    let turns = run.needs.iter().take(run.has).filter(|need| need.span == Span::Start);
+    let turns = run.plan.iter().take(run.entered).filter(|need| need.span == Span::Start);
     for gate in turns.map(|need| need.gate.clone()) {
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    needs::{Candidate, Passage},
+    plan::{Candidate, GateStep},
     verdict::{By, Verdict},
 };
 use crate::{
@@ -109,19 +109,19 @@ impl Handoff {
 /// Meets the runs of other versions on the handoff gate, by the new definition's word.
 ///
 /// `supersede` cancels those that have started and takes the others along; `drain` and `coexist`
-/// are a matter of where the newcomer stands, which its passage says already. Returns the first
+/// are a matter of where the newcomer queues, which its gate step says already. Returns the first
 /// that was cancelled: the newcomer takes its place.
 pub fn meet(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
-    passages: &[Passage],
+    steps: &[GateStep],
     newcomer: RunId,
 ) -> Decided<Option<(By, RunId)>, Verdict> {
     let policy = candidate.workflow().handoff.as_ref().map(|handoff| handoff.on_new_version);
-    let gate = passages.iter().find(|passage| passage.need.gate.class() == Some(Class::Handoff));
-    let (Some(OnNewVersion::Supersede), Some(passage)) = (policy, gate) else { return Ok(None) };
+    let gate = steps.iter().find(|step| step.planned.gate.class() == Some(Class::Handoff));
+    let (Some(OnNewVersion::Supersede), Some(step)) = (policy, gate) else { return Ok(None) };
     let version = &candidate.current.version;
-    let Some(gate) = draft.gate(&passage.need.gate)? else { return Ok(None) };
+    let Some(gate) = draft.gate(&step.planned.gate)? else { return Ok(None) };
     let mut gate = gate.clone();
     let GateState::Slots(slots) = &mut gate.state else { return Ok(None) };
     let holds = slots.holders.clone();
@@ -137,7 +137,7 @@ pub fn meet(
             continue;
         }
         if run.keeps_version() {
-            superseded = superseded.or_else(|| Some((By::from(passage), run.id)));
+            superseded = superseded.or_else(|| Some((By::from(step), run.id)));
             let reason = format!("superseded by version {}", version.number);
             end::cancel(draft, run, reason, Some(newcomer))?;
         } else {

@@ -9,7 +9,7 @@ pub mod claim;
 pub mod fold;
 pub mod gate;
 pub mod meter;
-pub mod needs;
+pub mod plan;
 pub mod receipts;
 pub mod verdict;
 

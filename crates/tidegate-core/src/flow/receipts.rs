@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{needs::Candidate, verdict::Verdict};
+use super::{plan::Candidate, verdict::Verdict};
 use crate::{
     draft::{Decided, Draft},
     row::Receipt,

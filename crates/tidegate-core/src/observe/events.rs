@@ -2,7 +2,7 @@
 
 use super::{
     Newest, Part,
-    receipts::{self, Listed},
+    receipts::{self, ReceiptEntry},
 };
 use crate::{
     draft::{Decided, Draft, Missing},
@@ -66,18 +66,18 @@ pub fn list<E>(
 
 /// An event with all that came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct EventDetails {
     /// The event.
     pub event: Event,
     /// Its verdicts other than plain starts, in order.
-    pub receipts: Vec<Listed>,
+    pub receipts: Vec<ReceiptEntry>,
     /// [`Row::Run`] and [`Row::Ended`] of the runs that carry it, oldest first: those started with
     /// it, and those whose batch it is in.
     pub runs: Vec<Row>,
 }
 
 /// One posted event of a workspace; none where there is no such event, or not any more.
-pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<Told>, E> {
+pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<EventDetails>, E> {
     let Some(event) = draft.event(id)?.filter(|event| is(event, ws, id)).cloned() else {
         return Ok(None);
     };
@@ -97,14 +97,14 @@ pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<Tol
     for row in receipts.into_iter().flatten() {
         let Row::Receipt(receipt) = row else { continue };
         let cancelled = receipts::cancelled(draft, &mut missing, receipt)?;
-        listed.push(Listed { receipt: receipt.clone(), event: Some(id), cancelled });
+        listed.push(ReceiptEntry { receipt: receipt.clone(), event: Some(id), cancelled });
     }
     missing.settle()?;
     // A run that has ended and is being stopped has both rows: the later one counts.
     let rows = live.into_iter().chain(ended).flatten().chain(batches);
     let runs: std::collections::BTreeMap<_, _> =
         rows.filter_map(|row| Some((crate::list::number(row)?, row.clone()))).collect();
-    Ok(Some(Told { event, receipts: listed, runs: runs.into_values().collect() }))
+    Ok(Some(EventDetails { event, receipts: listed, runs: runs.into_values().collect() }))
 }
 
 /// Requests, occurrences and calls are inputs, and no events that people have posted.

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::{
+    definition::Definition,
     draft::{Decided, Draft, Missing},
     flow::policy::PolicyKind,
     reads::Scan,
     row::{Class, Fold, GateKey, GateState, Row, Workspace},
     time::{Timestamp, readable},
-    workflow::Workflow,
 };
 
 /// How many open windows or buffers of one workflow are shown and summed.
@@ -18,26 +18,26 @@ pub const KEYS: u32 = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlowState {
     /// Those that have such a control, by app and name.
-    pub workflows: Vec<Of>,
+    pub workflows: Vec<WorkflowFolds>,
 }
 
 /// What one workflow's debounce and batch hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Of {
+pub struct WorkflowFolds {
     /// The app.
     pub app: String,
     /// The workflow.
     pub workflow: String,
     /// Its windows, with those of the policy `debounce`.
-    pub debounce: Held<Window>,
+    pub debounce: OpenFolds<Window>,
     /// Its buffers.
-    pub batch: Held<Buffer>,
+    pub batch: OpenFolds<Buffer>,
 }
 
 /// What is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held<T> {
+pub struct OpenFolds<T> {
     /// How many events wait in all of them.
     pub pending: u64,
     /// Each of them, by key.
@@ -47,7 +47,7 @@ pub struct Held<T> {
     pub at_least: bool,
 }
 
-impl<T> Default for Held<T> {
+impl<T> Default for OpenFolds<T> {
     fn default() -> Self {
         Self { pending: 0, keys: Vec::new(), at_least: false }
     }
@@ -107,7 +107,11 @@ pub fn flow_state<E>(
     for ((of, name), entry) in catalog.entries() {
         let asked = app.is_none_or(|app| app == of) && workflow.is_none_or(|it| it == name);
         let Some(current) = entry.current.as_ref().filter(|_| asked) else { continue };
-        let mut shown = Of { app: of.to_owned(), workflow: name.to_owned(), ..Of::default() };
+        let mut shown = WorkflowFolds {
+            app: of.to_owned(),
+            workflow: name.to_owned(),
+            ..WorkflowFolds::default()
+        };
         for class in [Class::Debounce, Class::Quiet, Class::Batch] {
             let scan = Scan::Gates(GateKey::prefix(ws, class, of, name));
             let Some(rows) = missing.note(draft.found(&scan, KEYS))? else { continue };
@@ -123,14 +127,14 @@ pub fn flow_state<E>(
 }
 
 /// Whether a workflow has windows or buffers at all.
-fn folds(workflow: &Workflow) -> bool {
+fn folds(workflow: &Definition) -> bool {
     let quiet = |kind: &PolicyKind| matches!(kind, PolicyKind::Debounce { .. });
     workflow.debounce.is_some()
         || workflow.batch.is_some()
         || workflow.policy.as_ref().is_some_and(|policy| quiet(&policy.kind))
 }
 
-fn fill(shown: &mut Of, class: Class, workflow: &Workflow, rows: &[&Row]) {
+fn fill(shown: &mut WorkflowFolds, class: Class, workflow: &Definition, rows: &[&Row]) {
     let full = rows.len() >= KEYS as usize;
     for (key, fold) in rows.iter().filter_map(|row| open(row)) {
         let pending =

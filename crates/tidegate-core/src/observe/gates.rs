@@ -26,9 +26,9 @@ const NAMED: usize = 10;
 /// How far a line is counted.
 pub const LINE: u32 = 10_000;
 
-/// Which gates; all that is absent restricts nothing.
+/// Selects gates; an absent field restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct GateFilter {
     /// Of this control. Without it, claims (`dedupeId`, `idempotency`) are left out: there may be
     /// one for each event of a day.
     pub control: Option<String>,
@@ -42,9 +42,9 @@ pub struct Which {
 
 /// A part of a list of gates, in the order of their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct GatePage {
     /// They may be fewer than asked for, or none, although there are more.
-    pub gates: Vec<Shown>,
+    pub gates: Vec<GateView>,
     /// Behind which gate the next part begins; none where this one is the last.
     pub next: Option<GateKey>,
 }
@@ -52,14 +52,14 @@ pub struct Page {
 /// A gate as people see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Shown {
+pub struct GateView {
     /// The control.
     pub control: &'static str,
     /// The app.
     pub app: String,
     /// The workflow, or the flow for a policy.
     pub workflow: String,
-    /// Which of several alike: what the key is read from, or a version.
+    /// Tells several gates of a control apart: the path of the key, or a version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub slot: String,
     /// The key as people read it.
@@ -87,7 +87,7 @@ pub struct Shown {
     pub draining: Vec<RunId>,
     /// The line, for a gate that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<Line>,
+    pub line: Option<QueueView>,
     /// How many a meter would let in now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -111,7 +111,7 @@ pub struct Shown {
 /// A gate's line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct QueueView {
     /// How many stand in it.
     pub count: u32,
     /// There are more than were counted.
@@ -129,10 +129,10 @@ pub struct Line {
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
-    which: &Which,
+    which: &GateFilter,
     after: Option<&GateKey>,
     limit: u32,
-) -> Decided<Page, E> {
+) -> Decided<GatePage, E> {
     let catalog = draft.catalog(ws)?;
     let look = if which.key.is_some() { limit.max(LOOK) } else { limit };
     let mut missing = Missing::default();
@@ -156,7 +156,7 @@ pub fn list<E>(
         last = if more || last.is_some() { end } else { None };
     }
     let gates = show_all(draft, &catalog, &shown)?;
-    Ok(Page { gates, next: last })
+    Ok(GatePage { gates, next: last })
 }
 
 /// How many runs of each version are looked at to find where most wait, and how many of the gates
@@ -174,15 +174,17 @@ pub fn busiest<E>(
     ws: &Workspace,
     known: &[GateKey],
     most: usize,
-) -> Decided<Vec<(GateKey, Shown)>, E> {
+) -> Decided<Vec<(GateKey, GateView)>, E> {
     let catalog = draft.catalog(ws)?;
     let mut missing = Missing::default();
     let mut seen: BTreeMap<&GateKey, usize> = BTreeMap::new();
-    for lane in catalog.lanes(&list::Which::default()) {
+    for lane in catalog.lanes(&list::RunFilter::default()) {
         let rows = missing.note(draft.found(&Scan::Lane(lane, Seq(0)), SAMPLE))?;
         let runs = rows.into_iter().flatten().filter_map(Row::as_run);
-        for run in runs.filter(|run| matches!(run.phase, Phase::Line { .. })) {
-            *run.needs.get(run.has).map_or(&mut 0, |need| seen.entry(&need.gate).or_default()) += 1;
+        for run in runs.filter(|run| matches!(run.phase, Phase::Queued { .. })) {
+            *run.plan
+                .get(run.entered)
+                .map_or(&mut 0, |need| seen.entry(&need.gate).or_default()) += 1;
         }
     }
     missing.settle()?;
@@ -201,7 +203,7 @@ pub fn busiest<E>(
     missing.settle()?;
     let shown = show_all(draft, &catalog, &found)?;
     let mut busy: Vec<_> = found.iter().map(|(gate, _)| gate.key.clone()).zip(shown).collect();
-    let waits = |shown: &Shown| shown.line.as_ref().map_or(0, |line| line.count);
+    let waits = |shown: &GateView| shown.line.as_ref().map_or(0, |line| line.count);
     busy.retain(|(_, shown)| waits(shown) > 0);
     busy.sort_by_key(|(_, shown)| Reverse(waits(shown)));
     busy.truncate(most);
@@ -212,14 +214,14 @@ fn key_of(row: &Row) -> Option<GateKey> {
     row.as_gate().map(|gate| gate.key.clone())
 }
 
-fn fits(which: &Which, scope: &Scope) -> bool {
+fn fits(which: &GateFilter, scope: &Scope) -> bool {
     which.key.as_ref().is_none_or(|text| scope.shown_key().contains(text))
 }
 
 type Range = (Vec<u8>, Vec<u8>);
 
 /// Where in the order of keys the gates are that are asked for.
-fn ranges(catalog: &Catalog, ws: &Workspace, which: &Which) -> Vec<Range> {
+fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
     let asked = |class: Class| match &which.control {
         Some(control) => class.control() == control,
         None => !matches!(class, Class::Dedupe | Class::Idempotency),
@@ -245,7 +247,7 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &Which) -> Vec<Range> {
     ranges
 }
 
-fn prefixes(catalog: &Catalog, ws: &Workspace, which: &Which, class: Class) -> Vec<Vec<u8>> {
+fn prefixes(catalog: &Catalog, ws: &Workspace, which: &GateFilter, class: Class) -> Vec<Vec<u8>> {
     let Some(workflow) = &which.workflow else {
         let mut prefix = GateKey::class_prefix(ws, class);
         if let Some(app) = &which.app {
@@ -276,7 +278,7 @@ fn show_all<E>(
     draft: &Draft,
     catalog: &Catalog,
     gates: &[(&Gate, Scope)],
-) -> Decided<Vec<Shown>, E> {
+) -> Decided<Vec<GateView>, E> {
     let mut missing = Missing::default();
     let mut all = Vec::new();
     for (gate, scope) in gates {
@@ -295,12 +297,12 @@ fn show_all<E>(
     Ok(all)
 }
 
-fn line<E>(draft: &Draft, missing: &mut Missing, key: &GateKey) -> Decided<Line, E> {
-    let count = missing.note(draft.count(&Count::Line(key.clone()), LINE))?.unwrap_or_default();
+fn line<E>(draft: &Draft, missing: &mut Missing, key: &GateKey) -> Decided<QueueView, E> {
+    let count = missing.note(draft.count(&Count::Queue(key.clone()), LINE))?.unwrap_or_default();
     let most = u32::try_from(NAMED).unwrap_or(u32::MAX);
-    let rows = missing.note(draft.found(&Scan::Line(key.clone()), most))?.unwrap_or_default();
+    let rows = missing.note(draft.found(&Scan::Queue(key.clone()), most))?.unwrap_or_default();
     let runs: Vec<_> = rows.into_iter().filter_map(Row::as_run).take(NAMED).collect();
-    Ok(Line {
+    Ok(QueueView {
         count,
         at_least: count >= LINE,
         first: runs.iter().map(|run| run.id).collect(),
@@ -327,15 +329,15 @@ fn limit(catalog: &Catalog, scope: &Scope) -> Option<Limit> {
     }
 }
 
-fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> Shown {
-    let mut shown = Shown {
+fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> GateView {
+    let mut shown = GateView {
         control: scope.class.control(),
         app: scope.app.clone(),
         workflow: scope.name.clone(),
         slot: scope.slot.clone(),
         key: scope.shown_key(),
         lets_in: limit.map(words).unwrap_or_default(),
-        ..Shown::default()
+        ..GateView::default()
     };
     match limit {
         Some(Limit::Slots(most)) => shown.limit = Some(most),
@@ -351,11 +353,11 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> Sho
             shown.holders = slots.holders.iter().take(NAMED).map(|hold| hold.run).collect();
             let draining = slots.holders.iter().filter(|hold| hold.draining);
             shown.draining = draining.take(NAMED).map(|hold| hold.run).collect();
-            shown.line = Some(Line::default());
+            shown.line = Some(QueueView::default());
         }
         GateState::Turns(turns) => {
             shown.inside = Some(turns.pending.len());
-            shown.line = Some(Line::default());
+            shown.line = Some(QueueView::default());
             metered(&mut shown, turns.meter, limit, turns.pending.len(), now);
         }
         GateState::Meter(meter) => metered(&mut shown, Some(*meter), limit, 0, now),
@@ -374,7 +376,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> Sho
 }
 
 fn metered(
-    shown: &mut Shown,
+    shown: &mut GateView,
     meter: Option<Meter>,
     limit: Option<Limit>,
     ahead: usize,

@@ -11,9 +11,9 @@ use crate::{
 /// How many receipts are looked at for a page of those that fit.
 const LOOK: u32 = 1000;
 
-/// Which receipts; all that is absent restricts nothing.
+/// Selects receipts; an absent field restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct ReceiptFilter {
     /// Of this event: found by an index. All others are filtered while paging.
     pub event: Option<EventId>,
     /// Of this app.
@@ -28,7 +28,7 @@ pub struct Which {
     pub outcome: Option<String>,
 }
 
-impl Which {
+impl ReceiptFilter {
     fn is_filtered(&self) -> bool {
         let Self { app, workflow, control, key, outcome, .. } = self;
         [app, workflow, control, key, outcome].into_iter().any(Option::is_some)
@@ -47,7 +47,7 @@ impl Which {
 
 /// A receipt and the event that it is about.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listed {
+pub struct ReceiptEntry {
     /// The receipt.
     pub receipt: Receipt,
     /// The event's id; none where it was forgotten before its receipt.
@@ -60,9 +60,9 @@ pub struct Listed {
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
-    which: &Which,
+    which: &ReceiptFilter,
     part: Part,
-) -> Decided<Newest<Listed>, E> {
+) -> Decided<Newest<ReceiptEntry>, E> {
     let look = part.look(which.is_filtered(), LOOK);
     let mut rows = match which.event {
         Some(event) => draft.found(&Scan::Receipts(event.seq), LOOK)?,
@@ -85,7 +85,7 @@ pub fn list<E>(
         // An id of another store, or another salt, names no event of this one.
         if which.event.is_none() || event == which.event {
             let cancelled = cancelled(draft, &mut missing, &receipt)?;
-            items.push(Listed { receipt, event, cancelled });
+            items.push(ReceiptEntry { receipt, event, cancelled });
         }
     }
     missing.settle()?;

@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::{
     catalog::{Catalog, Current},
+    definition::{CATCH_UP_MS, Trigger},
     draft::{Decided, Draft, Missing},
     id::ScheduleId,
     row::{Occurred, Row, RowKey, Schedule, Workspace},
     time::{Timestamp, all_readable, one_readable, readable},
-    workflow::{CATCH_UP_MS, Trigger},
 };
 
-/// Which schedules are shown: all unless these say otherwise.
+/// Selects schedules; an absent field restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct ScheduleFilter {
     /// Of this app.
     pub app: Option<String>,
     /// Of this workflow.
@@ -30,9 +30,9 @@ pub type Place = (String, String, String);
 
 /// A part of the list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct SchedulePage {
     /// The schedules.
-    pub schedules: Vec<Shown>,
+    pub schedules: Vec<ScheduleView>,
     /// Where the next part begins, behind this; none where this one is the last.
     pub next: Option<Place>,
 }
@@ -40,7 +40,7 @@ pub struct Page {
 /// A schedule of a current release.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Shown {
+pub struct ScheduleView {
     /// By which it is paused and resumed.
     pub id: ScheduleId,
     /// The app.
@@ -96,12 +96,12 @@ pub struct Last {
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
-    which: &Which,
+    which: &ScheduleFilter,
     after: Option<&Place>,
     limit: u32,
-) -> Decided<Page, E> {
+) -> Decided<SchedulePage, E> {
     let catalog = draft.catalog(ws)?;
-    let mut all: BTreeMap<Place, Shown> = defined(&catalog, which).collect();
+    let mut all: BTreeMap<Place, ScheduleView> = defined(&catalog, which).collect();
     if let Some(after) = after {
         all.retain(|place, _| place > after);
     }
@@ -117,11 +117,14 @@ pub fn list<E>(
         next = Some(place).filter(|_| more);
     }
     missing.settle()?;
-    Ok(Page { schedules, next })
+    Ok(SchedulePage { schedules, next })
 }
 
 /// What the current releases have.
-fn defined(catalog: &Catalog, which: &Which) -> impl Iterator<Item = (Place, Shown)> {
+fn defined(
+    catalog: &Catalog,
+    which: &ScheduleFilter,
+) -> impl Iterator<Item = (Place, ScheduleView)> {
     let is =
         |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|wanted| wanted == it);
     let entries = catalog
@@ -132,13 +135,13 @@ fn defined(catalog: &Catalog, which: &Which) -> impl Iterator<Item = (Place, Sho
         .filter(|(_, shown)| which.id.is_none_or(|id| id == shown.id))
 }
 
-fn show(current: &Current, trigger: &Trigger) -> Option<(Place, Shown)> {
+fn show(current: &Current, trigger: &Trigger) -> Option<(Place, ScheduleView)> {
     let schedule = trigger.schedule()?;
     let Trigger::Cron { cron, time_zone, on_overlap, catch_up_ms, name } = trigger else {
         return None;
     };
     let workflow = &current.workflow;
-    let shown = Shown {
+    let shown = ScheduleView {
         id: ScheduleId::new(&workflow.app, &workflow.name, &schedule),
         app: workflow.app.clone(),
         workflow: workflow.name.clone(),
@@ -158,7 +161,7 @@ fn show(current: &Current, trigger: &Trigger) -> Option<(Place, Shown)> {
     Some(((workflow.app.clone(), workflow.name.clone(), schedule), shown))
 }
 
-impl Shown {
+impl ScheduleView {
     fn fill(&mut self, row: &Schedule) {
         (self.paused, self.paused_at) = (row.paused_at.is_some(), row.paused_at);
         self.next = row.next.into_iter().collect();

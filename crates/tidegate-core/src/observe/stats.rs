@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     draft::{Decided, Draft, Missing},
-    list::Which,
+    list::RunFilter,
     reads::Count,
     row::Workspace,
     run::lease::served,
@@ -23,7 +23,7 @@ pub struct Stats {
     #[serde(flatten)]
     pub all: Counts,
     /// Version by version: those that get new runs, and older ones that still have some.
-    pub by_workflow: Vec<Of>,
+    pub by_workflow: Vec<VersionCounts>,
 }
 
 /// How many runs are where.
@@ -58,7 +58,7 @@ fn none(count: &u64) -> bool {
 /// How many runs of one version are where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Of {
+pub struct VersionCounts {
     /// The app.
     pub app: String,
     /// The workflow.
@@ -76,7 +76,7 @@ pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
     let mut stats = Stats::default();
     let mut missing = Missing::default();
     let served = missing.note(served(draft))?.unwrap_or_default();
-    for lane in catalog.lanes(&Which::default()) {
+    for lane in catalog.lanes(&RunFilter::default()) {
         let Some(version) = catalog.lane(lane) else { continue };
         let mut count = |count| missing.note(draft.count(&count, MOST));
         let live = count(Count::Live(lane))?;
@@ -106,7 +106,7 @@ pub fn stats<E>(draft: &Draft, ws: &Workspace) -> Decided<Stats, E> {
             continue;
         }
         add(&mut stats.all, counts);
-        stats.by_workflow.push(Of {
+        stats.by_workflow.push(VersionCounts {
             app: def.app.clone(),
             workflow: def.name.clone(),
             version: def.version,

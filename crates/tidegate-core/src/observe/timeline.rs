@@ -95,7 +95,7 @@ fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timest
     while let Some(Mark(at, place)) = marks.next() {
         let to = marks.peek().map(|next| next.0).or(end);
         let span = Span { from: Some(from), to, ..span(place) };
-        if matches!(place, At::Line(_) | At::Ready) {
+        if matches!(place, At::Queue(_) | At::Ready) {
             let line = (span.control.unwrap_or_default(), span.key.clone().unwrap_or_default());
             *lines.entry(line).or_default() += micros(from, to.unwrap_or(now));
         }
@@ -120,7 +120,7 @@ fn micros(from: Timestamp, to: Timestamp) -> u64 {
 fn span(place: &At) -> Span {
     let of = |kind| Span { kind, ..Span::default() };
     match place {
-        At::Line(gate) => Span { key: key_of(gate), control: control_of(gate), ..of("queued") },
+        At::Queue(gate) => Span { key: key_of(gate), control: control_of(gate), ..of("queued") },
         At::Ready => of("ready"),
         At::Driven => of("running"),
         At::Waiting(waits) => {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     draft::{Decided, Draft, Stop},
-    row::Sub,
+    row::Subscription,
     stream::to_back,
     time::Timestamp,
 };
@@ -138,8 +138,8 @@ fn end(
     draft: &mut Draft,
     lease: &Lease,
     upto: i64,
-    rest: impl FnOnce(&mut Sub, Timestamp),
-) -> Decided<Outcome<Sub>, ReactionRefusal> {
+    rest: impl FnOnce(&mut Subscription, Timestamp),
+) -> Decided<Outcome<Subscription>, ReactionRefusal> {
     let Some(mut sub) = held(draft, lease)? else { return Ok(Outcome::Lost) };
     within(&sub, upto).map_err(Stop::Refused)?;
     move_to(&mut sub, upto);
@@ -153,7 +153,7 @@ fn end(
 }
 
 /// Nobody has handled what was never committed.
-pub(super) fn within(sub: &Sub, upto: i64) -> Result<(), ReactionRefusal> {
+pub(super) fn within(sub: &Subscription, upto: i64) -> Result<(), ReactionRefusal> {
     if upto <= sub.want {
         return Ok(());
     }
@@ -162,7 +162,7 @@ pub(super) fn within(sub: &Sub, upto: i64) -> Result<(), ReactionRefusal> {
 }
 
 /// Moves a place forward, never back; progress resets what was counted.
-pub(super) fn move_to(sub: &mut Sub, upto: i64) {
+pub(super) fn move_to(sub: &mut Subscription, upto: i64) {
     if upto > sub.at {
         sub.at = upto;
         sub.failures = 0;
@@ -171,7 +171,9 @@ pub(super) fn move_to(sub: &mut Sub, upto: i64) {
     }
 }
 
-fn at(outcome: Decided<Outcome<Sub>, ReactionRefusal>) -> Decided<Outcome<i64>, ReactionRefusal> {
+fn at(
+    outcome: Decided<Outcome<Subscription>, ReactionRefusal>,
+) -> Decided<Outcome<i64>, ReactionRefusal> {
     Ok(match outcome? {
         Outcome::Done(sub) => Outcome::Done(sub.at),
         Outcome::Lost => Outcome::Lost,

@@ -5,7 +5,7 @@ use crate::{
     draft::{Decided, Draft},
     id::Seq,
     reads::Scan,
-    row::{EngineId, Row, Sub, Workspace},
+    row::{EngineId, Row, Subscription, Workspace},
     stream::{ask, sub_key, to_back},
     time::Timestamp,
 };
@@ -116,7 +116,7 @@ pub fn claim<E>(
 /// Caps the times of a place that was written before the clock stepped back: a lease lasts for
 /// `leaseMs` from now at the most, and a retry waits for its backoff again at the most. A moment
 /// that a handler named stays, unless the place has failed as well.
-fn cap(sub: &mut Sub, reaction: &Reaction, now: Timestamp) {
+fn cap(sub: &mut Subscription, reaction: &Reaction, now: Timestamp) {
     let ahead = sub.since.micros().saturating_sub(now.micros());
     sub.until = sub.until.map(|until| until.capped(now, reaction.lease_ms));
     if sub.failures > 0 {
@@ -127,7 +127,7 @@ fn cap(sub: &mut Sub, reaction: &Reaction, now: Timestamp) {
 }
 
 /// How long it is until a place can be claimed.
-fn free_in_ms(sub: &Sub, now: Timestamp) -> u64 {
+fn free_in_ms(sub: &Subscription, now: Timestamp) -> u64 {
     let until = sub.until.filter(|_| sub.owner.is_some());
     let free = until.into_iter().chain(sub.due).max().unwrap_or(now);
     free.micros().saturating_sub(now.micros()).max(0).unsigned_abs().div_ceil(1000)
@@ -166,10 +166,10 @@ pub(super) fn lock<'a, E>(
 }
 
 /// The place of a lease, if the lease is still what its holder believes.
-pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Sub>, E> {
+pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Subscription>, E> {
     let key = sub_key(&lease.ws, &lease.reaction, &lease.stream);
     Ok(match draft.row(&key)? {
-        Some(Row::Sub(sub)) => {
+        Some(Row::Subscription(sub)) => {
             let mine = sub.holder(draft.now()) == Some(lease.engine) && sub.fence == lease.fence;
             mine.then(|| sub.clone())
         }
@@ -179,7 +179,12 @@ pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Sub>, E> {
 
 /// The first `limit` places that can be claimed, as they are now; behind them those whose times
 /// have to be capped.
-fn waiting<E>(draft: &Draft, ws: &Workspace, reaction: &str, limit: u32) -> Decided<Vec<Sub>, E> {
+fn waiting<E>(
+    draft: &Draft,
+    ws: &Workspace,
+    reaction: &str,
+    limit: u32,
+) -> Decided<Vec<Subscription>, E> {
     let scan = Scan::Work(ws.clone(), reaction.to_owned());
     // From the reaction's first stream to just before the first of the next reaction.
     let from = sub_key(ws, reaction, "");
@@ -191,10 +196,10 @@ fn waiting<E>(draft: &Draft, ws: &Workspace, reaction: &str, limit: u32) -> Deci
         // An earlier command of this transaction may have taken some of them, or given others work.
         let subs = found.into_iter().chain(draft.written(from.clone(), to.clone()));
         let subs = subs.filter_map(|row| {
-            let Row::Sub(sub) = row else { return None };
+            let Row::Subscription(sub) = row else { return None };
             sub.is_work(draft.now()).then(|| sub.clone())
         });
-        let mut subs: Vec<Sub> = subs.collect();
+        let mut subs: Vec<Subscription> = subs.collect();
         subs.sort_by(|a, b| (a.since, &a.stream).cmp(&(b.since, &b.stream)));
         subs.dedup_by(|a, b| a.stream == b.stream);
         if subs.len() >= limit as usize || complete {
@@ -205,7 +210,7 @@ fn waiting<E>(draft: &Draft, ws: &Workspace, reaction: &str, limit: u32) -> Deci
     }
 }
 
-fn leased(sub: &Sub, engine: EngineId, until: Timestamp) -> Leased {
+fn leased(sub: &Subscription, engine: EngineId, until: Timestamp) -> Leased {
     let lease = Lease {
         ws: sub.ws.clone(),
         reaction: sub.reaction.clone(),
@@ -216,7 +221,7 @@ fn leased(sub: &Sub, engine: EngineId, until: Timestamp) -> Leased {
     Leased { lease, log: sub.log, at: sub.at, want: sub.want, until }
 }
 
-fn lost_too_often(sub: &Sub, reaction: &Reaction) -> String {
+fn lost_too_often(sub: &Subscription, reaction: &Reaction) -> String {
     let (claims, lease_ms, next) = (sub.claims, reaction.lease_ms, sub.at + 1);
     format!(
         "claimed {claims} times in a row without progress at version {next}: the lease of \

@@ -11,7 +11,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
     request::{self, Request},
-    row::Sub,
+    row::Subscription,
     stream::{self, Commit, Committed, NewLogged, to_back},
     time::Timestamp,
 };
@@ -112,7 +112,7 @@ pub fn react(draft: &mut Draft, reaction: &Reaction, react: &React) -> Decided<R
     Ok(Reacted { at, until, already: false, effects })
 }
 
-fn finish(sub: &mut Sub, then: Then, reaction: &Reaction, now: Timestamp) {
+fn finish(sub: &mut Subscription, then: Then, reaction: &Reaction, now: Timestamp) {
     match then {
         Then::Keep => {
             let until = now.plus_ms(reaction.lease_ms);

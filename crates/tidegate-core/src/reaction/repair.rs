@@ -1,7 +1,7 @@
 //! What people do about streams: unblock them, have them replayed from the start, put them off,
 //! or have them served next.
 //!
-//! Which streams are meant is found first, without locks and a page at a time
+//! The streams are selected first, without locks and a page at a time
 //! ([`Repair::find`]); then each page is changed, with everything that was asked of a stream
 //! asked again under its lock ([`Repair::apply`]).
 
@@ -13,7 +13,7 @@ use super::{Follower, ReactionRefusal};
 use crate::{
     draft::{Decided, Draft, Stop},
     reads::Scan,
-    row::{Row, Sub, Workspace},
+    row::{Row, Subscription, Workspace},
     stream::{ask, rewind, sub_key, to_back},
     time::Timestamp,
 };
@@ -31,7 +31,7 @@ pub struct Repair {
     /// What to do.
     pub remedy: Remedy,
     /// With which streams.
-    pub which: Which,
+    pub which: StreamSelection,
 }
 
 /// What can be done with a stuck stream.
@@ -47,9 +47,9 @@ pub enum Remedy {
     Prioritize,
 }
 
-/// Which streams are meant.
+/// Selects streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum StreamSelection {
     /// Exactly these; an empty list means none.
     Names(Vec<String>),
     /// All that pass the filter. An empty filter is refused for a reset.
@@ -75,7 +75,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether a place is among them.
-    pub fn passes(&self, sub: &Sub, follower: &Follower) -> bool {
+    pub fn passes(&self, sub: &Subscription, follower: &Follower) -> bool {
         let stream = self.stream.as_ref().is_none_or(|pattern| pattern.matches(&sub.stream));
         let source = self.source.as_ref();
         let source = source.is_none_or(|source| *source == follower.source.to_string());
@@ -177,8 +177,8 @@ impl Repair {
     ) -> Decided<Vec<String>, ReactionRefusal> {
         self.check()?;
         let mut streams = match &self.which {
-            Which::Names(names) => names.clone(),
-            Which::Where(_) | Which::All => self.scan(draft, after, limit)?,
+            StreamSelection::Names(names) => names.clone(),
+            StreamSelection::Where(_) | StreamSelection::All => self.scan(draft, after, limit)?,
         };
         streams.retain(|stream| after.is_none_or(|after| stream.as_str() > after));
         streams.sort_unstable();
@@ -200,7 +200,7 @@ impl Repair {
         ask(draft, streams.iter().map(|stream| key(stream)))?;
         let mut done = Vec::new();
         for stream in streams {
-            let Some(Row::Sub(sub)) = draft.row(&key(stream))? else { continue };
+            let Some(Row::Subscription(sub)) = draft.row(&key(stream))? else { continue };
             if self.means(sub, draft.now()) {
                 let mut sub = sub.clone();
                 self.mend(&mut sub, draft);
@@ -211,7 +211,7 @@ impl Repair {
         Ok(done)
     }
 
-    fn mend(&self, sub: &mut Sub, draft: &Draft) {
+    fn mend(&self, sub: &mut Subscription, draft: &Draft) {
         let at = match self.remedy {
             Remedy::Unblock => sub.at,
             Remedy::Reset => -1,
@@ -232,7 +232,7 @@ impl Repair {
     /// A filter left empty by mistake must not replay everything.
     fn check(&self) -> Decided<(), ReactionRefusal> {
         match (self.remedy, &self.which) {
-            (Remedy::Reset, Which::Where(filter)) if *filter == Filter::default() => {
+            (Remedy::Reset, StreamSelection::Where(filter)) if *filter == Filter::default() => {
                 let reaction = self.follower.reaction.clone();
                 Err(Stop::Refused(ReactionRefusal::NeedsAll { reaction }))
             }
@@ -240,11 +240,11 @@ impl Repair {
         }
     }
 
-    fn means(&self, sub: &Sub, now: Timestamp) -> bool {
+    fn means(&self, sub: &Subscription, now: Timestamp) -> bool {
         let wanted = match &self.which {
-            Which::Names(names) => names.contains(&sub.stream),
-            Which::Where(filter) => filter.passes(sub, &self.follower),
-            Which::All => true,
+            StreamSelection::Names(names) => names.contains(&sub.stream),
+            StreamSelection::Where(filter) => filter.passes(sub, &self.follower),
+            StreamSelection::All => true,
         };
         let fits = match self.remedy {
             Remedy::Unblock => sub.blocked.is_some(),
@@ -268,7 +268,7 @@ impl Repair {
             let found = draft.found(&scan, limit)?;
             let subs = found
                 .iter()
-                .filter_map(|row| if let Row::Sub(sub) = row { Some(sub) } else { None });
+                .filter_map(|row| if let Row::Subscription(sub) = row { Some(sub) } else { None });
             let complete =
                 found.len() < limit as usize || subs.clone().any(|sub| sub.reaction > reaction);
             let meant = subs.filter(|sub| self.means(sub, draft.now()));
@@ -302,6 +302,6 @@ pub fn reset(
 }
 
 fn by_name(ws: &Workspace, follower: &Follower, remedy: Remedy, streams: &[String]) -> Repair {
-    let which = Which::Names(streams.to_vec());
+    let which = StreamSelection::Names(streams.to_vec());
     Repair { ws: ws.clone(), follower: follower.clone(), remedy, which }
 }

@@ -10,7 +10,7 @@ use expect_test::expect;
 use super::*;
 use crate::{
     draft::Draft,
-    row::{EngineId, RowKey, Sub},
+    row::{EngineId, RowKey, Subscription},
     testing::{World, ws},
     time::Timestamp,
 };
@@ -82,7 +82,7 @@ impl Scene {
     }
 
     #[track_caller]
-    fn sub(&self, stream: &str) -> &Sub {
+    fn sub(&self, stream: &str) -> &Subscription {
         self.world.sub("mail", stream)
     }
 }
@@ -126,7 +126,7 @@ fn a_claim_skips_what_somebody_else_has_locked() {
     let mut scene = Scene::plain();
     scene.commit("a", 1);
     scene.commit("b", 1);
-    scene.world.locked.insert(RowKey::Sub(ws(), "mail".to_owned(), "a".to_owned()));
+    scene.world.locked.insert(RowKey::Subscription(ws(), "mail".to_owned(), "a".to_owned()));
     assert_eq!(scene.claim_names(ANN, 2), ["b"]);
 }
 

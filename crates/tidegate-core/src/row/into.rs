@@ -1,9 +1,9 @@
 //! From a row of one kind to any, and back.
 
 use super::{
-    ApiKey, Chore, Chunk, Def, Ended, Engine, Epoch, Event, Gate, Item, LogHead, Logged, Receipt,
-    Reply, Row, Run, Schedule, Session, Signal, Staged, Step, Stream, StreamSnapshot, Sub,
-    WaitPath, WaitRow,
+    ApiKey, Chore, Chunk, Def, Ended, Engine, Epoch, Event, Gate, Item, LogHead, Receipt, Reply,
+    Row, Run, Schedule, Session, Signal, Staged, Step, Stream, StreamEventRow, StreamSnapshot,
+    Subscription, WaitPath, WaitRow,
 };
 
 /// The row of one kind, where it is of that kind.
@@ -34,9 +34,9 @@ macro_rules! into_row {
     };
 }
 into_row!(
-    Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Sub => Sub, LogHead => LogHead,
+    Chore => Chore, Gate => Gate, Run => Run, Engine => Engine, Stream => Stream, Subscription => Subscription, LogHead => LogHead,
     Epoch => Epoch, Def => Def, Event => Event, Ended => Ended, Step => Step, Item => Item,
-    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, Logged => Logged,
+    WaitRow => Wait, WaitPath => WaitPath, Signal => Signal, Receipt => Receipt, StreamEventRow => StreamEventRow,
     Schedule => Schedule, Chunk => Chunk, Session => Session, Staged => Staged,
     StreamSnapshot => StreamSnapshot, Reply => Reply, ApiKey => ApiKey
 );

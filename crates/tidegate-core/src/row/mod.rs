@@ -3,11 +3,11 @@
 //! A store moves rows; it never looks inside a gate's state or a run's body. The order of
 //! [`RowKey`]'s variants is the order in which rows are locked.
 
+mod api;
 mod chore;
 mod def;
 mod event;
 mod gate;
-mod guard;
 mod into;
 mod run;
 mod session;
@@ -16,19 +16,19 @@ mod trail;
 
 use std::sync::Arc;
 
+pub use api::{ApiKey, Reply};
 pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{
     Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
 };
-pub use guard::{ApiKey, Reply};
 pub use run::{
-    Begun, Chunk, Ended, Ending, Fault, Need, Parent, Phase, Place, Progress, Purpose, Rank, Run,
-    Source, Span, Step, StepKind, Wait, WaitOn,
+    Begun, Chunk, Ended, Ending, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run,
+    RunError, Source, Span, Step, StepKind, Wait, WaitOn,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
-pub use stream::{Logged, Stream, StreamSnapshot, Sub};
+pub use stream::{Stream, StreamEventRow, StreamSnapshot, Subscription};
 pub use trail::{At, Awaited, Mark, Trail};
 
 use crate::id::Seq;
@@ -61,7 +61,7 @@ pub enum Row {
     /// A stream's head.
     Stream(Stream),
     /// A reaction's place in one stream.
-    Sub(Sub),
+    Subscription(Subscription),
     /// The last global position of a workspace.
     LogHead(LogHead),
     /// The number that changes with any definition of a workspace.
@@ -85,7 +85,7 @@ pub enum Row {
     /// A verdict other than a plain start.
     Receipt(Receipt),
     /// An event of a stream.
-    Logged(Logged),
+    StreamEventRow(StreamEventRow),
     /// Something that a run has emitted.
     Chunk(Chunk),
     /// What a run has staged for a session.
@@ -117,7 +117,7 @@ pub enum RowKey {
     /// By workspace and name; locked.
     Stream(Workspace, String),
     /// By workspace, reaction and stream; locked.
-    Sub(Workspace, String, String),
+    Subscription(Workspace, String, String),
     /// By workspace; locked.
     LogHead(Workspace),
     /// By workspace.
@@ -141,7 +141,7 @@ pub enum RowKey {
     /// By number.
     Receipt(Seq),
     /// By the stream's number and the version.
-    Logged(Seq, i64),
+    StreamEventRow(Seq, i64),
     /// By run, step, attempt and place there.
     Chunk(Seq, String, u32, u32),
     /// By run and place.
@@ -165,7 +165,7 @@ impl RowKey {
             | Self::Session(..)
             | Self::Engine(_)
             | Self::Stream(..)
-            | Self::Sub(..)
+            | Self::Subscription(..)
             | Self::LogHead(_) => true,
             Self::Epoch(_)
             | Self::Def(_)
@@ -177,7 +177,7 @@ impl RowKey {
             | Self::WaitPath(..)
             | Self::Signal(..)
             | Self::Receipt(_)
-            | Self::Logged(..)
+            | Self::StreamEventRow(..)
             | Self::Chunk(..)
             | Self::Staged(..)
             | Self::StreamSnapshot(..) => false,
@@ -205,7 +205,9 @@ impl Row {
             }
             Self::Engine(row) => RowKey::Engine(row.id),
             Self::Stream(row) => RowKey::Stream(row.ws.clone(), row.name.clone()),
-            Self::Sub(row) => RowKey::Sub(row.ws.clone(), row.reaction.clone(), row.stream.clone()),
+            Self::Subscription(row) => {
+                RowKey::Subscription(row.ws.clone(), row.reaction.clone(), row.stream.clone())
+            }
             Self::LogHead(row) => RowKey::LogHead(row.ws.clone()),
             Self::Epoch(row) => RowKey::Epoch(row.ws.clone()),
             Self::Def(row) => RowKey::Def(row.lane),
@@ -226,7 +228,7 @@ impl Row {
             }
             Self::Signal(row) => RowKey::Signal(row.run, row.name.clone(), row.seq),
             Self::Receipt(row) => RowKey::Receipt(row.seq),
-            Self::Logged(row) => RowKey::Logged(row.stream, row.version),
+            Self::StreamEventRow(row) => RowKey::StreamEventRow(row.stream, row.version),
             Self::Chunk(row) => RowKey::Chunk(row.run, row.step.clone(), row.attempt, row.n),
             Self::Staged(row) => RowKey::Staged(row.run, row.n),
             Self::StreamSnapshot(row) => RowKey::StreamSnapshot(row.stream, row.kind.clone()),

@@ -44,7 +44,7 @@ pub enum Span {
 
 /// One gate that a run has to pass, in the order of spec G9.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Need {
+pub struct PlannedGate {
     /// The gate.
     pub gate: GateKey,
     /// How long it is kept.
@@ -86,7 +86,8 @@ pub struct Parent {
     /// Its step.
     pub step: String,
     /// The run and all its own ancestors.
-    pub line: Vec<Seq>,
+    #[serde(rename = "line")]
+    pub ancestors: Vec<Seq>,
 }
 
 /// Why there is a run.
@@ -107,7 +108,8 @@ pub enum Purpose {
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// In the line of the gate it needs next.
-    Line {
+    #[serde(rename = "line")]
+    Queued {
         /// The gate's number.
         gate: Seq,
         /// The place.
@@ -219,11 +221,11 @@ pub struct Run {
     /// Its order among others.
     pub rank: Rank,
     /// What it has to pass, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<Need>,
+    #[serde(default, rename = "needs", skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<PlannedGate>,
     /// How many of them it has.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub has: usize,
+    #[serde(default, rename = "has", skip_serializing_if = "is_default")]
+    pub entered: usize,
     /// Where it is.
     pub phase: Phase,
     /// Who drives it.
@@ -346,8 +348,8 @@ impl Run {
             source,
             queued_at,
             rank,
-            needs: Vec::new(),
-            has: 0,
+            plan: Vec::new(),
+            entered: 0,
             phase: Phase::Ready,
             owner: None,
             fence: 0,
@@ -399,8 +401,8 @@ impl Run {
     /// When the sweep has to look at it: the first of all that time alone decides.
     pub fn due(&self) -> Option<Timestamp> {
         let gives_up = match (self.purpose, self.phase) {
-            (Purpose::Compensates(_), _) => self.has > 0,
-            (_, Phase::Line { .. }) => self.lacks(Class::Policy) || self.lacks(Class::Schedule),
+            (Purpose::Compensates(_), _) => self.entered > 0,
+            (_, Phase::Queued { .. }) => self.lacks(Class::Policy) || self.lacks(Class::Schedule),
             _ => false,
         };
         let waits = self.waits.iter().filter(|_| self.phase == Phase::Waiting);
@@ -436,25 +438,25 @@ impl Run {
 
     /// The place of the first need that is kept only while the run is driven.
     pub fn executing(&self) -> usize {
-        let first = self.needs.iter().position(|need| need.span == Span::Executing);
-        first.unwrap_or(self.needs.len())
+        let first = self.plan.iter().position(|need| need.span == Span::Executing);
+        first.unwrap_or(self.plan.len())
     }
 
     /// How many of its needs it keeps while it waits or is paused: not its slots, and before its
     /// start not the turn of a throttle either.
     pub fn kept(&self) -> usize {
-        let first = self.needs.iter().position(|need| match need.span {
+        let first = self.plan.iter().position(|need| match need.span {
             Span::Run => false,
             Span::Start => !self.started,
             Span::Executing => true,
         });
-        first.unwrap_or(self.needs.len())
+        first.unwrap_or(self.plan.len())
     }
 
     /// Whose place one has that replaces this run on a gate, and on which gate it has it: this
     /// run's own, or while this run has not started the place that it took itself, if the newcomer
     /// passes that gate too. One that does not would not wait for the first to stop.
-    pub fn place(&self, gate: &GateKey, newcomer: &[Need]) -> (RunId, GateKey) {
+    pub fn place(&self, gate: &GateKey, newcomer: &[PlannedGate]) -> (RunId, GateKey) {
         let passes = |on: &&GateKey| newcomer.iter().any(|need| need.gate == **on);
         let taken = self.replaced.zip(self.replaced_on.as_ref().filter(passes));
         let (run, gate) = taken.filter(|_| !self.started).unwrap_or((self.id, gate));
@@ -468,12 +470,12 @@ impl Run {
 
     /// Has this run got the gate?
     pub fn holds(&self, gate: &GateKey) -> bool {
-        self.needs.iter().take(self.has).any(|need| need.gate == *gate)
+        self.plan.iter().take(self.entered).any(|need| need.gate == *gate)
     }
 
     /// Has this run still to pass a gate of this kind?
     pub fn lacks(&self, class: Class) -> bool {
-        self.needs.iter().skip(self.has).any(|need| need.gate.class() == Some(class))
+        self.plan.iter().skip(self.entered).any(|need| need.gate.class() == Some(class))
     }
 }
 
@@ -489,7 +491,7 @@ pub enum Ending {
     /// With an error.
     Failed {
         /// What went wrong.
-        error: Fault,
+        error: RunError,
     },
     /// From outside.
     Cancelled {
@@ -525,14 +527,14 @@ impl Ending {
 
 /// An error that a run or a step ended with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct RunError {
     /// A stable name, such as `HeldByAncestor`.
     pub code: String,
     /// What people read.
     pub message: String,
 }
 
-impl Fault {
+impl RunError {
     /// A refusal as the error of a step or a run, whose codes are words: `SessionConflict`.
     pub fn of(code: &str, message: String) -> Self {
         let capital = |word: &str| {
@@ -644,7 +646,7 @@ pub struct Step {
     /// When.
     pub at: Timestamp,
     /// What came of it.
-    pub result: Result<Payload, Fault>,
+    pub result: Result<Payload, RunError>,
     /// Its order: grows with every step of the run.
     pub seq: Seq,
 }

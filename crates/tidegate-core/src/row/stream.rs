@@ -26,7 +26,7 @@ pub struct Stream {
 
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Logged {
+pub struct StreamEventRow {
     /// The stream's number.
     pub stream: Seq,
     /// The version, from 0 without a gap.
@@ -62,7 +62,7 @@ pub struct StreamSnapshot {
 
 /// A reaction's place in one stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sub {
+pub struct Subscription {
     /// The workspace.
     pub ws: Workspace,
     /// The reaction.
@@ -99,7 +99,7 @@ pub struct Sub {
 /// moment move it on by a microsecond each. The statements `sub_work` have the same number.
 const STEP_MS: u64 = 1000;
 
-impl Sub {
+impl Subscription {
     /// The place of a reaction that has seen nothing of a stream yet.
     pub fn new(stream: &Stream, reaction: &str) -> Self {
         Self {

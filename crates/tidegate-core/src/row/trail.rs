@@ -28,7 +28,8 @@ pub struct Mark(pub Timestamp, pub At);
 #[serde(rename_all = "camelCase")]
 pub enum At {
     /// In the line of a gate.
-    Line(GateKey),
+    #[serde(rename = "line")]
+    Queue(GateKey),
     /// Let in everywhere; waits for an engine.
     Ready,
     /// Being driven.
@@ -104,8 +105,8 @@ impl Run {
     /// Notes where it is now.
     pub(crate) fn leave_mark(&mut self, now: Timestamp) {
         let at = match &self.phase {
-            Phase::Line { .. } => match self.needs.get(self.has) {
-                Some(need) => At::Line(need.gate.clone()),
+            Phase::Queued { .. } => match self.plan.get(self.entered) {
+                Some(need) => At::Queue(need.gate.clone()),
                 None => return,
             },
             Phase::Ready => At::Ready,

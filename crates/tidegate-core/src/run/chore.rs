@@ -157,7 +157,7 @@ fn act(draft: &mut Draft, ws: &Workspace, bulk: &Bulk, run: RunId) -> Decided<bo
 /// Whether there is something to do to a run, as it is now.
 fn is_meant(bulk: &Bulk, run: &Run) -> bool {
     let state = match run.phase {
-        Phase::Line { .. } | Phase::Ready => LiveState::Queued,
+        Phase::Queued { .. } | Phase::Ready => LiveState::Queued,
         Phase::Driven => LiveState::Running,
         Phase::Waiting => LiveState::Waiting,
         Phase::Paused => LiveState::Paused,

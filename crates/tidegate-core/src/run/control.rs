@@ -68,7 +68,7 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             draft.put(run);
         }
         // One that stays in a queue is paused once it is inside.
-        Phase::Line { .. } | Phase::Ready => {
+        Phase::Queued { .. } | Phase::Ready => {
             if gate::hold_back(draft, &mut run)? {
                 run.phase = Phase::Paused;
             }
@@ -102,7 +102,7 @@ pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             draft.put(run);
             Ok(())
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Waiting | Phase::Stopping => {
+        Phase::Queued { .. } | Phase::Ready | Phase::Driven | Phase::Waiting | Phase::Stopping => {
             draft.put(run);
             Ok(())
         }

@@ -1,17 +1,17 @@
 //! The ways out: completed, failed, cancelled, replaced.
 
-use super::{chore, follow, wait};
+use super::{chore, follow_up, wait};
 use crate::{
     catalog::Current,
     draft::{Decided, Draft},
     flow::{
         Verdict, claim, gate,
-        needs::{Candidate, IN_PLACE},
+        plan::{Candidate, IN_PLACE},
     },
     id::{RunId, Seq},
     row::{
-        Class, Ended, Ending, Fault, GateKey, GateState, Phase, Rank, RowKey, Run, Scope, Source,
-        Work,
+        Class, Ended, Ending, GateKey, GateState, Phase, Rank, RowKey, Run, RunError, Scope,
+        Source, Work,
     },
     session,
 };
@@ -31,7 +31,7 @@ fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<Gate
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
     let ended = ended(draft, &run, ending);
-    follow::follow(draft, &mut run, &ended)?;
+    follow_up::follow(draft, &mut run, &ended)?;
     let freed = gate::vacate(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     record(draft, &run, ended)?;
@@ -49,7 +49,7 @@ pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>)
 /// stops as a cancelled one does.
 pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     let message = "it took longer than its timeoutMs".to_owned();
-    let error = Fault { code: "TimedOut".to_owned(), message };
+    let error = RunError { code: "TimedOut".to_owned(), message };
     let freed = call_off(draft, run, Ending::Failed { error }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
 }
@@ -82,7 +82,7 @@ fn call_off<E>(
             record(draft, &run, ended)?;
             Vec::new()
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Waiting | Phase::Paused => {
+        Phase::Queued { .. } | Phase::Ready | Phase::Waiting | Phase::Paused => {
             leave(draft, run, ending)?
         }
     };
@@ -103,7 +103,7 @@ fn call_off<E>(
 
 /// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.
 pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    follow::follow_stopped(draft, &mut run)?;
+    follow_up::follow_stopped(draft, &mut run)?;
     gate::release(draft, &mut run, 0)?;
     draft.delete(RowKey::Run(run.id.seq));
     Ok(())
@@ -227,7 +227,7 @@ fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
         Ending::Completed { output } => Ok(output.clone()),
         Ending::Failed { error } => Err(error.clone()),
         Ending::Cancelled { reason, .. } => {
-            Err(Fault { code: "Cancelled".to_owned(), message: reason.clone() })
+            Err(RunError { code: "Cancelled".to_owned(), message: reason.clone() })
         }
     };
     let completed = result.is_ok();

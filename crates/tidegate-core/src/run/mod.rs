@@ -3,14 +3,14 @@
 //! One door leads into *driven* ([`lease`]), one out of life ([`end`]); every write of a worker
 //! repeats its fence ([`record`]).
 
-pub mod again;
 pub mod chore;
 pub mod control;
 pub mod end;
-pub mod follow;
+pub mod follow_up;
 pub mod lease;
 pub mod output;
 pub mod record;
+pub mod replay;
 pub mod retry;
 pub mod sweep;
 pub mod wait;

@@ -19,7 +19,7 @@ use crate::{
     flow::{
         admit::admit,
         gate,
-        needs::{Candidate, Origin},
+        plan::{Candidate, Origin},
         receipts,
         verdict::Verdict,
     },
@@ -27,8 +27,8 @@ use crate::{
     json::Payload,
     reads::ReadSet,
     row::{
-        Begun, Ending, EngineId, Event, Fault, Kind, Parent, Phase, Progress, Purpose, Row, RowKey,
-        Run, Step, StepKind, Wait, WaitOn, Workspace,
+        Begun, Ending, EngineId, Event, Kind, Parent, Phase, Progress, Purpose, Row, RowKey, Run,
+        RunError, Step, StepKind, Wait, WaitOn, Workspace,
     },
     session::{self, NewSessionOp},
     stream::{self, Commit, StreamRefusal},
@@ -75,7 +75,7 @@ impl Record {
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
         let brings_steps = sends.is_empty() && session.is_empty() && quiet;
         let awaited = known.then.is_some() || known.parent.is_some();
-        let alone = known.needs.is_empty() && !awaited && known.staged == 0;
+        let alone = known.plan.is_empty() && !awaited && known.staged == 0;
         let simple = known.waits.is_empty() && known.purpose == Purpose::Ordinary;
         let ends_well = matches!(self.then, Then::Continue | Then::Complete(_));
         let steps = self.steps.iter().map(|step| RowKey::Step(self.run, step.id.clone()));
@@ -92,7 +92,7 @@ pub struct NewStep {
     /// What it did.
     pub kind: StepKind,
     /// What came of it.
-    pub result: Result<Payload, Fault>,
+    pub result: Result<Payload, RunError>,
 }
 
 /// Something that a step sends. What its sender is told becomes the step's outcome.
@@ -159,7 +159,7 @@ pub enum Then {
     /// The handler returned.
     Complete(Payload),
     /// The handler failed for good.
-    Fail(Fault),
+    Fail(RunError),
     /// The engine shuts down: another one goes on, and nothing counts as lost.
     Yield,
 }
@@ -320,7 +320,7 @@ fn remember(
     report: &Record,
     id: String,
     kind: StepKind,
-    result: impl FnOnce(&mut Draft) -> Decided<Result<Payload, Fault>>,
+    result: impl FnOnce(&mut Draft) -> Decided<Result<Payload, RunError>>,
 ) -> Decided<()> {
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_some();
     if !known {
@@ -333,7 +333,7 @@ fn remember(
 }
 
 /// Sends what a step sends. A run that takes no signal is the step's failure, not the report's.
-fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payload, Fault>> {
+fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payload, RunError>> {
     match what {
         Sent::Event(event) => {
             let posted = event::post(draft, ws, event)?;
@@ -342,7 +342,7 @@ fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payloa
         Sent::Signal { run, name, data } => match control::signal(draft, ws, *run, name, data) {
             Err(Stop::Refused(refusal)) => {
                 let (code, message) = (refusal.code().to_owned(), refusal.to_string());
-                Ok(Err(Fault { code, message }))
+                Ok(Err(RunError { code, message }))
             }
             sent => sent.map(|()| Ok(Payload::null())),
         },
@@ -361,7 +361,7 @@ fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> 
         match draft.keep_or_undo(|draft| stream::commit(draft, commit, catalog.followers())) {
             Ok(committed) => Ok(Payload::from_value(&committed.to_value())),
             Err(Stop::Refused(StreamRefusal::Conflict { .. })) => return Ok(()),
-            Err(Stop::Refused(refusal)) => Err(Fault::of(refusal.code(), refusal.to_string())),
+            Err(Stop::Refused(refusal)) => Err(RunError::of(refusal.code(), refusal.to_string())),
             Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
             Err(Stop::Full) => return Err(Stop::Full),
         };
@@ -476,11 +476,17 @@ fn invoke(
     let current = catalog.entry(app, workflow).and_then(Entry::open);
     let Some(current) = current else {
         let message = format!("no version of workflow `{workflow}` is released in app `{app}`");
-        return answer_at_once(draft, run, step, Fault { code: "UnknownWorkflow".into(), message });
+        return answer_at_once(
+            draft,
+            run,
+            step,
+            RunError { code: "UnknownWorkflow".into(), message },
+        );
     };
-    let mut line = run.parent.as_ref().map(|parent| parent.line.clone()).unwrap_or_default();
-    line.push(parent);
-    let parent = Some(Parent { run: parent, step: step.clone(), line });
+    let mut ancestors =
+        run.parent.as_ref().map(|parent| parent.ancestors.clone()).unwrap_or_default();
+    ancestors.push(parent);
+    let parent = Some(Parent { run: parent, step: step.clone(), ancestors });
     let (origin, function_key, known) = (Origin::Invoke, None, OnceCell::new());
     let candidate = Candidate { ws, current, event, data, origin, parent, function_key, known };
     match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
@@ -504,7 +510,7 @@ fn invoke(
     }
 }
 
-fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -> Decided<()> {
+fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: RunError) -> Decided<()> {
     let (fence, at) = (run.fence, draft.now());
     let (kind, result, seq) = (StepKind::Invoke, Err(fault), draft.next_seq()?);
     draft.put(Step { run: run.id.seq, id: step, kind, fence, at, result, seq });
@@ -515,13 +521,13 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: Fault) -
             draft.put(run);
             Ok(())
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => Ok(()),
+        Phase::Queued { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => Ok(()),
     }
 }
 
 /// The error that a parent sees when a gate refused its child (spec A5, G8).
-fn refused(verdict: &Verdict) -> Fault {
+fn refused(verdict: &Verdict) -> RunError {
     let ancestor = matches!(verdict, Verdict::HeldByAncestor { .. });
     let code = if ancestor { "HeldByAncestor" } else { "Refused" };
-    Fault { code: code.to_owned(), message: verdict.to_value().to_string() }
+    RunError { code: code.to_owned(), message: verdict.to_value().to_string() }
 }

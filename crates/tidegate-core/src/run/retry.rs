@@ -1,6 +1,6 @@
 //! When a failed step is tried again.
 
-use crate::workflow::Retry;
+use crate::definition::Retry;
 
 impl Retry {
     /// How long to wait after so many failures; none when there are no attempts left.

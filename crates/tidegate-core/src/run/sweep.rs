@@ -2,20 +2,20 @@
 //!
 //! Candidates are found without locks; each decision repeats its premise on the locked row.
 
-use super::{end, follow, wait};
+use super::{end, follow_up, wait};
 use crate::{
     command::{Answer, Command},
+    definition::Overlap,
     draft::{Decided, Draft},
     flow::{claim, fold, gate, meter, policy::PolicyKind},
     id::Seq,
     json::Payload,
     reads::Scan,
     row::{
-        Begun, Class, Engine, EngineId, Fault, Gate, GateKey, GateState, Phase, Purpose, Row,
-        RowKey, Run, WaitOn,
+        Begun, Class, Engine, EngineId, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run,
+        RunError, WaitOn,
     },
     time::Timestamp,
-    workflow::Overlap,
 };
 
 /// How many deaths of engines in a row, with its handler under way, pause a run unless set.
@@ -82,7 +82,7 @@ fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
 
 /// The schedule whose occurrence a run is, if it waits for others of it.
 fn schedule_of(run: &Run) -> Option<String> {
-    let mut gates = run.needs.iter().map(|need| &need.gate);
+    let mut gates = run.plan.iter().map(|need| &need.gate);
     let gate = gates.find(|gate| gate.class() == Some(Class::Schedule))?;
     Some(gate.scope()?.slot)
 }
@@ -136,8 +136,8 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
         return end::time_out(draft, run);
     }
     let undoes = matches!(run.purpose, Purpose::Compensates(_));
-    if undoes && run.has > 0 && run.gives_up_at.is_some_and(|at| at <= now) {
-        return follow::let_go(draft, run);
+    if undoes && run.entered > 0 && run.gives_up_at.is_some_and(|at| at <= now) {
+        return follow_up::let_go(draft, run);
     }
     match run.phase {
         Phase::Waiting if run.is_after() => wait::recheck(draft, run),
@@ -152,7 +152,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
                     | WaitOn::Signal { .. }
                     | WaitOn::Retry
                     | WaitOn::Before { .. } => Ok(Payload::null()),
-                    WaitOn::Child { run } => Err(Fault {
+                    WaitOn::Child { run } => Err(RunError {
                         code: "TimedOut".to_owned(),
                         message: format!("the child {run} did not end in time"),
                     }),
@@ -162,7 +162,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
             }
             Ok(())
         }
-        Phase::Line { .. } => end::cancel(draft, run, WAITED_TOO_LONG.to_owned(), None),
+        Phase::Queued { .. } => end::cancel(draft, run, WAITED_TOO_LONG.to_owned(), None),
         Phase::Ready | Phase::Driven | Phase::Paused | Phase::Stopping => Ok(()),
     }
 }
@@ -209,7 +209,7 @@ pub fn reap<E>(
         gate::requeue(draft, run)?;
         return Ok(Answer::Changed(true));
     }
-    let keep = run.executing().min(run.has);
+    let keep = run.executing().min(run.entered);
     gate::release(draft, &mut run, keep)?;
     run.phase = Phase::Paused;
     if reason.is_some() {

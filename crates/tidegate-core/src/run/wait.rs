@@ -12,7 +12,7 @@ use crate::{
     key::{Key, Path},
     reads::Scan,
     row::{
-        Ending, Fault, Phase, Row, RowKey, Run, Signal, Step, StepKind, Wait, WaitOn, WaitPath,
+        Ending, Phase, Row, RowKey, Run, RunError, Signal, Step, StepKind, Wait, WaitOn, WaitPath,
         WaitRow,
     },
 };
@@ -25,7 +25,7 @@ pub fn answer<E>(
     draft: &mut Draft,
     mut run: Run,
     step: &str,
-    result: Result<Payload, Fault>,
+    result: Result<Payload, RunError>,
 ) -> Decided<(), E> {
     let Some(at) = run.waits.iter().position(|wait| wait.step == step) else { return Ok(()) };
     let wait = run.waits.remove(at);
@@ -46,7 +46,7 @@ pub fn answer<E>(
             draft.put(run);
             Ok(())
         }
-        Phase::Line { .. } | Phase::Ready | Phase::Stopping => {
+        Phase::Queued { .. } | Phase::Ready | Phase::Stopping => {
             draft.put(run);
             Ok(())
         }

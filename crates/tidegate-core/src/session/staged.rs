@@ -13,7 +13,7 @@ use super::{Outcome, SessionError, check, check_version, document, op, place};
 use crate::{
     draft::{Decided, Draft},
     json::Payload,
-    row::{Fault, Row, RowKey, Run, Session, SessionOp, SessionRef, Staged},
+    row::{Row, RowKey, Run, RunError, Session, SessionOp, SessionRef, Staged},
 };
 
 /// The most operations that a run stages. Each one does all before it again, under the document's
@@ -62,7 +62,7 @@ pub(super) fn stage(
 }
 
 /// Does everything that a run has staged; nothing, with the reason, if one thing cannot be done.
-pub(crate) fn settle(draft: &mut Draft, run: &Run) -> Decided<Result<(), Fault>> {
+pub(crate) fn settle(draft: &mut Draft, run: &Run) -> Decided<Result<(), RunError>> {
     let mut documents: BTreeMap<SessionRef, Settling> = BTreeMap::new();
     for staged in staged(draft, run)? {
         let settling = match documents.remove(&staged.session) {

@@ -194,7 +194,7 @@ pub fn truncate(
     let old: Vec<i64> = old.into_iter().filter(|version| *version < stream.head).collect();
     let chunk = &old[..old.len().min(limit as usize)];
     for version in chunk {
-        draft.delete(RowKey::Logged(stream.id, *version));
+        draft.delete(RowKey::StreamEventRow(stream.id, *version));
     }
     let (deleted, rest) = (chunk.len(), old.len() - chunk.len());
     Ok(if rest == 0 { Truncated::Done(deleted) } else { Truncated::Partly(deleted) })
@@ -223,7 +223,7 @@ pub fn restart(
         let (stream, phase) = (restart.stream.clone(), phase.as_str());
         return Err(Stop::Refused(StreamRefusal::NotTruncated { stream, phase }));
     }
-    draft.delete(RowKey::Logged(before.id, before.head));
+    draft.delete(RowKey::StreamEventRow(before.id, before.head));
     let stream = new_stream(draft, &restart.ws, &restart.stream)?;
     for follower in following(followers, &restart.stream) {
         let mut sub = place(draft, &before, follower, before.head)?;
@@ -258,11 +258,14 @@ fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<
 /// The oldest versions that are still there, with those that this transaction wrote.
 fn versions<E>(draft: &Draft, stream: &Stream, count: u32) -> Decided<Vec<i64>, E> {
     let found = draft.found(&Scan::Log(stream.id, 0), count)?;
-    let (from, to) = (RowKey::Logged(stream.id, 0), RowKey::Logged(stream.id, i64::MAX));
+    let (from, to) =
+        (RowKey::StreamEventRow(stream.id, 0), RowKey::StreamEventRow(stream.id, i64::MAX));
     let versions: BTreeSet<i64> = found
         .into_iter()
         .chain(draft.written(from, to))
-        .filter_map(|row| if let Row::Logged(event) = row { Some(event.version) } else { None })
+        .filter_map(
+            |row| if let Row::StreamEventRow(event) = row { Some(event.version) } else { None },
+        )
         .collect();
     Ok(versions.into_iter().take(count as usize).collect())
 }

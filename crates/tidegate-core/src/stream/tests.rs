@@ -207,7 +207,7 @@ fn a_commit_neither_waits_for_a_lease_nor_touches_it() {
     let before = world.sub("mail", "orders-1").clone();
     world.pass_ms(10);
     world.append("orders-1", 3, &followers());
-    assert_eq!(*world.sub("mail", "orders-1"), Sub { want: 3, ..before });
+    assert_eq!(*world.sub("mail", "orders-1"), Subscription { want: 3, ..before });
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_truncation_waits_for_a_lease_on_a_place_that_has_passed_the_guard() {
     world.append("orders-1", 2, &followers());
     guard(&mut world, "orders-1", 1).unwrap();
     let leased = lease(&mut world);
-    let passed = Sub { at: 2, ..world.sub("mail", "orders-1").clone() };
+    let passed = Subscription { at: 2, ..world.sub("mail", "orders-1").clone() };
     world.rows.insert(sub_key(&ws(), "mail", "orders-1"), passed.into());
     assert!(matches!(cut(&mut world, "orders-1", 9), Ok(Truncated::Waits(_))));
     world.now = leased.until;
@@ -385,7 +385,7 @@ fn a_restart_begins_at_version_0_with_a_snapshot_that_followers_have_behind_them
     assert_eq!(Expected::seen(Some(now), 0), Expected::Of(now, 0));
     let log = world.log("orders-1");
     assert_eq!((log.len(), &*log[0].name, log[0].data.as_str()), (1, SNAPSHOT, r#"{"total":7}"#));
-    let rows = world.rows.values().filter(|row| matches!(row, Row::Logged(_))).count();
+    let rows = world.rows.values().filter(|row| matches!(row, Row::StreamEventRow(_))).count();
     assert_eq!(rows, 1, "the old guard is gone");
 
     let sub = world.sub("mail", "orders-1");

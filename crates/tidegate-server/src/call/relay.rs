@@ -5,7 +5,7 @@ use reqwest::{
     header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use serde_json::value::RawValue;
-use tidegate::{Ctx, Fault, MAX_VALUE_BYTES, Result};
+use tidegate::{Ctx, MAX_VALUE_BYTES, Result, StepError};
 
 use super::Answer;
 
@@ -35,7 +35,7 @@ pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>
     if !framed && (output.is_none() || events.is_cut()) {
         let message = "the connection was closed before the `output` event, and the answer has \
                        neither a length nor chunks that would tell its end from a break";
-        return Err(Fault::coded("CallFailed", message));
+        return Err(StepError::coded("CallFailed", message));
     }
     Ok(output.unwrap_or_else(|| RawValue::NULL.to_owned()))
 }
@@ -71,7 +71,7 @@ impl Events {
             return Ok(());
         }
         let message = format!("one event of the answer has more than {MAX_VALUE_BYTES} bytes");
-        Err(Fault::coded("AnswerTooLarge", message).fatal())
+        Err(StepError::coded("AnswerTooLarge", message).fatal())
     }
 
     /// Whether an event has begun and not ended.
@@ -84,7 +84,7 @@ impl Events {
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
             let line = String::from_utf8(line)
-                .map_err(|_| Fault::coded("BadAnswer", "the answer is no text").fatal())?;
+                .map_err(|_| StepError::coded("BadAnswer", "the answer is no text").fatal())?;
             let line = line.trim_end_matches(['\n', '\r']);
             if line.is_empty() {
                 let (name, data) = (std::mem::take(&mut self.name), self.data.take());

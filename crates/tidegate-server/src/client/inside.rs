@@ -29,7 +29,7 @@ pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result
     let store = open_store(location).await;
     let store = store.context("a server holds the file, or it is none of ours; ask the server")?;
     let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
-    let engine = Engine::builder(store).workspaces([workspace]).look_only();
+    let engine = Engine::builder(store).workspaces([workspace]).read_only();
     let access = Arc::new(Access::inside(workspace));
     Ok(http::router(App {
         engine,

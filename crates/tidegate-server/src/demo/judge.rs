@@ -10,7 +10,7 @@ use std::{
 use tidegate::{
     Engine, RunId,
     core::{
-        list::{State, Which},
+        list::{RunFilter, RunStatus},
         observe::{Part, receipts},
         row::{Ending, Purpose, Receipt, Row},
     },
@@ -70,7 +70,7 @@ impl Seen {
         let (mut workflows, mut runs) = (BTreeMap::new(), BTreeSet::new());
         let mut below = None;
         loop {
-            let page = engine.runs(&Which::default(), below, PAGE).await?;
+            let page = engine.runs(&RunFilter::default(), below, PAGE).await?;
             runs.extend(page.runs.iter().filter_map(|row| note_run(&mut workflows, row)));
             below = page.next;
             if below.is_none() {
@@ -79,7 +79,7 @@ impl Seen {
         }
         loop {
             let part = Part { below, limit: PAGE };
-            let page = engine.receipts(&receipts::Which::default(), part).await?;
+            let page = engine.receipts(&receipts::ReceiptFilter::default(), part).await?;
             page.items.iter().for_each(|listed| note_receipt(&mut workflows, &listed.receipt));
             below = page.next;
             if below.is_none() {
@@ -155,13 +155,13 @@ fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId>
     let (id, workflow, purpose, state) = match row {
         Row::Run(run) => {
             // One that is being stopped has ended already, and another row says how.
-            (run.id, &run.workflow, run.purpose, State::of(run)?)
+            (run.id, &run.workflow, run.purpose, RunStatus::of(run)?)
         }
         Row::Ended(ended) => {
             let state = match ended.ending {
-                Ending::Completed { .. } => State::Completed,
-                Ending::Failed { .. } => State::Failed,
-                Ending::Cancelled { .. } => State::Cancelled,
+                Ending::Completed { .. } => RunStatus::Completed,
+                Ending::Failed { .. } => RunStatus::Failed,
+                Ending::Cancelled { .. } => RunStatus::Cancelled,
             };
             (ended.id, &ended.workflow, ended.purpose, state)
         }
@@ -171,16 +171,18 @@ fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId>
     match purpose {
         Purpose::Ordinary => {}
         Purpose::Compensates(_) => {
-            tally.undoing += u64::from(state == State::Completed);
+            tally.undoing += u64::from(state == RunStatus::Completed);
             return None;
         }
         Purpose::OnFailure(_) => return None,
     }
     tally.runs += 1;
     match state {
-        State::Completed | State::Cancelled => tally.done += 1,
-        State::Failed => tally.failed += 1,
-        State::Queued | State::Running | State::Waiting | State::Paused => tally.alive += 1,
+        RunStatus::Completed | RunStatus::Cancelled => tally.done += 1,
+        RunStatus::Failed => tally.failed += 1,
+        RunStatus::Queued | RunStatus::Running | RunStatus::Waiting | RunStatus::Paused => {
+            tally.alive += 1;
+        }
     }
     Some(id)
 }

@@ -20,7 +20,7 @@ mod trips;
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate::{EngineBuilder, core::workflow::DEFAULT_APP};
+use tidegate::{EngineBuilder, core::definition::DEFAULT_APP};
 use tokio::task::JoinSet;
 
 use super::{
@@ -28,7 +28,7 @@ use super::{
     ledger::Ledger,
     town::Town,
 };
-use crate::ways::Ways;
+use crate::ingress::Ingress;
 
 /// Adds everything that the world serves, but for the printer, which is an engine of its own.
 pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
@@ -49,9 +49,9 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
 }
 
 /// The ways into its flows over HTTP.
-pub(super) fn ways() -> anyhow::Result<Ways> {
+pub(super) fn ways() -> anyhow::Result<Ingress> {
     let mut flows = [support::way(), billing::way()];
-    Ways::take(DEFAULT_APP, &mut flows, |_| Some(billing::SECRET.to_owned()))
+    Ingress::take(DEFAULT_APP, &mut flows, |_| Some(billing::SECRET.to_owned()))
 }
 
 /// Everybody who asks something of the world, until the town closes.

@@ -318,7 +318,7 @@ mod tests {
             row::{EngineId, Row},
         },
         store::{Decide, Store, StoreError},
-        testing::Lab,
+        testing::TestHarness,
     };
     use tokio::sync::watch;
 
@@ -347,7 +347,7 @@ mod tests {
             Err(gone())
         }
 
-        async fn beat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
+        async fn heartbeat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
             Err(gone())
         }
 
@@ -370,7 +370,7 @@ mod tests {
     #[tokio::test]
     async fn one_request_reads_the_keys_for_all() {
         let store = Arc::new(Silent { reads: AtomicUsize::new(0), fails: Semaphore::new(0) });
-        let engine = Engine::builder(store.clone()).look_only();
+        let engine = Engine::builder(store.clone()).read_only();
         let access = Arc::new(Access::new(vec!["default".into()], true));
         let ask = || {
             let (access, engine) = (access.clone(), engine.clone());
@@ -394,8 +394,8 @@ mod tests {
     /// A key's last use is noted again after a minute, and not with every request.
     #[tokio::test]
     async fn the_use_of_a_key_is_noted_once_a_minute() {
-        let lab = Lab::new();
-        let engine = lab.engine().start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().start().await.unwrap();
         let ws: Workspace = "default".into();
         let wanted = keys::Wanted {
             ws: ws.clone(),
@@ -403,19 +403,19 @@ mod tests {
             read_only: false,
             expires_at: None,
         };
-        let (key, _) = keys::make(&**lab.store(), wanted).await.unwrap();
+        let (key, _) = keys::make(&**harness.store(), wanted).await.unwrap();
         let access = Access::new(vec![ws], false);
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, format!("Bearer {key}").parse().unwrap());
-        let start = lab.now();
+        let start = harness.now();
         for (after, noted) in [(0, 0), (59, 0), (1, 60), (30, 60), (31, 121)] {
-            lab.advance(Duration::from_secs(after)).await;
+            harness.advance(Duration::from_secs(after)).await;
             access.admit(&engine, Needs::Read, &Method::GET, &headers).await.unwrap();
             // Nobody waits for it: it is a task of its own.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
-            let used = keys::all(&**lab.store()).await.unwrap().0[0].used_at;
+            let used = keys::all(&**harness.store()).await.unwrap().0[0].used_at;
             assert_eq!(used, Some(start.plus_ms(noted * 1000)), "{after} s later");
         }
     }

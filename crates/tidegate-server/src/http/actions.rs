@@ -16,7 +16,7 @@ use tidegate::{
         flow::Verdict,
         json::MAX_EVENT_BYTES,
         request::Request,
-        row::{Ended, Ending, Fault},
+        row::{Ended, Ending, RunError},
         run::sweep::WAITED_TOO_LONG,
         time::Timestamp,
     },
@@ -27,7 +27,7 @@ use super::{
     body::{At, Body, Query, as_is, raw},
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, flag, nullable, number, object, string, text},
+    schema::{any, closed, flag, nullable, number, object, string, text},
 };
 
 /// What this file adds to the API.
@@ -135,7 +135,7 @@ struct AnswerView {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault>,
+    error: Option<RunError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -195,15 +195,15 @@ fn seconds_until(engine: &Engine, at: Timestamp) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tidegate::testing::Lab;
+    use tidegate::testing::TestHarness;
 
     use super::{Timestamp, seconds_until};
 
     /// Whoever keeps to `Retry-After` is not refused again for coming a moment too early.
     #[tokio::test]
     async fn whoever_comes_back_is_not_too_early() {
-        let lab = Lab::new();
-        let engine = lab.engine().start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().start().await.unwrap();
         for (micros, seconds) in [
             (-1, 1),
             (0, 1),
@@ -214,7 +214,7 @@ mod tests {
             (60_000_000, 60),
             (60_000_001, 61),
         ] {
-            let at = Timestamp::from_micros(lab.now().micros() + micros);
+            let at = Timestamp::from_micros(harness.now().micros() + micros);
             assert_eq!(seconds_until(&engine, at), seconds, "{micros}");
         }
     }

@@ -17,7 +17,7 @@ use super::{
     body::{At, Body},
     operation::Operation,
     problem::Problem,
-    shape::{closed, count, flag, nullable, number, object, of, string, time, word},
+    schema::{closed, count, flag, nullable, number, object, of, string, time, word},
 };
 
 /// What this file adds to the API.

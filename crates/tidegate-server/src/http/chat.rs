@@ -17,10 +17,10 @@ use tidegate::{
 use super::{
     App, Caller, actions,
     body::{At, Body, raw},
-    follow,
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, nullable, string, text},
+    run_stream,
+    schema::{any, closed, nullable, string, text},
 };
 
 /// How long the sender waits for the message to be in.
@@ -87,7 +87,7 @@ async fn send(
     let first = json!({ "appended": true, "appendRequestId": append, "requestId": reply });
     let first = first.to_string();
     let first = Event::default().event("accepted").data(first);
-    Ok(follow::stream(engine.clone(), reply, 0, Some(first))?.into_response())
+    Ok(run_stream::stream(engine.clone(), reply, 0, Some(first))?.into_response())
 }
 
 /// Waits until the message is in, so that its sender is told whether it is.

@@ -19,7 +19,7 @@ use super::{
     App, Caller,
     operation::Operation,
     problem::Problem,
-    shape::{count, flag, list, object, string},
+    schema::{count, flag, list, object, string},
 };
 
 /// What this file adds to the API.

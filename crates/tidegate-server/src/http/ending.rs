@@ -112,8 +112,8 @@ impl Store for EndsBehind {
         snapshot
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.store.beat(engine, lease_ms).await
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.store.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

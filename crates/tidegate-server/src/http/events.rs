@@ -12,10 +12,10 @@ use tidegate::core::{
 use super::{
     Caller,
     body::{Body, Query, object, raw},
+    idempotency_key::Recomputable,
     operation::Operation,
     problem::Problem,
-    repeat::MadeAgain,
-    shape::{self, any, closed, count, flag, list, of, string, text, time},
+    schema::{self, any, closed, count, flag, list, of, string, text, time},
 };
 
 /// What this file adds to the API.
@@ -38,23 +38,23 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     let event = [
         ("name", name.clone()),
         ("data?", any()),
-        ("dedupeId?", shape::nullable(name)),
-        ("ts?", shape::nullable(time())),
+        ("dedupeId?", schema::nullable(name)),
+        ("ts?", schema::nullable(time())),
     ];
     let posted =
         [("id", string()), ("deduped", flag()), ("woke", count()), ("runs", list(of("Outcome")))];
     let outcome = [
         ("workflow", string()),
         ("version?", count()),
-        ("outcome", shape::word(&OUTCOMES)),
+        ("outcome", schema::word(&OUTCOMES)),
         ("runId?", string()),
         ("control?", string()),
         ("key?", string()),
     ];
     vec![
         ("NewEvent", closed(event)),
-        ("Posted", shape::object([("events", list(shape::object(posted)))])),
-        ("Outcome", shape::object(outcome)),
+        ("Posted", schema::object([("events", list(schema::object(posted)))])),
+        ("Outcome", schema::object(outcome)),
     ]
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn post(
     caller: Caller,
     Query(options): Query<Options>,
     body: Body,
-) -> Result<(StatusCode, Option<Extension<MadeAgain>>, Json<Value>), Problem> {
+) -> Result<(StatusCode, Option<Extension<Recomputable>>, Json<Value>), Problem> {
     let engine = &caller.engine;
     let json = body.json()?.get();
     let many = json.starts_with('[').then(|| serde_json::from_str::<Vec<&RawValue>>(json));
@@ -131,6 +131,6 @@ pub(super) async fn post(
         (StatusCode::ACCEPTED, engine.send_all(events).await?)
     };
     let told: Vec<_> = posted.iter().map(tidegate::core::event::Posted::to_value).collect();
-    let made_again = (!options.dry_run).then_some(Extension(MadeAgain));
+    let made_again = (!options.dry_run).then_some(Extension(Recomputable));
     Ok((status, made_again, Json(json!({ "events": told }))))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidegate::core::{
     observe::{
         folds::FlowState,
-        gates::{Shown, Which},
+        gates::{GateFilter, GateView},
         stats::Stats,
     },
     row::GateKey,
@@ -15,10 +15,10 @@ use tidegate::core::{
 use super::{
     Caller,
     body::{MAX_PAGE, Query, bad_cursor, page_size},
+    events_query::known_control,
     operation::Operation,
     problem::Problem,
-    recorded::known_control,
-    shape::{count, flag, list as many, number, object, of, page, string, text, time},
+    schema::{count, flag, list as many, number, object, of, page, string, text, time},
 };
 
 /// What this file adds to the API.
@@ -128,7 +128,7 @@ pub(super) struct ListQuery {
 /// A page of gates.
 #[derive(Debug, Serialize)]
 pub(super) struct Gates {
-    gates: Vec<Shown>,
+    gates: Vec<GateView>,
     next: Option<GateKey>,
 }
 
@@ -142,7 +142,7 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Gat
         .transpose()?;
     let control = control.map(known_control).transpose()?;
     let limit = page_size(query.limit)?;
-    let which = Which { control, app, workflow, key };
+    let which = GateFilter { control, app, workflow, key };
     let page = caller.engine.gates(&which, after.as_ref(), limit).await?;
     Ok(Json(Gates { gates: page.gates, next: page.next }))
 }

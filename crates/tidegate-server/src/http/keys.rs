@@ -13,10 +13,10 @@ use tidegate::core::{access::AccessCommand, time::Timestamp};
 use super::{
     App, Caller,
     body::{At, Body},
+    idempotency_key::NotReplayable,
     operation::Operation,
     problem::Problem,
-    repeat::NeverAgain,
-    shape::{closed, flag, nullable, object, of, page, string, text, time, word},
+    schema::{closed, flag, nullable, object, of, page, string, text, time, word},
 };
 use crate::keys::{self, MAX_NAME, Wanted};
 
@@ -91,7 +91,7 @@ async fn make(State(app): State<App>, caller: Caller, body: Body) -> Result<Resp
     app.access.forget_keys().await;
     let mut told = keys::view(&key);
     told["key"] = text.into();
-    Ok((StatusCode::CREATED, Extension(NeverAgain), Json(told)).into_response())
+    Ok((StatusCode::CREATED, Extension(NotReplayable), Json(told)).into_response())
 }
 
 async fn revoke(

@@ -21,10 +21,10 @@ use super::{
     body::Body,
     operation::Operation,
     problem::Problem,
-    shape::{any, nullable, object, string, word},
+    schema::{any, nullable, object, string, word},
     workflows,
 };
-use crate::ways::Ways;
+use crate::ingress::Ingress;
 
 /// The most messages of a batch.
 const MAX_BATCH: usize = 100;
@@ -135,6 +135,6 @@ async fn answer(app: &App, caller: &Caller, request: &Request<'_>) -> Result<Tol
 }
 
 /// What the file says of flows, which are those of the server's own workspace.
-fn ways<'a>(app: &'a App, caller: &Caller) -> Option<&'a Ways> {
+fn ways<'a>(app: &'a App, caller: &Caller) -> Option<&'a Ingress> {
     (caller.engine.workspace() == app.engine.workspace()).then_some(&*app.ways)
 }

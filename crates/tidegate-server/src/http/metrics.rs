@@ -8,7 +8,7 @@ use axum::{
 };
 use tidegate::core::observe::stats::{Counts, Stats};
 
-use super::{Caller, operation::Operation, problem::Problem, shape::string};
+use super::{Caller, operation::Operation, problem::Problem, schema::string};
 use crate::metrics::{escaped, text};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     operation::Operation,
-    shape::{any, count, object, string},
+    schema::{any, count, object, string},
 };
 
 /// What this file adds to the API.

@@ -3,12 +3,12 @@
 
 use axum::{
     handler::Handler,
-    middleware,
+    middleware::from_fn_with_state,
     routing::{MethodFilter, MethodRouter, on},
 };
 use serde_json::{Map, Value, json};
 
-use super::{App, gate, shape};
+use super::{App, middleware, schema};
 
 /// What a caller has to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,9 +163,9 @@ impl Operation {
     pub(super) fn into_route(self, app: &App) -> (&'static str, MethodRouter<App>) {
         let names = self.query.iter().filter_map(|member| member["name"].as_str());
         let query = (!self.any_query).then(|| names.map(str::to_owned).collect());
-        let asks = gate::Asks { needs: self.needs, query };
+        let asks = middleware::Requirements { needs: self.needs, query };
         let state = (app.clone(), asks, self.name);
-        let guarded = middleware::from_fn_with_state(state, gate::pass);
+        let guarded = from_fn_with_state(state, middleware::pass);
         (self.path, self.route.route_layer(guarded))
     }
 
@@ -180,7 +180,7 @@ impl Operation {
         parameters.extend(self.query.iter().cloned());
         let mut responses = self.answers.clone();
         for (status, what) in [("4XX", "It cannot be done as asked."), ("503", "Not now.")] {
-            let mut problem = content("application/problem+json", shape::of("Problem"), None);
+            let mut problem = content("application/problem+json", schema::of("Problem"), None);
             problem["description"] = what.into();
             responses.insert(status.to_owned(), problem);
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidegate::{
     StreamQuery, StreamView,
     core::{
-        reaction::{Filter, Pattern, Reaction, Remedy, Which},
+        reaction::{Filter, Pattern, Reaction, Remedy, StreamSelection},
         time::Timestamp,
     },
 };
@@ -16,7 +16,7 @@ use super::{
     body::{At, Body, MAX_PAGE, Query, bad_cursor, is_name, page_size},
     operation::Operation,
     problem::Problem,
-    shape::{closed, count, flag, list as many, nullable, number, object, of, string, text, time},
+    schema::{closed, count, flag, list as many, nullable, number, object, of, string, text, time},
 };
 
 /// What this file adds to the API.
@@ -191,15 +191,15 @@ struct WhichBody {
 }
 
 impl WhichBody {
-    fn read(self) -> Result<Which, Problem> {
+    fn read(self) -> Result<StreamSelection, Problem> {
         let Self { streams, stream, source, blocked, all } = self;
         let filter = Filter { stream: pattern(stream)?, source, blocked };
         match (streams, filter == Filter::default(), all) {
-            (None, _, false) => Ok(Which::Where(filter)),
-            (None, true, true) => Ok(Which::All),
+            (None, _, false) => Ok(StreamSelection::Where(filter)),
+            (None, true, true) => Ok(StreamSelection::All),
             (Some(mut names), true, false) => {
                 names.retain(|name| is_name(name));
-                Ok(Which::Names(names))
+                Ok(StreamSelection::Names(names))
             }
             _ => {
                 let detail = "give one of them: `streams` by name, a filter of `stream`, `source` \

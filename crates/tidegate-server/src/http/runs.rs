@@ -11,9 +11,9 @@ use tidegate::{
     core::{
         flow::verdict::{By, WORKERS},
         id::EventId,
-        list::{State, Which},
+        list::{RunFilter, RunStatus},
         observe::origin::Origin,
-        row::{Ended, Ending, Fault, Kind, Phase, Progress, Purpose, Row, Run, Step, StepKind},
+        row::{Ended, Ending, Kind, Phase, Progress, Purpose, Row, Run, RunError, Step, StepKind},
         time::Timestamp,
     },
 };
@@ -21,10 +21,10 @@ use tidegate::{
 use super::{
     Caller,
     body::{At, Body, MAX_PAGE, Query, RunOf, as_is, newest_below, page_size},
+    events_query::event_of,
     operation::Operation,
     problem::Problem,
-    recorded::event_of,
-    shape::{
+    schema::{
         any, closed, count, cursor, flag, list as many, nullable, number, object, of, page, string,
         text, time, word,
     },
@@ -39,7 +39,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("app", name())
             .query("workflow", name())
             .query("version", number(0, u32::MAX))
-            .query("state", word(&State::ALL.map(State::as_str)))
+            .query("state", word(&RunStatus::ALL.map(RunStatus::as_str)))
             .query("text", name())
             .query("event", name())
             .query("key", text(1, 1024))
@@ -53,7 +53,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("app", name())
             .query("workflow", name())
             .query("version", number(0, u32::MAX))
-            .query("state", word(&State::ALL.map(State::as_str)))
+            .query("state", word(&RunStatus::ALL.map(RunStatus::as_str)))
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
             .answers(
@@ -222,17 +222,17 @@ pub(super) async fn list(
     let ListQuery { app, workflow, version, text, key, .. } = query;
     let event = query.event.map(event_of).transpose()?;
     let (from, to) = (moment("from", query.from)?, moment("to", query.to)?);
-    let which = Which { app, workflow, version, state, text, event, key, from, to };
+    let which = RunFilter { app, workflow, version, state, text, event, key, from, to };
     let limit = page_size(query.limit)?;
     let page = engine.runs(&which, newest_below(query.cursor)?, limit).await?;
     let runs = page.runs.iter().filter_map(view).collect();
     Ok(Json(PageView { runs, next: page.next.map(|next| next.0.to_string()) }))
 }
 
-fn state_of(word: String) -> Result<State, Problem> {
-    let state = State::ALL.into_iter().find(|state| state.as_str() == word);
+fn state_of(word: String) -> Result<RunStatus, Problem> {
+    let state = RunStatus::ALL.into_iter().find(|state| state.as_str() == word);
     state.ok_or_else(|| {
-        let words = State::ALL.map(State::as_str).join(", ");
+        let words = RunStatus::ALL.map(RunStatus::as_str).join(", ");
         Problem::invalid("bad_query", format!("`state` is one of {words}, got `{word}`"))
     })
 }
@@ -254,7 +254,7 @@ pub(super) async fn export(
 ) -> Result<Json<ExportView>, Problem> {
     let ExportQuery { app, workflow, version, state, limit, cursor } = query;
     let state = state.map(state_of).transpose()?;
-    let which = Which { app, workflow, version, state, ..Which::default() };
+    let which = RunFilter { app, workflow, version, state, ..RunFilter::default() };
     let (below, limit) = (newest_below(cursor)?, page_size(limit)?);
     let page = caller.engine.histories(&which, below, limit).await?;
     let next = page.next.map(|next| next.0.to_string());
@@ -315,7 +315,7 @@ pub(super) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault>,
+    error: Option<RunError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// The run that took its place.
@@ -354,7 +354,7 @@ impl WaitsFor {
     fn of(run: &Run) -> Option<Self> {
         match run.phase {
             Phase::Ready => Some(Self { control: WORKERS, key: None }),
-            Phase::Line { .. } => run.needs.get(run.has).map(|need| {
+            Phase::Queued { .. } => run.plan.get(run.entered).map(|need| {
                 let By { control, key, .. } = By::gate(&need.gate);
                 Self { control, key: Some(key) }
             }),
@@ -381,7 +381,7 @@ impl From<&Run> for RunView {
             app: run.app.clone(),
             workflow: run.workflow.clone(),
             version: run.version,
-            state: State::of(run).map_or("cancelled", State::as_str),
+            state: RunStatus::of(run).map_or("cancelled", RunStatus::as_str),
             queued_at: run.queued_at.rfc3339(),
             event_id: Some(run.source.first()),
             due_at: run.due().map(Timestamp::rfc3339),
@@ -494,7 +494,7 @@ struct StepView {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault>,
+    error: Option<RunError>,
 }
 
 impl From<Step> for StepView {

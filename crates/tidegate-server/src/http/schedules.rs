@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{
     ScheduleId,
-    core::observe::schedules::{Place, Shown, Which},
+    core::observe::schedules::{Place, ScheduleFilter, ScheduleView},
 };
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     body::{At, MAX_PAGE, Query, bad_cursor, is_name, page_size},
     operation::Operation,
     problem::Problem,
-    shape::{any, count, flag, list as many, number, object, of, page, string, text, time, word},
+    schema::{any, count, flag, list as many, number, object, of, page, string, text, time, word},
 };
 
 /// What this file adds to the API.
@@ -76,7 +76,7 @@ pub(super) struct ListQuery {
 /// A page of schedules.
 #[derive(Debug, Serialize)]
 pub(super) struct Schedules {
-    schedules: Vec<Shown>,
+    schedules: Vec<ScheduleView>,
     next: Option<String>,
 }
 
@@ -88,17 +88,17 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Sch
         let read = read.filter(|(app, workflow, _)| is_name(app) && is_name(workflow));
         read.ok_or_else(|| bad_cursor(&cursor))
     });
-    let (after, which) = (after.transpose()?, Which { app, workflow, id: None });
+    let (after, which) = (after.transpose()?, ScheduleFilter { app, workflow, id: None });
     let page = caller.engine.schedules(&which, after.as_ref(), limit).await?;
     let next = page.next.map(|place| json!(place).to_string());
     Ok(Json(Schedules { schedules: page.schedules, next }))
 }
 
-async fn pause(caller: Caller, At(id): At<String>) -> Result<Json<Shown>, Problem> {
+async fn pause(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>, Problem> {
     Ok(Json(caller.engine.pause_schedule(known(&id)?).await?))
 }
 
-async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<Shown>, Problem> {
+async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>, Problem> {
     Ok(Json(caller.engine.resume_schedule(known(&id)?).await?))
 }
 

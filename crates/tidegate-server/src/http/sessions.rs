@@ -7,7 +7,7 @@ use axum::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
 use tidegate::{
-    Fault,
+    StepError,
     core::{
         json::Payload,
         key::{Decimal, Path},
@@ -21,7 +21,7 @@ use super::{
     body::{At, Body, Query, as_is, is_name, raw},
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, count, list as many, nullable, number, object, string, text, word},
+    schema::{any, closed, count, list as many, nullable, number, object, string, text, word},
 };
 
 /// Names the run that an operation is a step of.
@@ -196,7 +196,7 @@ async fn change_one(
 }
 
 /// What a step has failed with, under the code that it has outside of a run.
-fn failed(fault: &Fault) -> Problem {
+fn failed(fault: &StepError) -> Problem {
     let mut code = String::new();
     for letter in fault.code().chars() {
         if letter.is_ascii_uppercase() && !code.is_empty() {

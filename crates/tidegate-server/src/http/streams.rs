@@ -19,7 +19,7 @@ use super::{
     body::{At, Body, MAX_PAGE, Query, as_is, bad_cursor, is_name, page_size, raw},
     operation::Operation,
     problem::Problem,
-    shape::{
+    schema::{
         any, closed, count, flag, list as many, nullable, number, object, of, page, string, text,
         time,
     },

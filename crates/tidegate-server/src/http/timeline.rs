@@ -9,7 +9,7 @@ use super::{
     body::RunOf,
     operation::Operation,
     problem::Problem,
-    shape::{count, list as many, nullable, object, of, string, time},
+    schema::{count, list as many, nullable, object, of, string, time},
 };
 
 /// What this file adds to the API.

@@ -18,9 +18,9 @@ use super::{
     body::{At, Body},
     operation::Operation,
     problem::Problem,
-    shape::{any, object, string},
+    schema::{any, object, string},
 };
-use crate::ways::webhook::Webhook;
+use crate::ingress::webhook::Webhook;
 
 /// What this file adds to the API. Whoever sends has no key of ours: the signature stands for it.
 pub(super) fn operations() -> Vec<Operation> {

@@ -9,9 +9,9 @@ use tidegate::{
     Engine,
     core::{
         catalog::{Catalog, Entry},
+        definition::Definition,
         reads::ReadSet,
         version::{Registered, Released},
-        workflow::Workflow,
     },
 };
 
@@ -20,7 +20,7 @@ use super::{
     body::{At, Body, Query},
     operation::Operation,
     problem::Problem,
-    shape::{any, closed, count, flag, list as many, number, object, of, string, text},
+    schema::{any, closed, count, flag, list as many, number, object, of, string, text},
 };
 
 /// What this file adds to the API.
@@ -169,7 +169,7 @@ pub(super) async fn define(
             return Err(Problem::invalid("bad_definition", detail));
         }
     }
-    if Workflow::parse(&definition).is_ok() {
+    if Definition::parse(&definition).is_ok() {
         check_urls(&definition).map_err(|error| Problem::invalid("bad_definition", error))?;
     }
     let registered = caller.engine.define(&definition).await?;
@@ -203,7 +203,7 @@ async fn warnings(
     definition: &Value,
     registered: &Registered,
 ) -> Result<Vec<String>, Problem> {
-    let parsed = Workflow::parse(definition).map_err(|it| tidegate::Error::Definition(it.0))?;
+    let parsed = Definition::parse(definition).map_err(|it| tidegate::Error::Definition(it.0))?;
     let mut warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
     if parsed.value.url.is_none() && !caller.engine.is_served(registered).await? {
         warnings.push(format!(

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidegate::{
-    Engine, Fault, Reaction, ReactionCtx, StreamEvent, StreamQuery,
+    Engine, Reaction, ReactionCtx, StepError, StreamEvent, StreamQuery,
     core::{json::Payload, stream::NewLogged},
     store::{SqliteStore, SystemClock},
 };
@@ -19,7 +19,7 @@ async fn left_behind(path: &Path) {
     let mail = Reaction::new("mail").source("order-*").on_any(
         async |_: ReactionCtx, event: StreamEvent| match event.stream.as_str() {
             "order-c" => Ok(()),
-            _ => Err(Fault::new("no such address").fatal()),
+            _ => Err(StepError::new("no such address").fatal()),
         },
     );
     let audit = Reaction::new("audit").source("audit-*").on_any(async |_: ReactionCtx, _| Ok(()));
@@ -40,7 +40,7 @@ async fn left_behind(path: &Path) {
     while !settled(&engine.query_streams(&StreamQuery::default()).await.unwrap()) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    engine.shut_down().await;
+    engine.shutdown().await;
 }
 
 async fn server() -> Server {

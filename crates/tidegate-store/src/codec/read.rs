@@ -11,9 +11,9 @@ use tidegate_core::{
     json::Payload,
     row::{
         ApiKey, Chore, Chunk, Def, Ended, Ending, Engine, EngineId, Epoch, Event, Gate, GateKey,
-        Item, LogHead, Logged, Purpose, Receipt, Reply, Row, Run, Schedule, Session, SessionRef,
-        Signal, Source, Staged, Step, Stream, StreamSnapshot, Sub, Trail, WaitPath, WaitRow,
-        Workspace,
+        Item, LogHead, Purpose, Receipt, Reply, Row, Run, Schedule, Session, SessionRef, Signal,
+        Source, Staged, Step, Stream, StreamEventRow, StreamSnapshot, Subscription, Trail,
+        WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -83,7 +83,7 @@ fn read(from: &mut Cells) -> Result<Row, StoreError> {
             head: from.int()?,
             closed: from.flag()?,
         }),
-        Table::Sub => sub(from)?,
+        Table::Subscription => sub(from)?,
         Table::LogHead => Row::LogHead(LogHead { ws: from.workspace()?, pos: from.int()? }),
         Table::Epoch => Row::Epoch(Epoch { ws: from.workspace()?, n: from.int()? }),
         Table::Def => def(from)?,
@@ -229,7 +229,7 @@ fn run(from: &mut Cells) -> Result<Row, StoreError> {
 fn sub(from: &mut Cells) -> Result<Row, StoreError> {
     let (ws, reaction, stream) = (from.workspace()?, from.text()?, from.text()?);
     let _work = from.maybe_int()?;
-    Ok(Row::Sub(Sub {
+    Ok(Row::Subscription(Subscription {
         ws,
         reaction,
         stream,
@@ -331,7 +331,7 @@ fn receipt(from: &mut Cells) -> Result<Row, StoreError> {
 }
 
 fn logged(from: &mut Cells) -> Result<Row, StoreError> {
-    Ok(Row::Logged(Logged {
+    Ok(Row::StreamEventRow(StreamEventRow {
         stream: from.seq()?,
         version: from.int()?,
         ws: from.workspace()?,

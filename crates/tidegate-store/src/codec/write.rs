@@ -5,8 +5,8 @@ use tidegate_core::{
     id::Seq,
     json::Payload,
     row::{
-        ApiKey, Chore, Def, Ended, Event, Gate, Logged, Phase, Receipt, Reply, Row, RowKey, Run,
-        Session, Staged, Step, Sub,
+        ApiKey, Chore, Def, Ended, Event, Gate, Phase, Receipt, Reply, Row, RowKey, Run, Session,
+        Staged, Step, StreamEventRow, Subscription,
     },
     time::Timestamp,
 };
@@ -46,7 +46,7 @@ pub fn cells(row: &Row) -> Vec<Cell> {
             int(row.head),
             int(i64::from(row.closed)),
         ],
-        Row::Sub(row) => sub(row),
+        Row::Subscription(row) => sub(row),
         Row::LogHead(row) => vec![text(&*row.ws), int(row.pos)],
         Row::Epoch(row) => vec![text(&*row.ws), int(row.n)],
         Row::Def(row) => def(row),
@@ -69,7 +69,7 @@ pub fn cells(row: &Row) -> Vec<Cell> {
             vec![seq(row.run), text(&*row.name), seq(row.seq), text(row.data.as_str())]
         }
         Row::Receipt(row) => receipt(row),
-        Row::Logged(row) => logged(row),
+        Row::StreamEventRow(row) => logged(row),
         Row::Chunk(row) => vec![
             seq(row.run),
             text(&*row.step),
@@ -105,7 +105,7 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         }
         RowKey::Engine(id) => vec![text(engine_text(*id))],
         RowKey::Stream(ws, name) => vec![text(&**ws), text(&**name)],
-        RowKey::Sub(ws, reaction, stream) => {
+        RowKey::Subscription(ws, reaction, stream) => {
             vec![text(&**ws), text(&**reaction), text(&**stream)]
         }
         RowKey::LogHead(ws) | RowKey::Epoch(ws) => vec![text(&**ws)],
@@ -121,7 +121,7 @@ pub fn key_cells(key: &RowKey) -> Vec<Cell> {
         ],
         RowKey::WaitPath(ws, name, path) => vec![text(&**ws), text(&**name), text(&**path)],
         RowKey::Signal(run, name, number) => vec![seq(*run), text(&**name), seq(*number)],
-        RowKey::Logged(stream, version) => vec![seq(*stream), int(*version)],
+        RowKey::StreamEventRow(stream, version) => vec![seq(*stream), int(*version)],
         RowKey::StreamSnapshot(stream, kind) => vec![seq(*stream), text(&**kind)],
         RowKey::Chunk(run, step, attempt, n) => {
             vec![seq(*run), text(&**step), int((*attempt).into()), int((*n).into())]
@@ -183,13 +183,13 @@ fn gate(row: &Gate) -> Vec<Cell> {
 fn run(row: &Run) -> Vec<Cell> {
     let (ready, line, tier, rank) = match row.phase {
         Phase::Ready => (Some(row.turn().0), None, 0, Some(row.rank)),
-        Phase::Line { gate, place } => (None, Some(gate.0), place.tier, Some(place.rank)),
+        Phase::Queued { gate, place } => (None, Some(gate.0), place.tier, Some(place.rank)),
         Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => (None, None, 0, None),
     };
     let parked = match row.phase {
         Phase::Waiting => Some(WAITING),
         Phase::Paused => Some(PAUSED),
-        Phase::Line { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => None,
+        Phase::Queued { .. } | Phase::Ready | Phase::Driven | Phase::Stopping => None,
     };
     vec![
         seq(row.id.seq),
@@ -235,7 +235,7 @@ fn staged(row: &Staged) -> Vec<Cell> {
     ]
 }
 
-fn sub(row: &Sub) -> Vec<Cell> {
+fn sub(row: &Subscription) -> Vec<Cell> {
     let has_work = row.want > row.at && row.blocked.is_none();
     vec![
         text(&*row.ws),
@@ -341,7 +341,7 @@ fn receipt(row: &Receipt) -> Vec<Cell> {
     ]
 }
 
-fn logged(row: &Logged) -> Vec<Cell> {
+fn logged(row: &StreamEventRow) -> Vec<Cell> {
     vec![
         seq(row.stream),
         int(row.version),

@@ -7,7 +7,7 @@
 //! `RedisLeases` keeps nothing but leases. One contract test holds all four to the same answers.
 //! What a lease promises, and what it cannot, is in the book: `docs/concepts/leases.md`.
 
-mod kept;
+mod guard;
 #[cfg(feature = "redis")]
 mod redis;
 
@@ -20,7 +20,7 @@ use crate::StoreError;
 
 #[cfg(feature = "redis")]
 pub use self::redis::RedisLeases;
-pub use kept::{Kept, keep};
+pub use guard::{LeaseGuard, keep};
 
 /// Gives out leases: at most one at a time for a name.
 ///

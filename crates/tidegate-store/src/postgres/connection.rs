@@ -19,9 +19,9 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::Type};
 use super::{
     Settings,
     call::{self, Call, Param},
+    error::Trouble,
     flight::Flight,
     sql,
-    trouble::Trouble,
 };
 use crate::StoreError;
 

@@ -15,8 +15,8 @@ use super::{
     PostgresStore, Shared,
     call::{self, Call, Param},
     connection::{Connection, first_error, only},
+    error::Trouble,
     latch, run_to_the_end, sql,
-    trouble::Trouble,
 };
 use crate::{
     StoreError,

@@ -4,10 +4,10 @@ use super::{
     Settings,
     call::{self, Call, Param},
     connection::{Connection, first_error},
+    error::Trouble,
     latch,
     pool::Pool,
     sql,
-    trouble::Trouble,
 };
 use crate::{
     StoreError,

@@ -10,6 +10,7 @@ mod address;
 mod call;
 mod connection;
 mod door;
+mod error;
 mod flight;
 mod latch;
 mod lease;
@@ -24,7 +25,6 @@ mod step;
 mod tls;
 mod token;
 mod transact;
-mod trouble;
 mod wake;
 mod writing;
 
@@ -83,9 +83,9 @@ impl Store for PostgresStore {
         run_to_the_end(async move { shared.read(&reads).await }).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let shared = self.shared.clone();
-        run_to_the_end(async move { shared.beat(engine, lease_ms).await }).await
+        run_to_the_end(async move { shared.heartbeat(engine, lease_ms).await }).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

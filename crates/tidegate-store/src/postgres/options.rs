@@ -9,9 +9,9 @@ use super::{
     address::Address,
     call::{self, Call, Param},
     door::{self, Driven},
+    error::Trouble,
     flight::Flight,
     sql, tls,
-    trouble::Trouble,
 };
 use crate::{Clock, StoreError};
 

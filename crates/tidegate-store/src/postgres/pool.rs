@@ -12,8 +12,8 @@ use super::{
     Settings,
     call::Call,
     connection::{Connection, first_error},
+    error::Trouble,
     pause, sql,
-    trouble::Trouble,
 };
 use crate::StoreError;
 

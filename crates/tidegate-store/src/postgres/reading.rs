@@ -14,8 +14,8 @@ use super::{
     Settings,
     call::{self, Call, Param, decode, key_params},
     connection::{Connection, first_error, only, only_int},
+    error::Trouble,
     latch, scans, sql,
-    trouble::Trouble,
 };
 use crate::{StoreError, catalogs::Catalogs, codec::Table};
 
@@ -80,7 +80,7 @@ const LOCKED: [Table; 10] = [
     Table::Session,
     Table::Engine,
     Table::Stream,
-    Table::Sub,
+    Table::Subscription,
     Table::LogHead,
 ];
 
@@ -95,7 +95,7 @@ impl Reading {
         for key in &reads.rows {
             keys.entry(Table::of(key)).or_default().push(key.clone());
         }
-        let line = |scan: &Scan| touch == Touch::Lock && matches!(scan, Scan::Line(_));
+        let line = |scan: &Scan| touch == Touch::Lock && matches!(scan, Scan::Queue(_));
         let mut scans: BTreeMap<&Scan, &u32> =
             reads.scans.iter().filter(|(scan, _)| !line(scan)).collect();
         let mut replies = Vec::new();
@@ -152,7 +152,7 @@ impl Reading {
             // These never wait, so that they may follow whatever their table has locked.
             let here = |scan: &Scan| {
                 (table == Table::Run && matches!(scan, Scan::Ready(_)))
-                    || (table == Table::Sub && matches!(scan, Scan::Work(..)))
+                    || (table == Table::Subscription && matches!(scan, Scan::Work(..)))
             };
             let skipping: Vec<_> =
                 scans.iter().filter(|(scan, _)| here(scan)).map(|(&a, &b)| (a, b)).collect();
@@ -170,7 +170,7 @@ impl Reading {
             .scans
             .iter()
             .filter_map(|(scan, limit)| {
-                let Scan::Line(gate) = scan else { return None };
+                let Scan::Queue(gate) = scan else { return None };
                 Some((scan, gate, *limit))
             })
             .collect();
@@ -188,7 +188,7 @@ impl Reading {
         self.push(Call::new(sql::RUN_LOCK, params), part);
         if !lines.is_empty() {
             let scans = lines.iter().map(|(scan, _, limit)| ((*scan).clone(), *limit)).collect();
-            self.push(Call::new(sql::RUN_LINE_ORDER, of_lines), Part::Lines(scans));
+            self.push(Call::new(sql::RUN_QUEUE_ORDER, of_lines), Part::Lines(scans));
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) fn calls<'a>(
 fn shape(scan: &Scan, touch: Touch) -> Shape {
     let lanes = |lanes: &[Seq]| vec![Param::ints(lanes.iter().map(|lane| lane.0))];
     match (scan, touch) {
-        (Scan::Line(gate), _) => Shape::Many(sql::RUN_LINE, Table::Run, vec![gate_cell(gate)]),
+        (Scan::Queue(gate), _) => Shape::Many(sql::RUN_QUEUE, Table::Run, vec![gate_cell(gate)]),
         (Scan::Ready(claim), _) => {
             let statement = if touch == Touch::Lock { sql::RUN_READY_LOCK } else { sql::RUN_READY };
             Shape::Alone(statement, Table::Run, claim_params(claim))
@@ -82,7 +82,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
         (Scan::Work(ws, reaction), _) => {
             let statement = if touch == Touch::Lock { sql::SUB_WORK_LOCK } else { sql::SUB_WORK };
             let params = vec![Param::Text(ws.to_string()), Param::Text(reaction.clone())];
-            Shape::Alone(statement, Table::Sub, params)
+            Shape::Alone(statement, Table::Subscription, params)
         }
         (Scan::DueGates(from), _) => Shape::Alone(sql::GATE_DUE, Table::Gate, since(*from)),
         (Scan::DueRuns(from), _) => Shape::Alone(sql::RUN_DUE, Table::Run, since(*from)),
@@ -157,9 +157,11 @@ fn hint(scan: &Scan) -> Shape {
             (sql::CHUNK_OF_RUN, Table::Chunk, vec![int(run.0), int((*after).into())])
         }
         Scan::Signals(run) => (sql::SIGNAL_OF_RUN, Table::Signal, vec![int(run.0)]),
-        Scan::Subs(ws, reaction, stream) => {
-            (sql::SUB_OF_WORKSPACE, Table::Sub, vec![text(ws), text(reaction), text(stream)])
-        }
+        Scan::Subs(ws, reaction, stream) => (
+            sql::SUB_OF_WORKSPACE,
+            Table::Subscription,
+            vec![text(ws), text(reaction), text(stream)],
+        ),
         Scan::Streams(ws, after) => {
             (sql::STREAM_OF_WORKSPACE, Table::Stream, vec![text(ws), text(after)])
         }
@@ -180,7 +182,7 @@ fn hint(scan: &Scan) -> Shape {
         Scan::RunsOf(event) => (sql::RUN_OF_EVENT, Table::Run, vec![int(event.0)]),
         Scan::EndedOf(event) => (sql::ENDED_OF_EVENT, Table::Ended, vec![int(event.0)]),
         Scan::ItemsOf(event) => (sql::ITEM_OF_EVENT, Table::Item, vec![int(event.0)]),
-        Scan::Line(_)
+        Scan::Queue(_)
         | Scan::Ready(_)
         | Scan::Work(..)
         | Scan::DueGates(_)
@@ -222,7 +224,7 @@ pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
                 let of = vec![text(ws), int(turn.workflow.0), int(turn.lane.0)];
                 (sql::RUN_READY_COUNT, of)
             }
-            Count::Line(gate) => (sql::RUN_LINE_COUNT, vec![gate_cell(gate)]),
+            Count::Queue(gate) => (sql::RUN_QUEUE_COUNT, vec![gate_cell(gate)]),
         };
         cells.push(int(limit.into()));
         let kind = kinds.entry(statement).or_default();

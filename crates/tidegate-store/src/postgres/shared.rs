@@ -14,11 +14,11 @@ use super::{
     Settings,
     call::{Call, Param, decode, row_params},
     connection::{Connection, first_error},
+    error::Trouble,
     pool::Pool,
     reading::{Held, Reading, Touch, load_catalogs},
     sql,
     token::Tokens,
-    trouble::Trouble,
 };
 use crate::{
     StoreError, Visit,
@@ -95,7 +95,11 @@ impl Shared {
         Ok(snapshot)
     }
 
-    pub(super) async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    pub(super) async fn heartbeat(
+        &self,
+        engine: EngineId,
+        lease_ms: u32,
+    ) -> Result<bool, StoreError> {
         let mut tries = self.beats.tries();
         loop {
             let lent = tries.lend().await?;

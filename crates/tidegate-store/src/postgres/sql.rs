@@ -137,7 +137,7 @@ macro_rules! statements {
 }
 
 statements!(
-    RUN_LINE = "run_line",
+    RUN_QUEUE = "run_queue",
     RUN_READY = "run_ready",
     GATE_DUE = "gate_due",
     RUN_DUE = "run_due",
@@ -184,7 +184,7 @@ statements!(
     RUN_DRIVEN_COUNT = "run_driven_count",
     RUN_PARKED_COUNT = "run_parked_count",
     RUN_READY_COUNT = "run_ready_count",
-    RUN_LINE_COUNT = "run_line_count",
+    RUN_QUEUE_COUNT = "run_queue_count",
     REPLY_AFTER = "reply_after",
     API_KEY_ALL = "api_key_all",
     ENGINE_BEAT = "engine_beat",
@@ -193,7 +193,7 @@ statements!(
     LEASE_RENEW = "lease_renew",
     LEASE_RELEASE = "lease_release",
     RUN_LOCK = "only/run_lock",
-    RUN_LINE_ORDER = "only/run_line_order",
+    RUN_QUEUE_ORDER = "only/run_queue_order",
     RUN_READY_LOCK = "only/run_ready_lock",
     SUB_WORK_LOCK = "only/sub_work_lock",
     LATCH_LOCK = "only/latch_lock",
@@ -234,7 +234,7 @@ macro_rules! by_table {
                 Table::Session => file!("session"),
                 Table::Engine => file!("engine"),
                 Table::Stream => file!("stream"),
-                Table::Sub => file!("sub"),
+                Table::Subscription => file!("sub"),
                 Table::LogHead => file!("log_head"),
                 Table::Epoch => file!("epoch"),
                 Table::Def => file!("def"),
@@ -294,7 +294,7 @@ pub(super) fn lock(table: Table) -> Option<&'static str> {
         Table::Session => Some(include_str!("../../sql/postgres/only/session_lock.sql")),
         Table::Engine => Some(include_str!("../../sql/postgres/only/engine_lock.sql")),
         Table::Stream => Some(include_str!("../../sql/postgres/only/stream_lock.sql")),
-        Table::Sub => Some(include_str!("../../sql/postgres/only/sub_lock.sql")),
+        Table::Subscription => Some(include_str!("../../sql/postgres/only/sub_lock.sql")),
         Table::LogHead => Some(include_str!("../../sql/postgres/only/log_head_lock.sql")),
         Table::Run
         | Table::Epoch

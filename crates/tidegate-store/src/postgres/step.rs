@@ -17,12 +17,13 @@ use super::{
     PostgresStore, Shared,
     call::{Call, Param},
     connection::{Connection, first_error},
+    error::{Trouble, is_contention, say},
     pool::Lent,
     run_to_the_end, sql, transact,
-    trouble::{Trouble, is_contention, say},
 };
 use crate::{
-    Kept, Salted, Store, StoreError, TransactionError, transactional::recording::recording,
+    SeededCommand, StepRecord, Store, StoreError, TransactionError,
+    transactional::recording::recording,
 };
 
 /// A transaction that a step writes in. Tidegate commits it, together with the step's record.
@@ -199,8 +200,8 @@ impl PostgresStore {
         &self,
         limit: Duration,
         step: impl FnOnce(PostgresTransaction) -> Work,
-        record: impl FnOnce(&T) -> Vec<Salted>,
-    ) -> Result<Kept<T>, TransactionError<E>>
+        record: impl FnOnce(&T) -> Vec<SeededCommand>,
+    ) -> Result<StepRecord<T>, TransactionError<E>>
     where
         Work: Future<Output = Result<T, E>>,
     {
@@ -234,7 +235,7 @@ impl PostgresStore {
             transact::transact_in_step(&shared, lent, reads, decide).await.map(Ok)
         };
         match run_to_the_end(recorded).await? {
-            Ok(()) => Ok(Kept { value, answers: verdict.take()? }),
+            Ok(()) => Ok(StepRecord { value, answers: verdict.take()? }),
             Err(Spoilt::ByStep(reason)) => Err(TransactionError::Spoiled(reason)),
             Err(Spoilt::ByStore(error)) => Err(error.into()),
         }

@@ -19,10 +19,10 @@ use super::{
     Shared, call,
     call::{Call, Param},
     connection::Connection,
+    error::Trouble,
     pause,
     pool::{Pool, jittered},
     sql,
-    trouble::Trouble,
 };
 use crate::StoreError;
 

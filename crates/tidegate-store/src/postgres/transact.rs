@@ -11,11 +11,11 @@ use super::{
     Shared,
     call::Call,
     connection::{Connection, first_error},
+    error::Trouble,
     pool::{Lent, Retries},
     reading::{Held, Reading, Touch, load_catalogs},
     sql,
     token::{Outcome, TokenRow, outcome},
-    trouble::Trouble,
     writing::Writing,
 };
 use crate::{Decide, Decision, MAX_ROUNDS, StoreError, catalogs::Redefined};
@@ -278,7 +278,7 @@ fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
 fn sorts_after(fresh: &ReadSet, held: &Held) -> bool {
     let after = |key: &RowKey| held.locked.last().is_none_or(|last| last < key);
     let rows = fresh.rows.iter().filter(|key| key.is_locked()).all(after);
-    let lines = fresh.scans.keys().any(|scan| matches!(scan, Scan::Line(_)));
+    let lines = fresh.scans.keys().any(|scan| matches!(scan, Scan::Queue(_)));
     let first_run = RowKey::Run(tidegate_core::id::Seq(i64::MIN));
     fresh.latches.is_empty() && rows && (!lines || after(&first_run))
 }

@@ -11,10 +11,10 @@ use super::{
     Settings,
     call::Call,
     connection::{Connection, first_error},
+    error::Trouble,
     pause,
     pool::jittered,
     sql,
-    trouble::Trouble,
 };
 
 /// No more than one notification in this time: each takes a lock of the whole database.

@@ -9,11 +9,11 @@ use tidegate_core::{
 
 use super::{
     call::{Call, key_params, row_params},
+    error::CONTESTED,
     reading::Held,
     sql,
-    trouble::CONTESTED,
 };
-use crate::{StoreError, codec::Table, settle::one_change_a_row};
+use crate::{StoreError, codec::Table, single_writer::one_change_a_row};
 
 /// The changes of one transaction, sorted by table.
 #[derive(Debug, Default)]

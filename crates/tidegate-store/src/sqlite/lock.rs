@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{look::beside, place::Place};
+use super::{place::Place, read_only::beside};
 use crate::StoreError;
 
 /// Keeps the file to this process until it is dropped or the process ends, however it ends.

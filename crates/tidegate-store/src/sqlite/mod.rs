@@ -7,8 +7,8 @@
 mod error;
 mod lease;
 mod lock;
-mod look;
 mod place;
+mod read_only;
 mod statements;
 mod step;
 #[cfg(test)]
@@ -34,12 +34,12 @@ use tidegate_core::{
 use tokio::sync::watch;
 
 use crate::{
-    Database, Decide, Kept, Salted, Store, StoreError, TransactionError, Visit, catalogs::Catalogs,
-    clock::Clock, settle::fill,
+    Database, Decide, SeededCommand, StepRecord, Store, StoreError, TransactionError, Visit,
+    catalogs::Catalogs, clock::Clock, single_writer::fill,
 };
 use error::{refused, refused_for};
 use lock::FileLock;
-pub use look::SqliteLook;
+pub use read_only::SqliteLook;
 pub use step::SqliteTransaction;
 use view::View;
 use worker::Worker;
@@ -124,8 +124,8 @@ impl SqliteStore {
         &self,
         limit: Duration,
         step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E> + Send + 'static,
-        record: impl FnOnce(&T) -> Vec<Salted> + Send + 'static,
-    ) -> Result<Kept<T>, TransactionError<E>> {
+        record: impl FnOnce(&T) -> Vec<SeededCommand> + Send + 'static,
+    ) -> Result<StepRecord<T>, TransactionError<E>> {
         let done = self.writer.call(move |writer| Ok(writer.transact_with(limit, step, record)));
         done.await?
     }
@@ -163,8 +163,8 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.writer.call(move |writer| writer.beat(engine, lease_ms)).await
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.writer.call(move |writer| writer.heartbeat(engine, lease_ms)).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::look::beside;
+use super::read_only::beside;
 use crate::clock::{Clock as _, SystemClock};
 
 /// Device and inode of a file.

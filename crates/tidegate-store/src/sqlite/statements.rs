@@ -64,7 +64,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
         Table::Session => statements!("session"),
         Table::Engine => statements!("engine"),
         Table::Stream => statements!("stream"),
-        Table::Sub => statements!("sub"),
+        Table::Subscription => statements!("sub"),
         Table::LogHead => statements!("log_head"),
         Table::Epoch => statements!("epoch"),
         Table::Def => statements!("def"),
@@ -83,7 +83,7 @@ pub(super) fn of(table: Table) -> &'static Statements {
     }
 }
 
-pub(super) const RUN_LINE: &str = sql!("run_line");
+pub(super) const RUN_QUEUE: &str = sql!("run_queue");
 pub(super) const RUN_READY: &str = sql!("run_ready");
 pub(super) const RUN_READY_NEXT: &str = sql!("only/run_ready_next");
 pub(super) const RUN_DUE: &str = sql!("run_due");
@@ -131,7 +131,7 @@ pub(super) const RUN_COUNT: &str = sql!("run_count");
 pub(super) const RUN_DRIVEN_COUNT: &str = sql!("run_driven_count");
 pub(super) const RUN_PARKED_COUNT: &str = sql!("run_parked_count");
 pub(super) const RUN_READY_COUNT: &str = sql!("run_ready_count");
-pub(super) const RUN_LINE_COUNT: &str = sql!("run_line_count");
+pub(super) const RUN_QUEUE_COUNT: &str = sql!("run_queue_count");
 pub(super) const REPLY_AFTER: &str = sql!("reply_after");
 pub(super) const API_KEY_ALL: &str = sql!("api_key_all");
 pub(super) const ENGINE_BEAT: &str = sql!("engine_beat");

@@ -10,6 +10,7 @@ use rusqlite::{Connection, params_from_iter};
 use serde_json::json;
 use tidegate_core::{
     command::Command,
+    definition::Definition,
     event::NewEvent,
     id::{EventId, Seq},
     json::Payload,
@@ -17,14 +18,13 @@ use tidegate_core::{
     row::{Event, Kind, Row, Run},
     time::Timestamp,
     turn::Claim,
-    workflow::Workflow,
 };
 
 use super::{statements as sql, view::View, writer::schema, *};
 use crate::{
     Decision, ManualClock, SystemClock,
     codec::{self, Table},
-    settle::Source as _,
+    single_writer::Source as _,
 };
 
 #[test]
@@ -79,7 +79,7 @@ fn a_statement_with_a_limit_is_compiled_once() {
 /// A ready run, as an event makes it.
 async fn ready_run() -> Run {
     let store = crate::MemoryStore::default();
-    let workflow = Workflow::parse(&json!({ "name": "a" })).unwrap().value;
+    let workflow = Definition::parse(&json!({ "name": "a" })).unwrap().value;
     let event = NewEvent { name: "a".to_owned(), data: Payload::null(), dedupe_id: None, ts: None };
     let ws = Workspace::from("w");
     let register = Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
@@ -291,7 +291,7 @@ fn a_file_that_is_swapped_while_the_store_opens_is_noticed() {
         harm();
         let db = connect(&path, Access::Write).unwrap();
         let opened = Writer::open(db, Some(lock), Arc::new(SystemClock), Arc::default());
-        let error = opened.unwrap().beat(1, 1).unwrap_err();
+        let error = opened.unwrap().heartbeat(1, 1).unwrap_err();
         assert!(error.to_string().contains(said), "{said}: {error}");
     }
     fs::remove_dir_all(&folder).unwrap();

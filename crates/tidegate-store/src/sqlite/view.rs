@@ -20,7 +20,7 @@ use crate::{
     StoreError, Visit,
     catalogs::Catalogs,
     codec::{self, Cell, ColumnType, PAUSED, Table, WAITING},
-    settle::Source,
+    single_writer::Source,
 };
 
 /// The rows as one transaction sees them.
@@ -38,10 +38,10 @@ impl Source for View<'_> {
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError> {
         let (table, sql, mut cells) = match scan {
-            Scan::Line(key) => {
+            Scan::Queue(key) => {
                 let gate = self.row(&RowKey::Gate(key.clone()))?;
                 let Some(Row::Gate(gate)) = gate else { return Ok(Vec::new()) };
-                (Table::Run, sql::RUN_LINE, vec![seq(gate.id)])
+                (Table::Run, sql::RUN_QUEUE, vec![seq(gate.id)])
             }
             Scan::Ready(claim) => return self.ready(claim, limit),
             Scan::DueGates(from) => (Table::Gate, sql::GATE_DUE, vec![int(from.micros())]),
@@ -82,12 +82,16 @@ impl Source for View<'_> {
                 (Table::Log, sql::LOG_OF_STREAM, vec![seq(*stream), int(*from)])
             }
             Scan::Feed(ws, after) => (Table::Log, sql::LOG_FEED, vec![text(ws), int(*after)]),
-            Scan::Work(ws, reaction) => {
-                (Table::Sub, sql::SUB_WORK, vec![text(ws), text(reaction), int(now.micros())])
-            }
-            Scan::Subs(ws, reaction, stream) => {
-                (Table::Sub, sql::SUB_OF_WORKSPACE, vec![text(ws), text(reaction), text(stream)])
-            }
+            Scan::Work(ws, reaction) => (
+                Table::Subscription,
+                sql::SUB_WORK,
+                vec![text(ws), text(reaction), int(now.micros())],
+            ),
+            Scan::Subs(ws, reaction, stream) => (
+                Table::Subscription,
+                sql::SUB_OF_WORKSPACE,
+                vec![text(ws), text(reaction), text(stream)],
+            ),
             Scan::Streams(ws, after) => {
                 (Table::Stream, sql::STREAM_OF_WORKSPACE, vec![text(ws), text(after)])
             }
@@ -143,7 +147,7 @@ impl Source for View<'_> {
             Count::Ready(ws, turn) => {
                 (sql::RUN_READY_COUNT, vec![text(ws), seq(turn.workflow), seq(turn.lane)])
             }
-            Count::Line(gate) => (sql::RUN_LINE_COUNT, vec![bytes(gate.as_bytes())]),
+            Count::Queue(gate) => (sql::RUN_QUEUE_COUNT, vec![bytes(gate.as_bytes())]),
         };
         cells.push(int(limit.into()));
         let mut statement = self.db.prepare_cached(sql).map_err(|error| refused(&error))?;

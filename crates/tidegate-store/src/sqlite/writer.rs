@@ -18,12 +18,12 @@ use super::{
     view::View,
 };
 use crate::{
-    Decide, Kept, Salted, StoreError, TransactionError,
+    Decide, SeededCommand, StepRecord, StoreError, TransactionError,
     catalogs::{Catalogs, Redefined},
     clock::Clock,
     codec::{self, Cell, Table},
     migrate::{Applied, Migration, log_migrated, pending},
-    settle::{Source, settle},
+    single_writer::{Source, settle},
     transactional::recording::recording,
 };
 
@@ -113,22 +113,26 @@ impl Writer {
         &mut self,
         limit: Duration,
         step: impl FnOnce(&SqliteTransaction<'_>) -> Result<T, E>,
-        record: impl FnOnce(&T) -> Vec<Salted>,
-    ) -> Result<Kept<T>, TransactionError<E>> {
+        record: impl FnOnce(&T) -> Vec<SeededCommand>,
+    ) -> Result<StepRecord<T>, TransactionError<E>> {
         let watch = self.watch.clone();
         let (kept, carried) = self.commit(|tx, rules| {
             let value = watch.run(tx, limit, step)?;
             let (reads, mut decide, verdict) = recording(record(&value), &rules.catalogs.all());
             let carried = rules.carry_out(tx, reads, &mut decide)?;
             let answers = verdict.take()?;
-            Ok::<_, TransactionError<E>>((Kept { value, answers }, carried))
+            Ok::<_, TransactionError<E>>((StepRecord { value, answers }, carried))
         })?;
         self.rules.keep(carried);
         Ok(kept)
     }
 
     /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
-    pub(super) fn beat(&mut self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    pub(super) fn heartbeat(
+        &mut self,
+        engine: EngineId,
+        lease_ms: u32,
+    ) -> Result<bool, StoreError> {
         let was_here = self.known.contains(&engine);
         let beats = self.commit(|tx, rules| {
             let view = View { db: tx, catalogs: &rules.catalogs };

@@ -13,7 +13,7 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-use crate::{Answered, Decide, Decision, Salted, StoreError, TransactionError};
+use crate::{Answered, Decide, Decision, SeededCommand, StoreError, TransactionError};
 
 /// Why what was decided must not be kept.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Verdict {
 ///
 /// Where nothing must be kept the decision changes nothing, and the verdict says why.
 pub(crate) fn recording(
-    commands: Vec<Salted>,
+    commands: Vec<SeededCommand>,
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
 ) -> (ReadSet, Decide, Verdict) {
     let reads = probe(&commands, catalogs, Timestamp::from_micros(0));
@@ -71,7 +71,7 @@ pub(crate) fn recording(
 
 /// An effect is kept only with a record that is new: one that was there before is that of an
 /// effect that was kept before.
-fn judge(commands: &[Salted], changes: &[Change], answers: Vec<Option<Answered>>) -> Judged {
+fn judge(commands: &[SeededCommand], changes: &[Change], answers: Vec<Option<Answered>>) -> Judged {
     let data = |reason: &str| Undone::Store(StoreError::Data(reason.to_owned()));
     let mut all = Vec::with_capacity(answers.len());
     for answer in answers {

@@ -1,7 +1,7 @@
 //! Batch: many events in one run.
 
 use serde_json::{Value, json};
-use tidegate_core::{event::NewEvent, workflow::Workflow};
+use tidegate_core::{definition::Definition, event::NewEvent};
 
 use crate::world::{World, buffer, event};
 
@@ -307,7 +307,7 @@ pub async fn gates_of_a_batch_go_by_its_key(world: &World) {
     for mut definition in refused {
         definition["name"] = json!("index");
         definition["batch"] = batch.clone();
-        assert!(Workflow::parse(&definition).is_err(), "{definition}");
+        assert!(Definition::parse(&definition).is_err(), "{definition}");
     }
     let definition = json!({
         "name": "index", "batch": batch, "singleton": { "mode": "skip", "key": "shop" },

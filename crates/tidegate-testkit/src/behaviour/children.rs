@@ -137,7 +137,7 @@ pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
             "completed" => Then::Complete(payload(&json!("without it"))),
             "failed" => {
                 let (code, message) = ("Boom".into(), "boom".into());
-                Then::Fail(tidegate_core::row::Fault { code, message })
+                Then::Fail(tidegate_core::row::RunError { code, message })
             }
             _ => Then::Continue,
         };

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 use tidegate_core::{
     command::{Answer, Command},
+    definition::{Definition, OnFailure},
     flow::Verdict,
     id::RunId,
-    row::{Class, Ending, Fault, Phase, Purpose, StepKind},
+    row::{Class, Ending, Phase, Purpose, RunError, StepKind},
     run::record::{NewSend, NewStep, Record, Recorded, Then},
-    workflow::{OnFailure, Workflow},
 };
 use tidegate_store::why;
 
@@ -333,7 +333,7 @@ pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
         ("stored", url, OnFailure::Code, 0),
     ];
     for (name, url, on_failure, handlers) in definitions {
-        let workflow = Workflow { url, on_failure, ..Workflow::new("default", name) };
+        let workflow = Definition { url, on_failure, ..Definition::new("default", name) };
         world.try_register(workflow).await.unwrap();
         let id = world.send_for_run(name, json!({})).await;
         let run = world.engine(1).lease_one().await;
@@ -374,6 +374,6 @@ pub async fn an_ended_run_says_why_there_was_one(world: &World) {
     assert_eq!((ended.purpose, ended.source), (Purpose::Compensates(run.id), run.source));
     let failed = world.ended(run.id).await.unwrap();
     assert_eq!(failed.purpose, Purpose::Ordinary);
-    let error = Fault { code: "Boom".into(), message: "boom".into() };
+    let error = RunError { code: "Boom".into(), message: "boom".into() };
     assert_eq!(failed.ending, Ending::Failed { error });
 }

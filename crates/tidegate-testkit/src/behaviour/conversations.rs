@@ -6,8 +6,8 @@ use tidegate_core::{
     command::{Answer, Answer::AdmittedBoth, Command},
     doctor::Checkup,
     id::RunId,
+    idempotency_key::IdempotentRequest,
     reads::Change,
-    reply::Asked,
     row::{Ending, GateState, Run},
 };
 use tidegate_store::why;
@@ -131,7 +131,7 @@ pub async fn a_repeated_message_is_answered_once(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
     let once = || {
-        let asked = Asked { ws: world.ws.clone(), id: "k".into(), hash: "h".into() };
+        let asked = IdempotentRequest { ws: world.ws.clone(), id: "k".into(), hash: "h".into() };
         Command::Once { asked, command: Box::new(saying(world, &json!({}))) }
     };
     let first = world.run(once()).await.unwrap();

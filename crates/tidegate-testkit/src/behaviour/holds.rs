@@ -168,7 +168,7 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
         sent.push(world.send_for_run("sync", json!({ "n": n })).await);
     }
     let lost = world.engine(2);
-    assert!(world.store.beat(2, LEASE_MS).await.unwrap());
+    assert!(world.store.heartbeat(2, LEASE_MS).await.unwrap());
     let runs = lost.lease_all().await;
     assert_eq!(runs.len(), 2);
     let reap = |run: &Run| Command::Reap {
@@ -178,12 +178,12 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
     };
     world.tick(3_600_000).await;
     assert_eq!(world.run(reap(&runs[0])).await, Ok(Answer::Changed(false)), "it is not dead");
-    assert!(world.store.beat(2, LEASE_MS).await.unwrap());
+    assert!(world.store.heartbeat(2, LEASE_MS).await.unwrap());
     let early = world.run(Command::MarkDead { engine: 2, beat: 1 }).await;
     assert_eq!(early, Ok(Answer::Changed(false)), "its beat has changed");
     assert!(world.lease_all().await.is_empty(), "no sooner");
     assert_eq!(world.lose(2).await, 2);
-    assert!(!world.store.beat(2, LEASE_MS).await.unwrap(), "it is told to stop");
+    assert!(!world.store.heartbeat(2, LEASE_MS).await.unwrap(), "it is told to stop");
     let late = lost.report(&runs[0], Vec::new(), Then::Continue).await;
     assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
     let mut again = world.lease_all().await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
-    row::{Begun, EngineId, Fault, Row, RowKey, Run},
+    row::{Begun, EngineId, Row, RowKey, Run, RunError},
     run::{
         record::{Recorded, Then},
         sweep::MAX_DEATHS,
@@ -26,7 +26,7 @@ fn every_then(world: &World) -> [Then; 6] {
         Then::Suspend(vec![for_event("paid", "payment"), world.nap("nap", 10)]),
         Then::Suspend(vec![again("pay", 10)]),
         Then::Complete(payload(&json!("late"))),
-        Then::Fail(Fault { code: "Late".to_owned(), message: "late".to_owned() }),
+        Then::Fail(RunError { code: "Late".to_owned(), message: "late".to_owned() }),
         Then::Yield,
     ]
 }
@@ -148,10 +148,10 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
 /// only if it has not beaten since it was looked at.
 pub async fn only_the_dead_are_reaped(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
-    assert!(world.beat(world.engine).await, "the first beat");
+    assert!(world.heartbeat(world.engine).await, "the first beat");
     let run = world.drive("order", json!({})).await;
     let seen = 1;
-    assert!(world.beat(world.engine).await);
+    assert!(world.heartbeat(world.engine).await);
     let mark = |beat| Command::MarkDead { engine: world.engine, beat };
     let reap = || Command::Reap {
         known: Box::new(run.clone()),
@@ -165,7 +165,7 @@ pub async fn only_the_dead_are_reaped(world: &World) {
     assert!(matches!(engine, Some(Row::Engine(row)) if !row.dead));
     assert_eq!(world.run(mark(seen + 1)).await, Ok(Answer::Changed(true)));
     assert_eq!(world.run(mark(seen + 1)).await, Ok(Answer::Changed(false)), "once");
-    assert!(!world.beat(world.engine).await, "it is told to stop");
+    assert!(!world.heartbeat(world.engine).await, "it is told to stop");
     assert_eq!(world.run(reap()).await, Ok(Answer::Changed(true)));
     assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it has nothing any more");
     let taken = world.engine(2).lease_one().await;

@@ -3,14 +3,14 @@
 use serde_json::json;
 use tidegate_core::{
     id::{RunId, Seq},
-    list::{State, Which},
+    list::{RunFilter, RunStatus},
     row::{Row, RowKey},
 };
 
 use crate::world::World;
 
 /// All that a list shows, page by page.
-async fn listed(world: &World, which: &Which, limit: u32) -> Vec<Seq> {
+async fn listed(world: &World, which: &RunFilter, limit: u32) -> Vec<Seq> {
     let (mut all, mut below) = (Vec::new(), None);
     loop {
         let page = world.list(which, below, limit).await;
@@ -51,12 +51,12 @@ pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
     other.define(json!({ "name": "a" })).await;
     let theirs = other.send_for_run("a", json!(1)).await;
     for limit in [1, 2, 3, 4, 100] {
-        let all = listed(world, &Which::default(), limit).await;
+        let all = listed(world, &RunFilter::default(), limit).await;
         assert_eq!(all, newest_first(&sent), "{limit} a page");
-        assert_eq!(listed(&other, &Which::default(), limit).await, newest_first(&[theirs]));
+        assert_eq!(listed(&other, &RunFilter::default(), limit).await, newest_first(&[theirs]));
     }
-    for (state, shown) in [(State::Running, &[][..]), (State::Cancelled, &[driven.id])] {
-        let which = Which { state: Some(state), ..Which::default() };
+    for (state, shown) in [(RunStatus::Running, &[][..]), (RunStatus::Cancelled, &[driven.id])] {
+        let which = RunFilter { state: Some(state), ..RunFilter::default() };
         let runs = listed(world, &which, 2).await;
         assert_eq!(runs, newest_first(shown), "a run that is being stopped has ended");
     }
@@ -69,10 +69,10 @@ pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     for n in 0..4 {
         sent.push(world.send_for_run("a", json!(n)).await);
     }
-    let first = world.list(&Which::default(), None, 2).await;
+    let first = world.list(&RunFilter::default(), None, 2).await;
     world.send("a", json!(4)).await;
     world.drain().await;
-    let second = world.list(&Which::default(), first.next, 2).await;
+    let second = world.list(&RunFilter::default(), first.next, 2).await;
     let keys: Vec<_> = second.runs.iter().map(Row::key).collect();
     assert_eq!(keys, [RowKey::Ended(sent[1].seq), RowKey::Ended(sent[0].seq)]);
 }
@@ -82,26 +82,26 @@ pub async fn a_list_shows_what_was_asked_for(world: &World) {
     world.define(json!({ "name": "a", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "b", "app": "shop", "triggers": ["b"] })).await;
     let (mut sent, mut by_state) = (Vec::new(), Vec::new());
-    for state in State::ALL {
+    for state in RunStatus::ALL {
         let run = world.send_for_run("b", json!(state.as_str())).await;
         sent.push(run);
         by_state.push((state, run));
-        if state == State::Queued {
+        if state == RunStatus::Queued {
             // Nobody leases it: it is paused while the others are driven.
             world.pause(run).await.unwrap();
             continue;
         }
         let leased = world.lease_one().await;
         match state {
-            State::Queued | State::Running => {}
-            State::Waiting => world.sleep(&leased, "nap", 1000).await,
-            State::Paused => {
+            RunStatus::Queued | RunStatus::Running => {}
+            RunStatus::Waiting => world.sleep(&leased, "nap", 1000).await,
+            RunStatus::Paused => {
                 world.sleep(&leased, "nap", 1000).await;
                 world.pause(run).await.unwrap();
             }
-            State::Completed => world.complete(&leased).await,
-            State::Failed => world.fail(&leased).await,
-            State::Cancelled => {
+            RunStatus::Completed => world.complete(&leased).await,
+            RunStatus::Failed => world.fail(&leased).await,
+            RunStatus::Cancelled => {
                 world.cancel(run).await.unwrap();
                 world.stopped(&leased).await;
             }
@@ -110,7 +110,7 @@ pub async fn a_list_shows_what_was_asked_for(world: &World) {
     world.resume(sent[0]).await.unwrap();
     for (state, run) in by_state {
         for limit in [1, 2, 10] {
-            let which = Which { state: Some(state), ..Which::default() };
+            let which = RunFilter { state: Some(state), ..RunFilter::default() };
             assert_eq!(listed(world, &which, limit).await, [run.seq], "{state:?}");
         }
     }
@@ -118,11 +118,14 @@ pub async fn a_list_shows_what_was_asked_for(world: &World) {
     world.define(json!({ "name": "a", "version": 2 })).await;
     let new = world.send_for_run("a", json!(1)).await;
     let cases = [
-        (Which { app: Some("shop".into()), ..Which::default() }, sent.clone()),
-        (Which { app: Some("none".into()), ..Which::default() }, Vec::new()),
-        (Which { workflow: Some("a".into()), ..Which::default() }, vec![old, new]),
-        (Which { workflow: Some("a".into()), version: Some(2), ..Which::default() }, vec![new]),
-        (Which { version: Some(1), ..Which::default() }, [&sent[..], &[old]].concat()),
+        (RunFilter { app: Some("shop".into()), ..RunFilter::default() }, sent.clone()),
+        (RunFilter { app: Some("none".into()), ..RunFilter::default() }, Vec::new()),
+        (RunFilter { workflow: Some("a".into()), ..RunFilter::default() }, vec![old, new]),
+        (
+            RunFilter { workflow: Some("a".into()), version: Some(2), ..RunFilter::default() },
+            vec![new],
+        ),
+        (RunFilter { version: Some(1), ..RunFilter::default() }, [&sent[..], &[old]].concat()),
     ];
     for (which, expected) in cases {
         assert_eq!(listed(world, &which, 2).await, newest_first(&expected), "{which:?}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate_core::{
     draft::{Decided, Draft},
     id::RunId,
-    list::Which,
+    list::RunFilter,
     observe::{
         Part,
         events::{self, Name},
@@ -29,8 +29,8 @@ async fn flow_state(world: &World, app: Option<&str>, workflow: Option<&str>) ->
 }
 
 /// All gates that fit, page by page.
-async fn gates_of(world: &World, which: &gates::Which, limit: u32) -> Vec<gates::Shown> {
-    let (mut all, mut after): (Vec<gates::Shown>, Option<GateKey>) = (Vec::new(), None);
+async fn gates_of(world: &World, which: &gates::GateFilter, limit: u32) -> Vec<gates::GateView> {
+    let (mut all, mut after): (Vec<gates::GateView>, Option<GateKey>) = (Vec::new(), None);
     loop {
         let page =
             seen(world, |draft| gates::list(draft, &world.ws, which, after.as_ref(), limit)).await;
@@ -148,7 +148,7 @@ pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
         world.send("b", json!(n)).await;
         world.send("c", json!({ "k": n })).await;
     }
-    let all = gates_of(world, &gates::Which::default(), 100).await;
+    let all = gates_of(world, &gates::GateFilter::default(), 100).await;
     let named: Vec<_> = all.iter().map(|it| (it.control, it.key.as_str())).collect();
     assert_eq!(named[2..], [("concurrency", "x"), ("concurrency", "yes")]);
     assert_eq!(
@@ -157,7 +157,7 @@ pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
         "in the order in which they act"
     );
     for limit in [1, 2, 3] {
-        assert_eq!(gates_of(world, &gates::Which::default(), limit).await, all);
+        assert_eq!(gates_of(world, &gates::GateFilter::default(), limit).await, all);
     }
     let gate = &all[2];
     assert_eq!((gate.limit, gate.inside), (Some(2), Some(2)));
@@ -170,14 +170,14 @@ pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     assert_eq!((meter.limit, meter.tokens), (Some(10), Some(7)));
     let turns = &all[1];
     assert_eq!((turns.tokens, turns.line.as_ref().unwrap().count), (Some(0), 2));
-    let some = |which: gates::Which| async move { gates_of(world, &which, 2).await.len() };
+    let some = |which: gates::GateFilter| async move { gates_of(world, &which, 2).await.len() };
     let text = |text: &str| Some(text.to_owned());
-    let none = gates::Which::default();
-    assert_eq!(some(gates::Which { key: text("x"), ..none.clone() }).await, 1);
-    assert_eq!(some(gates::Which { workflow: text("a"), ..none.clone() }).await, 2);
-    assert_eq!(some(gates::Which { app: text("none"), ..none.clone() }).await, 0);
-    assert_eq!(some(gates::Which { control: text("throttle"), ..none.clone() }).await, 1);
-    assert_eq!(some(gates::Which { control: text("idempotency"), ..none.clone() }).await, 3);
+    let none = gates::GateFilter::default();
+    assert_eq!(some(gates::GateFilter { key: text("x"), ..none.clone() }).await, 1);
+    assert_eq!(some(gates::GateFilter { workflow: text("a"), ..none.clone() }).await, 2);
+    assert_eq!(some(gates::GateFilter { app: text("none"), ..none.clone() }).await, 0);
+    assert_eq!(some(gates::GateFilter { control: text("throttle"), ..none.clone() }).await, 1);
+    assert_eq!(some(gates::GateFilter { control: text("idempotency"), ..none.clone() }).await, 3);
     assert_eq!(gates_of(&world.in_workspace("other"), &none, 9).await, []);
 }
 
@@ -211,11 +211,11 @@ pub async fn events_and_receipts_are_listed_newest_first(world: &World) {
         assert!(ids.is_sorted_by(|a, b| a > b), "{name:?}");
     }
     let skipped = posted[3];
-    let which = |key: Option<&str>, workflow: Option<&str>, event| receipts::Which {
+    let which = |key: Option<&str>, workflow: Option<&str>, event| receipts::ReceiptFilter {
         key: key.map(str::to_owned),
         workflow: workflow.map(str::to_owned),
         event,
-        ..receipts::Which::default()
+        ..receipts::ReceiptFilter::default()
     };
     for (which, expected) in [
         (which(None, None, None), vec![skipped]),
@@ -261,7 +261,7 @@ pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     assert_eq!(keys(&shown(second.id).await.runs), expected);
     for (name, count) in [(None, 2), (Some("b"), 1)] {
         let workflow = name.map(str::to_owned);
-        let which = Which { event: Some(second.id), workflow, ..Which::default() };
+        let which = RunFilter { event: Some(second.id), workflow, ..RunFilter::default() };
         assert_eq!(world.list(&which, None, 9).await.runs.len(), count);
         assert_eq!(world.in_workspace("other").list(&which, None, 9).await.runs, []);
     }
@@ -279,14 +279,14 @@ pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
     world.tick(1000).await;
     let mail = world.send_for_run("mail", json!(null)).await;
     let text = |text: &str| Some(text.to_owned());
-    let all = Which::default();
+    let all = RunFilter::default();
     for (which, expected) in [
-        (Which { text: text("account"), ..all.clone() }, vec![y, x]),
-        (Which { text: text("z"), ..all.clone() }, vec![]),
-        (Which { key: text("y"), ..all.clone() }, vec![y]),
-        (Which { from: Some(began.plus_ms(1000)), ..all.clone() }, vec![mail, y]),
-        (Which { to: Some(began.plus_ms(1000)), ..all.clone() }, vec![x]),
-        (Which { from: Some(began.plus_ms(1)), to: Some(began.plus_ms(1001)), ..all }, vec![y]),
+        (RunFilter { text: text("account"), ..all.clone() }, vec![y, x]),
+        (RunFilter { text: text("z"), ..all.clone() }, vec![]),
+        (RunFilter { key: text("y"), ..all.clone() }, vec![y]),
+        (RunFilter { from: Some(began.plus_ms(1000)), ..all.clone() }, vec![mail, y]),
+        (RunFilter { to: Some(began.plus_ms(1000)), ..all.clone() }, vec![x]),
+        (RunFilter { from: Some(began.plus_ms(1)), to: Some(began.plus_ms(1001)), ..all }, vec![y]),
     ] {
         let page = world.list(&which, None, 3).await;
         let found: Vec<_> = page.runs.iter().filter_map(Row::as_run).map(|run| run.id).collect();
@@ -305,7 +305,7 @@ pub async fn the_longest_lines_come_first(world: &World) {
     }
     let busiest = async |known: &[GateKey], most| {
         let found = seen(world, |draft| gates::busiest(draft, &world.ws, known, most)).await;
-        let told = |(key, shown): (GateKey, gates::Shown)| {
+        let told = |(key, shown): (GateKey, gates::GateView)| {
             (key, format!("{} {}", shown.key, shown.line.unwrap().count))
         };
         found.into_iter().map(told).unzip::<_, _, Vec<_>, Vec<_>>()

@@ -5,7 +5,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     flow::Verdict,
     id::RunId,
-    observe::schedules::{self, Shown},
+    observe::schedules::{self, ScheduleView},
     row::{Ending, Row, Run},
     run::record::Then,
     schedule::Hold,
@@ -257,8 +257,10 @@ pub async fn a_retry_of_an_occurrence_does_what_was_staged_once(world: &World) {
     }
 }
 
-async fn shown(world: &World, id: &str) -> Shown {
-    let view = |draft: &_| schedules::list(draft, &world.ws, &schedules::Which::default(), None, 9);
+async fn shown(world: &World, id: &str) -> ScheduleView {
+    let view = |draft: &_| {
+        schedules::list(draft, &world.ws, &schedules::ScheduleFilter::default(), None, 9)
+    };
     let all = look(&*world.store, &world.ws, view).await.unwrap().schedules;
     all.into_iter().find(|it| it.schedule == id).expect("it is listed")
 }
@@ -327,7 +329,7 @@ pub async fn schedules_are_listed_with_their_last_occurrence(world: &World) {
     world.define_flow(json!({ "name": "f", "actions": actions })).await;
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let which = schedules::Which::default();
+        let which = schedules::ScheduleFilter::default();
         let view = |draft: &_| schedules::list(draft, &world.ws, &which, after.as_ref(), 2);
         let page = look(&*world.store, &world.ws, view).await.unwrap();
         all.extend(page.schedules);
@@ -346,7 +348,7 @@ pub async fn schedules_are_listed_with_their_last_occurrence(world: &World) {
     assert_eq!((all[1].name.as_deref(), all[2].catch_up_ms), (Some("nightly"), 60_000));
     let at = world.now();
     let run = world.occur("w0", DAILY).await.run().unwrap();
-    let which = schedules::Which { id: Some(all[2].id), ..Default::default() };
+    let which = schedules::ScheduleFilter { id: Some(all[2].id), ..Default::default() };
     let view = |draft: &_| schedules::list(draft, &world.ws, &which, None, 9);
     let last = || async {
         let page = look(&*world.store, &world.ws, view).await.unwrap();

@@ -33,7 +33,8 @@ async fn receipts_of(
     world: &World,
     event: EventId,
 ) -> Vec<(String, Option<(String, Option<RunId>)>)> {
-    let which = receipts::Which { event: Some(event), ..receipts::Which::default() };
+    let which =
+        receipts::ReceiptFilter { event: Some(event), ..receipts::ReceiptFilter::default() };
     let part = Part { below: None, limit: 9 };
     let page = look(&*world.store, &world.ws, |draft| {
         receipts::list::<()>(draft, &world.ws, &which, part)

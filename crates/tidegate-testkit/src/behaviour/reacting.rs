@@ -3,7 +3,7 @@
 use serde_json::json;
 use tidegate_core::{
     command::{Refusal, StreamAnswer, StreamCommand},
-    reaction::{Effect, Effected, Leased, React, Reacted, Remedy, Then, Which},
+    reaction::{Effect, Effected, Leased, React, Reacted, Remedy, StreamSelection, Then},
 };
 
 use crate::world::{World, event, logged, request, streams_of};
@@ -180,7 +180,7 @@ pub async fn an_operator_puts_streams_off(world: &World) {
     let held = world.claim("mail", 1).await;
     assert_eq!(streams_of(&held), ["orders-1"]);
     let until = world.now().plus_ms(500);
-    let both = Which::Names(vec!["orders-1".to_owned(), "orders-2".to_owned()]);
+    let both = StreamSelection::Names(vec!["orders-1".to_owned(), "orders-2".to_owned()]);
     let put_off = world.mend("mail", Remedy::Defer(until), both).await.unwrap();
     assert_eq!(put_off, ["orders-2"], "nobody takes a stream out of a worker's hands");
     assert_eq!(streams_of(&world.claim("mail", 10).await), ["orders-3"]);
@@ -199,7 +199,7 @@ pub async fn an_operator_puts_streams_first(world: &World) {
         world.append(stream, &["1", "2", "3"]).await;
         world.pass(1);
     }
-    let third = || Which::Names(vec!["orders-3".to_owned()]);
+    let third = || StreamSelection::Names(vec!["orders-3".to_owned()]);
     assert_eq!(world.mend("mail", Remedy::Prioritize, third()).await.unwrap(), ["orders-3"]);
     let leased = world.claim("mail", 1).await;
     assert_eq!(streams_of(&leased), ["orders-3"]);

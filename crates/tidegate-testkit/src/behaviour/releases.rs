@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    definition::Definition,
     flow::Verdict,
-    workflow::Workflow,
 };
 
 use crate::world::{World, event, lease};
@@ -42,7 +42,7 @@ pub async fn a_number_with_another_definition_is_refused(world: &World) {
     let first = world.define(slots(1)).await;
     let again = world.define(slots(1)).await;
     assert_eq!((again.lane, again.unchanged, again.released), (first.lane, true, None));
-    let other = Workflow::parse(&slots(3)).expect("a good definition").value;
+    let other = Definition::parse(&slots(3)).expect("a good definition").value;
     let (app, name) = ("default".to_owned(), "order".to_owned());
     let refused = Err(Refusal::VersionChanged { app, name, version: 1 });
     assert_eq!(world.try_register(other).await, refused);
@@ -322,7 +322,7 @@ pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
 /// spec release: what comes after a release in one transaction is decided by it.
 pub async fn a_release_rules_the_next_command(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
-    let workflow = Workflow::parse(&json!({ "name": "order", "version": 2 }));
+    let workflow = Definition::parse(&json!({ "name": "order", "version": 2 }));
     let workflow = Box::new(workflow.expect("a good definition").value);
     let post = || Command::Post { ws: world.ws.clone(), events: vec![event("order", &json!({}))] };
     let register = Command::Register { ws: world.ws.clone(), workflow, dev: false };

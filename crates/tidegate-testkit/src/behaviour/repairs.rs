@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tidegate_core::{
-    reaction::{Failed, Filter, Leased, Outcome, Pattern, Remedy, Which},
+    reaction::{Failed, Filter, Leased, Outcome, Pattern, Remedy, StreamSelection},
     row::Row,
 };
 
@@ -22,8 +22,8 @@ async fn blocked(world: &World, streams: &[&str]) {
     }
 }
 
-fn names(streams: &[&str]) -> Which {
-    Which::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
+fn names(streams: &[&str]) -> StreamSelection {
+    StreamSelection::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
 }
 
 fn matching(stream: &str) -> Filter {
@@ -212,7 +212,8 @@ pub async fn filters_restrict_as_they_say(world: &World) {
         (Filter::default(), vec!["Order-2", "order-1", "order-3", &long, "pre-order-1", "zebra"]),
     ];
     for (filter, meant) in cases {
-        let done = world.mend("mail", Remedy::Unblock, Which::Where(filter.clone())).await;
+        let done =
+            world.mend("mail", Remedy::Unblock, StreamSelection::Where(filter.clone())).await;
         assert_eq!(done.unwrap(), meant, "{filter:?}");
         let leased = world.claim("mail", 100).await;
         assert_eq!(streams_of(&leased), meant, "{filter:?}: and no others");
@@ -220,10 +221,10 @@ pub async fn filters_restrict_as_they_say(world: &World) {
             world.block(&leased, leased.at, "stuck").await;
         }
     }
-    let all = world.mend("mail", Remedy::Reset, Which::Where(Filter::default())).await;
+    let all = world.mend("mail", Remedy::Reset, StreamSelection::Where(Filter::default())).await;
     assert_eq!(all.unwrap_err().code(), "reset_needs_all");
     assert_eq!(world.claim("mail", 10).await, [], "nothing was reset");
-    assert_eq!(world.mend("mail", Remedy::Reset, Which::All).await.unwrap().len(), 6);
+    assert_eq!(world.mend("mail", Remedy::Reset, StreamSelection::All).await.unwrap().len(), 6);
     assert_eq!(world.claim("mail", 100).await.len(), 6);
     for bad in ["order-*", "a|b", "[ab]", "a%", "", "^$", "a.*"] {
         let told = Pattern::parse(bad).unwrap_err();
@@ -245,7 +246,7 @@ pub async fn reactions_do_not_share_a_place(world: &World) {
     world.ack(&[(&mailed[0], 0), (&mailed[1], 0)]).await;
     assert_eq!(world.sub("mail", "order-1").await.at, 0);
     assert_eq!(world.sub("bill", "order-1").await.at, -1);
-    let mended = world.mend("mail", Remedy::Unblock, Which::All).await.unwrap();
+    let mended = world.mend("mail", Remedy::Unblock, StreamSelection::All).await.unwrap();
     assert_eq!(mended, [""; 0], "another reaction's trouble is not its own");
     world.react(json!({ "name": "late", "source": "note-1" })).await;
     assert_eq!(world.claim("late", 10).await, [], "it was not told yet");
@@ -265,7 +266,7 @@ pub async fn a_stuck_stream_can_be_looked_at(world: &World) {
     assert_eq!((sub.at, sub.want, sub.failures, sub.claims), (0, 1, 1, 1));
     assert_eq!((sub.holder(world.now()), sub.until), (Some(7), Some(leased.until)));
     assert_eq!((sub.error.as_deref(), sub.blocked), (Some("boom"), None));
-    let listed = before.iter().filter(|row| matches!(row, Row::Sub(_))).count();
+    let listed = before.iter().filter(|row| matches!(row, Row::Subscription(_))).count();
     assert_eq!((listed, world.dump().await), (1, before), "looking changes nothing");
     assert_eq!(world.ack(&[(&leased, 1)]).await, [Outcome::Done(1)]);
 }

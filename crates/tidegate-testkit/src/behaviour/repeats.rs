@@ -4,18 +4,18 @@ use serde_json::json;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
     id::Seq,
-    reply::{Asked, KEPT_MS},
+    idempotency_key::{IdempotentRequest, KEPT_MS},
     retention::Past,
     row::Row,
 };
 
 use crate::world::{World, event, payload, request};
 
-fn asked(world: &World, id: &str, hash: &str) -> Asked {
-    Asked { ws: world.ws.clone(), id: id.to_owned(), hash: hash.to_owned() }
+fn asked(world: &World, id: &str, hash: &str) -> IdempotentRequest {
+    IdempotentRequest { ws: world.ws.clone(), id: id.to_owned(), hash: hash.to_owned() }
 }
 
-fn once(asked: Asked, command: Command) -> Command {
+fn once(asked: IdempotentRequest, command: Command) -> Command {
     Command::Once { asked, command: Box::new(command) }
 }
 

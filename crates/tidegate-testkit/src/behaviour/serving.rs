@@ -82,7 +82,7 @@ pub async fn an_engine_beats_before_it_asks(world: &World) {
         assert_eq!(world.run(command.clone()).await, Err(Refusal::NoEngine(engine)));
     }
     assert_eq!(world.state(run).await, "queued");
-    assert!(world.beat(engine).await);
+    assert!(world.heartbeat(engine).await);
     assert_eq!(world.run(serve.clone()).await, Ok(Answer::Done));
     assert!(matches!(world.run(lease).await, Ok(Answer::Leased(runs)) if runs.len() == 1));
     world.lose(engine).await;
@@ -110,7 +110,7 @@ pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     assert_eq!(answers, [Ok(Answer::Changed(true)), Ok(Answer::Changed(true))]);
     assert_eq!(world.row(RowKey::Engine(engine)).await, None);
     assert_eq!(bury().await, Ok(Answer::Changed(false)), "once");
-    assert!(!world.beat(engine).await, "it is told to stop, as before");
+    assert!(!world.heartbeat(engine).await, "it is told to stop, as before");
     let (ws, lanes) = (world.ws.clone(), world.lanes().await);
     let lease = world.run(lease(ws, engine, lanes, 9)).await;
     assert_eq!(lease, Err(Refusal::NoEngine(engine)));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate_core::{
-    row::{Ending, Fault, Run, SessionOp},
+    row::{Ending, Run, RunError, SessionOp},
     run::{
         record::{Recorded, Then},
         sweep::MAX_DEATHS,
@@ -22,7 +22,7 @@ async fn edit(world: &World, id: &str) -> Run {
 }
 
 /// How a run failed.
-async fn failure(world: &World, run: &Run) -> Fault {
+async fn failure(world: &World, run: &Run) -> RunError {
     match world.ended(run.id).await.map(|ended| ended.ending) {
         Some(Ending::Failed { error }) => error,
         other => panic!("it did not fail: {other:?}"),

@@ -4,7 +4,7 @@ use serde_json::json;
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     json::Payload,
-    reaction::{Outcome, Remedy, Which},
+    reaction::{Outcome, Remedy, StreamSelection},
     stream::{
         Behind, ClosePhase, Closed, Commit, Committed, Expected, MAX_COMMIT_EVENTS, StreamRefusal,
         Truncated,
@@ -251,7 +251,7 @@ pub async fn a_truncation_waits_for_reactions_and_leases(world: &World) {
     let bill = world.claim_one("bill").await;
     world.block(&bill, 0, "broken").await;
     assert_eq!(waits().await[0].blocked.as_deref(), Some("broken"));
-    let names = Which::Names(vec!["order".to_owned()]);
+    let names = StreamSelection::Names(vec!["order".to_owned()]);
     world.mend("bill", Remedy::Unblock, names).await.unwrap();
     let bill = world.claim_one("bill").await;
     world.ack(&[(&bill, 2)]).await;

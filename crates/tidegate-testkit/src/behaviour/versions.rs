@@ -1,7 +1,7 @@
 //! Versions: what a release does to new runs, and a newer version's first run to older ones.
 
 use serde_json::{Value, json};
-use tidegate_core::{flow::Verdict, version::Registered, workflow::Workflow};
+use tidegate_core::{definition::Definition, flow::Verdict, version::Registered};
 
 use crate::{
     worker::{for_child, for_event},
@@ -53,7 +53,7 @@ pub async fn an_incomplete_handoff_is_refused(world: &World) {
                 continue; // without its type it reads as a limit
             }
             let definition = json!({ "name": "order", (spelling): handoff });
-            let errors = Workflow::parse(&definition).expect_err("it is refused").to_string();
+            let errors = Definition::parse(&definition).expect_err("it is refused").to_string();
             assert!(errors.contains(named), "{definition}: {errors}");
         }
     }

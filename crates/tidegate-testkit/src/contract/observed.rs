@@ -93,7 +93,7 @@ pub async fn runs_are_found_by_their_event(store: &Arc<dyn Store>) {
 pub async fn runs_are_counted(store: &Arc<dyn Store>) {
     let (key, other) = (sample::gate_key("main", "a"), sample::gate_key("main", "none"));
     insert(store, [sample::gate("main", "a", 70)]).await;
-    let standing = Phase::Line {
+    let standing = Phase::Queued {
         gate: Seq(70),
         place: Place { tier: 0, rank: Rank { at: Timestamp::from_ms(1), seq: Seq(1) } },
     };
@@ -122,8 +122,8 @@ pub async fn runs_are_counted(store: &Arc<dyn Store>) {
         (Count::Ready(ws(), turn), 1),
         (Count::Ready(ws(), Turn { lane: Seq(2), ..turn }), 0),
         (Count::Ready("other".into(), turn), 0),
-        (Count::Line(key), 4),
-        (Count::Line(other), 0),
+        (Count::Queue(key), 4),
+        (Count::Queue(other), 0),
         (Count::Live(Seq(99)), 0),
     ] {
         for limit in [1000, expected, 1] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{
     id::Seq,
     reads::{Change, ReadSet},
-    row::{Engine, Gate, Logged, Row, RowKey, Run},
+    row::{Engine, Gate, Row, RowKey, Run, StreamEventRow},
     time::Timestamp,
 };
 use tidegate_store::{Store, StoreError};
@@ -128,7 +128,7 @@ pub async fn a_definition_has_one_row_for_a_version(store: &Arc<dyn Store>) {
 pub async fn a_global_position_is_used_once(store: &Arc<dyn Store>) {
     insert(store, [sample::logged(1, 0, 7)]).await;
     refused(change(store, vec![Change::Insert(sample::logged(2, 0, 7).into())]).await);
-    insert(store, [Logged { ws: "other".into(), ..sample::logged(2, 0, 7) }]).await;
+    insert(store, [StreamEventRow { ws: "other".into(), ..sample::logged(2, 0, 7) }]).await;
 }
 
 /// By bytes, whatever the database's locale thinks of letters.
@@ -159,7 +159,7 @@ fn touch(row: &mut Row) {
         Row::Run(row) => row.fence = 42,
         Row::Engine(row) => row.beat = 42,
         Row::Stream(row) => row.closed = !row.closed,
-        Row::Sub(row) => row.since = later,
+        Row::Subscription(row) => row.since = later,
         Row::LogHead(row) => row.pos = 42,
         Row::Epoch(row) => row.n = 42,
         Row::Def(row) => row.released = Some(42),
@@ -169,7 +169,7 @@ fn touch(row: &mut Row) {
         Row::Item(row) => row.event = sample::event_id(42),
         Row::Signal(row) => row.data = sample::payload("42"),
         Row::Receipt(row) => row.at = later,
-        Row::Logged(row) => row.meta = sample::payload("42"),
+        Row::StreamEventRow(row) => row.meta = sample::payload("42"),
         Row::Session(row) => row.version = 42,
         Row::Reply(row) => row.response = Some(sample::payload("42")),
         Row::ApiKey(row) => row.revoked_at = Some(later),

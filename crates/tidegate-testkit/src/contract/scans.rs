@@ -6,8 +6,9 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        ApiKey, Chore, Ended, Ending, Engine, Gate, GateKey, Item, Logged, Phase, Place, Purpose,
-        Rank, Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, Sub, WaitPath, WaitRow,
+        ApiKey, Chore, Ended, Ending, Engine, Gate, GateKey, Item, Phase, Place, Purpose, Rank,
+        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, StreamEventRow, Subscription,
+        WaitPath, WaitRow,
     },
     time::Timestamp,
     turn::{Claim, Turn},
@@ -57,7 +58,7 @@ fn rank(at: i64, seq: i64) -> Rank {
 pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     let gates = [sample::gate("main", "a", 70), sample::gate("main", "b", 71)];
     let standing = |seq: i64, gate: i64, tier: i64, rank: Rank| Run {
-        phase: Phase::Line { gate: Seq(gate), place: Place { tier, rank } },
+        phase: Phase::Queued { gate: Seq(gate), place: Place { tier, rank } },
         ..sample::run(seq)
     };
     let line = [
@@ -75,14 +76,14 @@ pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     ];
     insert(store, gates).await;
     insert(store, line.iter().rev().cloned().chain(others)).await;
-    check(store, Scan::Line(sample::gate_key("main", "a")), rows(line)).await;
+    check(store, Scan::Queue(sample::gate_key("main", "a")), rows(line)).await;
 }
 
 /// No gate, no line.
 pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
-    let phase = Phase::Line { gate: Seq(0), place: Place { tier: 0, rank: rank(0, 0) } };
+    let phase = Phase::Queued { gate: Seq(0), place: Place { tier: 0, rank: rank(0, 0) } };
     insert(store, [Run { phase, ..sample::run(1) }]).await;
-    check(store, Scan::Line(sample::gate_key("main", "gone")), Vec::new()).await;
+    check(store, Scan::Queue(sample::gate_key("main", "gone")), Vec::new()).await;
 }
 
 /// Workflows in turn, beginning with the first range; the versions of one share its turn and are
@@ -156,11 +157,11 @@ pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
 pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let next = Some(Timestamp::from_micros(now.micros() + 1));
-    let deferred = Sub { due: Some(now), ..sample::sub("mail", "a") };
-    let leased = Sub { owner: Some(1), until: Some(now), ..sample::sub("mail", "b") };
+    let deferred = Subscription { due: Some(now), ..sample::sub("mail", "a") };
+    let leased = Subscription { owner: Some(1), until: Some(now), ..sample::sub("mail", "b") };
     let early = [
-        Sub { due: next, ..sample::sub("mail", "c") },
-        Sub { owner: Some(1), until: next, ..sample::sub("mail", "d") },
+        Subscription { due: next, ..sample::sub("mail", "c") },
+        Subscription { owner: Some(1), until: next, ..sample::sub("mail", "d") },
     ];
     insert(store, early).await;
     insert(store, [deferred.clone(), leased.clone()]).await;
@@ -387,7 +388,7 @@ pub async fn a_stream_is_read_from_a_version_on(store: &Arc<dyn Store>) {
 /// The position given is the last one seen.
 pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     let feed = [sample::logged(6, 0, 2), sample::logged(5, 1, 9), sample::logged(5, 0, 10)];
-    let other = Logged { ws: "other".into(), ..sample::logged(7, 0, 3) };
+    let other = StreamEventRow { ws: "other".into(), ..sample::logged(7, 0, 3) };
     insert(store, feed.iter().rev().cloned().chain([other])).await;
     check(store, Scan::Feed("main".into(), 0), rows(feed.clone())).await;
     check(store, Scan::Feed("main".into(), 2), rows(feed[1..].to_vec())).await;
@@ -397,7 +398,7 @@ pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
 /// The position given is the last one seen, from the other side.
 pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) {
     let feed = [sample::logged(5, 0, 10), sample::logged(5, 1, 9), sample::logged(6, 0, 2)];
-    let other = Logged { ws: "other".into(), ..sample::logged(7, 0, 3) };
+    let other = StreamEventRow { ws: "other".into(), ..sample::logged(7, 0, 3) };
     insert(store, feed.iter().rev().cloned().chain([other])).await;
     check(store, Scan::FeedBack("main".into(), i64::MAX), rows(feed.clone())).await;
     check(store, Scan::FeedBack("main".into(), 10), rows(feed[1..].to_vec())).await;
@@ -427,13 +428,15 @@ pub async fn snapshots_are_found_by_their_stream(store: &Arc<dyn Store>) {
 
 /// By the moment since when there is work, then by stream.
 pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
-    let waiting = |stream: &str, since| Sub {
+    let waiting = |stream: &str, since| Subscription {
         since: Timestamp::from_micros(since),
         ..sample::sub("mail", stream)
     };
     let work = [waiting("z", -5), waiting("B", 3), waiting("a", 3), waiting("c", 20)];
-    let others =
-        [sample::sub("other", "a"), Sub { ws: "other".into(), ..sample::sub("mail", "a") }];
+    let others = [
+        sample::sub("other", "a"),
+        Subscription { ws: "other".into(), ..sample::sub("mail", "a") },
+    ];
     insert(store, work.iter().rev().cloned().chain(others)).await;
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows(work)).await;
 }
@@ -444,20 +447,29 @@ pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store
     let (past, future) = (now.minus_ms(1), now.plus_ms(3_600_000));
     let sub = |stream: &str| sample::sub("mail", stream);
     let free = [
-        Sub { due: Some(past), ..sub("deferred until now") },
-        Sub { until: Some(future), ..sub("given back") },
-        Sub { owner: Some(1), until: Some(past), ..sub("run out") },
+        Subscription { due: Some(past), ..sub("deferred until now") },
+        Subscription { until: Some(future), ..sub("given back") },
+        Subscription { owner: Some(1), until: Some(past), ..sub("run out") },
         // Written before the clock stepped back: a claim caps their times.
-        Sub { owner: Some(1), until: Some(future), since: now.plus_ms(60_000), ..sub("ahead") },
-        Sub { due: Some(future), since: now.plus_ms(61_000), ..sub("ahead and deferred") },
+        Subscription {
+            owner: Some(1),
+            until: Some(future),
+            since: now.plus_ms(60_000),
+            ..sub("ahead")
+        },
+        Subscription { due: Some(future), since: now.plus_ms(61_000), ..sub("ahead and deferred") },
     ];
     let others = [
-        Sub { owner: Some(1), until: Some(future), ..sub("leased") },
-        Sub { due: Some(future), ..sub("deferred") },
-        Sub { blocked: Some("poison".to_owned()), ..sub("blocked") },
-        Sub { want: -1, ..sub("idle") },
-        Sub { due: Some(future), since: now, ..sub("of this moment") },
-        Sub { blocked: Some("poison".to_owned()), since: future, ..sub("ahead and blocked") },
+        Subscription { owner: Some(1), until: Some(future), ..sub("leased") },
+        Subscription { due: Some(future), ..sub("deferred") },
+        Subscription { blocked: Some("poison".to_owned()), ..sub("blocked") },
+        Subscription { want: -1, ..sub("idle") },
+        Subscription { due: Some(future), since: now, ..sub("of this moment") },
+        Subscription {
+            blocked: Some("poison".to_owned()),
+            since: future,
+            ..sub("ahead and blocked")
+        },
     ];
     insert(store, free.iter().cloned().chain(others)).await;
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows(free)).await;
@@ -465,9 +477,9 @@ pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store
 
 /// By reaction, then by stream, whatever state they are in.
 pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
-    let blocked = Sub { blocked: Some("poison".to_owned()), ..sample::sub("b", "B") };
+    let blocked = Subscription { blocked: Some("poison".to_owned()), ..sample::sub("b", "B") };
     let subs = [sample::sub("a", "z"), blocked, sample::sub("b", "a")];
-    let other = Sub { ws: "other".into(), ..sample::sub("a", "a") };
+    let other = Subscription { ws: "other".into(), ..sample::sub("a", "a") };
     insert(store, subs.iter().rev().cloned().chain([other])).await;
     let all = |reaction: &str, stream: &str| {
         Scan::Subs("main".into(), reaction.to_owned(), stream.to_owned())
@@ -625,7 +637,7 @@ pub async fn a_limit_of_nothing_finds_nothing(store: &Arc<dyn Store>) {
 fn every_scan() -> Vec<Scan> {
     let (ws, name): (Arc<str>, String) = ("main".into(), "name".to_owned());
     vec![
-        Scan::Line(sample::gate_key("main", "a")),
+        Scan::Queue(sample::gate_key("main", "a")),
         Scan::Ready(Claim::all(ws.clone())),
         Scan::DueGates(Timestamp::MIN),
         Scan::DueRuns(Timestamp::MIN),

@@ -205,7 +205,7 @@ pub async fn a_store_follows_the_definitions_that_it_writes(store: &Arc<dyn Stor
 pub async fn a_first_beat_makes_an_engine_and_later_ones_renew_it(store: &Arc<dyn Store>) {
     let mut last = 0;
     for _ in 0..3 {
-        assert!(store.beat(u128::MAX - 5, sample::LEASE_MS).await.unwrap());
+        assert!(store.heartbeat(u128::MAX - 5, sample::LEASE_MS).await.unwrap());
         let Some(Row::Engine(engine)) = row(store, RowKey::Engine(u128::MAX - 5)).await else {
             panic!("the engine has a row");
         };
@@ -218,22 +218,22 @@ pub async fn a_first_beat_makes_an_engine_and_later_ones_renew_it(store: &Arc<dy
 
 /// An engine that was declared dead learns it at its next beat, and stays dead.
 pub async fn a_dead_engine_does_not_beat_again(store: &Arc<dyn Store>) {
-    assert!(store.beat(5, sample::LEASE_MS).await.unwrap());
+    assert!(store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     let Some(Row::Engine(engine)) = row(store, RowKey::Engine(5)).await else {
         panic!("the engine has a row");
     };
     let dead = Row::from(Engine { dead: true, ..engine });
     change(store, vec![Change::Update(dead.clone())]).await.unwrap();
-    assert!(!store.beat(5, sample::LEASE_MS).await.unwrap());
+    assert!(!store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     assert_eq!(row(store, RowKey::Engine(5)).await, Some(dead));
-    assert!(store.beat(6, sample::LEASE_MS).await.unwrap(), "others go on");
+    assert!(store.heartbeat(6, sample::LEASE_MS).await.unwrap(), "others go on");
 }
 
 /// One whose row was cleared away since is told the same: its id is spent.
 pub async fn an_engine_that_was_cleared_away_does_not_come_back(store: &Arc<dyn Store>) {
-    assert!(store.beat(5, sample::LEASE_MS).await.unwrap());
+    assert!(store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     change(store, vec![Change::Delete(RowKey::Engine(5))]).await.unwrap();
-    assert!(!store.beat(5, sample::LEASE_MS).await.unwrap());
+    assert!(!store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     assert_eq!(row(store, RowKey::Engine(5)).await, None);
 }
 

@@ -24,7 +24,7 @@ use tidegate_core::{
     row::{EngineId, GateKey, Phase, Purpose, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
-use tidegate_store::{Answered, Salted};
+use tidegate_store::{Answered, SeededCommand};
 
 use self::history::History;
 use super::{
@@ -86,7 +86,7 @@ pub struct Look<'a> {
     /// As the commit left it.
     state: &'a State,
     deltas: &'a [Delta],
-    commands: &'a [Salted],
+    commands: &'a [SeededCommand],
     answers: &'a [Answered],
     /// Only the rows are known, not who asked for what.
     rows_only: bool,
@@ -190,7 +190,7 @@ impl Judge {
         &mut self,
         now: u64,
         at: Timestamp,
-        commands: &[Salted],
+        commands: &[SeededCommand],
         answers: &[Answered],
         changes: Vec<Change>,
     ) {
@@ -206,7 +206,7 @@ impl Judge {
         &mut self,
         now: u64,
         at: Timestamp,
-        asked: Option<(&[Salted], &[Answered])>,
+        asked: Option<(&[SeededCommand], &[Answered])>,
         changes: Vec<Change>,
     ) {
         let (commands, answers) = asked.unwrap_or_default();
@@ -215,7 +215,7 @@ impl Judge {
         self.ended += ends.count() as u64;
         let mut lines: BTreeMap<Seq, Vec<&Run>> = BTreeMap::new();
         for run in self.state.runs() {
-            if let Phase::Line { gate, .. } = run.phase {
+            if let Phase::Queued { gate, .. } = run.phase {
                 lines.entry(gate).or_default().push(run);
             }
         }
@@ -253,8 +253,8 @@ impl Judge {
     }
 
     /// Sees an engine's beat.
-    pub fn beat(&mut self, now: u64, (engine, lease_ms): (EngineId, u32), alive: bool) {
-        self.state.beat(engine, lease_ms);
+    pub fn heartbeat(&mut self, now: u64, (engine, lease_ms): (EngineId, u32), alive: bool) {
+        self.state.heartbeat(engine, lease_ms);
         if alive {
             self.history.beats.insert(engine, (now, lease_ms));
         }

@@ -2,7 +2,7 @@
 //! what the core is told in JSON.
 
 use serde_json::{Map, Value, json};
-use tidegate_core::{row::Class, workflow::Workflow};
+use tidegate_core::{definition::Definition, row::Class};
 
 use crate::workload::Chance;
 
@@ -107,7 +107,7 @@ impl Controls {
         if action {
             value["flow"] = json!("f");
         }
-        Workflow::parse(&value).is_ok()
+        Definition::parse(&value).is_ok()
     }
 
     fn draw_any(action: bool, chance: &mut Chance) -> Self {

@@ -11,7 +11,7 @@ use tidegate_core::{
     run::{record::Recorded, sweep},
     time::Timestamp,
 };
-use tidegate_store::{Answered, Salted};
+use tidegate_store::{Answered, SeededCommand};
 
 use super::{
     Actor,
@@ -41,7 +41,7 @@ pub enum Serves {
 /// A command to be committed, and the lease that it is for.
 #[derive(Clone, Debug)]
 struct Order {
-    command: Salted,
+    command: SeededCommand,
     lease: Option<(Seq, i64)>,
 }
 
@@ -126,7 +126,7 @@ impl CommandEngine {
     fn boot(&mut self, world: &mut World) {
         self.lives += 1;
         self.id = EngineId::from(self.number * 1000 + self.lives);
-        let alive = world.beat(self.id, self.lease_ms(world));
+        let alive = world.heartbeat(self.id, self.lease_ms(world));
         world.trace.note(world.now, || format!("engine {} boots: {alive:?}", self.id), self.id);
         (self.up, self.renewed) = (alive == Some(true), world.now);
         let now = world.now;
@@ -176,7 +176,7 @@ impl CommandEngine {
 
     fn renew(&mut self, world: &mut World) {
         self.agenda.beat = world.now + self.ttl(world) / 3;
-        match world.beat(self.id, self.lease_ms(world)) {
+        match world.heartbeat(self.id, self.lease_ms(world)) {
             Some(true) => self.renewed = world.now,
             Some(false) => self.forget(world),
             None => {}
@@ -187,7 +187,8 @@ impl CommandEngine {
     fn flush(&mut self, world: &mut World, chance: &mut Chance) {
         let most = chance.index(world.plan.together) + 1;
         let orders: Vec<Order> = self.outbox.drain(..most.min(self.outbox.len())).collect();
-        let commands: Vec<Salted> = orders.iter().map(|order| order.command.clone()).collect();
+        let commands: Vec<SeededCommand> =
+            orders.iter().map(|order| order.command.clone()).collect();
         match world.submit(&format!("engine {}", self.id), &commands) {
             Ok(answers) => {
                 for (order, answer) in orders.into_iter().zip(answers) {

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use serde_json::json;
 use tidegate_core::{
     command::Command,
+    definition::Definition,
     row::{Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
     schedule::Occurrence,
     time::Timestamp,
-    workflow::Workflow,
 };
-use tidegate_store::Salted;
+use tidegate_store::SeededCommand;
 
 use super::{
     Actor,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Client {
     left: VecDeque<(u64, usize, Delivery)>,
-    again: VecDeque<(u64, Salted, bool)>,
+    again: VecDeque<(u64, SeededCommand, bool)>,
 }
 
 impl Client {
@@ -38,7 +38,7 @@ impl Client {
         Self { left: plan.traffic.clone().into(), again: VecDeque::new() }
     }
 
-    fn send(&mut self, world: &mut World, chance: &mut Chance, command: Salted, safe: bool) {
+    fn send(&mut self, world: &mut World, chance: &mut Chance, command: SeededCommand, safe: bool) {
         match world.submit("client", std::slice::from_ref(&command)) {
             Err(Trouble::Unavailable) => {}
             Err(Trouble::Unknown | Trouble::Crash) if safe => {}
@@ -217,7 +217,7 @@ fn signal(run: &Run) -> Command {
 
 /// Registers a definition.
 pub fn register(ws: Workspace, definition: serde_json::Value) -> Command {
-    let workflow = Workflow::parse(&definition).expect("a plan has good definitions").value;
+    let workflow = Definition::parse(&definition).expect("a plan has good definitions").value;
     Command::Register { ws, workflow: Box::new(workflow), dev: false }
 }
 

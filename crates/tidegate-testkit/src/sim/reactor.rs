@@ -11,7 +11,7 @@ use tidegate_core::{
     row::{EngineId, Row, Workspace},
     stream::StreamRefusal,
 };
-use tidegate_store::{Answered, Salted};
+use tidegate_store::{Answered, SeededCommand};
 
 use super::{
     Actor,
@@ -35,7 +35,7 @@ struct Task {
     /// Whether any of those handled makes the handler commit.
     commits: bool,
     /// A command whose outcome is not known.
-    doubtful: Option<Salted>,
+    doubtful: Option<SeededCommand>,
 }
 
 impl Task {
@@ -153,7 +153,7 @@ impl ReactionWorker {
         StreamCommand::React(React { lease, from: task.leased.at, upto, effects, then })
     }
 
-    fn send(&mut self, world: &mut World, mut task: Task, salted: Salted) {
+    fn send(&mut self, world: &mut World, mut task: Task, salted: SeededCommand) {
         match world.submit("worker", std::slice::from_ref(&salted)) {
             Ok(answers) => {
                 let answer = answers.into_iter().next().expect("an answer for each command");
@@ -180,7 +180,7 @@ fn load(world: &mut World, task: &mut Task) -> bool {
     };
     let mut events = Vec::new();
     for row in snapshot.found(&scan) {
-        let Row::Logged(event) = row else { continue };
+        let Row::StreamEventRow(event) = row else { continue };
         events.push((event.version, event.name.clone()));
     }
     let there = !events.is_empty();

@@ -45,7 +45,7 @@ impl State {
     }
 
     /// Notes an engine's beat, which is no transaction.
-    pub fn beat(&mut self, id: EngineId, lease_ms: u32) {
+    pub fn heartbeat(&mut self, id: EngineId, lease_ms: u32) {
         // One that was buried stays so.
         if self.known.insert(id) {
             self.rows.insert(RowKey::Engine(id), Engine::new(id, lease_ms).into());

@@ -7,11 +7,13 @@ use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     id::Seq,
     json::Payload,
-    reaction::{Backoff, BackoffKind, Filter, Follower, Reaction, Remedy, Repair, Source, Which},
+    reaction::{
+        Backoff, BackoffKind, Filter, Follower, Reaction, Remedy, Repair, Source, StreamSelection,
+    },
     row::Workspace,
     stream::{Close, Commit, Expected, Restart, StreamRefusal},
 };
-use tidegate_store::Salted;
+use tidegate_store::SeededCommand;
 
 use super::{Actor, faults::Trouble, world::World};
 use crate::{workload::Chance, world::logged};
@@ -101,7 +103,7 @@ pub struct Writer {
     /// The last version of each stream, as this writer knows it, with the stream's number.
     heads: BTreeMap<(Workspace, &'static str), (Option<Seq>, i64)>,
     /// A commit whose outcome is not known, and which may be sent again.
-    doubtful: Option<Salted>,
+    doubtful: Option<SeededCommand>,
 }
 
 impl Writer {
@@ -129,7 +131,7 @@ impl Writer {
         Command::Stream { ws, command: StreamCommand::Commit(commit) }
     }
 
-    fn send(&mut self, world: &mut World, salted: Salted) {
+    fn send(&mut self, world: &mut World, salted: SeededCommand) {
         let Command::Stream { ws, command: StreamCommand::Commit(commit) } = &salted.0 else {
             return;
         };
@@ -227,9 +229,12 @@ impl Operator {
             _ => Remedy::Defer(world.store_time().plus_ms(chance.one(&[1, 20]))),
         };
         let which = match chance.below(3) {
-            0 => Which::All,
-            1 => Which::Where(Filter { blocked: Some(chance.percent(70)), ..Filter::default() }),
-            _ => Which::Names(streams.clone()),
+            0 => StreamSelection::All,
+            1 => StreamSelection::Where(Filter {
+                blocked: Some(chance.percent(70)),
+                ..Filter::default()
+            }),
+            _ => StreamSelection::Names(streams.clone()),
         };
         let repair = Repair { ws: ws.clone(), follower: Follower::from(reaction), remedy, which };
         Some(Command::Stream { ws, command: StreamCommand::Repair { repair, streams } })
@@ -260,7 +265,7 @@ impl Operator {
         for (ws, reaction, stream) in world.judge.blocked_places() {
             let Some(reaction) = plan.reaction(&reaction) else { continue };
             let (follower, streams) = (Follower::from(reaction), vec![stream]);
-            let which = Which::Names(streams.clone());
+            let which = StreamSelection::Names(streams.clone());
             let repair = Repair { ws: ws.clone(), follower, remedy: Remedy::Unblock, which };
             let command = StreamCommand::Repair { repair, streams };
             let _ = Self::act(world, Command::Stream { ws, command });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidegate_core::{
     json::Payload,
     reads::{ReadSet, Scan},
-    row::{Begun, EngineId, Fault, Row, RowKey, Run, StepKind},
+    row::{Begun, EngineId, Row, RowKey, Run, RunError, StepKind},
     run::{
         record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Then, Until},
         wait,
@@ -243,6 +243,6 @@ impl Drive {
     }
 }
 
-fn fault(code: &str) -> Fault {
-    Fault { code: code.to_owned(), message: code.to_owned() }
+fn fault(code: &str) -> RunError {
+    RunError { code: code.to_owned(), message: code.to_owned() }
 }

@@ -70,12 +70,12 @@ impl Trace {
 
     fn row(&mut self, row: &Row) {
         if let Row::Run(run) = row {
-            (run.fence, run.owner, run.due(), run.has).hash(&mut self.hash);
+            (run.fence, run.owner, run.due(), run.entered).hash(&mut self.hash);
         }
         if let Row::Gate(gate) = row {
             (gate.at, gate.due).hash(&mut self.hash);
         }
-        if let Row::Sub(sub) = row {
+        if let Row::Subscription(sub) = row {
             (sub.at, sub.want, sub.owner, sub.fence, sub.until).hash(&mut self.hash);
         }
         if let Row::Schedule(schedule) = row {
@@ -110,8 +110,8 @@ fn short(row: &Row) -> String {
                 run.workflow,
                 run.version,
                 phase(run.phase),
-                run.has,
-                run.needs.len(),
+                run.entered,
+                run.plan.len(),
                 run.fence,
             );
             let mut add = |name: &str, value: Option<String>| {
@@ -146,7 +146,7 @@ fn short(row: &Row) -> String {
 
 fn phase(phase: Phase) -> String {
     match phase {
-        Phase::Line { gate, place } => {
+        Phase::Queued { gate, place } => {
             format!("Line({gate}, {} {} {})", place.tier, place.rank.at, place.rank.seq)
         }
         other => format!("{other:?}"),

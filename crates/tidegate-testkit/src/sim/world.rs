@@ -15,7 +15,7 @@ use tidegate_core::{
     row::{EngineId, Phase, Workspace},
     time::Timestamp,
 };
-use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
+use tidegate_store::{Answered, ManualClock, SeededCommand, Store, commit};
 
 use super::{
     check::{Judge, Violation},
@@ -107,7 +107,11 @@ impl World {
     }
 
     /// Commits commands in one transaction, unless something goes wrong.
-    pub fn submit(&mut self, who: &str, commands: &[Salted]) -> Result<Vec<Answered>, Trouble> {
+    pub fn submit(
+        &mut self,
+        who: &str,
+        commands: &[SeededCommand],
+    ) -> Result<Vec<Answered>, Trouble> {
         let fate =
             if self.calm { Fate::Told } else { Fate::draw(&self.plan.mix, &mut self.faults) };
         let what = || format!("{who} {fate:?} {:?}", names(commands));
@@ -134,7 +138,7 @@ impl World {
     }
 
     /// Shows the judge what was kept.
-    fn see(&mut self, commands: &[Salted], answers: &[Answered]) {
+    fn see(&mut self, commands: &[SeededCommand], answers: &[Answered]) {
         for (at, changes) in self.store.take() {
             self.commits += 1;
             self.woken |= changes.iter().any(makes_work);
@@ -158,13 +162,13 @@ impl World {
     }
 
     /// Renews an engine's lease; `None` when that did not get through, or the answer did not.
-    pub fn beat(&mut self, engine: EngineId, lease_ms: u32) -> Option<bool> {
+    pub fn heartbeat(&mut self, engine: EngineId, lease_ms: u32) -> Option<bool> {
         let lost = self.strikes(self.plan.mix.lost_beat);
         if lost && self.faults.percent(50) {
             return None;
         }
-        let alive = block_on(self.store.beat(engine, lease_ms)).expect("a beat needs no row");
-        self.judge.beat(self.now, (engine, lease_ms), alive);
+        let alive = block_on(self.store.heartbeat(engine, lease_ms)).expect("a beat needs no row");
+        self.judge.heartbeat(self.now, (engine, lease_ms), alive);
         (!lost).then_some(alive)
     }
 
@@ -209,7 +213,7 @@ fn makes_work(change: &Change) -> bool {
 }
 
 /// Commands by name.
-fn names(commands: &[Salted]) -> Vec<String> {
+fn names(commands: &[SeededCommand]) -> Vec<String> {
     commands
         .iter()
         .map(|(command, _)| match command {

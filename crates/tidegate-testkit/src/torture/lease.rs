@@ -64,7 +64,7 @@ impl Lease {
         journal: &Journal,
     ) -> Result<(), StoreError> {
         let (before, sent) = (Instant::now(), micros());
-        if store.beat(engine, LEASE_MS).await? {
+        if store.heartbeat(engine, LEASE_MS).await? {
             *self.until.lock().expect("nothing panics under this lock") = before + TTL;
             journal.note(&Note::Beat { sent });
         } else {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tidegate_core::{
     id::RunId,
-    row::{Fault, Run},
+    row::{Run, RunError},
     run::record::{NewStep, NewWait, NewWaitOn, Then},
     time::Timestamp,
 };
@@ -96,7 +96,8 @@ impl Script {
             }
             (Self::Two | Self::Nap, true) => (Some("b"), complete()),
             (Self::Doomed, done) => {
-                let error = Fault { code: "Doomed".to_owned(), message: "as planned".to_owned() };
+                let error =
+                    RunError { code: "Doomed".to_owned(), message: "as planned".to_owned() };
                 ((!done).then_some("a"), Then::Fail(error))
             }
             (Self::Plain | Self::Shaky | Self::Yield, done) => ((!done).then_some("a"), complete()),

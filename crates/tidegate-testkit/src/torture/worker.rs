@@ -18,6 +18,7 @@ use std::{
 use serde_json::json;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    definition::Definition,
     event::NewEvent,
     id::{RunId, Seq},
     reads::{ReadSet, Scan},
@@ -25,7 +26,6 @@ use tidegate_core::{
     run::record::{Record, Recorded, Then},
     time::Timestamp,
     turn::{Claim, Turn},
-    workflow::Workflow,
 };
 use tidegate_store::{Answered, PostgresStore, Store, StoreError, commit};
 use tokio_postgres::Client;
@@ -177,7 +177,7 @@ impl Worker {
     /// Everybody registers the same definition; the first one makes it.
     async fn register(&mut self) -> Result<Seq, StoreError> {
         let definition = json!({ "name": WORKFLOW, "concurrency": { "limit": LIMIT, "key": "k" } });
-        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let workflow = Definition::parse(&definition).expect("a good definition").value;
         let (ws, workflow) = (WORKSPACE.into(), Box::new(workflow));
         let register = Command::Register { ws, workflow, dev: false };
         match self.ask(vec![register]).await?.pop() {
@@ -270,7 +270,7 @@ impl Worker {
             other => panic!("leasing answered {other:?}"),
         };
         for run in &runs {
-            let gate = run.needs.first().and_then(|need| need.gate.scope());
+            let gate = run.plan.first().and_then(|need| need.gate.scope());
             let key = gate.map(|scope| scope.key.to_string()).unwrap_or_default();
             let (run, fence) = (run.id.to_string(), run.fence);
             self.journal.note(&Note::Start { run, key, fence });

@@ -5,16 +5,18 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
+    definition::Definition,
     id::RunId,
-    reaction::{Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, Which},
-    row::{Fault, Run},
+    reaction::{
+        Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, StreamSelection,
+    },
+    row::{Run, RunError},
     run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
     session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
     time::Timestamp,
-    workflow::Workflow,
 };
-use tidegate_store::{Answered, ManualClock, Salted, Store, commit};
+use tidegate_store::{Answered, ManualClock, SeededCommand, Store, commit};
 
 use super::{Goes, Move, SCHEDULE, Sent, Streams, definitions};
 use crate::{
@@ -84,7 +86,7 @@ impl Player {
     ///
     /// All of them are made of what was known before the first: nobody can answer to what has not
     /// been committed yet.
-    pub async fn commands(&mut self, moves: &[Move]) -> Vec<Salted> {
+    pub async fn commands(&mut self, moves: &[Move]) -> Vec<SeededCommand> {
         let lanes = self.world.lanes().await;
         self.world.enlist().await;
         self.reported.clear();
@@ -109,7 +111,7 @@ impl Player {
     }
 
     /// Carries out commands in one transaction; what came of each.
-    pub async fn carry_out(&mut self, commands: Vec<Salted>) -> Vec<String> {
+    pub async fn carry_out(&mut self, commands: Vec<SeededCommand>) -> Vec<String> {
         let salts: Vec<u64> = commands.iter().map(|(_, salt)| *salt).collect();
         let answers = commit(&*self.world.store, commands).await.expect("the store works");
         let mut told = Vec::new();
@@ -250,7 +252,7 @@ impl Player {
             Move::Register { workflow, version } => {
                 let all = definitions(*version);
                 let mine = all.iter().find(|definition| definition["name"] == **workflow)?;
-                let workflow = Workflow::parse(mine).expect("a good definition").value;
+                let workflow = Definition::parse(mine).expect("a good definition").value;
                 Command::Register { ws, workflow: Box::new(workflow), dev: false }
             }
             Move::Release { workflow, version } => {
@@ -270,7 +272,7 @@ impl Player {
         let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
         let then = match goes {
             Goes::Completes => Then::Complete(payload(&json!("done"))),
-            Goes::Fails => Then::Fail(Fault { code: "Boom".into(), message: "boom".into() }),
+            Goes::Fails => Then::Fail(RunError { code: "Boom".into(), message: "boom".into() }),
             Goes::Steps => {
                 steps.push(step(&format!("step {}", self.moves), &json!({ "n": self.moves })));
                 let event = event("single", &data(self.moves % 5));
@@ -380,7 +382,11 @@ impl Player {
                 let source = Source::parse("order-*").expect("a prefix");
                 let follower = Follower { reaction: "mail".to_owned(), source, from_head: false };
                 let remedy = if reset { Remedy::Reset } else { Remedy::Unblock };
-                let which = if reset { Which::All } else { Which::Where(Filter::default()) };
+                let which = if reset {
+                    StreamSelection::All
+                } else {
+                    StreamSelection::Where(Filter::default())
+                };
                 let streams = vec!["order-1".to_owned(), "order-2".to_owned()];
                 StreamCommand::Repair { repair: Repair { ws, follower, remedy, which }, streams }
             }

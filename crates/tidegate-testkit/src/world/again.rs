@@ -5,7 +5,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     event::Outcome,
     id::{RunId, Seq},
-    list::{Page, Which},
+    list::{RunFilter, RunPage},
     reads::{ReadSet, Scan},
     row::{Purpose, Row, Run, Step, StepKind},
     run::record::{NewStep, Recorded, Then},
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// A part of the list of runs.
-    pub async fn list(&self, which: &Which, below: Option<Seq>, limit: u32) -> Page {
+    pub async fn list(&self, which: &RunFilter, below: Option<Seq>, limit: u32) -> RunPage {
         list_runs(&*self.store, &self.ws, which, below, limit).await.expect("the store works")
     }
 }

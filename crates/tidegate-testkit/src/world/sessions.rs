@@ -5,7 +5,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     json::Payload,
     key::{Decimal, Path},
-    row::{Fault, Row, RowKey, Run, SessionOp, SessionRef},
+    row::{Row, RowKey, Run, RunError, SessionOp, SessionRef},
     run::record::{Record, Recorded, Then},
     session::{self, NewSessionOp, Outcome},
 };
@@ -81,7 +81,7 @@ impl World {
         step: &str,
         id: &str,
         op: SessionOp,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, RunError> {
         assert_eq!(self.operate(run, step, id, op).await, Ok(Recorded::GoOn));
         let step = self.step_of(run.id, step).await.expect("the step is recorded");
         step.result.map(|output| Outcome::from_payload(&output).expect("an outcome"))

@@ -5,10 +5,11 @@ use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     draft::{Draft, Stop},
     reaction::{
-        Ack, Claimed, Failed, Failure, Follower, Leased, Outcome, Reaction, Remedy, Repair, Which,
+        Ack, Claimed, Failed, Failure, Follower, Leased, Outcome, Reaction, Remedy, Repair,
+        StreamSelection,
     },
     reads::{ReadSet, Scan},
-    row::{Logged, Row, RowKey, Stream, Sub},
+    row::{Row, RowKey, Stream, StreamEventRow, Subscription},
     stream::{
         Close, ClosePhase, Closed, Commit, Committed, Expected, NewLogged, Restart, StreamRefusal,
         Truncated, close_phase,
@@ -153,7 +154,7 @@ impl World {
         &self,
         reaction: &str,
         remedy: Remedy,
-        which: Which,
+        which: StreamSelection,
     ) -> Result<Vec<String>, Refusal> {
         let catalog =
             self.read(ReadSet::default().catalog(&self.ws)).await.catalogs[&self.ws].clone();
@@ -236,7 +237,7 @@ impl World {
     }
 
     /// All events of a stream, in order.
-    pub async fn log(&self, stream: &str) -> Vec<Logged> {
+    pub async fn log(&self, stream: &str) -> Vec<StreamEventRow> {
         let Some(stream) = self.head(stream).await else { return Vec::new() };
         self.events_of(Scan::Log(stream.id, 0)).await
     }
@@ -254,22 +255,22 @@ impl World {
     }
 
     /// All events of the workspace after a position.
-    pub async fn feed(&self, after: i64) -> Vec<Logged> {
+    pub async fn feed(&self, after: i64) -> Vec<StreamEventRow> {
         self.events_of(Scan::Feed(self.ws.clone(), after)).await
     }
 
-    async fn events_of(&self, scan: Scan) -> Vec<Logged> {
+    async fn events_of(&self, scan: Scan) -> Vec<StreamEventRow> {
         let snapshot = self.read(ReadSet::default().scan(scan.clone(), MANY)).await;
         let rows = snapshot.scans[&scan].keys.iter().filter_map(|key| snapshot.rows[key].clone());
-        let event = |row| if let Row::Logged(event) = row { Some(event) } else { None };
+        let event = |row| if let Row::StreamEventRow(event) = row { Some(event) } else { None };
         rows.filter_map(event).collect()
     }
 
     /// A reaction's place in a stream.
-    pub async fn sub(&self, reaction: &str, stream: &str) -> Sub {
-        let key = RowKey::Sub(self.ws.clone(), reaction.to_owned(), stream.to_owned());
+    pub async fn sub(&self, reaction: &str, stream: &str) -> Subscription {
+        let key = RowKey::Subscription(self.ws.clone(), reaction.to_owned(), stream.to_owned());
         match self.row(key).await {
-            Some(Row::Sub(sub)) => sub,
+            Some(Row::Subscription(sub)) => sub,
             other => panic!("`{reaction}` has no place in `{stream}`: {other:?}"),
         }
     }

@@ -8,14 +8,14 @@ use std::{
 use serde_json::Value;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    definition::Definition,
     event::NewEvent,
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
-    row::{Fault, GateState, Kind, Phase, Purpose, Row, RowKey, Run, Source, StepKind},
+    row::{GateState, Kind, Phase, Purpose, Row, RowKey, Run, RunError, Source, StepKind},
     run::record::{NewSend, NewStep, NewWait, Record, Then},
     session::NewSessionOp,
     time::Timestamp,
-    workflow::Workflow,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
@@ -90,7 +90,7 @@ impl Process {
         let dead = self.world.engine;
         self.world.engine += 1;
         self.held.clear();
-        let _ = self.world.beat(dead).await;
+        let _ = self.world.heartbeat(dead).await;
         while self.take_over(dead).await.is_err() {}
     }
 
@@ -127,7 +127,7 @@ impl Process {
 
     /// Registers a workflow, and what its handler does.
     pub(crate) async fn serve(&mut self, definition: Value, acts: &[Act]) {
-        let workflow = Workflow::parse(&definition).expect("a good definition").value;
+        let workflow = Definition::parse(&definition).expect("a good definition").value;
         self.handle(&workflow.name, acts);
         let (ws, workflow) = (self.world.ws.clone(), Box::new(workflow));
         self.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
@@ -326,7 +326,7 @@ impl Process {
             Act::Yield => self.yielded.insert(run.id).then_some(Then::Yield),
             Act::Fail => {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
-                Some(Then::Fail(Fault { code, message }))
+                Some(Then::Fail(RunError { code, message }))
             }
             Act::Step(_) | Act::Shaky(_) | Act::Undo(_) | Act::Send(..) | Act::Count(_) => None,
         }

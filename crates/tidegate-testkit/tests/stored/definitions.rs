@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tidegate_core::{
     action::Flow,
     command::{Command, StreamCommand},
+    definition::Definition,
     reaction::Reaction,
     row::Row,
-    workflow::Workflow,
 };
 use tidegate_store::{ManualClock, MemoryStore, Store, commit};
 
@@ -87,7 +87,7 @@ async fn the_definitions_are_written_as_agreed() {
     let store = MemoryStore::new(Arc::new(ManualClock::default()));
     let ws = || "main".into();
     let flow = Flow::parse(&flow()).expect("the flow is right").value;
-    let parse = |it: &Value| match Workflow::parse(it) {
+    let parse = |it: &Value| match Definition::parse(it) {
         Ok(parsed) => parsed.value,
         Err(errors) => panic!("{it}: {errors}"),
     };

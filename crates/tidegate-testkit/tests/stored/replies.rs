@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use tidegate_core::{
     action::Flow,
     command::{Command, StreamCommand},
+    definition::Definition,
     event::NewEvent,
     id::RunId,
-    reaction::{Filter, Follower, Reaction, Remedy, Repair, Which},
-    reply::Asked,
+    idempotency_key::IdempotentRequest,
+    reaction::{Filter, Follower, Reaction, Remedy, Repair, StreamSelection},
     request::Request,
     row::{BulkFilter, BulkWhat, Row, SessionOp, SessionRef, Workspace},
     stream::{Commit, NewLogged},
-    workflow::Workflow,
 };
 use tidegate_store::{ManualClock, MemoryStore, Store, commit};
 use tidegate_testkit::sample::payload;
@@ -25,12 +25,12 @@ fn ws() -> Workspace {
     "main".into()
 }
 
-fn workflow() -> Box<Workflow> {
-    let parsed = Workflow::parse(&json!({ "name": "work", "concurrency": { "limit": 1 } }));
+fn workflow() -> Box<Definition> {
+    let parsed = Definition::parse(&json!({ "name": "work", "concurrency": { "limit": 1 } }));
     Box::new(parsed.expect("the workflow is right").value)
 }
 
-fn register(workflow: Box<Workflow>) -> Command {
+fn register(workflow: Box<Definition>) -> Command {
     Command::Register { ws: ws(), workflow, dev: false }
 }
 
@@ -70,7 +70,7 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
     let event = NewLogged { name: "a".to_owned(), data: payload("1"), meta: payload("{}") };
     let commit = Commit { ws: ws(), stream: "s".to_owned(), events: vec![event], expected: None };
     let reaction = Reaction::parse(&json!({ "name": "mail", "source": "*" })).expect("it is right");
-    let (follower, which) = (Follower::from(&reaction), Which::Where(Filter::default()));
+    let (follower, which) = (Follower::from(&reaction), StreamSelection::Where(Filter::default()));
     let repair = Repair { ws: ws(), follower, remedy: Remedy::Prioritize, which };
     let session = SessionRef { app: app(), flow: "chat".to_owned(), id: "s".to_owned() };
     let set = SessionOp::Set { path: None, value: payload("{}") };
@@ -80,7 +80,7 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
         ("post", Command::Post { ws: ws(), events: vec![post("work"), post("other")] }),
         ("dispatch", Command::Dispatch { ws: ws(), request: request("s") }),
         ("dispatch twice", Command::DispatchThen { ws: ws(), first: both.0, then: both.1 }),
-        ("register", register(Box::new(Workflow { version: Some(2), ..*workflow() }))),
+        ("register", register(Box::new(Definition { version: Some(2), ..*workflow() }))),
         ("release", Command::Release { ws: ws(), app: app(), name: name(), version: 1 }),
         ("session", Command::Session { ws: ws(), session, op: set, expected_version: None }),
         ("commit", stream(StreamCommand::Commit(commit))),
@@ -105,7 +105,7 @@ async fn the_kept_answers_are_written_as_agreed() {
     let rows = store.dump().await.expect("memory works");
     let run = rows.iter().find_map(|row| if let Row::Run(run) = row { Some(run.id) } else { None });
     for (salt, (name, command)) in (10..).zip(commands(run.expect("there is a run"))) {
-        let asked = Asked { ws: ws(), id: name.to_owned(), hash: "00".to_owned() };
+        let asked = IdempotentRequest { ws: ws(), id: name.to_owned(), hash: "00".to_owned() };
         decide(&store, salt, Command::Once { asked, command: Box::new(command) }).await;
     }
     let rows = store.dump().await.expect("memory works");

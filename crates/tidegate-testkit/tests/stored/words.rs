@@ -7,8 +7,8 @@ use tidegate_core::{
     flow::verdict::{By, Verdict},
     key::Decimal,
     row::{
-        At, Awaited, Begun, BulkWhat, Ending, Fault, Kind, LiveState, Phase, Place, Purpose, Rank,
-        SessionOp, Source, Span, StepKind, WaitOn,
+        At, Awaited, Begun, BulkWhat, Ending, Kind, LiveState, Phase, Place, Purpose, Rank,
+        RunError, SessionOp, Source, Span, StepKind, WaitOn,
     },
     session::Outcome,
     stream::Committed,
@@ -31,7 +31,7 @@ fn moment() -> Timestamp {
 }
 
 fn phases() -> [Phase; 6] {
-    let line = Phase::Line { gate: run_id(1).seq, place: place() };
+    let line = Phase::Queued { gate: run_id(1).seq, place: place() };
     [line, Phase::Ready, Phase::Driven, Phase::Waiting, Phase::Paused, Phase::Stopping]
 }
 
@@ -56,11 +56,11 @@ fn marks() -> [At; 6] {
         Awaited::Before(run_id(1)),
     ];
     let waiting = At::Waiting(awaited.map(|on| ("step".to_owned(), on)).into());
-    [At::Line(gate_key("main", "k")), At::Ready, At::Driven, waiting, At::Paused, At::Several]
+    [At::Queue(gate_key("main", "k")), At::Ready, At::Driven, waiting, At::Paused, At::Several]
 }
 
 fn endings() -> [Ending; 3] {
-    let error = Fault { code: "Lost".to_owned(), message: "why".to_owned() };
+    let error = RunError { code: "Lost".to_owned(), message: "why".to_owned() };
     [
         Ending::Completed { output: payload("1") },
         Ending::Failed { error },

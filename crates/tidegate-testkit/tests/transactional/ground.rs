@@ -18,7 +18,7 @@ use tidegate_core::{
     time::Timestamp,
 };
 use tidegate_store::{
-    ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, Salted, SqliteStore,
+    ManualClock, PostgresOptions, PostgresStore, PostgresTransaction, SeededCommand, SqliteStore,
     SqliteTransaction, Store, TransactionError, rusqlite,
 };
 use tidegate_testkit::{
@@ -250,17 +250,17 @@ impl Ground {
     }
 
     /// The command that records a step of a run.
-    pub(crate) fn recording(&self, run: &Run, id: &str) -> Salted {
+    pub(crate) fn recording(&self, run: &Run, id: &str) -> SeededCommand {
         self.reporting(run, id, Vec::new())
     }
 
     /// The command that records a step of a run and an event that it sends.
-    pub(crate) fn sending(&self, run: &Run, name: &str, data: &Value) -> Salted {
+    pub(crate) fn sending(&self, run: &Run, name: &str, data: &Value) -> SeededCommand {
         let send = NewSend::event("send", event(name, data));
         self.reporting(run, "pay", vec![send])
     }
 
-    fn reporting(&self, run: &Run, id: &str, sends: Vec<NewSend>) -> Salted {
+    fn reporting(&self, run: &Run, id: &str, sends: Vec<NewSend>) -> SeededCommand {
         let report = Record {
             run: run.id.seq,
             engine: run.owner.unwrap(),
@@ -279,7 +279,7 @@ impl Ground {
     }
 
     /// A transactional step that is recorded by these commands.
-    pub(crate) async fn act_with(&self, commands: Vec<Salted>, part: Part) -> Outcome {
+    pub(crate) async fn act_with(&self, commands: Vec<SeededCommand>, part: Part) -> Outcome {
         let (limit, end) = (part.limit, part.end);
         let record = move |(): &()| if end == End::HaltInRecord { halt() } else { commands };
         let kept = match &self.on {

@@ -138,10 +138,10 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     let (a, b) = two_processes(&rig).await;
     a.define(sync(1, 1)).await;
     a.send("sync", json!({ "k": 1 })).await;
-    assert!(a.store.beat(a.engine, LEASE_MS).await.unwrap());
+    assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let run = a.lease_one().await;
     // It has renewed since it was looked at: it is not dead, and its run is not taken.
-    assert!(a.store.beat(a.engine, LEASE_MS).await.unwrap());
+    assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let mark = |beat| Command::MarkDead { engine: a.engine, beat };
     let reap = || Command::Reap {
         known: Box::new(run.clone()),
@@ -153,7 +153,7 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     // It has not: it is dead, it learns so, and it can report nothing any more.
     let yes = Ok(Answer::Changed(true));
     assert_eq!(b.batch(vec![mark(2), reap()]).await, [yes.clone(), yes]);
-    assert!(!a.store.beat(a.engine, LEASE_MS).await.unwrap());
+    assert!(!a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let late = a.report(&run, Vec::new(), Then::Continue).await;
     assert_eq!(late.unwrap_err().code(), "fenced");
     assert_eq!(b.lease_one().await.id, run.id);

@@ -142,7 +142,7 @@ async fn r15_a_reply_is_read_after_all_that_it_was_committed_with() {
 
 fn in_line(seq: i64) -> Row {
     let place = Place { tier: 0, rank: sample::run(seq).rank };
-    Row::from(Run { phase: Phase::Line { gate: Seq(1), place }, ..sample::run(seq) })
+    Row::from(Run { phase: Phase::Queued { gate: Seq(1), place }, ..sample::run(seq) })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -165,10 +165,10 @@ async fn r15_a_line_is_read_after_the_gate_is_locked() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let serving = tokio::spawn({
         let (b, seen) = (b.clone(), seen.clone());
-        let reads = gate_reads().scan(Scan::Line(key()), 10);
+        let reads = gate_reads().scan(Scan::Queue(key()), 10);
         async move {
             let decide = move |snapshot: Snapshot| {
-                seen.lock().unwrap().clone_from(&snapshot.scans[&Scan::Line(key())].keys);
+                seen.lock().unwrap().clone_from(&snapshot.scans[&Scan::Queue(key())].keys);
                 Vec::new()
             };
             apply(&b, reads, decide).await

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tidegate_core::{command::Command, row::Run, run::record::Record, time::Timestamp};
 use tidegate_store::{
-    ManualClock, PostgresStore, PostgresTransaction, Salted, SqlError, StoreError, TransactionError,
+    ManualClock, PostgresStore, PostgresTransaction, SeededCommand, SqlError, StoreError,
+    TransactionError,
 };
 use tidegate_testkit::world::{World, step};
 
@@ -22,7 +23,7 @@ pub(crate) async fn leased(world: &World) -> Run {
     world.lease_one().await
 }
 
-pub(crate) fn recording(world: &World, run: &Run) -> Salted {
+pub(crate) fn recording(world: &World, run: &Run) -> SeededCommand {
     let report = Record {
         run: run.id.seq,
         engine: run.owner.unwrap(),
@@ -36,7 +37,7 @@ pub(crate) fn recording(world: &World, run: &Run) -> Salted {
 /// Pays; effect and record are both events of the one transaction.
 pub(crate) async fn pay(
     store: &PostgresStore,
-    record: Salted,
+    record: SeededCommand,
     table: &str,
 ) -> Result<(), TransactionError<SqlError>> {
     let insert = format!("insert into {table} values (1)");

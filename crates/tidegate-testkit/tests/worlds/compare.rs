@@ -323,7 +323,7 @@ impl Seen {
         runs.sort_by_key(|run| run.rank);
         for run in &runs {
             let state = match run.phase {
-                Phase::Line { .. } | Phase::Ready => "queued",
+                Phase::Queued { .. } | Phase::Ready => "queued",
                 Phase::Driven => "running",
                 Phase::Waiting => "waiting",
                 Phase::Paused => "paused",
@@ -335,7 +335,7 @@ impl Seen {
                 seen.ready.push(run.id);
             }
             if run.phase != Phase::Stopping {
-                let waits = matches!(run.phase, Phase::Line { .. });
+                let waits = matches!(run.phase, Phase::Queued { .. });
                 let version = (!waits).then_some(run.version);
                 seen.carried.insert(run.id, (version, carried(rows, run)));
             }
@@ -343,13 +343,13 @@ impl Seen {
         let mut waiting: Vec<_> = runs
             .iter()
             .filter_map(|run| {
-                let Phase::Line { place, .. } = run.phase else { return None };
+                let Phase::Queued { place, .. } = run.phase else { return None };
                 Some((place, *run))
             })
             .collect();
         waiting.sort_by_key(|(place, _)| *place);
         for (_, run) in waiting {
-            let here = place(&run.needs[run.has].gate);
+            let here = place(&run.plan[run.entered].gate);
             seen.lines.entry(here).or_default().push(run.id);
         }
         seen

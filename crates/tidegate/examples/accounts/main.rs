@@ -18,7 +18,7 @@ use tidegate::{
     ActError, Engine, Error, Query, Reaction, ReactionCtx, State,
     core::time::Timestamp,
     store::SqliteStore,
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 /// The streams of two accounts.
@@ -131,7 +131,10 @@ async fn audit(engine: &Engine) -> Result<u64, Error> {
 }
 
 /// Ten transfers at once: each is decided on what those before it have left.
-async fn ten_at_once(engine: &Engine, lab: &Lab) -> Result<(), Box<dyn std::error::Error>> {
+async fn ten_at_once(
+    engine: &Engine,
+    harness: &TestHarness,
+) -> Result<(), Box<dyn std::error::Error>> {
     let account = engine.stream::<Account>(ADA);
     let sends = (0..10).map(|_| {
         let account = account.clone();
@@ -141,7 +144,7 @@ async fn ten_at_once(engine: &Engine, lab: &Lab) -> Result<(), Box<dyn std::erro
     for send in sends.collect::<Vec<_>>() {
         sent += usize::from(send.await?);
     }
-    lab.advance(Duration::from_secs(1)).await;
+    harness.advance(Duration::from_secs(1)).await;
     assert_eq!(sent, 3);
     assert_eq!((balance(engine, ADA).await?, balance(engine, BOB).await?), (10, 110));
     println!("of ten times 20 at once Ada's 70 cover {sent}");
@@ -173,20 +176,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A real file; the clock is a toy, so that a minute takes no time.
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::open(dir.join("bank.db"), clock.clone()).await?;
-    let lab = Lab::on(Arc::new(store), clock);
+    let harness = TestHarness::on(Arc::new(store), clock);
     let runs = Arc::new(AtomicUsize::new(0));
 
-    // A second between looks for what dead engines have left, as everywhere but in a lab.
+    // A second between looks for what dead engines have left, as everywhere but in a harness.
     let serve = |first_hangs| {
         let reaction = transfers(&runs, first_hangs);
-        lab.engine().poll_interval(Duration::from_secs(1)).reaction(reaction)
+        harness.engine().poll_interval(Duration::from_secs(1)).reaction(reaction)
     };
 
     let engine = serve(true).start().await?;
     engine.stream::<Account>(ADA).act(open("Ada", 100)).await?;
     engine.stream::<Account>(BOB).act(open("Bob", 20)).await?;
-    let noon = lab.now();
-    lab.advance(Duration::from_secs(1)).await;
+    let noon = harness.now();
+    harness.advance(Duration::from_secs(1)).await;
 
     let refused = engine.stream::<Account>(BOB).act(send(ADA, 50)).await;
     let Err(ActError::Refused(no)) = refused else { panic!("{refused:?}") };
@@ -194,18 +197,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("Bob sends 50: {no}");
 
     engine.stream::<Account>(ADA).act(send(BOB, 30)).await?;
-    lab.advance(Duration::from_secs(1)).await;
+    harness.advance(Duration::from_secs(1)).await;
     assert_eq!((balance(&engine, ADA).await?, balance(&engine, BOB).await?), (70, 20));
     println!("Ada has sent 30, and the engine dies before Bob has them");
-    lab.crash(&engine).await;
+    harness.crash(&engine).await;
 
     let engine = serve(false).start().await?;
-    lab.advance(Duration::from_mins(1)).await;
+    harness.advance(Duration::from_mins(1)).await;
     assert_eq!((balance(&engine, ADA).await?, balance(&engine, BOB).await?), (70, 50));
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     println!("another engine carries them over: the handler ran twice, Bob has 50");
 
-    ten_at_once(&engine, &lab).await?;
+    ten_at_once(&engine, &harness).await?;
     look_back(&engine, noon).await?;
     assert_eq!(audit(&engine).await?, 120);
     println!("120 were paid in, and 120 are there after every single event");

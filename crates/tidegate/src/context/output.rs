@@ -8,8 +8,8 @@ use tidegate_core::{
 
 use super::Ctx;
 use crate::{
-    fault::{Fault, Result},
     handler::write,
+    step_error::{Result, StepError},
 };
 
 impl Ctx {
@@ -20,7 +20,7 @@ impl Ctx {
         let size = data.as_str().len();
         if size > MAX_CHUNK_BYTES {
             let message = format!("a chunk has at most {MAX_CHUNK_BYTES} bytes, got {size}");
-            return Err(Fault::coded("ChunkTooLarge", message).fatal());
+            return Err(StepError::coded("ChunkTooLarge", message).fatal());
         }
         let mut state = self.state();
         let step = state.scope().unwrap_or_default();

@@ -3,7 +3,7 @@
 use tidegate_core::{json::Payload, row::StepKind, run::record::NewStep};
 
 use super::{Ctx, replay::PATCH};
-use crate::fault::Result;
+use crate::step_error::Result;
 
 impl Ctx {
     /// Whether the run takes the changed path of its code. `true` for a run that comes here for

@@ -22,7 +22,7 @@ use tidegate_core::{
 use super::turn::Asks;
 
 /// What a recorded step came to.
-pub(crate) type Outcome = Result<Payload, row::Fault>;
+pub(crate) type Outcome = Result<Payload, row::RunError>;
 
 #[derive(Debug)]
 struct Record {

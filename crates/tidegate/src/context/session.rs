@@ -13,9 +13,9 @@ use super::{
     step::{Executing, read},
 };
 use crate::{
-    fault::{Fault, Result},
     handler::write,
     operate::read_session,
+    step_error::{Result, StepError},
 };
 
 /// A session's document. Every operation is a step: done once, with its record, or not at all.
@@ -80,7 +80,7 @@ impl Session {
         by: impl Serialize,
     ) -> Result<T> {
         let by = write(&by)?;
-        let by = Decimal::parse(by.as_str()).map_err(|error| Fault::from(error).fatal())?;
+        let by = Decimal::parse(by.as_str()).map_err(|error| StepError::from(error).fatal())?;
         read(step, self.perform(step, at, |path| SessionOp::Increment { path, by }).await?)
     }
 
@@ -90,7 +90,7 @@ impl Session {
         at: &str,
         op: impl FnOnce(Option<tidegate_core::key::Path>) -> SessionOp,
     ) -> Result<Payload> {
-        let op = op(path(at).map_err(|error| Fault::from(error).fatal())?);
+        let op = op(path(at).map_err(|error| StepError::from(error).fatal())?);
         let recorded = self.ctx.turn(step, StepKind::State).await?;
         let outcome = match recorded {
             Some(outcome) => outcome,
@@ -101,9 +101,10 @@ impl Session {
                 self.ctx.recorded(&step).await?
             }
         };
-        let payload = outcome.map_err(|fault| Fault::recorded(&fault))?;
+        let payload = outcome.map_err(|fault| StepError::recorded(&fault))?;
         Outcome::from_payload(&payload).map(|outcome| outcome.value).ok_or_else(|| {
-            Fault::coded("BadRecord", format!("the record of step `{step}` cannot be read")).fatal()
+            StepError::coded("BadRecord", format!("the record of step `{step}` cannot be read"))
+                .fatal()
         })
     }
 }

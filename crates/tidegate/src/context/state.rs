@@ -21,9 +21,9 @@ use super::{
     undo::Undo,
 };
 use crate::{
-    fault::{Fault, Result},
     handler::check_name,
     load::MAX_STEPS,
+    step_error::{Result, StepError},
 };
 
 /// The handler's side and the driver's side meet here.
@@ -48,7 +48,7 @@ pub(crate) struct State {
     /// What undoes the effects so far, oldest first.
     undo: Vec<Undo>,
     /// Something that no handler may swallow.
-    broken: Option<Fault>,
+    broken: Option<StepError>,
     /// Steps that wait for the report to be durable.
     sleepers: Vec<Waker>,
     driver: Option<Waker>,
@@ -64,12 +64,12 @@ pub(crate) enum Next {
     /// Poll the handler again: it has got something.
     Again,
     /// Fail the run.
-    Stop(Fault),
+    Stop(StepError),
     /// This is on record and not asked for: [`State::proceed`] without it, unless the handler
     /// awaits something outside of its operations and can go on by that.
     Halted(String),
     /// Fail the run: something is on record that the code does not ask for any more.
-    Changed(Fault),
+    Changed(StepError),
     /// Nothing is left on record, and an operation would begin if it might.
     Fresh,
     /// The handler is busy.
@@ -145,12 +145,12 @@ impl State {
     }
 
     /// A record that cannot be read by the code of today: no handler may swallow it.
-    pub(crate) fn unreadable(&mut self, fault: &Fault) -> Fault {
+    pub(crate) fn unreadable(&mut self, fault: &StepError) -> StepError {
         self.break_off("ChangedWorkflow", format!("{}: {ADVICE}", fault.message()))
     }
 
-    fn break_off(&mut self, code: &str, message: String) -> Fault {
-        let fault = Fault::coded(code, message).fatal();
+    fn break_off(&mut self, code: &str, message: String) -> StepError {
+        let fault = StepError::coded(code, message).fatal();
         self.broken.get_or_insert_with(|| fault.clone());
         fault
     }
@@ -171,16 +171,16 @@ impl State {
     }
 
     /// What makes the run fail whatever its handler says, such as an id that is asked for twice.
-    pub(crate) fn broken(&self) -> Option<Fault> {
+    pub(crate) fn broken(&self) -> Option<StepError> {
         self.broken.clone()
     }
 
     /// An effect is on record that the code has not asked for.
-    pub(crate) fn lost(&self) -> Option<Fault> {
+    pub(crate) fn lost(&self) -> Option<StepError> {
         self.replay.lost_effect().map(|lost| self.changed(lost, &[]))
     }
 
-    fn changed(&self, lost: &str, new: &[String]) -> Fault {
+    fn changed(&self, lost: &str, new: &[String]) -> StepError {
         let been = match self.replay.outcome(lost) {
             Some(_) => "recorded",
             None => "on its way",
@@ -198,7 +198,7 @@ impl State {
             format!("the code asks for {new} instead, which is not recorded")
         };
         let message = format!("step `{lost}` is {been} and not asked for any more; {message}");
-        Fault::coded("ChangedWorkflow", format!("{message}: {ADVICE}")).fatal()
+        StepError::coded("ChangedWorkflow", format!("{message}: {ADVICE}")).fatal()
     }
 
     /// A step has finished.

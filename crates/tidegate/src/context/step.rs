@@ -11,17 +11,17 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
+    definition::Retry,
     json::Payload,
     row::StepKind,
     run::record::{NewStep, NewWait, NewWaitOn, Until},
-    workflow::Retry,
 };
 use tracing::Instrument;
 
 use super::{Ctx, Outcome};
 use crate::{
-    fault::{Again, Fault, Result},
     handler::write,
+    step_error::{Result, RetryDecision, StepError},
     telemetry,
 };
 
@@ -132,7 +132,7 @@ pub(super) fn read<T: DeserializeOwned>(id: &str, value: Payload) -> Result<T> {
     serde_json::from_str(value.as_str()).map_err(|error| {
         let wanted = std::any::type_name::<T>();
         let message = format!("the record of step `{id}` cannot be read as {wanted}: {error}");
-        Fault::coded("BadRecord", message).fatal()
+        StepError::coded("BadRecord", message).fatal()
     })
 }
 
@@ -140,7 +140,7 @@ impl Ctx {
     /// A step's record in the caller's type. One that cannot be read ends the run: what follows
     /// would be the effects of code that the run did not start with.
     pub(super) fn read_record<T: DeserializeOwned>(&self, id: &str, outcome: Outcome) -> Result<T> {
-        let value = outcome.map_err(|fault| Fault::recorded(&fault))?;
+        let value = outcome.map_err(|fault| StepError::recorded(&fault))?;
         read(id, value).map_err(|fault| self.state().unreadable(&fault))
     }
 
@@ -153,7 +153,7 @@ impl Ctx {
     ) -> Result<T> {
         let _executing = Executing::begin(self);
         let started = std::panic::catch_unwind(AssertUnwindSafe(run));
-        let mut future = started.map_err(|payload| Fault::panicked(payload.as_ref()))?;
+        let mut future = started.map_err(|payload| StepError::panicked(payload.as_ref()))?;
         let timer = self.timer();
         let mut deadline = timeout.map(|timeout| timer.sleep_until(timer.elapsed() + timeout));
         poll_fn(|cx| {
@@ -161,7 +161,7 @@ impl Ctx {
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
             self.state().enter(before);
             match polled {
-                Err(payload) => return Poll::Ready(Err(Fault::panicked(payload.as_ref()))),
+                Err(payload) => return Poll::Ready(Err(StepError::panicked(payload.as_ref()))),
                 Ok(Poll::Ready(outcome)) => return Poll::Ready(outcome),
                 Ok(Poll::Pending) => {}
             }
@@ -170,7 +170,7 @@ impl Ctx {
             {
                 let limit = timeout.unwrap_or_default().as_millis();
                 let message = format!("step `{id}` took longer than {limit} ms");
-                return Poll::Ready(Err(Fault::coded("TimedOut", message)));
+                return Poll::Ready(Err(StepError::coded("TimedOut", message)));
             }
             Poll::Pending
         })
@@ -182,15 +182,15 @@ impl Ctx {
         &self,
         step: &str,
         retry: Option<&Retry>,
-        fault: &Fault,
+        fault: &StepError,
     ) -> Option<NewWait> {
         let retry = retry.unwrap_or(&self.activation().definition.retry);
         let failures = self.activation().run.failures.get(step).copied().unwrap_or_default() + 1;
         let delay_ms = retry.delay_ms(failures, self.chance())?;
         let delay_ms = match fault.again() {
-            Again::Never => return None,
-            Again::Retry => delay_ms,
-            Again::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            RetryDecision::Never => return None,
+            RetryDecision::Retry => delay_ms,
+            RetryDecision::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         };
         tracing::debug!(step, failures, delay_ms, %fault, "a step failed and is tried again");
         let until = Some(Until::In(delay_ms));

@@ -12,7 +12,7 @@ use tidegate_core::{
 
 use super::{Ctx, Outcome, step::Executing};
 use crate::{
-    fault::{Fault, Result},
+    step_error::{Result, StepError},
     stream::{DEFAULT_RETRIES, State, Trail, Until, event, load},
     telemetry,
 };
@@ -76,7 +76,7 @@ impl Ctx {
         }
         let times = DEFAULT_RETRIES + 1;
         let message = format!("stream `{stream}`: others were first {times} times in a row");
-        Err(Fault::coded("Conflict", message))
+        Err(StepError::coded("Conflict", message))
     }
 
     /// Records a step that commits nothing.
@@ -122,7 +122,7 @@ impl Ctx {
 
 /// What a step's record says.
 fn read(step: &str, outcome: Outcome) -> Result<Option<Committed>> {
-    let recorded = outcome.map_err(|fault| Fault::recorded(&fault))?;
+    let recorded = outcome.map_err(|fault| StepError::recorded(&fault))?;
     if recorded == Payload::null() {
         return Ok(None);
     }
@@ -131,6 +131,6 @@ fn read(step: &str, outcome: Outcome) -> Result<Option<Committed>> {
     committed.map(Some).ok_or_else(|| bad_record(step))
 }
 
-fn bad_record(step: &str) -> Fault {
-    Fault::coded("BadRecord", format!("the record of step `{step}` cannot be read")).fatal()
+fn bad_record(step: &str) -> StepError {
+    StepError::coded("BadRecord", format!("the record of step `{step}` cannot be read")).fatal()
 }

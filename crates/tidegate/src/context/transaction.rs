@@ -12,7 +12,7 @@ use tidegate_core::{
     row::StepKind,
     run::record::{NewStep, Record},
 };
-use tidegate_store::{Database, Salted, TransactionError};
+use tidegate_store::{Database, SeededCommand, TransactionError};
 use tracing::Instrument;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     step::{Executing, read, write_back},
 };
 use crate::{
-    fault::{Fault, Result},
+    step_error::{Result, StepError},
     telemetry,
 };
 
@@ -97,7 +97,7 @@ impl Ctx {
     async fn end_transaction<T: DeserializeOwned>(
         &self,
         id: &str,
-        done: std::result::Result<Payload, TransactionError<Fault>>,
+        done: std::result::Result<Payload, TransactionError<StepError>>,
     ) -> Result<T> {
         let fault = match done {
             Ok(value) => return read(id, value),
@@ -107,9 +107,9 @@ impl Ctx {
             // An earlier try was kept after all.
             Err(TransactionError::Recorded) => {
                 let outcome = self.recorded(id).await?;
-                return read(id, outcome.map_err(|fault| Fault::recorded(&fault))?);
+                return read(id, outcome.map_err(|fault| StepError::recorded(&fault))?);
             }
-            Err(other) => Fault::coded("TransactionFailed", other.to_string()),
+            Err(other) => StepError::coded("TransactionFailed", other.to_string()),
         };
         match self.next_attempt(id, None, &fault) {
             Some(wait) => {
@@ -124,7 +124,7 @@ impl Ctx {
         }
     }
 
-    fn no_database(&self, wanted: &str) -> Fault {
+    fn no_database(&self, wanted: &str) -> StepError {
         // By its kind alone: a store's own text may hold rows of other runs.
         let kind = match self.store().database() {
             #[cfg(feature = "sqlite")]
@@ -134,7 +134,7 @@ impl Ctx {
             _ => "in memory",
         };
         let message = format!("this step needs a store that is a {wanted}; this one is {kind}");
-        Fault::coded("NoDatabase", message).fatal()
+        StepError::coded("NoDatabase", message).fatal()
     }
 }
 
@@ -152,7 +152,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn record(self, value: &Payload) -> Vec<Salted> {
+    fn record(self, value: &Payload) -> Vec<SeededCommand> {
         let known = Box::new(self.ctx.activation().run.clone());
         let steps = vec![NewStep { id: self.id, kind: StepKind::Run, result: Ok(value.clone()) }];
         let engine = known.owner.unwrap_or_default();

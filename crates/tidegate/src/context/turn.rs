@@ -9,7 +9,7 @@ use std::{
 use tidegate_core::row::StepKind;
 
 use super::{Ctx, Outcome};
-use crate::fault::Result;
+use crate::step_error::Result;
 
 /// Ready with an operation's record when the replay comes to it, or without one when the
 /// operation may begin.

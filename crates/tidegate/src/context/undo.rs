@@ -10,7 +10,7 @@ use tidegate_core::{json::Payload, row::StepKind, run::record::NewStep};
 
 use super::Ctx;
 use crate::{
-    fault::{Fault, Result},
+    step_error::{Result, StepError},
     timer::BoxFuture,
 };
 
@@ -50,7 +50,7 @@ impl Ctx {
 /// Undoes what was registered, newest first. One that fails for good does not keep the others
 /// from being done, and fails the run at the end.
 pub(crate) async fn undo_all(ctx: Ctx, registered: Vec<Undo>) -> Result<Payload> {
-    let mut failed: Option<Fault> = None;
+    let mut failed: Option<StepError> = None;
     for Undo { id, run } in registered.into_iter().rev() {
         if let Err(fault) = ctx.step(format!("undo:{id}"), run).await {
             failed.get_or_insert(fault);

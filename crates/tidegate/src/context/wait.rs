@@ -25,8 +25,8 @@ use tidegate_core::{
 
 use super::{Ctx, step::read, turn::Asks};
 use crate::{
-    fault::{Fault, Result},
     handler::write,
+    step_error::{Result, StepError},
 };
 
 /// A wait, with its answer in the caller's type.
@@ -89,7 +89,7 @@ impl<T> Wait<T> {
         let value = found.and_then(|value| {
             value.ok_or_else(|| {
                 let message = format!("a match on `{path}` needs a string, number or boolean");
-                Fault::coded("BadMatch", message).fatal()
+                StepError::coded("BadMatch", message).fatal()
             })
         });
         match (&mut self.on, value) {
@@ -98,7 +98,7 @@ impl<T> Wait<T> {
             }
             (Ok(_), Ok(_)) => {
                 let message = format!("step `{}` does not wait for an event", self.step);
-                self.on = Err(Fault::coded("BadMatch", message).fatal());
+                self.on = Err(StepError::coded("BadMatch", message).fatal());
             }
             (Ok(_), Err(fault)) => self.on = Err(fault),
             (Err(_), _) => {}
@@ -173,7 +173,7 @@ impl<T: FromAnswer> Future for Wait<T> {
         this.stage = Stage::Over;
         drop(state);
         let outcome = outcome.unwrap_or_else(|| Ok(Payload::null()));
-        let answer = outcome.map_err(|fault| Fault::recorded(&fault))?;
+        let answer = outcome.map_err(|fault| StepError::recorded(&fault))?;
         Poll::Ready(T::from_answer(&this.step, answer))
     }
 }

@@ -10,8 +10,8 @@ use tidegate_core::json::Payload;
 
 use crate::{
     context::{Ctx, Next},
-    fault::Result,
     quiet::Watched,
+    step_error::Result,
     timer::{BoxFuture, Timer},
 };
 

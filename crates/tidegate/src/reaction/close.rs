@@ -8,7 +8,7 @@ use tidegate_core::{
     command::{Answer, Refusal, StreamAnswer, StreamCommand},
     json::Payload,
     reads::{ReadSet, Scan},
-    row::{Logged, Row, RowKey, Stream},
+    row::{Row, RowKey, Stream, StreamEventRow},
     stream::{
         Behind, Close, ClosePhase, Expected, Restart, SNAPSHOT, StreamRefusal, TRUNCATE_CHUNK,
         Truncated, close_phase,
@@ -18,11 +18,11 @@ use tidegate_core::{
 use crate::{
     api::{Engine, payload, unexpected},
     error::Error,
-    fault::Result as Handled,
+    step_error::Result as Handled,
     timer::BoxFuture,
 };
 
-type Archive = Arc<dyn Fn(Vec<Logged>) -> BoxFuture<Handled<()>> + Send + Sync>;
+type Archive = Arc<dyn Fn(Vec<StreamEventRow>) -> BoxFuture<Handled<()>> + Send + Sync>;
 
 /// How soon a close that waits looks again; then half as often.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ impl Closing {
     /// a crash it begins again, so that writing the same events twice must do no harm.
     pub fn archive<F, Fut>(mut self, archive: F) -> Self
     where
-        F: Fn(Vec<Logged>) -> Fut + Send + Sync + 'static,
+        F: Fn(Vec<StreamEventRow>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Handled<()>> + Send + 'static,
     {
         self.archive = Some(Arc::new(move |events| Box::pin(archive(events))));
@@ -170,7 +170,7 @@ impl Engine {
         };
         let Some(row) = self.stream_row(&closing.stream).await? else { return Ok(false) };
         let first = self.logged(&row, 0, 1).await?;
-        let is_it = |event: &Logged| {
+        let is_it = |event: &StreamEventRow| {
             let meta: Value = serde_json::from_str(event.meta.as_str()).unwrap_or_default();
             event.name == SNAPSHOT && meta["closedAt"] == json!(guard)
         };
@@ -225,12 +225,17 @@ impl Engine {
         })
     }
 
-    async fn logged(&self, stream: &Stream, from: i64, count: u32) -> Result<Vec<Logged>, Error> {
+    async fn logged(
+        &self,
+        stream: &Stream,
+        from: i64,
+        count: u32,
+    ) -> Result<Vec<StreamEventRow>, Error> {
         let scan = Scan::Log(stream.id, from);
         let snapshot = self.store().read(ReadSet::default().scan(scan.clone(), count)).await?;
         let rows = snapshot.found(&scan).into_iter();
         let events = rows.filter_map(|row| match row {
-            Row::Logged(event) => Some(event.clone()),
+            Row::StreamEventRow(event) => Some(event.clone()),
             _ => None,
         });
         Ok(events.collect())

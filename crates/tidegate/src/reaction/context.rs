@@ -19,8 +19,8 @@ use tidegate_core::{
 
 use crate::{
     events,
-    fault::{Fault, Result},
     handler::check_name,
+    step_error::{Result, StepError},
     stream::StreamEvent,
 };
 
@@ -125,7 +125,7 @@ impl ReactionCtx {
     /// Posts an event, for workflows and for those who wait.
     pub fn send(&self, name: &str, data: impl Serialize) -> Result<()> {
         check_name(name).map_err(|rule| {
-            Fault::coded("BadName", format!("event name `{name}` {rule}")).fatal()
+            StepError::coded("BadName", format!("event name `{name}` {rule}")).fatal()
         })?;
         let (name, data) = (name.to_owned(), payload(&data)?);
         let event = NewEvent { name, data, dedupe_id: None, ts: None };
@@ -152,7 +152,7 @@ impl ReactionCtx {
 }
 
 fn payload(data: &impl Serialize) -> Result<Payload> {
-    let bad = |error: String| Fault::coded("BadOutput", error).fatal();
+    let bad = |error: String| StepError::coded("BadOutput", error).fatal();
     let text = serde_json::to_vec(data).map_err(|error| bad(error.to_string()))?;
     Payload::parse(&text, MAX_EVENT_BYTES).map_err(|error| bad(error.to_string()))
 }

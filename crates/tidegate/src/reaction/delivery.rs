@@ -18,7 +18,7 @@ use tidegate_core::{
 use tidegate_store::StoreError;
 
 use super::{
-    Code, Each, Served,
+    Code, Each, ServedReaction,
     context::ReactionCtx,
     lease::{Halt, Keeper, pause},
     runner::Turn,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    fault::{Again, Fault, Result},
+    step_error::{Result, RetryDecision, StepError},
     stream::StreamEvent,
     telemetry,
 };
@@ -41,7 +41,7 @@ const MOST_EFFECTS: usize = 256;
 /// How a turn goes on after an event.
 enum Handled {
     Done(Vec<Effect>),
-    Failed(Fault),
+    Failed(StepError),
     Later(Timestamp),
 }
 
@@ -60,7 +60,7 @@ struct Pending {
 /// A claimed stream.
 pub(super) struct Delivery {
     pub(super) keeper: Keeper,
-    pub(super) served: Arc<Served>,
+    pub(super) served: Arc<ServedReaction>,
     pub(super) leased: Leased,
     /// The last event that is acked.
     pub(super) at: i64,
@@ -69,7 +69,12 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(keeper: Keeper, served: Arc<Served>, leased: Leased, place: Turn) -> Self {
+    pub(super) fn new(
+        keeper: Keeper,
+        served: Arc<ServedReaction>,
+        leased: Leased,
+        place: Turn,
+    ) -> Self {
         let at = leased.at;
         Self { keeper, served, leased, at, pending: Pending::default(), place }
     }
@@ -118,7 +123,7 @@ impl Delivery {
         let snapshot = self.keeper.during(read).await?;
         let stream = &self.leased.lease.stream;
         let events = snapshot.found(&scan).into_iter().filter_map(|row| match row {
-            Row::Logged(event) if event.version <= want => {
+            Row::StreamEventRow(event) if event.version <= want => {
                 Some(StreamEvent::logged(stream, event.clone()))
             }
             _ => None,
@@ -160,7 +165,7 @@ impl Delivery {
         let mut future = Box::pin(async move { handler(called, event).await });
         let caught = std::future::poll_fn(move |cx| {
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-            polled.unwrap_or_else(|payload| Poll::Ready(Err(Fault::panicked(payload.as_ref()))))
+            polled.unwrap_or_else(|payload| Poll::Ready(Err(StepError::panicked(payload.as_ref()))))
         });
         let result = self.keeper.during(caught).await?;
         let wanted = ctx.take();
@@ -221,7 +226,7 @@ impl Delivery {
                 refused = self.react(version, effects, Then::Keep).await?.err();
             }
             if let Some(error) = refused.take() {
-                let fault = Fault::coded("NotKept", format!("an effect was refused: {error}"));
+                let fault = StepError::coded("NotKept", format!("an effect was refused: {error}"));
                 self.fail(&fault).await?;
                 return Ok(false);
             }
@@ -269,14 +274,14 @@ impl Delivery {
     }
 
     /// Reports a failure of the event after those that are handled.
-    pub(super) async fn fail(&mut self, fault: &Fault) -> Result<(), Halt> {
+    pub(super) async fn fail(&mut self, fault: &StepError) -> Result<(), Halt> {
         if !self.pending.effects.is_empty() && !Box::pin(self.flush(Then::Keep)).await? {
             return Ok(());
         }
         let done_upto = self.pending.upto.take().unwrap_or(self.at);
         let wait_ms = match fault.again() {
-            Again::After(wait) => Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
-            Again::Retry | Again::Never => None,
+            RetryDecision::After(wait) => Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            RetryDecision::Retry | RetryDecision::Never => None,
         };
         let failure = Failure {
             done_upto,

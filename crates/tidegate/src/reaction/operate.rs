@@ -3,9 +3,9 @@
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     draft::{Decided, Draft, Stop},
-    reaction::{Filter, Follower, Reaction, Remedy, Repair, Which},
+    reaction::{Filter, Follower, Reaction, Remedy, Repair, StreamSelection},
     reads::{ReadSet, Scan},
-    row::{EngineId, Row, Sub},
+    row::{EngineId, Row, Subscription},
     time::Timestamp,
 };
 use tidegate_store::{MAX_ROUNDS, StoreError};
@@ -72,7 +72,7 @@ pub struct StreamView {
 }
 
 impl StreamView {
-    fn of(sub: &Sub, now: Timestamp) -> Self {
+    fn of(sub: &Subscription, now: Timestamp) -> Self {
         let holder = sub.holder(now);
         Self {
             reaction: sub.reaction.clone(),
@@ -93,13 +93,21 @@ impl StreamView {
 /// Operating reactions.
 impl Engine {
     /// Lets blocked streams of a reaction go on behind the last event that was acked; says which.
-    pub async fn unblock(&self, reaction: &str, which: Which) -> Result<Vec<String>, Error> {
+    pub async fn unblock(
+        &self,
+        reaction: &str,
+        which: StreamSelection,
+    ) -> Result<Vec<String>, Error> {
         self.mend(reaction, Remedy::Unblock, which).await
     }
 
     /// Has streams of a reaction handled again from their first event, blocked or not; says which.
     /// All of them only by [`Which::All`].
-    pub async fn reset(&self, reaction: &str, which: Which) -> Result<Vec<String>, Error> {
+    pub async fn reset(
+        &self,
+        reaction: &str,
+        which: StreamSelection,
+    ) -> Result<Vec<String>, Error> {
         self.mend(reaction, Remedy::Reset, which).await
     }
 
@@ -108,7 +116,7 @@ impl Engine {
     pub async fn defer(
         &self,
         reaction: &str,
-        which: Which,
+        which: StreamSelection,
         until: Timestamp,
     ) -> Result<Vec<String>, Error> {
         self.mend(reaction, Remedy::Defer(until), which).await
@@ -116,7 +124,11 @@ impl Engine {
 
     /// Gives streams of a reaction the next turn, once, but for those that are being worked on;
     /// says which.
-    pub async fn prioritize(&self, reaction: &str, which: Which) -> Result<Vec<String>, Error> {
+    pub async fn prioritize(
+        &self,
+        reaction: &str,
+        which: StreamSelection,
+    ) -> Result<Vec<String>, Error> {
         self.mend(reaction, Remedy::Prioritize, which).await
     }
 
@@ -125,7 +137,7 @@ impl Engine {
         &self,
         reaction: &str,
         remedy: Remedy,
-        which: Which,
+        which: StreamSelection,
     ) -> Result<Vec<String>, Error> {
         self.each_page(reaction, remedy, which, true).await
     }
@@ -151,7 +163,7 @@ impl Engine {
             let found = snapshot.found(&scan);
             read += found.len();
             for row in &found {
-                let Row::Sub(sub) = row else { continue };
+                let Row::Subscription(sub) = row else { continue };
                 if query.reaction.as_ref().is_some_and(|wanted| sub.reaction != *wanted) {
                     return Ok(StreamPage { streams, next: None });
                 }
@@ -178,7 +190,7 @@ impl Engine {
         &self,
         reaction: &str,
         remedy: Remedy,
-        which: Which,
+        which: StreamSelection,
     ) -> Result<Vec<String>, Error> {
         self.each_page(reaction, remedy, which, false).await
     }
@@ -188,7 +200,7 @@ impl Engine {
         &self,
         reaction: &str,
         remedy: Remedy,
-        which: Which,
+        which: StreamSelection,
         rehearsal: bool,
     ) -> Result<Vec<String>, Error> {
         let follower = self.follower(reaction).await?;

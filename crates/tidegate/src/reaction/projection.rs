@@ -7,7 +7,7 @@ use tidegate_core::{
     reaction::{Reacted, ReactionRefusal, Then},
     stream::GUARD,
 };
-use tidegate_store::{Database, Kept, Salted, StoreError, TransactionError};
+use tidegate_store::{Database, SeededCommand, StepRecord, StoreError, TransactionError};
 
 use super::{
     Folds,
@@ -15,7 +15,7 @@ use super::{
     lease::{Halt, pause},
 };
 use crate::{
-    fault::{Fault, Result},
+    step_error::{Result, StepError},
     stream::StreamEvent,
     telemetry,
 };
@@ -23,7 +23,7 @@ use crate::{
 /// How long a fold may take. On SQLite everybody waits for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
-type Transacted = Result<Kept<()>, TransactionError<Fault>>;
+type Transacted = Result<StepRecord<()>, TransactionError<StepError>>;
 
 impl Delivery {
     /// Folds a batch at once; where that fails, one event after another, to keep what is good.
@@ -95,7 +95,7 @@ impl Delivery {
                 }
                 Err(TransactionError::Step(fault)) => return Ok(Err(fault)),
                 Err(other) => {
-                    return Ok(Err(Fault::coded("TransactionFailed", other.to_string())));
+                    return Ok(Err(StepError::coded("TransactionFailed", other.to_string())));
                 }
             }
         }
@@ -107,7 +107,7 @@ async fn transact(
     database: Database<'_>,
     folds: &Folds,
     events: Vec<StreamEvent>,
-    ack: Salted,
+    ack: SeededCommand,
 ) -> Transacted {
     match database {
         #[cfg(feature = "sqlite")]
@@ -115,7 +115,7 @@ async fn transact(
             let Some(fold) = folds.sqlite.clone() else { return Err(no_fold("SQLite")) };
             let work = move |tx: &tidegate_store::SqliteTransaction<'_>| {
                 let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(tx, &events)));
-                folded.unwrap_or_else(|payload| Err(Fault::panicked(payload.as_ref())))
+                folded.unwrap_or_else(|payload| Err(StepError::panicked(payload.as_ref())))
             };
             store.transact_with(LIMIT, work, move |()| vec![ack]).await
         }
@@ -127,7 +127,7 @@ async fn transact(
                 std::future::poll_fn(move |cx| {
                     let poll = AssertUnwindSafe(|| future.as_mut().poll(cx));
                     std::panic::catch_unwind(poll).unwrap_or_else(|payload| {
-                        std::task::Poll::Ready(Err(Fault::panicked(payload.as_ref())))
+                        std::task::Poll::Ready(Err(StepError::panicked(payload.as_ref())))
                     })
                 })
                 .await
@@ -138,7 +138,7 @@ async fn transact(
     }
 }
 
-fn no_fold(store: &str) -> TransactionError<Fault> {
+fn no_fold(store: &str) -> TransactionError<StepError> {
     let message = format!("this reaction has no fold for a store that is {store}");
-    TransactionError::Step(Fault::coded("NoDatabase", message).fatal())
+    TransactionError::Step(StepError::coded("NoDatabase", message).fatal())
 }

@@ -18,7 +18,7 @@ use tidegate_core::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    Served,
+    ServedReaction,
     delivery::Delivery,
     lease::{Keeper, pause},
 };
@@ -40,7 +40,7 @@ pub(crate) struct Reactions {
 #[derive(Debug)]
 pub(crate) struct Runner {
     pub(super) ws: Workspace,
-    pub(super) served: Arc<Served>,
+    pub(super) served: Arc<ServedReaction>,
     /// Streams that are being worked on.
     working: AtomicUsize,
     /// The last claim got all that it asked for: there may be more.
@@ -55,7 +55,7 @@ const MOMENTS: usize = 4096;
 
 impl Reactions {
     /// Takes over what was defined. Once.
-    pub(crate) fn serve(&self, served: Vec<(Workspace, Arc<Served>)>) {
+    pub(crate) fn serve(&self, served: Vec<(Workspace, Arc<ServedReaction>)>) {
         let runners = served.into_iter().map(|(ws, served)| {
             let name = served.definition.name.clone();
             (

@@ -3,20 +3,20 @@
 
 use serde_json::json;
 use tidegate_core::{
+    definition::{Definition, STREAM_PREFIX},
     event::NewEvent,
     json::Payload,
-    reaction::{Effect, Reaction as Definition, Source},
-    workflow::{STREAM_PREFIX, Workflow},
+    reaction::{Effect, Reaction, Source},
 };
 
-use super::{Code, PARALLEL, Served};
+use super::{Code, PARALLEL, ServedReaction};
 use crate::stream::StreamEvent;
 
 /// The name of the reaction, the same in every workspace.
 const TRIGGERS: &str = "$triggers";
 
 /// Whether a workflow has a stream trigger.
-pub(crate) fn asks(workflow: &Workflow) -> bool {
+pub(crate) fn asks(workflow: &Definition) -> bool {
     workflow.flow.is_none() && workflow.triggers.iter().any(|it| it.of_stream().is_some())
 }
 
@@ -24,13 +24,13 @@ pub(crate) fn asks(workflow: &Workflow) -> bool {
 ///
 /// It begins where streams are when it is first defined: whoever adds the first trigger does not
 /// mean all that ever happened.
-pub(crate) fn triggers() -> Served {
-    Served {
+pub(crate) fn triggers() -> ServedReaction {
+    ServedReaction {
         // Nothing that it does can fail for good, so it does not stop.
-        definition: Definition {
+        definition: Reaction {
             from_head: true,
             block_on_error: false,
-            ..Definition::new(TRIGGERS, Source::All)
+            ..Reaction::new(TRIGGERS, Source::All)
         },
         parallel: PARALLEL,
         code: Code::Triggers,

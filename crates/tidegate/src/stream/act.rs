@@ -7,8 +7,8 @@ use tidegate_core::{
 
 use super::{
     State, Stream, StreamEvent, event,
-    line::{Lost, Told, Verdict},
     load::{Until, load},
+    writer::{Lost, Told, Verdict},
 };
 use crate::{api::unexpected, error::Error};
 

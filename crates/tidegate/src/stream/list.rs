@@ -41,7 +41,7 @@ impl Streams {
         let snapshot = store.read(reads).await?;
         let listed = streams.into_iter().map(|stream| {
             let event = match snapshot.found(&last(&stream))[..] {
-                [Row::Logged(event)] => Some((event.pos, event.at)),
+                [Row::StreamEventRow(event)] => Some((event.pos, event.at)),
                 _ => None,
             };
             Listed {

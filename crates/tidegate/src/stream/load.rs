@@ -5,7 +5,7 @@ use tidegate_core::{
     id::Seq,
     json::Payload,
     reads::{ReadSet, Scan, Snapshot},
-    row::{self, Logged, Row, RowKey, Workspace},
+    row::{self, Row, RowKey, StreamEventRow, Workspace},
     stream::{SNAPSHOT, StreamRefusal},
     time::Timestamp,
 };
@@ -96,7 +96,7 @@ async fn start<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
     until: Until,
-) -> Result<(Loaded<S>, Vec<Logged>), Error> {
+) -> Result<(Loaded<S>, Vec<StreamEventRow>), Error> {
     let limit = match until {
         Until::Head => i64::MAX,
         Until::Version(version) => version,
@@ -136,7 +136,7 @@ async fn fold<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
     mut loaded: Loaded<S>,
-    ahead: Vec<Logged>,
+    ahead: Vec<StreamEventRow>,
     until: Until,
 ) -> Result<Option<Loaded<S>>, Error> {
     let next = loaded.version + 1;
@@ -178,23 +178,23 @@ pub(super) async fn page(
     stream: Seq,
     from: i64,
     limit: u32,
-) -> Result<Vec<Logged>, Error> {
+) -> Result<Vec<StreamEventRow>, Error> {
     let scan = Scan::Log(stream, from);
     let snapshot = store.read(ReadSet::default().scan(scan.clone(), limit)).await?;
     Ok(events(snapshot, &scan))
 }
 
 /// The events that a scan has found.
-fn events(mut snapshot: Snapshot, scan: &Scan) -> Vec<Logged> {
+fn events(mut snapshot: Snapshot, scan: &Scan) -> Vec<StreamEventRow> {
     let found = snapshot.scans.remove(scan).unwrap_or_default();
     let rows = found.keys.iter().filter_map(|key| snapshot.rows.remove(key).flatten());
-    rows.filter_map(|row| if let Row::Logged(it) = row { Some(it) } else { None }).collect()
+    rows.filter_map(|row| if let Row::StreamEventRow(it) = row { Some(it) } else { None }).collect()
 }
 
 /// What one event makes of a state. Tidegate's own events are passed over, except the one that a
 /// restarted stream begins with: what it had come to before.
-fn apply<S: State>(state: &mut S, stream: &str, logged: &Logged) -> Result<(), Error> {
-    let Logged { version, name, data, .. } = logged;
+fn apply<S: State>(state: &mut S, stream: &str, logged: &StreamEventRow) -> Result<(), Error> {
+    let StreamEventRow { version, name, data, .. } = logged;
     let unreadable =
         |reason: String| Error::Value(format!("stream `{stream}`, version {version}: {reason}"));
     if name == SNAPSHOT && *data != Payload::null() {

@@ -11,7 +11,7 @@ use tidegate_core::{
     id::{EventId, Seq},
     json::Payload,
     reads::{ReadSet, Scan},
-    row::{self, Logged, Row, RowKey},
+    row::{self, Row, RowKey, StreamEventRow},
     stream::{Commit, Committed, Expected, NewLogged},
     time::Timestamp,
 };
@@ -58,9 +58,9 @@ impl StreamEvent {
     }
 
     /// An event as the store has it.
-    pub(crate) fn logged(stream: &str, logged: Logged) -> Self {
+    pub(crate) fn logged(stream: &str, logged: StreamEventRow) -> Self {
         let Trail { correlation, causation } = Trail::read(&logged.meta);
-        let Logged { id, version, pos: position, name, data, at, .. } = logged;
+        let StreamEventRow { id, version, pos: position, name, data, at, .. } = logged;
         let stream = stream.to_owned();
         Self { id, stream, version, position, name, data, at, correlation, causation }
     }
@@ -218,7 +218,7 @@ impl Query {
     }
 
     /// Whether an event is wanted, its stream apart.
-    fn wants(&self, event: &Logged) -> bool {
+    fn wants(&self, event: &StreamEventRow) -> bool {
         let of = |correlation: &String| {
             Trail::read(&event.meta).correlation.as_ref() == Some(correlation)
         };
@@ -407,12 +407,14 @@ impl Streams {
         }
     }
 
-    async fn chunk(&self, scan: Scan) -> Result<Vec<Logged>, Error> {
+    async fn chunk(&self, scan: Scan) -> Result<Vec<StreamEventRow>, Error> {
         let reads = ReadSet::default().scan(scan.clone(), CHUNK);
         let snapshot = self.engine.store().read(reads).await?;
         let rows = snapshot.found(&scan).into_iter();
         Ok(rows
-            .filter_map(|row| if let Row::Logged(it) = row { Some(it.clone()) } else { None })
+            .filter_map(
+                |row| if let Row::StreamEventRow(it) = row { Some(it.clone()) } else { None },
+            )
             .collect())
     }
 
@@ -420,7 +422,7 @@ impl Streams {
     async fn learn(
         &self,
         streams: &mut BTreeMap<Seq, String>,
-        events: &[Logged],
+        events: &[StreamEventRow],
     ) -> Result<(), Error> {
         let unknown: BTreeSet<Seq> = events
             .iter()

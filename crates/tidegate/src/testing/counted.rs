@@ -1,4 +1,4 @@
-//! A store whose calls count as something to do: a lab must not move its clock meanwhile.
+//! A store whose calls count as something to do: a harness must not move its clock meanwhile.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,9 +32,9 @@ impl Store for Counted {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let _call = self.busy.begin();
-        self.store.beat(engine, lease_ms).await
+        self.store.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {

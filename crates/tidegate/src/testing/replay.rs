@@ -11,17 +11,17 @@ use tidegate_core::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
-use super::Lab;
+use super::TestHarness;
 use crate::{
     builder::EngineBuilder,
     context::{Activation, Ctx, Next, State},
     drive::{Patience, Polled, Reached},
     engine::Shared,
     error::Error,
-    fault::Fault,
     handler::BAD_INPUT,
     history::History,
-    registry::Version,
+    registry::ServedVersion,
+    step_error::StepError,
     timer::SystemTimer,
 };
 
@@ -54,7 +54,7 @@ pub enum ReplayEnd {
     /// The code asked for all that is recorded, and then for something new or nothing at all.
     Fine,
     /// The run would fail.
-    Breaks(Fault),
+    Breaks(StepError),
     /// The history could not be replayed, for this reason.
     Skipped(String),
 }
@@ -120,9 +120,9 @@ pub async fn replay(
     serve: impl FnOnce(EngineBuilder) -> EngineBuilder,
     histories: &str,
 ) -> Result<Report, Error> {
-    let lab = Lab::new();
+    let harness = TestHarness::new();
     // Nothing is sent to it and its clock stands still: it only knows the code.
-    let engine = serve(lab.engine()).start().await?;
+    let engine = serve(harness.engine()).start().await?;
     let (mut replays, mut runs) = (JoinSet::new(), BTreeMap::new());
     for (n, line) in histories.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let history: History = serde_json::from_str(line).map_err(|error| {
@@ -145,13 +145,13 @@ pub async fn replay(
     while let Some(replayed) = replays.join_next().await {
         runs.extend(replayed.ok());
     }
-    engine.shut_down().await;
+    engine.shutdown().await;
     Ok(Report { runs: runs.into_values().collect() })
 }
 
 async fn replay_one(
     shared: &Arc<Shared>,
-    code: &Version,
+    code: &ServedVersion,
     ws: &Workspace,
     history: History,
 ) -> ReplayEnd {
@@ -185,7 +185,11 @@ async fn replay_one(
 
 /// Replays a handler: what would stop the run whatever its handler makes of it, or else an error
 /// that is the code's own.
-async fn reach(ctx: &Ctx, code: &Version, for_tasks: bool) -> Result<Option<Fault>, Fault> {
+async fn reach(
+    ctx: &Ctx,
+    code: &ServedVersion,
+    for_tasks: bool,
+) -> Result<Option<StepError>, StepError> {
     let timer = Arc::new(SystemTimer::new());
     let patience = Patience { timer, limit: LIMIT, for_tasks };
     let mut handler = None;
@@ -194,7 +198,7 @@ async fn reach(ctx: &Ctx, code: &Version, for_tasks: bool) -> Result<Option<Faul
             let start = || Polled::new(code.handler.call(ctx.clone()), patience.clone());
             handler.get_or_insert_with(start).poll(ctx, cx)
         }));
-        let panicked = |payload: Box<dyn Any + Send>| Fault::panicked(payload.as_ref());
+        let panicked = |payload: Box<dyn Any + Send>| StepError::panicked(payload.as_ref());
         polled.map_or_else(|payload| Poll::Ready(Err(panicked(payload))), |it| it.map(Ok))
     });
     // As long again for what the handler awaits where nothing is left to replay.
@@ -212,7 +216,7 @@ async fn reach(ctx: &Ctx, code: &Version, for_tasks: bool) -> Result<Option<Faul
         Err(_) => {
             let (limit, what) = (2 * LIMIT.as_secs(), "the handler awaits something outside");
             let message = format!("{what} of its operations for longer than {limit} s");
-            Ok(Some(Fault::coded("TimedOut", message)))
+            Ok(Some(StepError::coded("TimedOut", message)))
         }
     }
 }

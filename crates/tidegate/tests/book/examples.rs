@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use serde_json::Value;
-use tidegate::{Action, Ctx, Flow, Workflow, testing::Lab};
+use tidegate::{Action, Ctx, Flow, Workflow, testing::TestHarness};
 
 async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
     Ok(())
@@ -38,7 +38,7 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
         for block in blocks(&page, "toml") {
             let read: Value =
                 toml::from_str(block).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let mut builder = Lab::new().engine();
+            let mut builder = TestHarness::new().engine();
             for mut workflow in tables(&read, "workflow") {
                 // Where the server finds the code; here it is at hand.
                 workflow.as_object_mut().unwrap().remove("url");

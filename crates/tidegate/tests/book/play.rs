@@ -17,7 +17,7 @@ use tidegate::{
         time::Timestamp,
     },
     new_request,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 /// What one picture shows: the same clock over one or more panels.
@@ -157,10 +157,10 @@ type Inputs = Arc<Mutex<BTreeMap<RunId, String>>>;
 
 /// Plays one panel from its first event to the story's end.
 pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
-    let lab = Lab::new();
+    let harness = TestHarness::new();
     let inputs = Inputs::default();
-    let engine = engine(&lab, &inputs, &panel.setting).await;
-    let began = lab.now();
+    let engine = engine(&harness, &inputs, &panel.setting).await;
+    let began = harness.now();
     let mut played = Played {
         caption: panel.caption.clone(),
         arrivals: Vec::new(),
@@ -185,14 +185,14 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
             let Sent { letter, at, .. } = *sent;
             played.arrivals.push(Arrival { letter, at, label: sent.label(), told, outcome, run });
         }
-        lab.settle().await;
-        look(&lab, &mut played, &events, (now, story.tick), began).await;
+        harness.settle().await;
+        look(&harness, &mut played, &events, (now, story.tick), began).await;
         for (letter, _) in panel.asked.iter().filter(|(_, at)| *at == now) {
             let arrival = played.arrivals.iter().find(|arrival| arrival.letter == *letter);
             let run = arrival.and_then(|arrival| arrival.run).expect("its event made a run");
             played.whys.push(without_ids(&engine.why(run).await.unwrap().sentence));
         }
-        lab.advance(Duration::from_millis(story.tick)).await;
+        harness.advance(Duration::from_millis(story.tick)).await;
     }
     for (run, input) in &*inputs.lock().unwrap() {
         played.runs.entry(*run).or_default().carries.clone_from(input);
@@ -200,14 +200,14 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
     played
 }
 
-async fn engine(lab: &Lab, inputs: &Inputs, setting: &Setting) -> Engine {
+async fn engine(harness: &TestHarness, inputs: &Inputs, setting: &Setting) -> Engine {
     let handler = || {
-        let (timer, inputs) = (lab.timer(), inputs.clone());
+        let (timer, inputs) = (harness.timer(), inputs.clone());
         move |ctx: Ctx, input: Value| worked(ctx, timer.clone(), inputs.clone(), input)
     };
     match setting {
         Setting::Workflows(definitions, workers) => {
-            let mut builder = lab.engine().workers(*workers);
+            let mut builder = harness.engine().workers(*workers);
             for definition in definitions {
                 builder = builder.workflow(Workflow::from_toml(definition, handler()));
             }
@@ -218,11 +218,11 @@ async fn engine(lab: &Lab, inputs: &Inputs, setting: &Setting) -> Engine {
             let flow = actions
                 .iter()
                 .fold(flow, |flow, action| flow.action(Action::new(action, handler())));
-            lab.engine().flow(flow).start().await.unwrap()
+            harness.engine().flow(flow).start().await.unwrap()
         }
         Setting::Versions([first, second], workers, _) => {
             let version = |text: &str, n| Workflow::from_toml(text, handler()).version(n);
-            let engine = lab.engine().workers(*workers);
+            let engine = harness.engine().workers(*workers);
             let engine = engine.workflow(version(first, 1)).workflow(version(second, 2));
             let engine = engine.start().await.unwrap();
             engine.release("default", "work", 1).await.unwrap();
@@ -292,19 +292,19 @@ fn told(
 
 /// Writes down where every run is from now until the next tick.
 async fn look(
-    lab: &Lab,
+    harness: &TestHarness,
     played: &mut Played,
     events: &BTreeMap<EventId, char>,
     (now, tick): (u64, u64),
     began: Timestamp,
 ) {
-    for row in lab.store().dump().await.unwrap() {
+    for row in harness.store().dump().await.unwrap() {
         match row {
             Row::Run(run) => {
                 let course = played.runs.entry(run.id).or_default();
                 course.version = run.version;
                 match run.phase {
-                    Phase::Line { .. } | Phase::Ready => course.goes_on(Doing::Waits, now, tick),
+                    Phase::Queued { .. } | Phase::Ready => course.goes_on(Doing::Waits, now, tick),
                     Phase::Driven => course.goes_on(Doing::Runs, now, tick),
                     Phase::Waiting => course.goes_on(Doing::Sleeps, now, tick),
                     Phase::Paused | Phase::Stopping => {}

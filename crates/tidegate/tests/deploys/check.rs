@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::{
     Ctx, Engine, RunId, Workflow,
-    core::list::{State, Which},
-    testing::{Lab, ReplayEnd, Report, replay},
+    core::list::{RunFilter, RunStatus},
+    testing::{ReplayEnd, Report, TestHarness, replay},
 };
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 async fn export(engine: &Engine) -> String {
     let (mut lines, mut below) = (String::new(), None);
     loop {
-        let page = engine.histories(&Which::default(), below, 2).await.unwrap();
+        let page = engine.histories(&RunFilter::default(), below, 2).await.unwrap();
         for history in page.histories {
             lines.push_str(&serde_json::to_string(&history).unwrap());
             lines.push('\n');
@@ -40,17 +40,17 @@ fn end_of(report: &Report, run: RunId) -> &ReplayEnd {
 
 /// What the check says before the deploy, and that it has no effects.
 async fn check(Change { name, old, new, then }: Change) {
-    let lab = Lab::new();
-    let world = World::new(&lab);
-    let engine = lab.engine().workflow(world.job(&old)).start().await.unwrap();
+    let harness = TestHarness::new();
+    let world = World::new(&harness);
+    let engine = harness.engine().workflow(world.job(&old)).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.advance(Duration::from_secs(10)).await;
+    harness.advance(Duration::from_secs(10)).await;
     let (before, histories) = (world.effects(), export(&engine).await);
-    engine.shut_down().await;
+    engine.shutdown().await;
     // What the code awaits outside of its operations comes.
     let ticks = async {
         loop {
-            lab.advance(Duration::from_millis(100)).await;
+            harness.advance(Duration::from_millis(100)).await;
             tokio::task::yield_now().await;
         }
     };
@@ -89,30 +89,30 @@ async fn the_check_says_before_a_deploy_what_becomes_of_a_run() {
 
 #[tokio::test]
 async fn runs_in_all_states_are_replayed() {
-    for state in State::ALL {
-        let lab = Lab::new();
-        let world = World::new(&lab);
+    for state in RunStatus::ALL {
+        let harness = TestHarness::new();
+        let world = World::new(&harness);
         let last = match state {
-            State::Failed => Code::Fails("f".to_owned()),
-            State::Running | State::Queued => Code::Step("long".to_owned(), 3_600_000),
+            RunStatus::Failed => Code::Fails("f".to_owned()),
+            RunStatus::Running | RunStatus::Queued => Code::Step("long".to_owned(), 3_600_000),
             _ => step("b"),
         };
         let code = Code::All(vec![step("a"), night(), last]);
-        let engine = lab.engine().workers(1).workflow(world.job(&code)).start().await.unwrap();
+        let engine = harness.engine().workers(1).workflow(world.job(&code)).start().await.unwrap();
         let send = async || engine.send("job", json!(null)).await.unwrap().run().unwrap();
         let first = send().await;
-        lab.advance(Duration::from_secs(1)).await;
+        harness.advance(Duration::from_secs(1)).await;
         // It wakes behind the first, which may keep the only worker.
         let second = send().await;
-        lab.advance(Duration::from_secs(1)).await;
+        harness.advance(Duration::from_secs(1)).await;
         match state {
-            State::Cancelled => engine.cancel(first, "by hand").await.unwrap(),
-            State::Paused => engine.pause(first).await.unwrap(),
-            State::Waiting => {}
-            _ => lab.advance(Duration::from_mins(2)).await,
+            RunStatus::Cancelled => engine.cancel(first, "by hand").await.unwrap(),
+            RunStatus::Paused => engine.pause(first).await.unwrap(),
+            RunStatus::Waiting => {}
+            _ => harness.advance(Duration::from_mins(2)).await,
         }
-        lab.settle().await;
-        let run = if state == State::Queued { second } else { first };
+        harness.settle().await;
+        let run = if state == RunStatus::Queued { second } else { first };
         let histories = export(&engine).await;
         let line = histories.lines().find(|line| line.contains(&format!("\"run\":\"{run}\"")));
         let is = format!("\"state\":\"{}\"", state.as_str());
@@ -129,12 +129,12 @@ async fn runs_in_all_states_are_replayed() {
 /// A handler whose input has another type, or that panics, would fail every run.
 #[tokio::test]
 async fn inputs_that_cannot_be_read_and_panics_break_a_run() {
-    let lab = Lab::new();
-    let world = World::new(&lab);
+    let harness = TestHarness::new();
+    let world = World::new(&harness);
     let code = Code::All(vec![night(), step("a")]);
-    let engine = lab.engine().workflow(world.job(&code)).start().await.unwrap();
+    let engine = harness.engine().workflow(world.job(&code)).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.settle().await;
+    harness.settle().await;
     let histories = export(&engine).await;
     let reads = Workflow::new("job", async |ctx: Ctx, _: u64| {
         ctx.sleep("night", Duration::from_mins(1)).await
@@ -154,13 +154,13 @@ async fn inputs_that_cannot_be_read_and_panics_break_a_run() {
 
 #[tokio::test]
 async fn a_line_that_is_no_history_is_named_and_other_workflows_are_skipped() {
-    let lab = Lab::new();
-    let world = World::new(&lab);
+    let harness = TestHarness::new();
+    let world = World::new(&harness);
     let bad = replay(|engine| engine.workflow(world.job(&step("a"))), "\n{\"run\": 1}").await;
     assert!(bad.unwrap_err().to_string().contains("line 2 of the histories"));
-    let engine = lab.engine().workflow(world.job(&step("a"))).start().await.unwrap();
+    let engine = harness.engine().workflow(world.job(&step("a"))).start().await.unwrap();
     engine.send("job", json!(null)).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     let report = replay(|engine| engine, &export(&engine).await).await.unwrap();
     assert!(matches!(report.runs[0].end, ReplayEnd::Skipped(_)), "{report}");
 }

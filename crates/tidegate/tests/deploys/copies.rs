@@ -9,7 +9,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{Action, Ctx, Fault, Flow, Policy, core::row::Ending, new_request, testing::Lab};
+use tidegate::{
+    Action, Ctx, Flow, Policy, StepError, core::row::Ending, new_request, testing::TestHarness,
+};
 
 use crate::program::{All, Fails, Select, Signal, Sleep, Step, World, step};
 
@@ -17,7 +19,7 @@ use crate::program::{All, Fails, Select, Signal, Sleep, Step, World, step};
 /// again before the steps that were copied, and the code has not changed for that.
 #[tokio::test]
 async fn a_retry_takes_staged_operations_again_before_copied_steps() {
-    let lab = Lab::new();
+    let harness = TestHarness::new();
     let (charged, tries) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let effects = charged.clone();
     let edit = Action::new("edit", move |ctx: Ctx, _: Value| {
@@ -29,22 +31,22 @@ async fn a_retry_takes_staged_operations_again_before_copied_steps() {
             charge.await?;
             let mail = ctx.step("mail", || async {
                 let first = tries.fetch_add(1, SeqCst) == 0;
-                if first { Err(Fault::new("no server").fatal()) } else { Ok(()) }
+                if first { Err(StepError::new("no server").fatal()) } else { Ok(()) }
             });
             mail.await?;
             session.get::<String>("look", "title").await
         }
     });
     let flow = Flow::new("chat").action(edit.policy(Policy::restart()));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let mut request = new_request("chat", "edit", 0).unwrap();
     request.session = Some("s".to_owned());
     let first = engine.dispatch(request).await.unwrap().verdict.run().unwrap();
-    lab.settle().await;
-    assert_eq!(lab.runs("chat/edit").await[0].state, "failed");
+    harness.settle().await;
+    assert_eq!(harness.runs("chat/edit").await[0].state, "failed");
     let second = engine.retry_from(first, "mail").await.unwrap().verdict.run().unwrap();
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, second).await, "new");
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, second).await, "new");
     assert_eq!(charged.load(SeqCst), 1);
 }
 
@@ -53,19 +55,19 @@ async fn a_retry_takes_staged_operations_again_before_copied_steps() {
 #[tokio::test]
 async fn a_retry_gets_its_copies_in_their_first_order() {
     let id = str::to_owned;
-    let lab = Lab::new();
-    let world = World::new(&lab);
+    let harness = TestHarness::new();
+    let world = World::new(&harness);
     let nap = Sleep(id("nap"), 1_000);
     let steps = All(vec![nap, Step(id("x"), 5_000), step("y"), Sleep(id("long"), 600_000)]);
     let race = Select(vec![steps, Signal(id("signal"), 600_000)]);
     let code = All(vec![race, Fails(id("mail"))]);
-    let engine = lab.engine().workflow(world.job(&code)).start().await.unwrap();
+    let engine = harness.engine().workflow(world.job(&code)).start().await.unwrap();
     let first = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.advance(Duration::from_secs(3)).await;
+    harness.advance(Duration::from_secs(3)).await;
     engine.signal(first, "go", json!(null)).await.unwrap();
-    lab.advance(Duration::from_mins(1)).await;
+    harness.advance(Duration::from_mins(1)).await;
     let second = engine.retry_from(first, "mail").await.unwrap().verdict.run().unwrap();
-    lab.advance(Duration::from_mins(1)).await;
+    harness.advance(Duration::from_mins(1)).await;
     let (_, ended) = engine.look_up(second).await.unwrap();
     let Ending::Failed { error } = ended.unwrap().ending else { panic!("it has completed") };
     assert_eq!(error.message, "never", "{}", error.code);

@@ -18,7 +18,7 @@ use tidegate::{
         row::{EngineId, Row, Workspace},
     },
     store::{Database, Decide, Store, StoreError},
-    testing::Lab,
+    testing::TestHarness,
 };
 use tokio::sync::watch;
 
@@ -54,8 +54,8 @@ impl Store for Late {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.store.beat(engine, lease_ms).await
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.store.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -87,17 +87,18 @@ async fn an_answer_between_lease_and_load_is_for_the_next_activation() {
         All(vec![Signal(id("signal"), 600_000), Step(id("s"), 1_000), Sleep(id("l"), 600_000)]);
     let quick = All(vec![Sleep(id("nap"), 1_000), Step(id("x"), 2_000)]);
     let code = All(vec![Select(vec![slow, quick]), night(), step("after")]);
-    let lab = Lab::new();
-    let world = World::new(&lab);
-    let late = Arc::new(Late { store: lab.store().clone(), before: Mutex::default() });
-    let engine = lab.engine_through(late.clone()).workflow(world.job(&code)).start().await.unwrap();
+    let harness = TestHarness::new();
+    let world = World::new(&harness);
+    let late = Arc::new(Late { store: harness.store().clone(), before: Mutex::default() });
+    let engine =
+        harness.engine_through(late.clone()).workflow(world.job(&code)).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.settle().await;
-    let other = lab.engine().start().await.unwrap();
+    harness.settle().await;
+    let other = harness.engine().start().await.unwrap();
     *late.before.lock().unwrap() = Some(Box::pin(async move {
         other.signal(run, "go", json!(null)).await.unwrap();
     }));
-    lab.advance(Duration::from_mins(2)).await;
+    harness.advance(Duration::from_mins(2)).await;
     assert!(late.before.lock().unwrap().is_none(), "the signal came");
-    lab.completed(&engine, run).await;
+    harness.completed(&engine, run).await;
 }

@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
-use tidegate::{Ctx, Fault, Result, Retry, Workflow, testing::Lab};
+use tidegate::{Ctx, Result, Retry, StepError, Workflow, testing::TestHarness};
 
 /// A part of a workflow's code.
 #[derive(Clone, Debug)]
@@ -102,9 +102,9 @@ pub(crate) struct World {
 type Part = Pin<Box<dyn Future<Output = Result<()>> + std::marker::Send>>;
 
 impl World {
-    pub(crate) fn new(lab: &Lab) -> Self {
+    pub(crate) fn new(harness: &TestHarness) -> Self {
         let (effects, turns) = Default::default();
-        Self { effects, turns, timer: lab.timer() }
+        Self { effects, turns, timer: harness.timer() }
     }
 
     /// How often each step's closure has begun.
@@ -146,12 +146,12 @@ impl World {
                     let first = ctx.attempt(&step) == 1;
                     let closure = || async {
                         self.mark(&step);
-                        if first { Err(Fault::new("not yet")) } else { Ok(()) }
+                        if first { Err(StepError::new("not yet")) } else { Ok(()) }
                     };
                     ctx.step(step.clone(), closure).await?;
                 }
                 Fails(step) => {
-                    let closure = || async { Err(Fault::new("never").fatal()) };
+                    let closure = || async { Err(StepError::new("never").fatal()) };
                     ctx.step::<(), _, _>(id(step), closure).await?;
                 }
                 Now(step) => drop(ctx.now(id(step)).await?),
@@ -217,7 +217,7 @@ impl World {
                 let second = self.effects()[&trip] == 2;
                 assert!(!second || !trip.starts_with("panic"), "the handler trips");
                 if second {
-                    return Err(Fault::new("the handler trips"));
+                    return Err(StepError::new("the handler trips"));
                 }
             }
             Yield => tokio::task::yield_now().await,

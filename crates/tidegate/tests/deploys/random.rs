@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::{core::row::Ending, testing::Lab};
+use tidegate::{core::row::Ending, testing::TestHarness};
 
 use crate::program::{
     All, Code, Event, Fails, Flaky, Invoke, Join, Loop, Now, Outside, Patch, Select, Send, Signal,
@@ -94,28 +94,28 @@ async fn play(seed: u64) {
         "repeat with TIDEGATE_SEED={seed} cargo test -p tidegate --test deploys \
          no_program_that_is_the_same -- --nocapture\n{code:?}"
     );
-    let lab = Lab::new().seeded(seed);
-    let world = World::new(&lab);
+    let harness = TestHarness::new().seeded(seed);
+    let world = World::new(&harness);
     let serve = || {
         let (second, tick) = (Duration::from_secs(1), Duration::from_millis(100));
         let child = tidegate::Workflow::new("child", async |_: tidegate::Ctx, _: u64| Ok(()));
-        let engine = lab.engine().lease_ttl(second).poll_interval(tick);
+        let engine = harness.engine().lease_ttl(second).poll_interval(tick);
         engine.workflow(world.job(&code)).workflow(child).start()
     };
     let mut engine = serve().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
     let mut stops = STOPS;
     for _ in 0..LONGEST {
-        lab.advance(Duration::from_millis(dice.roll(30))).await;
+        harness.advance(Duration::from_millis(dice.roll(30))).await;
         match dice.roll(12) {
             0 if stops > 0 => {
                 stops -= 1;
-                lab.crash(&engine).await;
+                harness.crash(&engine).await;
                 engine = serve().await.unwrap();
             }
             1 if stops > 0 => {
                 stops -= 1;
-                engine.shut_down().await;
+                engine.shutdown().await;
                 engine = serve().await.unwrap();
             }
             2 => drop(engine.send("go", json!(null)).await.unwrap()),

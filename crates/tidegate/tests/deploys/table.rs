@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::{Fault, core::row::Ending, testing::Lab};
+use tidegate::{StepError, core::row::Ending, testing::TestHarness};
 
 use crate::program::{
     All, Attempt, Code, Detach, Event, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch,
@@ -379,17 +379,19 @@ fn is_trip(id: &str) -> bool {
 }
 
 async fn deploy(Change { name, old, new, then }: Change) {
-    let lab = Lab::new();
-    let world = World::new(&lab);
+    let harness = TestHarness::new();
+    let world = World::new(&harness);
     let child = || tidegate::Workflow::new("child", async |_: tidegate::Ctx, _: u64| Ok(()));
-    let engine = lab.engine().workflow(world.job(&old)).workflow(child()).start().await.unwrap();
+    let engine =
+        harness.engine().workflow(world.job(&old)).workflow(child()).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.advance(Duration::from_secs(10)).await;
-    assert_eq!(lab.runs("job").await[0].state, "waiting", "{name}");
-    engine.shut_down().await;
+    harness.advance(Duration::from_secs(10)).await;
+    assert_eq!(harness.runs("job").await[0].state, "waiting", "{name}");
+    engine.shutdown().await;
     let before = world.effects();
-    let engine = lab.engine().workflow(world.job(&new)).workflow(child()).start().await.unwrap();
-    lab.advance(Duration::from_mins(5)).await;
+    let engine =
+        harness.engine().workflow(world.job(&new)).workflow(child()).start().await.unwrap();
+    harness.advance(Duration::from_mins(5)).await;
     let mut begun = world.effects();
     for (id, count) in &before {
         *begun.entry(id.clone()).or_default() -= count;
@@ -407,11 +409,11 @@ async fn deploy(Change { name, old, new, then }: Change) {
         Stops(words) => {
             let Ending::Failed { error } = ending else { panic!("{name}: {ending:?}") };
             assert_eq!(error.code, "ChangedWorkflow", "{name}: {}", error.message);
-            let message = Fault::coded(error.code, error.message).to_string();
+            let message = StepError::coded(error.code, error.message).to_string();
             let missing: Vec<_> = words.iter().filter(|word| !message.contains(**word)).collect();
             assert!(missing.is_empty(), "{name}: {message}");
             assert!(begun.is_empty(), "{name}: effects of changed code: {begun:?}");
-            assert!(lab.runs("child").await.is_empty(), "{name}: a child was called");
+            assert!(harness.runs("child").await.is_empty(), "{name}: a child was called");
         }
     }
 }

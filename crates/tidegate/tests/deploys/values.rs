@@ -8,7 +8,7 @@ use tidegate::{
     Ctx, Result, Workflow,
     core::row::Ending,
     store::SqliteStore,
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 /// It is written as a number and read as a text.
@@ -27,17 +27,17 @@ const NIGHT: Duration = Duration::from_mins(1);
 /// The step fails when it is executed, with its name, and fails in the same way on every replay.
 #[tokio::test]
 async fn a_value_that_cannot_be_read_back_is_the_failure_of_its_step() {
-    let lab = Lab::new();
+    let harness = TestHarness::new();
     let job = Workflow::new("job", async |ctx: Ctx, _: Value| {
         let value = ctx.step("value", || async { Ok(OneWay(String::new())) }).await;
         let fault = value.err().map(|fault| fault.to_string()).unwrap_or_default();
         ctx.sleep("night", NIGHT).await?;
         Ok(fault)
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.advance(NIGHT).await;
-    let fault = lab.completed(&engine, run).await.to_string();
+    harness.advance(NIGHT).await;
+    let fault = harness.completed(&engine, run).await.to_string();
     assert!(fault.contains("the record of step `value` cannot be read"), "{fault}");
 }
 
@@ -46,7 +46,7 @@ async fn a_value_that_cannot_be_read_back_is_the_failure_of_its_step() {
 async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::in_memory(clock.clone()).await.unwrap();
-    let lab = Lab::on(Arc::new(store), clock);
+    let harness = TestHarness::on(Arc::new(store), clock);
     let job = Workflow::new("job", async |ctx: Ctx, _: Value| {
         let value = ctx
             .sqlite_step("value", |tx| {
@@ -62,11 +62,11 @@ async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
         });
         Ok((fault, kept.await?))
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.advance(NIGHT).await;
+    harness.advance(NIGHT).await;
     let (fault, kept): (String, i64) =
-        serde_json::from_value(lab.completed(&engine, run).await).unwrap();
+        serde_json::from_value(harness.completed(&engine, run).await).unwrap();
     assert!(fault.contains("the record of step `value` cannot be read"), "{fault}");
     assert_eq!(kept, 0);
 }
@@ -74,14 +74,14 @@ async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
 /// A step that looked like the marker of a patch would not be checked.
 #[tokio::test]
 async fn ids_of_patch_markers_are_refused() {
-    let lab = Lab::new();
+    let harness = TestHarness::new();
     let job = Workflow::new("job", async |ctx: Ctx, _: Value| {
         ctx.step("patch:mine", || async { Ok(()) }).await.ok();
         Ok(())
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
-    lab.settle().await;
+    harness.settle().await;
     let (_, ended) = engine.look_up(run).await.unwrap();
     let Ending::Failed { error } = ended.unwrap().ending else { panic!("it has completed") };
     assert_eq!(error.code, "BadStep");

@@ -1,7 +1,7 @@
 //! Batch: many events in one run, each in exactly one.
 
 use serde_json::{Value, json};
-use tidegate::{Batch, Ctx, Singleton, Workflow, testing::Lab};
+use tidegate::{Batch, Ctx, Singleton, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict};
 
@@ -35,57 +35,57 @@ fn at(moments: &[(u128, &str)]) -> Vec<(u128, String)> {
 
 /// spec F2, B92, B93, B94, B95, B96, B100: a full buffer flushes at once, any other a time after
 /// its first event; the run sees all its events, in order.
-pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = collect(&journal, Batch::of(3).within(secs(10)));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let first = start(&engine, "order", json!({ "n": 0 })).await;
-    lab.advance(secs(4)).await;
+    harness.advance(secs(4)).await;
     let told = verdict(&engine, "order", json!({ "n": 1 })).await.to_value();
     assert_eq!((&told["outcome"], &told["pending"]), (&json!("buffered"), &json!(2)));
     assert_eq!(told["runId"], json!(first));
     start(&engine, "order", json!({ "n": 2 })).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.take_times(), at(&[(4000, "[0, 1, 2]")]));
-    assert_eq!(lab.completed(&engine, first).await, json!([0, 1, 2]));
+    assert_eq!(harness.completed(&engine, first).await, json!([0, 1, 2]));
     // The timer of the first buffer is not the second one's.
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     start(&engine, "order", json!({ "n": 3 })).await;
-    lab.advance(secs(9)).await;
+    harness.advance(secs(9)).await;
     start(&engine, "order", json!({ "n": 4 })).await;
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), at(&[(15_000, "[3, 4]")]));
 }
 
 /// spec B97: a run without batch has no list of events.
-pub(crate) async fn a_run_without_batch_has_no_list_of_events(lab: &Lab) {
+pub(crate) async fn a_run_without_batch_has_no_list_of_events(harness: &TestHarness) {
     let order =
         Workflow::new("order", |ctx: Ctx, _: Value| async move { Ok(ctx.events().is_none()) });
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let run = start(&engine, "order", json!({})).await;
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, run).await, json!(true));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, run).await, json!(true));
 }
 
 /// spec B98, B53: each value has its own buffer and its own timer.
-pub(crate) async fn keys_are_collected_apart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn keys_are_collected_apart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = collect(&journal, Batch::of(3).within(secs(10)).key("user"));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for (n, user) in ["a", "b", "a", "b", "b"].into_iter().enumerate() {
         start(&engine, "order", json!({ "n": n, "user": user })).await;
-        lab.advance(secs(1)).await;
+        harness.advance(secs(1)).await;
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), at(&[(4000, "[1, 3, 4]"), (10_000, "[0, 2]")]));
 }
 
 /// spec F2, B99: of a flood from two engines, every event is in exactly one run.
-pub(crate) async fn every_event_is_in_exactly_one_run(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn every_event_is_in_exactly_one_run(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || collect(&journal, Batch::of(7).within(secs(1)));
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
-    let two = sharing(lab).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workflow(order()).start().await.unwrap();
     for n in 0..20 {
         let (first, second) = tokio::join!(
             one.send("order", json!({ "n": 2 * n })),
@@ -93,7 +93,7 @@ pub(crate) async fn every_event_is_in_exactly_one_run(lab: &Lab) {
         );
         first.and(second).unwrap();
     }
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     let runs = journal.take();
     assert_eq!(runs.len(), 6);
     let runs = runs.iter().map(|run| serde_json::from_str::<Vec<u32>>(run).unwrap());
@@ -104,35 +104,35 @@ pub(crate) async fn every_event_is_in_exactly_one_run(lab: &Lab) {
 
 /// spec F2, F3, B101: a buffer survives a restart, and its late flush takes no event from after its
 /// deadline.
-pub(crate) async fn a_buffer_survives_a_restart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_buffer_survives_a_restart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || collect(&journal, Batch::of(9).within(secs(10)));
-    let engine = lab.engine().workflow(order()).start().await.unwrap();
+    let engine = harness.engine().workflow(order()).start().await.unwrap();
     burst(&engine, "order", 3).await;
-    lab.settle().await;
-    lab.crash(&engine).await;
-    lab.advance(secs(60)).await;
-    let engine = lab.engine().workflow(order()).start().await.unwrap();
+    harness.settle().await;
+    harness.crash(&engine).await;
+    harness.advance(secs(60)).await;
+    let engine = harness.engine().workflow(order()).start().await.unwrap();
     start(&engine, "order", json!({ "n": 3 })).await;
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), at(&[(60_000, "[0, 1, 2]"), (70_000, "[3]")]));
 }
 
 /// spec F2: one request can fill several buffers; a buffer holds no more bytes than it may.
-pub(crate) async fn one_request_fills_several_buffers(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn one_request_fills_several_buffers(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = collect(&journal, Batch::of(4).within(secs(10)).max_bytes(22));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     burst(&engine, "order", 12).await;
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     // {"n":0} has 7 bytes, and three of them are all that fits.
     let expected = ["[0, 1, 2]", "[3, 4, 5]", "[6, 7, 8]", "[9, 10]", "[11]"];
     assert_eq!(journal.take(), expected);
 }
 
 /// spec F4: a buffer that a singleton would skip stays, and flushes in chunks when the holder ends.
-pub(crate) async fn a_held_buffer_flushes_in_chunks(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_held_buffer_flushes_in_chunks(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let order = Workflow::new("order", move |_: Ctx, orders: Vec<Order>| {
         let journal = noted.clone();
@@ -144,25 +144,25 @@ pub(crate) async fn a_held_buffer_flushes_in_chunks(lab: &Lab) {
     })
     .batch(Batch::of(2).within(secs(1)))
     .singleton(Singleton::skip());
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     burst(&engine, "order", 5).await;
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     let expected = at(&[(0, "[0, 1]"), (10_000, "[2, 3]"), (20_000, "[4]")]);
     assert_eq!((journal.take_times(), journal.most("order")), (expected, 1));
 }
 
 /// spec N27, F4: what debounce fires is what batch collects.
-pub(crate) async fn what_debounce_fires_is_what_batch_collects(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn what_debounce_fires_is_what_batch_collects(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let quiet = tidegate::Debounce::quiet(secs(1)).key("user");
     let order = collect(&journal, Batch::of(2).within(secs(30))).debounce(quiet);
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for (n, user) in ["a", "a", "b", "a"].into_iter().enumerate() {
         start(&engine, "order", json!({ "n": n, "user": user })).await;
-        lab.advance(ms(100)).await;
+        harness.advance(ms(100)).await;
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), at(&[(1300, "[2, 3]")]));
     // The first window's run carries both; the id of the other one was answered too, and ends.
-    assert_eq!(states(lab, "order").await, ["cancelled", "completed"]);
+    assert_eq!(states(harness, "order").await, ["cancelled", "completed"]);
 }

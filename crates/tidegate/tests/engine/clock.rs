@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Batch, Ctx, Debounce, Fault, Policy, Rate, Reaction, ReactionCtx, Schedule, StreamEvent,
+    Batch, Ctx, Debounce, Policy, Rate, Reaction, ReactionCtx, Schedule, StepError, StreamEvent,
     Workflow,
     core::reaction::{Backoff, BackoffKind},
     store::Store,
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 use crate::{
@@ -25,8 +25,8 @@ async fn nothing_stands_still(
     clock: Arc<VirtualClock>,
     settable: &Settable,
 ) {
-    let lab = Lab::on(store, clock);
-    let journal = Journal::new(&lab);
+    let harness = TestHarness::on(store, clock);
+    let journal = Journal::new(&harness);
     let call = || work(&journal, "call", ms(0)).throttle(Rate::of(1, secs(10)));
     let save = || work(&journal, "save", ms(0)).debounce(Debounce::quiet(secs(10)));
     let index = || {
@@ -37,7 +37,7 @@ async fn nothing_stands_still(
         Workflow::new("nap", |ctx: Ctx, _: Value| async move { ctx.sleep("nap", secs(10)).await })
     };
     let begin = async || {
-        let builder = lab.engine().workflow(call()).workflow(save());
+        let builder = harness.engine().workflow(call()).workflow(save());
         builder.workflow(index()).workflow(nap()).start().await.unwrap()
     };
     let mut engine = begin().await;
@@ -48,10 +48,10 @@ async fn nothing_stands_still(
         for name in ["save", "index", "nap"] {
             start(&engine, name, json!({ "n": 0 })).await;
         }
-        lab.settle().await;
+        harness.settle().await;
         if round == 2 {
             // Nobody is there when the clock steps back.
-            engine.shut_down().await;
+            engine.shutdown().await;
         }
         behind += step;
         settable.set(-behind * 1_000_000);
@@ -60,11 +60,11 @@ async fn nothing_stands_still(
         }
         // Its own period, and a second to notice.
         for _ in 0..12 {
-            lab.advance(secs(1)).await;
+            harness.advance(secs(1)).await;
         }
         for (name, more) in [("call", 1), ("save", 0), ("index", 0), ("nap", 0)] {
             let all = vec!["completed"; round + 1 + more];
-            assert_eq!(states(&lab, name).await, all, "`{name}` after {step} s back");
+            assert_eq!(states(&harness, name).await, all, "`{name}` after {step} s back");
         }
     }
 }
@@ -76,17 +76,17 @@ async fn a_lease_of_a_reaction_ends(
     clock: Arc<VirtualClock>,
     settable: &Settable,
 ) {
-    let lab = Lab::on(store, clock);
-    let journal = Journal::new(&lab);
+    let harness = TestHarness::on(store, clock);
+    let journal = Journal::new(&harness);
     let reaction = || noting(&journal, "mail", secs(600)).lease_time(secs(10));
-    let first = looking(&lab).reaction(reaction()).start().await.unwrap();
-    lab.settle().await;
-    append(&lab, "a", &numbered(1)).await;
+    let first = looking(&harness).reaction(reaction()).start().await.unwrap();
+    harness.settle().await;
+    append(&harness, "a", &numbered(1)).await;
     assert_eq!(journal.take(), ["a 0"]);
-    lab.crash(&first).await;
+    harness.crash(&first).await;
     settable.set(-3_600_000_000);
-    let _second = looking(&lab).reaction(reaction()).start().await.unwrap();
-    seconds(&lab, 13).await;
+    let _second = looking(&harness).reaction(reaction()).start().await.unwrap();
+    seconds(&harness, 13).await;
     assert_eq!(journal.take(), ["a 0"], "after the lease's time");
 }
 
@@ -97,8 +97,8 @@ async fn a_backoff_of_a_reaction_ends(
     clock: Arc<VirtualClock>,
     settable: &Settable,
 ) {
-    let lab = Lab::on(store, clock);
-    let (journal, marks) = (Journal::new(&lab), Marks::default());
+    let harness = TestHarness::on(store, clock);
+    let (journal, marks) = (Journal::new(&harness), Marks::default());
     let backoff = Backoff { kind: BackoffKind::Linear, ms: 10_000, max_ms: 60_000, jitter: false };
     let noted = journal.clone();
     let reaction =
@@ -107,7 +107,7 @@ async fn a_backoff_of_a_reaction_ends(
             let times = marks.mark(ctx.stream().to_owned());
             async move {
                 match (ctx.stream(), times) {
-                    ("retried", 1) => Err(Fault::new("busy")),
+                    ("retried", 1) => Err(StepError::new("busy")),
                     ("deferred", 1) => {
                         ctx.defer_for(secs(10));
                         Ok(())
@@ -116,15 +116,15 @@ async fn a_backoff_of_a_reaction_ends(
                 }
             }
         });
-    let _engine = looking(&lab).reaction(reaction).start().await.unwrap();
-    lab.settle().await;
-    append(&lab, "retried", &numbered(1)).await;
-    append(&lab, "deferred", &numbered(1)).await;
+    let _engine = looking(&harness).reaction(reaction).start().await.unwrap();
+    harness.settle().await;
+    append(&harness, "retried", &numbered(1)).await;
+    append(&harness, "deferred", &numbered(1)).await;
     assert_eq!(journal.take(), ["retried", "deferred"]);
     settable.set(-3_600_000_000);
-    seconds(&lab, 13).await;
+    seconds(&harness, 13).await;
     assert_eq!(journal.take(), ["retried"], "after its backoff");
-    lab.advance(secs(3600)).await;
+    harness.advance(secs(3600)).await;
     assert_eq!(journal.take(), ["deferred"], "at its moment");
 }
 
@@ -134,20 +134,20 @@ async fn an_occurrence_in_a_queue_gives_up(
     clock: Arc<VirtualClock>,
     settable: &Settable,
 ) {
-    let lab = Lab::on(store, clock);
-    let journal = Journal::new(&lab);
+    let harness = TestHarness::on(store, clock);
+    let journal = Journal::new(&harness);
     let queue = Policy::queue().at_most(secs(30));
     let schedule = Schedule::cron("* * * * *").on_overlap(queue);
     let tick = work(&journal, "tick", secs(600)).schedule(schedule);
-    let _engine = lab.engine().workflow(tick).start().await.unwrap();
+    let _engine = harness.engine().workflow(tick).start().await.unwrap();
     // The first runs, and the second waits for it.
-    lab.advance(secs(60)).await;
-    while states(&lab, "tick").await.len() < 2 {
-        lab.advance(secs(1)).await;
+    harness.advance(secs(60)).await;
+    while states(&harness, "tick").await.len() < 2 {
+        harness.advance(secs(1)).await;
     }
     settable.set(-3_600_000_000);
-    seconds(&lab, 32).await;
-    let states = states(&lab, "tick").await;
+    seconds(&harness, 32).await;
+    let states = states(&harness, "tick").await;
     let cancelled = states.iter().filter(|state| **state == "cancelled").count();
     assert_eq!((states.len(), cancelled), (2, 1), "{states:?}");
 }
@@ -159,23 +159,23 @@ async fn more_rows_than_a_page_go_on(
     settable: &Settable,
 ) {
     const NAPS: usize = 1_100;
-    let lab = Lab::on(store, clock);
+    let harness = TestHarness::on(store, clock);
     let nap =
         Workflow::new("nap", |ctx: Ctx, _: Value| async move { ctx.sleep("nap", secs(10)).await });
-    let engine = lab.engine().workflow(nap).start().await.unwrap();
+    let engine = harness.engine().workflow(nap).start().await.unwrap();
     burst(&engine, "nap", NAPS / 2).await;
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     burst(&engine, "nap", NAPS / 2).await;
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     settable.set(-3_600_000_000);
-    seconds(&lab, 12).await;
-    assert_eq!(states(&lab, "nap").await, vec!["completed"; NAPS]);
+    seconds(&harness, 12).await;
+    assert_eq!(states(&harness, "nap").await, vec!["completed"; NAPS]);
 }
 
 /// Lets so many seconds pass, one after another.
-async fn seconds(lab: &Lab, count: u32) {
+async fn seconds(harness: &TestHarness, count: u32) {
     for _ in 0..count {
-        lab.advance(secs(1)).await;
+        harness.advance(secs(1)).await;
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidegate::{
-    CloseProgress, Closing, Error, Fault, Reaction, ReactionCtx,
-    core::{row::Logged, stream::Expected},
-    testing::Lab,
+    CloseProgress, Closing, Error, Reaction, ReactionCtx, StepError,
+    core::{row::StreamEventRow, stream::Expected},
+    testing::TestHarness,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 fn archiving(stream: &str, marks: &Marks) -> Closing {
     let marks = marks.clone();
-    Closing::new(stream).archive(move |events: Vec<Logged>| {
+    Closing::new(stream).archive(move |events: Vec<StreamEventRow>| {
         for event in events {
             marks.mark(event.version.to_string());
         }
@@ -28,10 +28,11 @@ fn archiving(stream: &str, marks: &Marks) -> Closing {
 /// spec B218, B219, N74: a close guards the stream first; while a reaction is behind or holds a
 /// lease it waits, and says for whom; then it archives in order and deletes all but the guard. Once
 /// more changes nothing.
-pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(lab: &Lab) {
-    let (journal, archive) = (Journal::new(lab), Marks::default());
-    let engine = looking(lab).reaction(noting(&journal, "mail", secs(5))).start().await.unwrap();
-    append(lab, "a", &numbered(3)).await;
+pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &TestHarness) {
+    let (journal, archive) = (Journal::new(harness), Marks::default());
+    let engine =
+        looking(harness).reaction(noting(&journal, "mail", secs(5))).start().await.unwrap();
+    append(harness, "a", &numbered(3)).await;
     let closing = archiving("a", &archive);
     let wrong = engine.close(&closing.clone().expecting(Expected::Version(7))).await.unwrap_err();
     assert!(wrong.to_string().contains("expected version 7, got version 2"), "{wrong}");
@@ -41,7 +42,7 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(lab: &Lab) {
     assert_eq!((behind.len(), behind[0].reaction.as_str(), behind[0].at), (1, "mail", -1));
     assert!(behind[0].lease.is_some(), "it says who holds it: {behind:?}");
     assert_eq!(archive.all(), [""; 0]);
-    lab.advance(secs(20)).await;
+    harness.advance(secs(20)).await;
     assert_eq!(journal.take(), ["a 0", "a 1", "a 2"], "the guard is no handler's business");
     let view = view(&engine, "mail", "a").await;
     assert_eq!((view.position, view.want), (3, 3));
@@ -50,25 +51,26 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(lab: &Lab) {
         assert_eq!(closed, CloseProgress::Closed { guard: 3 });
     }
     assert_eq!(archive.all(), ["0", "1", "2"], "once");
-    let left = log(lab, "a").await;
+    let left = log(harness, "a").await;
     assert_eq!(left.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["$closed"]);
 }
 
 /// spec N74: an archive that fails leaves the stream guarded with all its events, and can be tried
 /// again; a close may wait for its time.
-pub(crate) async fn a_failed_archive_can_be_tried_again(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = looking(lab).reaction(noting(&journal, "mail", secs(5))).start().await.unwrap();
-    append_quietly(lab, "a", &numbered(100)).await;
+pub(crate) async fn a_failed_archive_can_be_tried_again(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine =
+        looking(harness).reaction(noting(&journal, "mail", secs(5))).start().await.unwrap();
+    append_quietly(harness, "a", &numbered(100)).await;
     let failing = Closing::new("a").wait(Duration::from_secs(3600)).archive(async |events| {
-        if events[0].version > 0 { Err(Fault::new("the disk is full")) } else { Ok(()) }
+        if events[0].version > 0 { Err(StepError::new("the disk is full")) } else { Ok(()) }
     });
     let (waiting, wishes) = (engine.clone(), failing.clone());
     let waiting = tokio::spawn(async move { waiting.close(&wishes).await });
-    lab.advance(secs(600)).await;
+    harness.advance(secs(600)).await;
     let error = waiting.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Archive(_)), "{error:?}");
-    assert_eq!(log(lab, "a").await.len(), 101);
+    assert_eq!(log(harness, "a").await.len(), 101);
     let archive = Marks::default();
     let closed = engine.close(&archiving("a", &archive)).await.unwrap();
     assert_eq!((closed, archive.all().len()), (CloseProgress::Closed { guard: 100 }, 100));
@@ -76,38 +78,38 @@ pub(crate) async fn a_failed_archive_can_be_tried_again(lab: &Lab) {
 
 /// spec N74: a close with a snapshot begins the stream anew at version 0; reactions that have seen
 /// what it sums up go on behind it. Said again, it is done already.
-pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", Duration::ZERO);
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
-    append(lab, "a", &numbered(3)).await;
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
+    append(harness, "a", &numbered(3)).await;
     let closing = Closing::new("a").restart(json!({ "sum": 3 }));
     assert!(engine.close(&closing).await.unwrap_err().to_string().contains("expected at"));
     let closing = closing.expecting(Expected::Version(2));
     // The reaction has to pass the guard, which it may have done by the time that it is asked.
     if engine.close(&closing).await.unwrap() != CloseProgress::Restarted {
-        lab.settle().await;
+        harness.settle().await;
     }
     for _ in 0..2 {
         assert_eq!(engine.close(&closing).await.unwrap(), CloseProgress::Restarted);
     }
     journal.take();
-    append(lab, "a", &numbered(1)).await;
+    append(harness, "a", &numbered(1)).await;
     assert_eq!(journal.take(), ["a 1"]);
-    let events = log(lab, "a").await;
+    let events = log(harness, "a").await;
     assert_eq!((events[0].name.as_str(), events[0].data.as_str()), ("$snapshot", r#"{"sum":3}"#));
     assert_eq!(events.len(), 2);
 }
 
 /// A close goes on where it was, whichever of its transactions fails, before or after it was kept;
 /// each event is in the archive.
-pub(crate) async fn an_interrupted_close_goes_on(lab: &Lab, faults: &Faults) {
+pub(crate) async fn an_interrupted_close_goes_on(harness: &TestHarness, faults: &Faults) {
     let reaction = Reaction::new("mail").on_any(async |_: ReactionCtx, _| Ok(()));
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
     for failure in [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable] {
         for after in 0..7 {
             let stream = format!("{failure:?}-{after}");
-            append(lab, &stream, &numbered(150)).await;
+            append(harness, &stream, &numbered(150)).await;
             let archive = Marks::default();
             let closing = archiving(&stream, &archive).expecting(Expected::Version(149));
             let closing = closing.restart(json!(150));
@@ -119,15 +121,15 @@ pub(crate) async fn an_interrupted_close_goes_on(lab: &Lab, faults: &Faults) {
                 if matches!(engine.close(&closing).await, Ok(CloseProgress::Restarted)) {
                     break;
                 }
-                lab.advance(secs(40)).await;
+                harness.advance(secs(40)).await;
             }
             let mut archived = archive.all();
             archived.sort();
             archived.dedup();
             assert_eq!(archived.len(), 150, "{stream}");
-            let events = log(lab, &stream).await;
+            let events = log(harness, &stream).await;
             assert_eq!((events.len(), events[0].data.as_str()), (1, "150"), "{stream}");
-            lab.advance(secs(40)).await;
+            harness.advance(secs(40)).await;
         }
     }
 }

@@ -1,56 +1,56 @@
 //! Concurrency: never more inside than there are slots, and no slot for who only waits.
 
 use serde_json::{Value, json};
-use tidegate::{Concurrency, Ctx, Fault, Retry, Workflow, testing::Lab};
+use tidegate::{Concurrency, Ctx, Retry, StepError, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, burst, ms, n, secs, sharing, start, states, work};
 
 /// spec G1, G4, B60, B66, B67: of fifty, five are inside at any instant, in their order, and none
 /// is lost.
-pub(crate) async fn a_burst_of_fifty_is_driven_five_at_a_time(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_burst_of_fifty_is_driven_five_at_a_time(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(5));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     burst(&engine, "order", 50).await;
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     assert_eq!(journal.most("order"), 5);
     let expected: Vec<_> = (0..50_u64).map(|n| (u128::from(n / 5 * 1000), n.to_string())).collect();
     assert_eq!(journal.take_times(), expected, "a slot that is free is taken at once");
-    assert_eq!(states(lab, "order").await, ["completed"; 50]);
+    assert_eq!(states(harness, "order").await, ["completed"; 50]);
 }
 
 /// spec G5, B53, B70: a full key delays no other.
-pub(crate) async fn a_full_key_delays_no_other(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_full_key_delays_no_other(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(1).key("user.id"));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for (n, user) in ["a", "a", "a", "b"].into_iter().enumerate() {
         start(&engine, "order", json!({ "n": n, "user": { "id": user } })).await;
     }
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.take(), ["0", "3"]);
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     assert_eq!(journal.take(), ["1", "2"]);
 }
 
 /// spec B54, B55, B56, B57: what lacks the key shares one bucket, which keyed runs are not in.
-pub(crate) async fn what_lacks_the_key_shares_one_bucket(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn what_lacks_the_key_shares_one_bucket(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(1).key("user"));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let users = [json!(null), json!({ "id": 1 }), json!([1]), json!(1), json!("1"), json!(true)];
     for (n, user) in users.into_iter().enumerate() {
         start(&engine, "order", json!({ "n": n, "user": user })).await;
     }
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.take(), ["0", "3", "4", "5"]);
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     assert_eq!(journal.take(), ["1", "2"]);
 }
 
 /// spec G2, B61, B62, B63, N19: whatever a run waits for, it holds no slot meanwhile.
-pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
         let journal = noted.clone();
@@ -68,7 +68,7 @@ pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(lab: &Lab) {
                 "retry" => {
                     let attempt = ctx.attempt("try");
                     let step = ctx.step("try", || async move {
-                        if attempt == 1 { Err(Fault::new("busy")) } else { Ok(()) }
+                        if attempt == 1 { Err(StepError::new("busy")) } else { Ok(()) }
                     });
                     step.retry(Retry::attempts(2).fixed(secs(10))).await?;
                 }
@@ -79,26 +79,26 @@ pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(lab: &Lab) {
     })
     .concurrency(Concurrency::limit(1));
     let slow = work(&journal, "slow", secs(10));
-    let engine = lab.engine().workflow(order).workflow(slow).start().await.unwrap();
+    let engine = harness.engine().workflow(order).workflow(slow).start().await.unwrap();
     let waits = ["sleep", "event", "signal", "child", "retry"];
     for by in waits {
         start(&engine, "order", json!({ "by": by })).await;
     }
     let last = start(&engine, "order", json!({ "by": "none" })).await;
-    lab.settle().await;
-    lab.completed(&engine, last).await;
-    assert_eq!(states(lab, "order").await[..5], ["waiting"; 5]);
+    harness.settle().await;
+    harness.completed(&engine, last).await;
+    assert_eq!(states(harness, "order").await[..5], ["waiting"; 5]);
     // The retry has a share of chance.
-    lab.advance(secs(11)).await;
-    assert_eq!(states(lab, "order").await, ["completed"; 6]);
+    harness.advance(secs(11)).await;
+    assert_eq!(states(harness, "order").await, ["completed"; 6]);
     let mut noted = journal.take();
     noted.retain(|line| line.starts_with('"'));
     assert_eq!(noted.len(), 11, "each that waits begins twice: {noted:?}");
 }
 
 /// spec G3, G4, B64: a run that wakes to a full gate queues by the rank that it was admitted with.
-pub(crate) async fn a_run_that_wakes_queues_again_in_its_old_place(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_run_that_wakes_queues_again_in_its_old_place(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
         let journal = noted.clone();
@@ -112,19 +112,19 @@ pub(crate) async fn a_run_that_wakes_queues_again_in_its_old_place(lab: &Lab) {
         }
     })
     .concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for (n, nap) in [(0, 5000), (1, 1), (2, 1), (3, 1)] {
         start(&engine, "order", json!({ "n": n, "nap": nap })).await;
     }
-    lab.advance(secs(50)).await;
+    harness.advance(secs(50)).await;
     let expected = [(1, "1"), (10_001, "0"), (20_001, "2"), (30_001, "3")];
     assert_eq!(journal.take_times(), expected.map(|(at, n)| (at, n.to_owned())));
     assert_eq!(journal.most("order"), 1);
 }
 
 /// spec G7, B12, B69: however a run ends, the next one starts at that moment.
-pub(crate) async fn however_a_run_ends_the_next_one_starts(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn however_a_run_ends_the_next_one_starts(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
         let journal = noted.clone();
@@ -133,7 +133,7 @@ pub(crate) async fn however_a_run_ends_the_next_one_starts(lab: &Lab) {
             let step = ctx.step("work", || async {
                 journal.work("order", &end, secs(1)).await;
                 match end.as_str() {
-                    "fail" => Err(Fault::new("no").fatal()),
+                    "fail" => Err(StepError::new("no").fatal()),
                     "panic" => panic!("a bug of the user"),
                     "stuck" => std::future::pending().await,
                     _ => Ok(()),
@@ -144,65 +144,65 @@ pub(crate) async fn however_a_run_ends_the_next_one_starts(lab: &Lab) {
     })
     .concurrency(Concurrency::limit(1))
     .retry(Retry::attempts(1));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let mut runs = Vec::new();
     for end in ["complete", "fail", "panic", "stuck", "last"] {
         runs.push(start(&engine, "order", json!({ "end": end })).await);
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     engine.cancel(runs[3], "by hand").await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     let begun = journal.take_times();
     let expected =
         [(0, "complete"), (1000, "fail"), (2000, "panic"), (3000, "stuck"), (60_000, "last")];
     assert_eq!(begun, expected.map(|(at, end)| (at, end.to_owned())));
     assert_eq!(journal.most("order"), 1);
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     let ended = ["completed", "failed", "failed", "cancelled", "completed"];
-    assert_eq!(states(lab, "order").await, ended);
+    assert_eq!(states(harness, "order").await, ended);
 }
 
 /// spec B65, B131: the limit holds for the sum of all engines.
-pub(crate) async fn two_engines_share_the_limit(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn two_engines_share_the_limit(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(1)).concurrency(Concurrency::limit(3));
-    let one = sharing(lab).workers(2).workflow(order()).start().await.unwrap();
-    let two = sharing(lab).workers(2).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workers(2).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workers(2).workflow(order()).start().await.unwrap();
     for n in 0..10 {
         start(&one, "order", json!({ "n": 2 * n })).await;
         start(&two, "order", json!({ "n": 2 * n + 1 })).await;
     }
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!((journal.inside("order"), one.driven() + two.driven()), (3, 3));
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.most("order"), 3);
-    assert_eq!(states(lab, "order").await, ["completed"; 20]);
+    assert_eq!(states(harness, "order").await, ["completed"; 20]);
 }
 
 /// spec G6, B68, B168: what a dead engine held comes back when its lease is over, no sooner.
-pub(crate) async fn a_dead_engines_slot_comes_back_with_its_lease(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_dead_engines_slot_comes_back_with_its_lease(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(100)).concurrency(Concurrency::limit(1));
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
     start(&one, "order", json!({ "n": 0 })).await;
-    let two = sharing(lab).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workflow(order()).start().await.unwrap();
     start(&two, "order", json!({ "n": 1 })).await;
-    lab.advance(secs(45)).await;
+    harness.advance(secs(45)).await;
     assert_eq!(journal.take(), ["0"], "alive, it may take longer than a lease lasts");
     // Its last beat was at 40 s.
-    lab.crash(&one).await;
-    lab.advance(ms(24_999)).await;
+    harness.crash(&one).await;
+    harness.advance(ms(24_999)).await;
     assert_eq!(journal.take(), [""; 0], "its lease is not over");
-    lab.advance(secs(20)).await;
+    harness.advance(secs(20)).await;
     assert_eq!(journal.take(), ["0"], "its run goes first, and again from its last record");
-    lab.advance(secs(200)).await;
+    harness.advance(secs(200)).await;
     assert_eq!(journal.take(), ["1"]);
-    assert_eq!((journal.most("order"), states(lab, "order").await), (1, vec!["completed"; 2]));
+    assert_eq!((journal.most("order"), states(harness, "order").await), (1, vec!["completed"; 2]));
 }
 
 /// spec B51, G9: several limits hold at once.
-pub(crate) async fn several_limits_hold_at_once(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn several_limits_hold_at_once(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let order = Workflow::new("order", move |_: Ctx, input: Value| {
         let journal = noted.clone();
@@ -217,19 +217,19 @@ pub(crate) async fn several_limits_hold_at_once(lab: &Lab) {
     })
     .concurrency(Concurrency::limit(3))
     .concurrency(Concurrency::limit(2).key("key"));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for n in 0..20 {
         start(&engine, "order", json!({ "n": n, "key": n % 3 })).await;
     }
-    lab.advance(secs(20)).await;
+    harness.advance(secs(20)).await;
     assert_eq!(journal.most("order"), 3);
     assert!(["0", "1", "2"].iter().all(|key| journal.most(key) <= 2));
-    assert_eq!(states(lab, "order").await, ["completed"; 20]);
+    assert_eq!(states(harness, "order").await, ["completed"; 20]);
 }
 
 /// spec controls: with the span `run` a run counts until it is over, asleep or not.
-pub(crate) async fn with_the_span_run_a_sleeping_run_counts(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn with_the_span_run_a_sleeping_run_counts(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
         let journal = noted.clone();
@@ -243,8 +243,8 @@ pub(crate) async fn with_the_span_run_a_sleeping_run_counts(lab: &Lab) {
         }
     })
     .concurrency(Concurrency::limit(2).for_the_whole_run());
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     burst(&engine, "order", 5).await;
-    lab.advance(secs(30)).await;
+    harness.advance(secs(30)).await;
     assert_eq!(journal.take_moments(), [0, 0, 10_000, 10_000, 20_000]);
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Fault, Retry, RunId, Singleton, Workflow,
+    Concurrency, Ctx, Engine, Retry, RunId, Singleton, StepError, Workflow,
     core::{
         command::Refusal,
         row::{Ended, Ending, Purpose, Row},
     },
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::words::{Door, Marks, failed, start, state};
@@ -22,8 +22,8 @@ fn once() -> Retry {
 }
 
 /// The runs that followed another.
-async fn followers(lab: &Lab, of: RunId) -> Vec<(Purpose, Ended)> {
-    let rows = lab.store().dump().await.unwrap();
+async fn followers(harness: &TestHarness, of: RunId) -> Vec<(Purpose, Ended)> {
+    let rows = harness.store().dump().await.unwrap();
     let ended = |row| if let Row::Ended(ended) = row { Some(ended) } else { None };
     let ended = rows.into_iter().filter_map(ended).map(|ended| (ended.purpose, ended));
     ended
@@ -36,7 +36,7 @@ async fn followers(lab: &Lab, of: RunId) -> Vec<(Purpose, Ended)> {
 
 /// spec N9, B69, B76: a run is cancelled wherever it is: in line, asleep, paused. It never goes on,
 /// its place is free at once, and what has ended cannot be cancelled.
-pub(crate) async fn a_run_is_cancelled_wherever_it_is(lab: &Lab) {
+pub(crate) async fn a_run_is_cancelled_wherever_it_is(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let work = Workflow::new("work", move |ctx: Ctx, name: String| {
@@ -54,31 +54,31 @@ pub(crate) async fn a_run_is_cancelled_wherever_it_is(lab: &Lab) {
         }
     });
     let work = work.concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let mut runs = Vec::new();
     for name in ["asleep", "first", "queued", "paused", "last"] {
         runs.push(start(&engine, "work", json!(name)).await);
-        lab.settle().await;
+        harness.settle().await;
     }
     engine.pause(runs[3]).await.unwrap();
     for at in [0, 2, 3] {
         engine.cancel(runs[at], "not wanted").await.unwrap();
-        assert_eq!(state(lab, "work", runs[at]).await, "cancelled");
+        assert_eq!(state(harness, "work", runs[at]).await, "cancelled");
         let again = engine.cancel(runs[at], "twice").await.unwrap_err();
         assert!(again.to_string().contains("cancelled"), "{again}");
     }
     door.open();
-    lab.advance(SECOND * 120).await;
+    harness.advance(SECOND * 120).await;
     assert_eq!(marks.all(), ["first", "last"]);
     let fault = failed(&engine, runs[2]).await;
     assert_eq!((fault.code(), fault.message()), ("Cancelled", "not wanted"));
-    lab.completed(&engine, runs[4]).await;
+    harness.completed(&engine, runs[4]).await;
 }
 
 /// spec N9, G7, B69: a driven run is cancelled at once and dropped at its next await; what it
 /// handed to others hears of it, nothing more of it is recorded, and its slot is free when it has
 /// stopped.
-pub(crate) async fn a_driven_run_stops_at_its_next_await(lab: &Lab) {
+pub(crate) async fn a_driven_run_stops_at_its_next_await(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let work = Workflow::new("work", move |ctx: Ctx, name: String| {
@@ -100,26 +100,26 @@ pub(crate) async fn a_driven_run_stops_at_its_next_await(lab: &Lab) {
         }
     });
     let work = work.concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let first = start(&engine, "work", json!("first")).await;
     let second = start(&engine, "work", json!("second")).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.cancel(first, "enough").await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.count("first dropped"), 1);
-    assert_eq!(state(lab, "work", second).await, "running");
+    assert_eq!(state(harness, "work", second).await, "running");
     tokio::task::yield_now().await;
     assert_eq!(marks.count("heard"), 1);
     door.open();
-    lab.settle().await;
-    lab.completed(&engine, second).await;
+    harness.settle().await;
+    harness.completed(&engine, second).await;
     assert_eq!((marks.count("first"), marks.count("more")), (0, 1));
     assert_eq!(failed(&engine, first).await.code(), "Cancelled");
 }
 
 /// spec N9, B69: a run whose wait is answered by the commit that suspends it is leased again by
 /// that commit, before its old activation has ended. The new activation is cancelled at once, too.
-pub(crate) async fn a_run_that_goes_on_at_once_can_be_cancelled(lab: &Lab) {
+pub(crate) async fn a_run_that_goes_on_at_once_can_be_cancelled(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let work = Workflow::new("work", move |ctx: Ctx, _: Value| {
@@ -139,15 +139,15 @@ pub(crate) async fn a_run_that_goes_on_at_once_can_be_cancelled(lab: &Lab) {
             hold.await
         }
     });
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let run = start(&engine, "work", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.signal(run, "go", json!(null)).await.unwrap();
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["held"]);
     engine.cancel(run, "enough").await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["held", "dropped"]);
     assert_eq!(engine.driven(), 0);
 }
@@ -162,7 +162,7 @@ impl Drop for Told {
 }
 
 /// spec N19: the children that a cancelled run waits for are cancelled with it.
-pub(crate) async fn a_cancelled_parent_takes_its_children_along(lab: &Lab) {
+pub(crate) async fn a_cancelled_parent_takes_its_children_along(harness: &TestHarness) {
     let child =
         Workflow::new(
             "child",
@@ -171,16 +171,16 @@ pub(crate) async fn a_cancelled_parent_takes_its_children_along(lab: &Lab) {
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
         ctx.invoke::<()>("child", "child", json!(null)).await
     });
-    let engine = lab.engine().workflow(child).workflow(parent).start().await.unwrap();
+    let engine = harness.engine().workflow(child).workflow(parent).start().await.unwrap();
     let run = start(&engine, "parent", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.cancel(run, "enough").await.unwrap();
-    assert_eq!(lab.runs("child").await[0].state, "cancelled");
+    assert_eq!(harness.runs("child").await[0].state, "cancelled");
 }
 
 /// spec N10, N11, B107: a pause takes effect at the next boundary and may be asked for twice. A
 /// paused run keeps its singleton and uses no slot; resumed, it goes on where it was.
-pub(crate) async fn a_paused_run_stops_at_its_next_boundary(lab: &Lab) {
+pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let work = Workflow::new("work", move |ctx: Ctx, name: String| {
@@ -196,21 +196,21 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(lab: &Lab) {
         }
     });
     let work = work.concurrency(Concurrency::limit(1)).singleton(Singleton::skip().key("id"));
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let first = start(&engine, "work", json!("first")).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.pause(first).await.unwrap();
     engine.pause(first).await.unwrap();
-    assert_eq!(state(lab, "work", first).await, "running", "until its step is done");
+    assert_eq!(state(harness, "work", first).await, "running", "until its step is done");
     door.open();
-    lab.settle().await;
-    assert_eq!(state(lab, "work", first).await, "paused");
+    harness.settle().await;
+    assert_eq!(state(harness, "work", first).await, "paused");
     assert_eq!(marks.all(), ["first one"]);
     let posted = engine.send("work", json!("second")).await.unwrap();
     assert_eq!(posted.runs[0].verdict.run(), None, "the singleton is kept: {posted:?}");
     engine.resume(first).await.unwrap();
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, first).await, json!("first"));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, first).await, json!("first"));
     assert_eq!(marks.all(), ["first one", "first two"]);
     for refused in [engine.pause(first).await, engine.resume(first).await] {
         let refused = refused.unwrap_err();
@@ -220,7 +220,7 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(lab: &Lab) {
 
 /// spec N12: a replay does all again, with another input if there is one; a retry keeps what was
 /// recorded before its step, under the same effect keys.
-pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(lab: &Lab) {
+pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let work = Workflow::new("work", move |ctx: Ctx, input: String| {
@@ -232,17 +232,17 @@ pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(lab: &Lab) {
             Ok(key)
         }
     });
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let first = start(&engine, "work", json!("a")).await;
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, first).await, json!(format!("{first}:one")));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, first).await, json!(format!("{first}:one")));
     let replay = engine.replay(first).await.unwrap().verdict.run().unwrap();
     let other = engine.replay_with(first, "b").await.unwrap().verdict.run().unwrap();
     let retry = engine.retry_from(first, "two").await.unwrap().verdict.run().unwrap();
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, replay).await, json!(format!("{replay}:one")));
-    assert_eq!(lab.completed(&engine, other).await, json!(format!("{other}:one")));
-    assert_eq!(lab.completed(&engine, retry).await, json!(format!("{first}:one")));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, replay).await, json!(format!("{replay}:one")));
+    assert_eq!(harness.completed(&engine, other).await, json!(format!("{other}:one")));
+    assert_eq!(harness.completed(&engine, retry).await, json!(format!("{first}:one")));
     let counts = ["one of a", "two of a", "one of b", "two of b"].map(|what| marks.count(what));
     assert_eq!(counts, [2, 3, 1, 1]);
     let nowhere = engine.retry_from(first, "tow").await.unwrap_err();
@@ -251,14 +251,14 @@ pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(lab: &Lab) {
 
 /// spec N20: the handler of failures runs once for a run that has failed for good, with its error
 /// and steps of its own; not for one that was cancelled.
-pub(crate) async fn a_failure_is_handled_once(lab: &Lab) {
+pub(crate) async fn a_failure_is_handled_once(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let work = Workflow::new("work", |ctx: Ctx, how: String| async move {
         if how == "asleep" {
             ctx.sleep("nap", SECOND * 60).await?;
         }
-        if how == "fine" { Ok(()) } else { Err(Fault::coded("Broken", how)) }
+        if how == "fine" { Ok(()) } else { Err(StepError::coded("Broken", how)) }
     });
     let work =
         work.retry(Retry::attempts(2).fixed(SECOND)).on_failure(move |ctx: Ctx, how: String| {
@@ -272,21 +272,21 @@ pub(crate) async fn a_failure_is_handled_once(lab: &Lab) {
                 Ok(())
             }
         });
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let broken = start(&engine, "work", json!("glass")).await;
     start(&engine, "work", json!("fine")).await;
     let cancelled = start(&engine, "work", json!("asleep")).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), [""; 0], "there is an attempt left");
     engine.cancel(cancelled, "enough").await.unwrap();
-    lab.advance(SECOND * 60).await;
+    harness.advance(SECOND * 60).await;
     assert_eq!(marks.all(), [format!("{broken} Broken glass glass"), "again".to_owned()]);
-    assert_eq!(followers(lab, broken).await.len(), 1);
+    assert_eq!(followers(harness, broken).await.len(), 1);
 }
 
 /// spec timeouts: a run that takes longer than its time-out fails, asleep or driven, and is
 /// stopped.
-pub(crate) async fn a_run_that_takes_too_long_fails(lab: &Lab) {
+pub(crate) async fn a_run_that_takes_too_long_fails(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let work = Workflow::new("work", move |ctx: Ctx, driven: bool| {
@@ -304,12 +304,12 @@ pub(crate) async fn a_run_that_takes_too_long_fails(lab: &Lab) {
         }
     });
     let work = work.timeout(SECOND * 30);
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let driven = start(&engine, "work", json!(true)).await;
     let asleep = start(&engine, "work", json!(false)).await;
-    lab.advance(Duration::from_millis(29_999)).await;
-    assert_eq!(state(lab, "work", driven).await, "running");
-    lab.advance(Duration::from_millis(1)).await;
+    harness.advance(Duration::from_millis(29_999)).await;
+    assert_eq!(state(harness, "work", driven).await, "running");
+    harness.advance(Duration::from_millis(1)).await;
     for run in [driven, asleep] {
         assert_eq!(failed(&engine, run).await.code(), "TimedOut");
     }
@@ -334,7 +334,7 @@ fn trip(marks: &Marks, door: &Door) -> Workflow<String, ()> {
                 ctx.compensate(format!("cancel {thing}"), undo).await?;
             }
             match then.as_str() {
-                "fails" => Err(Fault::new("no passport").fatal()),
+                "fails" => Err(StepError::new("no passport").fatal()),
                 "fine" => Ok(()),
                 _ => ctx.sleep("nap", SECOND * 600).await,
             }
@@ -348,40 +348,40 @@ fn undone(run: RunId) -> [String; 3] {
 
 /// spec compensation: what a run registered is undone, newest first, in a run of its own, after
 /// failure, cancel and replacement alike, with the keys of the run that did it; not after success.
-pub(crate) async fn what_was_done_is_undone_newest_first(lab: &Lab) {
+pub(crate) async fn what_was_done_is_undone_newest_first(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     door.open();
     let trip = trip(&marks, &door).singleton(Singleton::cancel());
-    let engine = lab.engine().workflow(trip).start().await.unwrap();
+    let engine = harness.engine().workflow(trip).start().await.unwrap();
     let undo = async |run: RunId, what: &str| {
-        lab.settle().await;
+        harness.settle().await;
         let all = marks.all();
         assert_eq!(all[all.len().saturating_sub(3)..], undone(run), "after {what}");
-        let followers = followers(lab, run).await;
+        let followers = followers(harness, run).await;
         assert_eq!(followers.len(), 1, "after {what}");
         assert!(matches!(followers[0].1.ending, Ending::Completed { .. }), "{followers:?}");
     };
     let run = start(&engine, "trip", json!("fails")).await;
     undo(run, "failure").await;
     let run = start(&engine, "trip", json!("waits")).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.cancel(run, "stay home").await.unwrap();
     undo(run, "cancel").await;
     let old = start(&engine, "trip", json!("waits")).await;
-    lab.settle().await;
+    harness.settle().await;
     let before = marks.all().len();
     let fine = start(&engine, "trip", json!("fine")).await;
-    lab.settle().await;
-    lab.completed(&engine, fine).await;
+    harness.settle().await;
+    harness.completed(&engine, fine).await;
     let all = marks.all();
     assert_eq!(all[before..before + 3], undone(old), "before the newcomer starts");
     assert_eq!(all[before + 3..], ["flight", "hotel", "car"]);
-    assert!(followers(lab, fine).await.is_empty());
+    assert!(followers(harness, fine).await.is_empty());
 }
 
 /// spec compensation: the code is replayed to find what it registered; what it would do next is not
 /// begun.
-pub(crate) async fn undoing_starts_nothing_of_the_old_run(lab: &Lab) {
+pub(crate) async fn undoing_starts_nothing_of_the_old_run(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let work = Workflow::new("work", move |ctx: Ctx, _: Value| {
@@ -403,37 +403,37 @@ pub(crate) async fn undoing_starts_nothing_of_the_old_run(lab: &Lab) {
             two.await
         }
     });
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let run = start(&engine, "work", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.cancel(run, "enough").await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["one".to_owned(), "two".to_owned(), format!("undo {run}")]);
 }
 
 /// spec compensation: a newcomer waits until all is undone, at most `compensateTimeoutMs`; the
 /// undoing goes on beside it then.
-pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(lab: &Lab) {
+pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let trip = trip(&marks, &door).singleton(Singleton::cancel());
-    let engine = lab.engine().workflow(trip).start().await.unwrap();
+    let engine = harness.engine().workflow(trip).start().await.unwrap();
     let old = start(&engine, "trip", json!("waits")).await;
-    lab.settle().await;
+    harness.settle().await;
     let new = start(&engine, "trip", json!("fine")).await;
-    lab.advance(Duration::from_millis(59_999)).await;
+    harness.advance(Duration::from_millis(59_999)).await;
     assert_eq!(marks.count("flight"), 1, "the newcomer waits");
-    lab.advance(Duration::from_millis(1)).await;
-    lab.completed(&engine, new).await;
+    harness.advance(Duration::from_millis(1)).await;
+    harness.completed(&engine, new).await;
     assert_eq!(marks.count("flight"), 2);
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     let all = marks.all();
     assert_eq!(all[6..], undone(old));
 }
 
 /// spec compensation: an undo that fails for good is tried as often as it may, keeps no other from
 /// being done, and shows in the end of the run that undoes.
-pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(lab: &Lab) {
+pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let work = Workflow::new("work", move |ctx: Ctx, _: Value| {
@@ -448,26 +448,29 @@ pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(lab: &Lab)
                 };
                 ctx.compensate(format!("{n}"), undo).await?;
             }
-            Err::<(), _>(Fault::new("broken").fatal())
+            Err::<(), _>(StepError::new("broken").fatal())
         }
     });
     let work = work.retry(Retry::attempts(2).fixed(SECOND));
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let run = start(&engine, "work", json!(null)).await;
-    lab.advance(SECOND * 60).await;
+    harness.advance(SECOND * 60).await;
     assert_eq!(marks.all(), ["undo 2", "undo 1", "undo 1", "undo 0"]);
-    let followers = followers(lab, run).await;
+    let followers = followers(harness, run).await;
     let Ending::Failed { error } = &followers[0].1.ending else { panic!("{followers:?}") };
     assert_eq!((error.code.as_str(), error.message.as_str()), ("Panicked", "it slipped"));
 }
 
 /// spec replace, steps: a failure handler that registers compensations and fails is undone by its
 /// own code.
-pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(lab: &Lab) {
+pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let work =
-        Workflow::new("work", |_: Ctx, _: Value| async move { Err::<(), _>(Fault::new("broken")) });
+        Workflow::new(
+            "work",
+            |_: Ctx, _: Value| async move { Err::<(), _>(StepError::new("broken")) },
+        );
     let work = work.retry(once()).on_failure(move |ctx: Ctx, _: Value| {
         let seen = seen.clone();
         async move {
@@ -477,11 +480,11 @@ pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(lab: &Lab) {
                 Ok(())
             };
             ctx.compensate("undo", undo).await?;
-            Err(Fault::new("that too").fatal())
+            Err(StepError::new("that too").fatal())
         }
     });
-    let engine: Engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine: Engine = harness.engine().workflow(work).start().await.unwrap();
     let run = start(&engine, "work", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), [format!("undo the handling of {run}")]);
 }

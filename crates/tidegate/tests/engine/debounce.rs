@@ -1,120 +1,120 @@
 //! Debounce: one run when a burst is over, with the last of it.
 
 use serde_json::json;
-use tidegate::{Debounce, Singleton, testing::Lab};
+use tidegate::{Debounce, Singleton, testing::TestHarness};
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 
 /// spec F1, B85, B86, B87: each event moves the deadline, and one run starts with the last one's
 /// data.
-pub(crate) async fn a_burst_gives_one_run_with_the_last_event(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_burst_gives_one_run_with_the_last_event(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let mut runs = Vec::new();
     for n in 0..5 {
         let told = verdict(&engine, "order", json!({ "n": n })).await;
         assert_eq!(told.outcome(), "coalesced");
         runs.extend(told.run());
-        lab.advance(secs(9)).await;
+        harness.advance(secs(9)).await;
     }
     assert!(runs.iter().all(|run| *run == runs[0]), "the run's id is known from the first on");
-    assert_eq!(states(lab, "order").await.len(), 0);
+    assert_eq!(states(harness, "order").await.len(), 0);
     // The caller can wait for it before it exists.
-    let (told, ()) = tokio::join!(engine.ended(runs[0]), lab.advance(secs(60)));
+    let (told, ()) = tokio::join!(engine.ended(runs[0]), harness.advance(secs(60)));
     assert_eq!(told.unwrap().id, runs[0]);
     assert_eq!(journal.take_times(), [(46_000, "4".to_owned())]);
-    assert_eq!(lab.runs("order").await.len(), 1);
+    assert_eq!(harness.runs("order").await.len(), 1);
 }
 
 /// spec B88, B53: keys debounce apart.
-pub(crate) async fn keys_debounce_apart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn keys_debounce_apart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)).key("user"));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for (n, user) in ["a", "b", "a"].into_iter().enumerate() {
         start(&engine, "order", json!({ "n": n, "user": user })).await;
-        lab.advance(secs(4)).await;
+        harness.advance(secs(4)).await;
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), [(14_000, "1".to_owned()), (18_000, "2".to_owned())]);
 }
 
 /// spec F1, B89, N29: after the fire a new window opens; a steady stream fires at its longest wait.
-pub(crate) async fn a_steady_stream_fires_now_and_then(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_steady_stream_fires_now_and_then(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let quiet = Debounce::quiet(secs(10)).at_most(secs(30));
     let order = work(&journal, "order", ms(0)).debounce(quiet);
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for n in 0..9 {
         start(&engine, "order", json!({ "n": n })).await;
-        lab.advance(secs(8)).await;
+        harness.advance(secs(8)).await;
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     let expected = [(30_000, "3"), (62_000, "7"), (74_000, "8")];
     assert_eq!(journal.take_times(), expected.map(|(at, n)| (at, n.to_owned())));
 }
 
 /// spec F3, B90: an open window survives a restart of all engines, and fires once, not before its
 /// deadline.
-pub(crate) async fn a_window_survives_a_restart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_window_survives_a_restart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
     for (down, fired) in [(5, 10), (100, 100)] {
-        let began = lab.timer().elapsed();
-        let engine = lab.engine().workflow(order()).start().await.unwrap();
+        let began = harness.timer().elapsed();
+        let engine = harness.engine().workflow(order()).start().await.unwrap();
         burst(&engine, "order", 3).await;
-        lab.settle().await;
-        lab.crash(&engine).await;
-        lab.advance(secs(down)).await;
-        let engine = lab.engine().workflow(order()).start().await.unwrap();
-        lab.advance(secs(60)).await;
+        harness.settle().await;
+        harness.crash(&engine).await;
+        harness.advance(secs(down)).await;
+        let engine = harness.engine().workflow(order()).start().await.unwrap();
+        harness.advance(secs(60)).await;
         let expected = (began + secs(fired)).as_millis();
         assert_eq!(journal.take_times(), [(expected, "2".to_owned())]);
-        lab.crash(&engine).await;
+        harness.crash(&engine).await;
     }
 }
 
 /// spec F1: an event that comes after the deadline opens a new window, though the fire is late.
-pub(crate) async fn a_late_fire_takes_no_later_event(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_late_fire_takes_no_later_event(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
-    let engine = lab.engine().workflow(order()).start().await.unwrap();
+    let engine = harness.engine().workflow(order()).start().await.unwrap();
     start(&engine, "order", json!({ "n": 0 })).await;
-    lab.settle().await;
-    lab.crash(&engine).await;
-    lab.advance(secs(60)).await;
-    let engine = lab.engine().workflow(order()).start().await.unwrap();
+    harness.settle().await;
+    harness.crash(&engine).await;
+    harness.advance(secs(60)).await;
+    let engine = harness.engine().workflow(order()).start().await.unwrap();
     start(&engine, "order", json!({ "n": 1 })).await;
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), [(60_000, "0".to_owned()), (70_000, "1".to_owned())]);
 }
 
 /// spec B91: one run, however many engines see the deadline.
-pub(crate) async fn one_run_however_many_engines_see_the_deadline(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn one_run_however_many_engines_see_the_deadline(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
-    let two = sharing(lab).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workflow(order()).start().await.unwrap();
     for n in 0..6 {
         start(if n % 2 == 0 { &one } else { &two }, "order", json!({ "n": n })).await;
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["5"]);
 }
 
 /// spec F4: a window that a singleton would skip keeps folding until the holder ends, and fires
 /// then.
-pub(crate) async fn a_held_window_keeps_folding(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_held_window_keeps_folding(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let quiet = Debounce::quiet(secs(1));
     let order = work(&journal, "order", secs(10)).debounce(quiet).singleton(Singleton::skip());
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     for n in 0..8 {
         start(&engine, "order", json!({ "n": n })).await;
-        lab.advance(secs(2)).await;
+        harness.advance(secs(2)).await;
     }
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     let expected = [(1000, "0"), (11_000, "5"), (21_000, "7")];
     assert_eq!(journal.take_times(), expected.map(|(at, n)| (at, n.to_owned())));
 }

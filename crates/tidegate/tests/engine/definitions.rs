@@ -5,7 +5,7 @@ use tidegate::{
     Action, Batch, Concurrency, Ctx, Debounce, Error, Flow, Handoff, Idempotency, OnNewVersion,
     Policy, Priority, Rate, Request, Retry, Singleton, Workflow,
     core::{definition::Problem, row::Row},
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::words::{ms, secs};
@@ -27,10 +27,10 @@ async fn problems(builder: tidegate::EngineBuilder) -> Vec<Problem> {
 
 /// spec A4, B20, B21, B59, N25: every problem of every definition is said at once, with the
 /// subject, the field and the fix, and nothing is registered.
-pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
+pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarness) {
     let late = Action::new("say", nothing).debounce(Debounce::quiet(secs(1)));
     let late = late.policy_by(Policy::queue(), |request: &Request| request.user.clone());
-    let builder = lab
+    let builder = harness
         .engine()
         .workflow(data(json!({ "name": "fine" })))
         .workflow(data(json!({ "name": "a", "throttle": { "limit": 0, "perMs": -1 } })))
@@ -72,31 +72,31 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(lab: &Lab) {
     assert_eq!(told.len(), expected.len(), "{told:#?}");
     let near = |name: &str| told.iter().any(|it| it.contains(&format!("`{name}`?")));
     assert!(near("debounce") && near("skip") && near("queue"), "{told:#?}");
-    assert!(lab.store().dump().await.unwrap().is_empty(), "nothing is registered");
+    assert!(harness.store().dump().await.unwrap().is_empty(), "nothing is registered");
 }
 
 /// spec versions: a number with another definition is refused before anything is registered, unless
 /// in development.
-pub(crate) async fn a_changed_definition_needs_a_new_number(lab: &Lab) {
+pub(crate) async fn a_changed_definition_needs_a_new_number(harness: &TestHarness) {
     let order = |limit| {
         let order = Workflow::new("order", nothing).version(1);
         order.concurrency(Concurrency::limit(limit))
     };
-    let _first = lab.engine().workflow(order(1)).start().await.unwrap();
-    let same = lab.engine().workflow(order(1)).start().await;
+    let _first = harness.engine().workflow(order(1)).start().await.unwrap();
+    let same = harness.engine().workflow(order(1)).start().await;
     assert!(same.is_ok());
     let beside = Workflow::new("beside", nothing);
-    let found = problems(lab.engine().workflow(beside).workflow(order(2))).await;
+    let found = problems(harness.engine().workflow(beside).workflow(order(2))).await;
     assert!(found[0].message.contains("higher number"), "{found:?}");
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     let registered = rows.iter().filter(|row| matches!(row, Row::Def(_))).count();
     assert_eq!(registered, 1, "what stands beside it is not released");
-    assert!(lab.engine().workflow(order(2)).dev().start().await.is_ok());
+    assert!(harness.engine().workflow(order(2)).dev().start().await.is_ok());
 }
 
 /// What the store keeps of a definition, apart from how it was spelled.
-async fn kept(lab: &Lab, ws: &str, name: &str) -> String {
-    let rows = lab.store().dump().await.unwrap();
+async fn kept(harness: &TestHarness, ws: &str, name: &str) -> String {
+    let rows = harness.store().dump().await.unwrap();
     let mut bodies = rows.iter().filter_map(|row| match row {
         Row::Def(def) if &*def.ws == ws && def.app == "shop" && def.name == name => {
             assert_eq!(def.version, 3);
@@ -110,14 +110,14 @@ async fn kept(lab: &Lab, ws: &str, name: &str) -> String {
 }
 
 /// All three forms of a definition are the same to the store.
-async fn compare(lab: &Lab, name: &str) {
-    let calls = kept(lab, "calls", name).await;
-    assert_eq!(kept(lab, "json", name).await, calls);
-    assert_eq!(kept(lab, "toml", name).await, calls);
+async fn compare(harness: &TestHarness, name: &str) {
+    let calls = kept(harness, "calls", name).await;
+    assert_eq!(kept(harness, "json", name).await, calls);
+    assert_eq!(kept(harness, "toml", name).await, calls);
 }
 
 /// spec N49, controls: the same definition as calls, as JSON and as TOML is the same workflow.
-pub(crate) async fn calls_json_and_toml_are_the_same(lab: &Lab) {
+pub(crate) async fn calls_json_and_toml_are_the_same(harness: &TestHarness) {
     let calls = Workflow::new("order", nothing)
         .app("shop")
         .version(3)
@@ -181,13 +181,13 @@ pub(crate) async fn calls_json_and_toml_are_the_same(lab: &Lab) {
         Workflow::from_toml(toml, nothing).retry(Retry::attempts(7).exponential(secs(1), secs(60)));
     let forms = [("calls", calls), ("json", data(json)), ("toml", toml)];
     for (ws, workflow) in forms {
-        lab.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
+        harness.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
     }
-    compare(lab, "order").await;
+    compare(harness, "order").await;
 }
 
 /// spec controls: a batch too, whose handler takes a list.
-pub(crate) async fn a_batch_is_the_same_in_every_form(lab: &Lab) {
+pub(crate) async fn a_batch_is_the_same_in_every_form(harness: &TestHarness) {
     async fn all(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
         Ok(())
     }
@@ -200,13 +200,13 @@ pub(crate) async fn a_batch_is_the_same_in_every_form(lab: &Lab) {
     let json = Workflow::from_definition(json, all);
     let toml = Workflow::from_toml(toml, all);
     for (ws, workflow) in [("calls", calls), ("json", json), ("toml", toml)] {
-        lab.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
+        harness.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
     }
-    compare(lab, "order").await;
+    compare(harness, "order").await;
 }
 
 /// spec B8, requests: a flow too, with the code of its actions by name.
-pub(crate) async fn a_flow_is_the_same_in_every_form(lab: &Lab) {
+pub(crate) async fn a_flow_is_the_same_in_every_form(harness: &TestHarness) {
     let policies = [
         Policy::allow(),
         Policy::queue().at_most(secs(5)),
@@ -252,9 +252,9 @@ pub(crate) async fn a_flow_is_the_same_in_every_form(lab: &Lab) {
         names.into_iter().fold(flow, |flow, name| flow.action(Action::new(name, nothing)))
     };
     for (ws, flow) in [("calls", calls), ("json", with_code(json)), ("toml", with_code(toml))] {
-        lab.engine().workspaces([ws]).flow(flow).start().await.unwrap();
+        harness.engine().workspaces([ws]).flow(flow).start().await.unwrap();
     }
     for name in names.map(|name| format!("chat/{name}")) {
-        compare(lab, &name).await;
+        compare(harness, &name).await;
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Fault, Retry, RunId, Singleton, Workflow,
+    Concurrency, Ctx, Engine, Retry, RunId, Singleton, StepError, Workflow,
     core::row::{Ending, Row},
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::words::{Warnings, secs, sharing, start, states, verdict};
@@ -22,143 +22,143 @@ fn order(limit: u32) -> Workflow<Value, Value> {
     Workflow::new("order", code).concurrency(Concurrency::limit(limit))
 }
 
-async fn deploy(lab: &Lab, limit: u32) -> Engine {
-    sharing(lab).workflow(order(limit)).start().await.unwrap()
+async fn deploy(harness: &TestHarness, limit: u32) -> Engine {
+    sharing(harness).workflow(order(limit)).start().await.unwrap()
 }
 
 /// How many versions of `order` are registered.
-async fn versions(lab: &Lab) -> usize {
-    let rows = lab.store().dump().await.unwrap();
+async fn versions(harness: &TestHarness) -> usize {
+    let rows = harness.store().dump().await.unwrap();
     rows.iter().filter(|row| matches!(row, Row::Def(def) if def.name == "order")).count()
 }
 
-async fn sleeping(engine: &Engine, lab: &Lab) -> RunId {
+async fn sleeping(engine: &Engine, harness: &TestHarness) -> RunId {
     let run = start(engine, "order", json!({})).await;
-    lab.advance(secs(1)).await;
-    assert_eq!(states(lab, "order").await.last(), Some(&"waiting"));
+    harness.advance(secs(1)).await;
+    assert_eq!(states(harness, "order").await.last(), Some(&"waiting"));
     run
 }
 
 /// spec versions: newer code continues the sleeping runs of the version before.
-pub(crate) async fn rolling_forward_strands_nobody(lab: &Lab) {
-    let first = deploy(lab, 5).await;
-    let old = sleeping(&first, lab).await;
-    first.shut_down().await;
-    let second = deploy(lab, 6).await;
-    let new = sleeping(&second, lab).await;
+pub(crate) async fn rolling_forward_strands_nobody(harness: &TestHarness) {
+    let first = deploy(harness, 5).await;
+    let old = sleeping(&first, harness).await;
+    first.shutdown().await;
+    let second = deploy(harness, 6).await;
+    let new = sleeping(&second, harness).await;
     assert!(!second.why(old).await.unwrap().stranded);
-    lab.advance(secs(20)).await;
-    assert_eq!(lab.completed(&second, old).await, json!([6, 1]));
-    assert_eq!(lab.completed(&second, new).await, json!([6, 2]));
+    harness.advance(secs(20)).await;
+    assert_eq!(harness.completed(&second, old).await, json!([6, 1]));
+    assert_eq!(harness.completed(&second, new).await, json!([6, 2]));
 }
 
 /// spec versions: older code continues the runs of a newer version, and its controls rule again;
 /// programs that replace each other again and again make no new versions.
-pub(crate) async fn rolling_back_strands_nobody(lab: &Lab) {
-    deploy(lab, 5).await.shut_down().await;
+pub(crate) async fn rolling_back_strands_nobody(harness: &TestHarness) {
+    deploy(harness, 5).await.shutdown().await;
     let mut runs = Vec::new();
     for limit in [6, 5, 6, 5] {
-        let engine = deploy(lab, limit).await;
-        runs.push((sleeping(&engine, lab).await, limit - 4));
-        engine.shut_down().await;
+        let engine = deploy(harness, limit).await;
+        runs.push((sleeping(&engine, harness).await, limit - 4));
+        engine.shutdown().await;
     }
-    assert_eq!(versions(lab).await, 2);
-    let last = deploy(lab, 5).await;
-    lab.advance(secs(20)).await;
+    assert_eq!(versions(harness).await, 2);
+    let last = deploy(harness, 5).await;
+    harness.advance(secs(20)).await;
     for (run, version) in runs {
-        assert_eq!(lab.completed(&last, run).await, json!([5, version]));
+        assert_eq!(harness.completed(&last, run).await, json!([5, version]));
     }
 }
 
 /// spec versions: with both programs at once each drives the runs of both versions, also of one
 /// that was registered after it started; whichever dies, the other finishes all.
-pub(crate) async fn both_programs_at_once_finish_all_runs(lab: &Lab) {
+pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness) {
     for survivor in [0, 1] {
-        let old = deploy(lab, 5).await;
-        let first = sleeping(&old, lab).await;
-        let new = deploy(lab, 6 + survivor).await;
-        let second = sleeping(&new, lab).await;
+        let old = deploy(harness, 5).await;
+        let first = sleeping(&old, harness).await;
+        let new = deploy(harness, 6 + survivor).await;
+        let second = sleeping(&new, harness).await;
         let (gone, left) = if survivor == 0 { (new, old) } else { (old, new) };
-        lab.crash(&gone).await;
+        harness.crash(&gone).await;
         // Nobody else serves them once the lease is over.
-        lab.advance(secs(60)).await;
+        harness.advance(secs(60)).await;
         let limit = [5, 7][survivor as usize];
-        assert_eq!(lab.completed(&left, first).await[0], json!(limit));
-        assert_eq!(lab.completed(&left, second).await[0], json!(limit));
-        let third = sleeping(&left, lab).await;
-        lab.advance(secs(20)).await;
-        assert_eq!(lab.completed(&left, third).await[0], json!(limit));
-        left.shut_down().await;
+        assert_eq!(harness.completed(&left, first).await[0], json!(limit));
+        assert_eq!(harness.completed(&left, second).await[0], json!(limit));
+        let third = sleeping(&left, harness).await;
+        harness.advance(secs(20)).await;
+        assert_eq!(harness.completed(&left, third).await[0], json!(limit));
+        left.shutdown().await;
     }
 }
 
 /// spec B108, B112: `singleton skip` skips while the holder runs, and no longer: a deploy does not
 /// leave its place to nobody.
-pub(crate) async fn a_singleton_is_free_again_after_a_deploy(lab: &Lab) {
+pub(crate) async fn a_singleton_is_free_again_after_a_deploy(harness: &TestHarness) {
     let order = |limit| order(limit).singleton(Singleton::skip());
-    let first = sharing(lab).workflow(order(5)).start().await.unwrap();
+    let first = sharing(harness).workflow(order(5)).start().await.unwrap();
     start(&first, "order", json!({})).await;
-    lab.advance(secs(1)).await;
-    first.shut_down().await;
-    let second = sharing(lab).workflow(order(6)).start().await.unwrap();
+    harness.advance(secs(1)).await;
+    first.shutdown().await;
+    let second = sharing(harness).workflow(order(6)).start().await.unwrap();
     assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "skipped");
-    lab.advance(secs(20)).await;
+    harness.advance(secs(20)).await;
     assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "started");
 }
 
 /// spec versions: the limit of the program that was deployed last rules for the runs of all
 /// versions.
-pub(crate) async fn the_newest_controls_rule(lab: &Lab) {
-    let first = deploy(lab, 1).await;
+pub(crate) async fn the_newest_controls_rule(harness: &TestHarness) {
+    let first = deploy(harness, 1).await;
     let nap = json!({ "nap": 1000 });
     for _ in 0..3 {
         start(&first, "order", nap.clone()).await;
     }
-    lab.advance(secs(1)).await;
-    first.shut_down().await;
+    harness.advance(secs(1)).await;
+    first.shutdown().await;
     let wide = Workflow::new("order", |ctx: Ctx, _: Value| async move {
         ctx.sleep("nap", secs(1000)).await?;
         Ok(json!("done"))
     });
     let wide = wide.concurrency(Concurrency::limit(2).for_the_whole_run());
-    let second = sharing(lab).workflow(wide).start().await.unwrap();
+    let second = sharing(harness).workflow(wide).start().await.unwrap();
     for _ in 0..3 {
         start(&second, "order", nap.clone()).await;
     }
-    lab.advance(secs(1)).await;
-    let all = states(lab, "order").await;
+    harness.advance(secs(1)).await;
+    let all = states(harness, "order").await;
     assert_eq!(all[..3], ["waiting"; 3], "they sleep outside of the old limit");
     assert_eq!(all[3..], ["waiting", "waiting", "queued"]);
 }
 
 /// spec versions: a number pins: code without one leaves its runs alone, and it leaves theirs.
-pub(crate) async fn a_number_pins(lab: &Lab) {
-    let numbered = sharing(lab).workflow(order(5).version(1)).start().await.unwrap();
-    let pinned = sleeping(&numbered, lab).await;
-    numbered.shut_down().await;
-    let plain = deploy(lab, 6).await;
-    let assigned = sleeping(&plain, lab).await;
-    lab.advance(secs(20)).await;
+pub(crate) async fn a_number_pins(harness: &TestHarness) {
+    let numbered = sharing(harness).workflow(order(5).version(1)).start().await.unwrap();
+    let pinned = sleeping(&numbered, harness).await;
+    numbered.shutdown().await;
+    let plain = deploy(harness, 6).await;
+    let assigned = sleeping(&plain, harness).await;
+    harness.advance(secs(20)).await;
     assert!(plain.why(pinned).await.unwrap().stranded);
-    assert_eq!(lab.completed(&plain, assigned).await, json!([6, 2]));
-    let assigned = sleeping(&plain, lab).await;
-    plain.shut_down().await;
-    let numbered = sharing(lab).workflow(order(7).version(3)).start().await.unwrap();
-    lab.advance(secs(20)).await;
+    assert_eq!(harness.completed(&plain, assigned).await, json!([6, 2]));
+    let assigned = sleeping(&plain, harness).await;
+    plain.shutdown().await;
+    let numbered = sharing(harness).workflow(order(7).version(3)).start().await.unwrap();
+    harness.advance(secs(20)).await;
     for run in [pinned, assigned] {
         assert!(numbered.why(run).await.unwrap().stranded);
     }
-    numbered.shut_down().await;
+    numbered.shutdown().await;
     let also = order(7).version(3).also_serves(1..=2);
-    let also = sharing(lab).workflow(also).start().await.unwrap();
-    lab.advance(secs(1)).await;
-    assert_eq!(lab.completed(&also, pinned).await, json!([7, 1]));
-    assert_eq!(lab.completed(&also, assigned).await, json!([7, 2]));
+    let also = sharing(harness).workflow(also).start().await.unwrap();
+    harness.advance(secs(1)).await;
+    assert_eq!(harness.completed(&also, pinned).await, json!([7, 1]));
+    assert_eq!(harness.completed(&also, assigned).await, json!([7, 2]));
 }
 
 /// spec versions: in development a definition changes under its number, given or assigned, and the
 /// runs under way go on with the new code.
-pub(crate) async fn development_changes_a_definition_in_its_place(lab: &Lab) {
+pub(crate) async fn development_changes_a_definition_in_its_place(harness: &TestHarness) {
     for given in [false, true] {
         let name = if given { "given" } else { "assigned" };
         let build = |limit: u32| {
@@ -167,38 +167,38 @@ pub(crate) async fn development_changes_a_definition_in_its_place(lab: &Lab) {
                 Ok(json!([limit, ctx.version()]))
             };
             let order = Workflow::new(name, code).concurrency(Concurrency::limit(limit));
-            sharing(lab).workflow(if given { order.version(1) } else { order })
+            sharing(harness).workflow(if given { order.version(1) } else { order })
         };
         let first = build(5).start().await.unwrap();
         let run = start(&first, name, json!({})).await;
-        lab.advance(secs(1)).await;
-        first.shut_down().await;
+        harness.advance(secs(1)).await;
+        first.shutdown().await;
         if given {
             assert!(build(6).start().await.is_err(), "without it a number is kept");
         }
         let second = build(6).dev().start().await.unwrap();
-        lab.advance(secs(20)).await;
-        assert_eq!(lab.completed(&second, run).await, json!([6, 1]));
+        harness.advance(secs(20)).await;
+        assert_eq!(harness.completed(&second, run).await, json!([6, 1]));
         let new = start(&second, name, json!({})).await;
-        lab.advance(secs(20)).await;
-        assert_eq!(lab.completed(&second, new).await, json!([6, 1]));
-        second.shut_down().await;
+        harness.advance(secs(20)).await;
+        assert_eq!(harness.completed(&second, new).await, json!([6, 1]));
+        second.shutdown().await;
     }
 }
 
 /// spec versions: a schedule that newer code brought is kept by older code if that is all there is.
-pub(crate) async fn older_code_keeps_the_schedules_of_newer(lab: &Lab) {
-    let old = deploy(lab, 5).await;
-    let new = sharing(lab).workflow(order(6).cron("* * * * *", "UTC")).start().await.unwrap();
-    lab.advance(secs(1)).await;
-    new.shut_down().await;
-    lab.advance(secs(90)).await;
-    assert!(!states(lab, "order").await.is_empty());
-    old.shut_down().await;
+pub(crate) async fn older_code_keeps_the_schedules_of_newer(harness: &TestHarness) {
+    let old = deploy(harness, 5).await;
+    let new = sharing(harness).workflow(order(6).cron("* * * * *", "UTC")).start().await.unwrap();
+    harness.advance(secs(1)).await;
+    new.shutdown().await;
+    harness.advance(secs(90)).await;
+    assert!(!states(harness, "order").await.is_empty());
+    old.shutdown().await;
 }
 
 /// A failure handler that the code at hand does not have is not replaced by the failed work.
-pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(lab: &Lab) {
+pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(harness: &TestHarness) {
     let work = Arc::new(Mutex::new(0));
     let build = |limit: u32| {
         let work = work.clone();
@@ -207,20 +207,20 @@ pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(lab: &Lab) {
             async move {
                 ctx.sleep("nap", secs(10)).await?;
                 *work.lock().unwrap() += 1;
-                Err::<Value, _>(Fault::new("no").fatal())
+                Err::<Value, _>(StepError::new("no").fatal())
             }
         };
         let order = Workflow::new("order", code).retry(Retry::attempts(2).fixed(secs(1)));
         order.concurrency(Concurrency::limit(limit))
     };
     let handled = build(5).on_failure(|_: Ctx, _: Value| async { Ok(()) });
-    let first = sharing(lab).workflow(handled).start().await.unwrap();
-    sleeping(&first, lab).await;
-    first.shut_down().await;
-    let second = sharing(lab).workflow(build(6)).start().await.unwrap();
-    lab.advance(secs(30)).await;
+    let first = sharing(harness).workflow(handled).start().await.unwrap();
+    sleeping(&first, harness).await;
+    first.shutdown().await;
+    let second = sharing(harness).workflow(build(6)).start().await.unwrap();
+    harness.advance(secs(30)).await;
     assert_eq!(*work.lock().unwrap(), 1, "the run itself");
-    let after = lab.runs("order").await.pop().expect("the run of the failure handler");
+    let after = harness.runs("order").await.pop().expect("the run of the failure handler");
     let ending = second.ended(after.id).await.unwrap().ending;
     let Ending::Failed { error } = ending else { panic!("{ending:?}") };
     assert_eq!(error.code, "NoFailureHandler");
@@ -228,36 +228,36 @@ pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(lab: &Lab) {
 
 /// spec versions: runs that nobody serves are listed when an engine starts, each version once, with
 /// the ways out; runs of an engine that fell when its lease is over.
-pub(crate) async fn runs_that_nobody_serves_are_listed(lab: &Lab) {
+pub(crate) async fn runs_that_nobody_serves_are_listed(harness: &TestHarness) {
     let (warnings, _listening) = Warnings::listen();
     let lines = || -> Vec<String> {
         warnings.take().into_iter().filter(|line| line.contains("no live engine serves")).collect()
     };
-    let first = sharing(lab).workflow(order(5).version(1)).start().await.unwrap();
+    let first = sharing(harness).workflow(order(5).version(1)).start().await.unwrap();
     for _ in 0..3 {
         start(&first, "order", json!({})).await;
     }
-    lab.advance(secs(1)).await;
-    first.shut_down().await;
+    harness.advance(secs(1)).await;
+    first.shutdown().await;
     assert_eq!(lines(), Vec::<String>::new(), "all are served");
-    let second = sharing(lab).workflow(order(6).version(2)).start().await.unwrap();
-    lab.advance(secs(1)).await;
+    let second = sharing(harness).workflow(order(6).version(2)).start().await.unwrap();
+    harness.advance(secs(1)).await;
     let listed = lines();
     assert_eq!(listed.len(), 1, "{listed:?}");
     let fields = ["workspace=default", "workflow=\"order\"", "version=1", "runs=3", "also_serves"];
     for field in fields {
         assert!(listed[0].contains(field), "{field}: {listed:?}");
     }
-    lab.advance(secs(100)).await;
+    harness.advance(secs(100)).await;
     assert_eq!(lines(), Vec::<String>::new(), "once");
     start(&second, "order", json!({ "nap": 1000 })).await;
-    lab.advance(secs(1)).await;
-    lab.crash(&second).await;
-    let third = sharing(lab).workflow(order(7).version(3)).start().await.unwrap();
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
+    harness.crash(&second).await;
+    let third = sharing(harness).workflow(order(7).version(3)).start().await.unwrap();
+    harness.advance(secs(1)).await;
     assert!(lines().iter().all(|line| line.contains("version=1")), "the other may live");
-    lab.advance(secs(100)).await;
+    harness.advance(secs(100)).await;
     let listed = lines();
     assert!(listed.len() == 1 && listed[0].contains("version=2"), "{listed:?}");
-    third.shut_down().await;
+    third.shutdown().await;
 }

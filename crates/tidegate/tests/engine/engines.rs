@@ -8,11 +8,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, EngineBuilder, Error, Fault, Retry, RunId, Workflow,
+    Concurrency, Ctx, Engine, EngineBuilder, Error, Retry, RunId, StepError, Workflow,
     core::row::Row,
     new_event,
     store::{Store, SystemClock},
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -23,27 +23,33 @@ use crate::{
 
 /// A run that somebody cancels through another engine stops soon: that engine wakes the one that
 /// drives it, which would look much later.
-pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(lab: &Lab, faults: &Faults) {
-    let journal = Journal::new(lab);
-    let first = lab.engine().workflow(long(&journal)).start().await.unwrap();
+pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
+    let journal = Journal::new(harness);
+    let first = harness.engine().workflow(long(&journal)).start().await.unwrap();
     let run = start(&first, "long", json!(null)).await;
-    let second = lab.engine().start().await.unwrap();
-    lab.advance(secs(101)).await;
+    let second = harness.engine().start().await.unwrap();
+    harness.advance(secs(101)).await;
     let before = faults.wakes_given();
     second.cancel(run, "by hand").await.unwrap();
     assert_eq!(faults.wakes_given() - before, 1);
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     assert_eq!(journal.take(), ["in", "out"]);
 }
 
 /// A transaction that changes definitions has no room for a lease. The lease goes into the next
 /// transaction at once, without a wake-up or a poll.
-pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(lab: &Lab, faults: &Faults) {
+pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     faults.deafen();
-    let journal = Journal::new(lab);
+    let journal = Journal::new(harness);
     let job = |version| work(&journal, "job", ms(0)).version(version);
-    let engine = lab.engine().workflow(job(1)).workflow(job(2)).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().workflow(job(1)).workflow(job(2)).start().await.unwrap();
+    harness.settle().await;
     let (go, sender) = (faults.hold(), engine.clone());
     let first = tokio::spawn(async move { sender.send("first", json!({})).await });
     faults.holds().await;
@@ -60,23 +66,23 @@ pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(lab: &Lab, fau
     let (sent, released) = together.await.unwrap();
     let (run, release) = (sent.unwrap().run().unwrap(), released.unwrap());
     assert_eq!(release.older, 1, "the run was created in the transaction of the release");
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, run).await["n"], json!(0));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, run).await["n"], json!(0));
 }
 
 /// However many runs a dead engine has left, another takes all of them over when it finds it dead.
-pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(lab: &Lab) {
-    let (journal, count) = (Journal::new(lab), 300);
-    let build = || sharing(lab).workers(count).workflow(work(&journal, "long", secs(10_000)));
+pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(harness: &TestHarness) {
+    let (journal, count) = (Journal::new(harness), 300);
+    let build = || sharing(harness).workers(count).workflow(work(&journal, "long", secs(10_000)));
     let first = build().start().await.unwrap();
     burst(&first, "long", count).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.inside("long"), count);
-    lab.crash(&first).await;
+    harness.crash(&first).await;
     let _second = build().start().await.unwrap();
     // In small steps: those that are left would be found at a later look.
     for _ in 0..1000 {
-        lab.advance(ms(100)).await;
+        harness.advance(ms(100)).await;
         if journal.inside("long") > 0 {
             break;
         }
@@ -113,51 +119,54 @@ fn long(journal: &Journal) -> Workflow<Value, ()> {
 /// spec B168, B173, B174, N36: an engine that cannot renew its lease stops its runs before the
 /// lease ends; another takes them over after that, and what the first had begun is not recorded.
 /// When it can renew again it goes on, under another name.
-pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(lab: &Lab, faults: &Faults) {
-    let journal = Journal::new(lab);
-    let first = sharing(lab).workflow(long(&journal)).start().await.unwrap();
+pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
+    let journal = Journal::new(harness);
+    let first = sharing(harness).workflow(long(&journal)).start().await.unwrap();
     let run = start(&first, "long", json!(null)).await;
-    lab.settle().await;
-    let second = sharing(lab).workflow(long(&journal)).start().await.unwrap();
-    lab.advance(secs(15)).await;
+    harness.settle().await;
+    let second = sharing(harness).workflow(long(&journal)).start().await.unwrap();
+    harness.advance(secs(15)).await;
     let name = faults.engines()[1];
     faults.set_beats(Beats::FailBut(name));
-    lab.advance(secs(17)).await;
+    harness.advance(secs(17)).await;
     assert_eq!(first.driven(), 1, "a lease that was renewed at 10 s is good for a while");
-    lab.advance(secs(18)).await;
+    harness.advance(secs(18)).await;
     let times = journal.take_times();
     let [(0, _), (out, _), (again, _)] = times[..] else { panic!("{times:?}") };
     assert!((32_000..40_000).contains(&out), "stopped at {out}");
     assert!((40_000..=50_000).contains(&again), "taken over at {again}");
     assert_eq!((first.driven(), second.driven()), (0, 1));
-    lab.advance(secs(600)).await;
-    lab.completed(&second, run).await;
-    let records = steps(lab, run).await;
+    harness.advance(secs(600)).await;
+    harness.completed(&second, run).await;
+    let records = steps(harness, run).await;
     assert_eq!((records.len(), records[0].fence), (1, 2), "recorded by the second alone");
     faults.set_beats(Beats::Fine);
-    lab.advance(secs(10)).await;
-    second.shut_down().await;
+    harness.advance(secs(10)).await;
+    second.shutdown().await;
     start(&first, "long", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(first.driven(), 1);
 }
 
 /// spec B172, G6: an engine that is gone is judged by its beat, which every engine renews for all
 /// of its runs: an activation may be longer than the lease.
-pub(crate) async fn an_activation_may_outlast_the_lease(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let first = sharing(lab).workflow(long(&journal)).start().await.unwrap();
-    let second = sharing(lab).workflow(long(&journal)).start().await.unwrap();
+pub(crate) async fn an_activation_may_outlast_the_lease(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let first = sharing(harness).workflow(long(&journal)).start().await.unwrap();
+    let second = sharing(harness).workflow(long(&journal)).start().await.unwrap();
     let run = start(&first, "long", json!(null)).await;
-    lab.advance(secs(600)).await;
-    lab.completed(&second, run).await;
+    harness.advance(secs(600)).await;
+    harness.completed(&second, run).await;
     assert_eq!(journal.take_times(), [(0, "in".to_owned()), (600_000, "out".to_owned())]);
 }
 
 /// spec B163, B164, B165, B167, B182: whatever wakes a run, and however often, it is driven once at
 /// a time, by one engine; other runs do not wait for it.
-pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let job = |journal: &Journal| {
         let journal = journal.clone();
         Workflow::new("job", move |ctx: Ctx, n: u64| {
@@ -181,14 +190,14 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
     };
     let mut engines = Vec::new();
     for _ in 0..3 {
-        engines.push(sharing(lab).workflow(job(&journal)).start().await.unwrap());
+        engines.push(sharing(harness).workflow(job(&journal)).start().await.unwrap());
     }
     let mut runs = Vec::new();
     for n in 0..4 {
         runs.push(start(&engines[0], "job", json!(n)).await);
     }
     for round in 0..5 {
-        lab.advance(ms(9_999)).await;
+        harness.advance(ms(9_999)).await;
         for engine in &engines {
             for run in &runs {
                 // In the same instant as the sweeps of all three.
@@ -201,11 +210,11 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
                 engines[n % 3].signal(*run, "word", round).await.unwrap();
             }
         };
-        tokio::join!(lab.advance(ms(1)), signals);
-        lab.advance(secs(2)).await;
+        tokio::join!(harness.advance(ms(1)), signals);
+        harness.advance(secs(2)).await;
     }
     for (n, run) in runs.into_iter().enumerate() {
-        lab.completed(&engines[0], run).await;
+        harness.completed(&engines[0], run).await;
         assert_eq!(journal.most(&format!("run {n}")), 1);
     }
     assert_eq!(journal.take().len(), 4 * 5 * 2, "each step once");
@@ -213,7 +222,7 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(lab: &Lab) {
 
 /// spec N57, N79, B169: an engine that shuts down hands its runs over at once: no time passes,
 /// nothing recorded is done again, nothing counts as lost, also of what it was just about to lease.
-pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
+pub(crate) async fn a_shutdown_hands_runs_over(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let job = || {
         let (door, marks) = (door.clone(), marks.clone());
@@ -230,15 +239,15 @@ pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
             }
         })
     };
-    let first = sharing(lab).workflow(job()).start().await.unwrap();
+    let first = sharing(harness).workflow(job()).start().await.unwrap();
     burst(&first, "job", 30).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(first.driven(), 30);
-    let (before, second) = (lab.now(), sharing(lab).workflow(job()).start().await.unwrap());
-    tokio::join!(burst(&second, "job", 30), first.shut_down());
-    lab.settle().await;
-    assert_eq!((first.driven(), second.driven(), lab.now()), (0, 60, before));
-    let rows = lab.store().dump().await.unwrap();
+    let (before, second) = (harness.now(), sharing(harness).workflow(job()).start().await.unwrap());
+    tokio::join!(burst(&second, "job", 30), first.shutdown());
+    harness.settle().await;
+    assert_eq!((first.driven(), second.driven(), harness.now()), (0, 60, before));
+    let rows = harness.store().dump().await.unwrap();
     let runs = rows.iter().filter_map(Row::as_run);
     let owners: BTreeSet<_> = runs.clone().map(|run| run.owner).collect();
     assert_eq!(owners.len(), 1, "all belong to the second");
@@ -246,8 +255,8 @@ pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
     let engines = rows.iter().filter(|row| matches!(row, Row::Engine(_))).count();
     assert_eq!(engines, 1, "the first has said goodbye");
     door.open();
-    lab.settle().await;
-    assert!(states(lab, "job").await.iter().all(|state| *state == "completed"));
+    harness.settle().await;
+    assert!(states(harness, "job").await.iter().all(|state| *state == "completed"));
     assert_eq!(marks.count("one"), 60, "what is recorded is not done again");
     let refused = first.send("job", json!(null)).await.unwrap_err();
     assert!(matches!(refused, Error::ShutDown), "{refused}");
@@ -255,36 +264,36 @@ pub(crate) async fn a_shutdown_hands_runs_over(lab: &Lab) {
 
 /// spec N79: an engine that drains takes no more runs and lets those go on that it has, for so
 /// long; what is not done by then it hands over.
-pub(crate) async fn a_drain_has_a_deadline(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let builder = |lab: &Lab| {
+pub(crate) async fn a_drain_has_a_deadline(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let builder = |harness: &TestHarness| {
         let (short, long) = (work(&journal, "short", secs(5)), work(&journal, "long", secs(60)));
-        sharing(lab).workflow(short).workflow(long)
+        sharing(harness).workflow(short).workflow(long)
     };
-    let first = builder(lab).start().await.unwrap();
+    let first = builder(harness).start().await.unwrap();
     let short = start(&first, "short", json!({ "n": 1 })).await;
     let long = start(&first, "long", json!({ "n": 2 })).await;
-    lab.settle().await;
-    let second = builder(lab).start().await.unwrap();
+    harness.settle().await;
+    let second = builder(harness).start().await.unwrap();
     let drain = async {
         first.drain(secs(10)).await;
         journal.note("drained");
     };
     let story = async {
-        lab.advance(secs(1)).await;
+        harness.advance(secs(1)).await;
         start(&second, "short", json!({ "n": 3 })).await;
-        lab.advance(secs(3)).await;
+        harness.advance(secs(3)).await;
         assert_eq!((first.driven(), second.driven()), (2, 1));
-        lab.advance(secs(2)).await;
-        lab.completed(&first, short).await;
+        harness.advance(secs(2)).await;
+        harness.completed(&first, short).await;
         assert_eq!(first.driven(), 1);
-        lab.advance(secs(4)).await;
+        harness.advance(secs(4)).await;
     };
     tokio::join!(drain, story);
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!((first.driven(), second.driven()), (0, 1));
-    lab.advance(secs(60)).await;
-    lab.completed(&second, long).await;
+    harness.advance(secs(60)).await;
+    harness.completed(&second, long).await;
     let times = journal.take_times();
     let times: Vec<_> = times.iter().map(|(at, line)| (*at, line.as_str())).collect();
     assert_eq!(times[..3], [(0, "1"), (0, "2"), (1_000, "3")]);
@@ -293,49 +302,50 @@ pub(crate) async fn a_drain_has_a_deadline(lab: &Lab) {
 
 /// An engine that has handed its runs over takes no more, and still answers until it is shut down.
 /// Handing over at once cuts short a drain that is under way.
-pub(crate) async fn an_engine_answers_after_it_has_handed_over(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let builder = |lab: &Lab| sharing(lab).workflow(work(&journal, "job", secs(60)));
-    let first = builder(lab).start().await.unwrap();
+pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let builder =
+        |harness: &TestHarness| sharing(harness).workflow(work(&journal, "job", secs(60)));
+    let first = builder(harness).start().await.unwrap();
     let run = start(&first, "job", json!({ "n": 1 })).await;
-    lab.settle().await;
+    harness.settle().await;
     assert!(!first.is_draining());
     tokio::select! {
         biased;
         () = first.hand_over(secs(600)) => panic!("the run is not over"),
-        () = lab.advance(secs(1)) => {}
+        () = harness.advance(secs(1)) => {}
     }
     assert_eq!((first.is_draining(), first.driven()), (true, 1), "it goes on");
     first.hand_over(Duration::ZERO).await;
     assert_eq!(first.driven(), 0);
     let late = start(&first, "job", json!({ "n": 2 })).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(first.driven(), 0, "it takes no more");
-    let second = builder(lab).start().await.unwrap();
-    lab.settle().await;
+    let second = builder(harness).start().await.unwrap();
+    harness.settle().await;
     assert_eq!(second.driven(), 2);
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     for run in [run, late] {
-        lab.completed(&first, run).await;
+        harness.completed(&first, run).await;
     }
-    first.shut_down().await;
+    first.shutdown().await;
 }
 
 /// spec P2: an engine whose workers are all busy leaves runs to others; 0 workers drive none.
-pub(crate) async fn a_busy_engine_leaves_runs_to_others(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_busy_engine_leaves_runs_to_others(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let engine = |workers: usize| {
-        sharing(lab).workers(workers).workflow(work(&journal, "job", secs(10))).start()
+        sharing(harness).workers(workers).workflow(work(&journal, "job", secs(10))).start()
     };
     let front = engine(0).await.unwrap();
     burst(&front, "job", 6).await;
-    lab.advance(secs(5)).await;
+    harness.advance(secs(5)).await;
     assert_eq!(front.driven(), 0);
     let (one, two) = (engine(1).await.unwrap(), engine(2).await.unwrap());
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     assert_eq!((front.driven(), one.driven(), two.driven()), (0, 1, 2));
-    lab.advance(secs(20)).await;
-    assert_eq!(states(lab, "job").await, ["completed"; 6]);
+    harness.advance(secs(20)).await;
+    assert_eq!(states(harness, "job").await, ["completed"; 6]);
     assert_eq!(journal.most("job"), 3);
 }
 
@@ -356,7 +366,7 @@ fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
                 "child" => drop(ctx.invoke::<String>("wait", "child", "nobody").await?),
                 "retry" => {
                     let step = ctx.step("flaky", || async move {
-                        if flaky { Err(Fault::new("not yet")) } else { Ok(()) }
+                        if flaky { Err(StepError::new("not yet")) } else { Ok(()) }
                     });
                     step.retry(Retry::attempts(2).fixed(secs(60))).await?;
                 }
@@ -376,11 +386,11 @@ fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
 
 /// spec N57: a fresh process with the same store and definitions goes on with every run, whatever
 /// it waits for, also one that was paused or never started.
-pub(crate) async fn a_fresh_engine_goes_on_with_every_run(lab: &Lab) {
+pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness) {
     let marks = Marks::default();
     let engine = |workers: usize| {
         let [any, child] = any(&marks);
-        lab.engine().workers(workers).workflow(any).workflow(child).start()
+        harness.engine().workers(workers).workflow(any).workflow(child).start()
     };
     let before = engine(100).await.unwrap();
     let mut runs: Vec<RunId> = Vec::new();
@@ -388,26 +398,26 @@ pub(crate) async fn a_fresh_engine_goes_on_with_every_run(lab: &Lab) {
         runs.push(start(&before, "any", json!(what)).await);
     }
     let paused = start(&before, "any", json!("paused")).await;
-    lab.settle().await;
+    harness.settle().await;
     before.pause(paused).await.unwrap();
-    before.shut_down().await;
+    before.shutdown().await;
     // Accepted by a process that drives nothing.
     let front = engine(0).await.unwrap();
     let fresh = start(&front, "any", json!("sleep")).await;
-    front.shut_down().await;
+    front.shutdown().await;
     let after = engine(100).await.unwrap();
     after.send("go", json!(null)).await.unwrap();
     after.signal(runs[2], "go", json!(null)).await.unwrap();
-    lab.advance(secs(70)).await;
+    harness.advance(secs(70)).await;
     for (run, what) in runs.iter().zip(ANY).take(5) {
-        assert_eq!(lab.completed(&after, *run).await, json!(what));
+        assert_eq!(harness.completed(&after, *run).await, json!(what));
     }
-    assert_eq!(lab.completed(&after, fresh).await, json!("sleep"));
-    assert_eq!(state(lab, "any", runs[5]).await, "waiting");
+    assert_eq!(harness.completed(&after, fresh).await, json!("sleep"));
+    assert_eq!(state(harness, "any", runs[5]).await, "waiting");
     after.resume(paused).await.unwrap();
-    lab.advance(secs(3600)).await;
-    lab.completed(&after, paused).await;
-    lab.completed(&after, runs[5]).await;
+    harness.advance(secs(3600)).await;
+    harness.completed(&after, paused).await;
+    harness.completed(&after, runs[5]).await;
     for what in ANY.into_iter().skip(1) {
         assert_eq!(marks.count(&format!("first {what}")), 1, "{what}");
         assert_eq!(marks.count(&format!("last {what}")), 1, "{what}");
@@ -437,9 +447,12 @@ fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
 
 /// spec B130, B181, exact: whichever transaction fails, or whose answer ever is lost, no run and no
 /// step is lost or doubled; a client repeats its request under the same `dedupeId`.
-pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(lab: &Lab, faults: &Faults) {
+pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     let marks = Marks::default();
-    let builder = lab.engine().lease_ttl(secs(30)).poll_interval(secs(10));
+    let builder = harness.engine().lease_ttl(secs(30)).poll_interval(secs(10));
     let engine = shop(builder, &marks).start().await.unwrap();
     let mut orders = 0;
     for failure in [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable] {
@@ -448,9 +461,9 @@ pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(lab: &Lab, faults: &
             let mut event = new_event("order", orders).unwrap();
             event.dedupe_id = Some(format!("order {orders}"));
             while engine.send_all(vec![event.clone()]).await.is_err() {}
-            lab.advance(secs(60)).await;
+            harness.advance(secs(60)).await;
             orders += 1;
-            let all = [states(lab, "order"), states(lab, "mail"), states(lab, "pack")];
+            let all = [states(harness, "order"), states(harness, "mail"), states(harness, "pack")];
             for states in all {
                 let states = states.await;
                 assert_eq!(states, vec!["completed"; orders], "{failure:?} of commit {after}");
@@ -517,7 +530,7 @@ mod live {
         unblock.send(()).unwrap();
         assert_eq!(engine.output::<usize>(run).await.unwrap().unwrap(), 2);
         assert_eq!(marks.all(), ["in", "out", "in", "out"]);
-        engine.shut_down().await;
+        engine.shutdown().await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -16,7 +16,7 @@ use tidegate::{
         reads::{Change, ReadSet, Snapshot},
         row::{EngineId, Row, RowKey, Workspace},
     },
-    store::{Database, Decide, Decision, Salted, Store, StoreError, commit},
+    store::{Database, Decide, Decision, SeededCommand, Store, StoreError, commit},
 };
 use tidegate_testkit::sample;
 use tokio::sync::{oneshot, watch};
@@ -89,7 +89,7 @@ struct Plan {
     /// What the next transaction waits for.
     held: Option<oneshot::Receiver<()>>,
     /// What somebody else does right before the next transaction.
-    before: Vec<Salted>,
+    before: Vec<SeededCommand>,
     beats: Beats,
     engines: Vec<EngineId>,
     /// Nothing is answered until it is over.
@@ -285,7 +285,7 @@ impl Store for Faults {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let beats = {
             let mut plan = self.plan();
             if !plan.engines.contains(&engine) {
@@ -299,7 +299,7 @@ impl Store for Faults {
             }
             Beats::Hang(this) if this == engine => pending().await,
             Beats::Fine | Beats::FailBut(_) | Beats::Hang(_) => {
-                self.store.beat(engine, lease_ms).await
+                self.store.heartbeat(engine, lease_ms).await
             }
         }
     }

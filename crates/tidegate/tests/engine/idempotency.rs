@@ -1,24 +1,24 @@
 //! Idempotency and `dedupeId`: the same thing once.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Engine, Idempotency, NewEvent, Posted, Workflow, testing::Lab};
+use tidegate::{Ctx, Engine, Idempotency, NewEvent, Posted, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
 /// spec C1, B116, B117, B118, B119, B120: one run for a key; a repeat is told so, and is still an
 /// event to everybody else.
-pub(crate) async fn one_run_for_a_key(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn one_run_for_a_key(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let once = Idempotency::within(secs(60)).key("id");
     let order = work(&journal, "order", ms(0)).idempotency(once);
     let audit = work(&journal, "audit", ms(0)).on_event("order");
     let waiter = Workflow::new("waiter", |ctx: Ctx, _: Value| async move {
         ctx.wait_for_event::<Value>("again", "order").matching("n", 1).await
     });
-    let engine = lab.engine().workflow(order).workflow(audit).workflow(waiter);
+    let engine = harness.engine().workflow(order).workflow(audit).workflow(waiter);
     let engine = engine.start().await.unwrap();
     let waiting = start(&engine, "waiter", json!({})).await;
-    lab.settle().await;
+    harness.settle().await;
     engine.send("order", json!({ "id": 7, "n": 0 })).await.unwrap();
     let repeat = engine.send("order", json!({ "id": 7, "n": 1 })).await.unwrap().to_value();
     let told = &repeat["runs"][1];
@@ -26,51 +26,54 @@ pub(crate) async fn one_run_for_a_key(lab: &Lab) {
     assert_eq!((&told["control"], told.get("runId")), (&json!("idempotency"), None));
     assert_eq!(repeat["woke"], 1);
     engine.send("order", json!({ "id": 8, "n": 2 })).await.unwrap();
-    lab.settle().await;
-    assert_eq!((states(lab, "order").await.len(), states(lab, "audit").await.len()), (2, 3));
-    assert_eq!(recorded(lab, "order").await, 3);
-    lab.completed(&engine, waiting).await;
+    harness.settle().await;
+    assert_eq!(
+        (states(harness, "order").await.len(), states(harness, "audit").await.len()),
+        (2, 3)
+    );
+    assert_eq!(recorded(harness, "order").await, 3);
+    harness.completed(&engine, waiting).await;
 }
 
 /// spec C1, B121, B122, B123: the window outlives the run, is not extended by repeats, and ends.
-pub(crate) async fn the_window_is_fixed_and_outlives_the_run(lab: &Lab) {
+pub(crate) async fn the_window_is_fixed_and_outlives_the_run(harness: &TestHarness) {
     let order = Workflow::new("order", |_: Ctx, _: Value| async move {
-        Err::<(), _>(tidegate::Fault::new("no").fatal())
+        Err::<(), _>(tidegate::StepError::new("no").fatal())
     });
     let order = order.idempotency(Idempotency::within(secs(60)));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let send = async || verdict(&engine, "order", json!({})).await.outcome();
     assert_eq!(send().await, "started");
     for _ in 0..5 {
-        lab.advance(secs(10)).await;
-        assert_eq!((send().await, states(lab, "order").await), ("deduped", vec!["failed"]));
+        harness.advance(secs(10)).await;
+        assert_eq!((send().await, states(harness, "order").await), ("deduped", vec!["failed"]));
     }
-    lab.advance(ms(9_999)).await;
+    harness.advance(ms(9_999)).await;
     assert_eq!(send().await, "deduped");
-    lab.advance(ms(1)).await;
+    harness.advance(ms(1)).await;
     assert_eq!(send().await, "started");
 }
 
 /// spec B124, B125: without a key it is one run of the workflow, without a period one a day.
-pub(crate) async fn by_default_one_run_a_day(lab: &Lab) {
+pub(crate) async fn by_default_one_run_a_day(harness: &TestHarness) {
     let data = json!({ "name": "order", "idempotency": {} });
     let order = Workflow::from_definition(data, |_: Ctx, _: Value| async move { Ok(()) });
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let send = async |id: u32| verdict(&engine, "order", json!({ "id": id })).await.outcome();
     assert_eq!([send(1).await, send(2).await], ["started", "deduped"]);
-    lab.advance(secs(24 * 60 * 60 - 1)).await;
+    harness.advance(secs(24 * 60 * 60 - 1)).await;
     assert_eq!(send(3).await, "deduped");
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     assert_eq!(send(4).await, "started");
 }
 
 /// spec B126: of repeats at once on two engines, exactly one runs.
-pub(crate) async fn of_repeats_at_once_one_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn of_repeats_at_once_one_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let period = || Idempotency::within(secs(60)).key("n");
     let order = || work(&journal, "order", ms(0)).idempotency(period());
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
-    let two = sharing(lab).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workflow(order()).start().await.unwrap();
     for n in 0..5 {
         let repeats = tokio::join!(
             one.send("order", json!({ "n": n })),
@@ -79,7 +82,7 @@ pub(crate) async fn of_repeats_at_once_one_runs(lab: &Lab) {
         );
         repeats.0.and(repeats.1).and(repeats.2).unwrap();
     }
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     let mut ran = journal.take();
     ran.sort();
     assert_eq!(ran, ["0", "1", "2", "3", "4"]);
@@ -93,44 +96,47 @@ async fn post(engine: &Engine, dedupe_id: &str, data: Value) -> Posted {
 
 /// spec C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped before anything, and answered
 /// with what became of the first; after a day it is a new event.
-pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0));
     let waiter = Workflow::new("waiter", |ctx: Ctx, _: Value| async move {
         ctx.wait_for_event::<Value>("order", "order").await
     });
-    let engine = lab.engine().workflow(order).workflow(waiter).start().await.unwrap();
+    let engine = harness.engine().workflow(order).workflow(waiter).start().await.unwrap();
     let first = post(&engine, "a", json!({ "n": 0 })).await;
     assert!(!first.deduped);
     let waiting = start(&engine, "waiter", json!({})).await;
-    lab.settle().await;
+    harness.settle().await;
     let again = post(&engine, "a", json!({ "n": 1 })).await;
     assert_eq!((again.deduped, again.id, again.woke), (true, first.id, 0));
     let told = again.to_value();
     assert_eq!(told["runs"][0]["runId"], json!(first.runs[0].verdict.run()));
-    lab.settle().await;
-    assert_eq!((recorded(lab, "order").await, states(lab, "waiter").await[0]), (1, "waiting"));
+    harness.settle().await;
+    assert_eq!(
+        (recorded(harness, "order").await, states(harness, "waiter").await[0]),
+        (1, "waiting")
+    );
     assert!(!post(&engine, "b", json!({ "n": 2 })).await.deduped);
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, waiting).await, json!({ "n": 2 }));
-    lab.advance(secs(24 * 60 * 60)).await;
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, waiting).await, json!({ "n": 2 }));
+    harness.advance(secs(24 * 60 * 60)).await;
     assert!(!post(&engine, "a", json!({ "n": 3 })).await.deduped);
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.take(), ["0", "2", "3"]);
 }
 
 /// spec C2: a `dedupeId` is one in its workspace, also inside of one request.
-pub(crate) async fn a_dedupe_id_is_one_per_workspace(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_dedupe_id_is_one_per_workspace(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0));
-    let engine = lab.engine().workspaces(["one", "two"]).workflow(order).start().await.unwrap();
+    let engine = harness.engine().workspaces(["one", "two"]).workflow(order).start().await.unwrap();
     let event = tidegate::new_event("order", json!({ "n": 0 })).unwrap();
     let event = NewEvent { dedupe_id: Some("a".to_owned()), ..event };
     let posted = engine.send_all(vec![event.clone(), event]).await.unwrap();
     assert_eq!((posted[0].deduped, posted[1].deduped), (false, true));
     assert_eq!(posted[0].id, posted[1].id);
     assert!(!post(&engine.in_workspace("two"), "a", json!({ "n": 1 })).await.deduped);
-    lab.settle().await;
+    harness.settle().await;
     let mut ran = journal.take();
     ran.sort();
     assert_eq!(ran, ["0", "1"]);

@@ -19,7 +19,7 @@ use tidegate::{
         row::{EngineId, Row, Workspace},
     },
     store::{Database, Decide, Store, StoreError},
-    testing::Lab,
+    testing::TestHarness,
 };
 use tokio::sync::watch;
 
@@ -59,9 +59,9 @@ impl Store for Tally {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         self.beats.fetch_add(1, Ordering::SeqCst);
-        self.store.beat(engine, lease_ms).await
+        self.store.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -87,19 +87,19 @@ impl Store for Tally {
 
 /// An idle engine makes at most half a transaction a second, and writes nothing but a heartbeat
 /// every third of its lease: with code for what others define, a schedule and a reaction.
-pub(crate) async fn an_idle_engine_costs_little(lab: &Lab) {
-    let tally = Tally::of(lab.store().clone());
-    let journal = Journal::new(lab);
+pub(crate) async fn an_idle_engine_costs_little(harness: &TestHarness) {
+    let tally = Tally::of(harness.store().clone());
+    let journal = Journal::new(harness);
     let nightly = work(&journal, "nightly", ms(0)).cron("0 3 29 2 *", "UTC");
     let reaction = Reaction::new("audit").on_any(|_, _| async { Ok(()) });
-    let engine = lab.engine_through(tally.clone()).lease_ttl(secs(30)).poll_interval(secs(15));
+    let engine = harness.engine_through(tally.clone()).lease_ttl(secs(30)).poll_interval(secs(15));
     let engine = engine.workflow(nightly).workflow(work(&journal, "job", ms(0)));
-    let engine = engine.reaction(reaction).code_for(|_| None).start().await.unwrap();
+    let engine = engine.reaction(reaction).handler_resolver(|_| None).start().await.unwrap();
     start(&engine, "job", json!({ "n": 1 })).await;
-    lab.advance(secs(120)).await;
-    assert_eq!(states(lab, "job").await, ["completed"]);
+    harness.advance(secs(120)).await;
+    assert_eq!(states(harness, "job").await, ["completed"]);
     tally.take();
-    lab.advance(secs(600)).await;
+    harness.advance(secs(600)).await;
     let [reads, locking, beats] = tally.take();
     let seen = format!("{reads} reads, {locking} that lock, {beats} heartbeats in 600 s");
     assert!(reads + locking + beats <= 300, "{seen}");
@@ -107,33 +107,33 @@ pub(crate) async fn an_idle_engine_costs_little(lab: &Lab) {
     assert!((59..=61).contains(&beats), "{seen}");
     // It still hears of work: from another engine that says so, and by itself otherwise.
     start(&engine, "job", json!({ "n": 2 })).await;
-    lab.settle().await;
-    assert_eq!(states(lab, "job").await, ["completed"; 2]);
+    harness.settle().await;
+    assert_eq!(states(harness, "job").await, ["completed"; 2]);
 }
 
 /// What others define is taken up soon, although definitions are seldom read.
-pub(crate) async fn what_others_define_is_taken_up_within_a_second(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let long = || lab.engine().lease_ttl(secs(30)).poll_interval(secs(15));
+pub(crate) async fn what_others_define_is_taken_up_within_a_second(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let long = || harness.engine().lease_ttl(secs(30)).poll_interval(secs(15));
     let job = |n: u32| work(&journal, "job", ms(0)).throttle(Rate::per_second(n));
     let first = long().workflow(job(1)).start().await.unwrap();
-    lab.advance(secs(100)).await;
+    harness.advance(secs(100)).await;
     // Newer code registers a version, and goes.
     let second = long().workers(0).workflow(job(2)).start().await.unwrap();
     let run = start(&second, "job", json!({ "n": 7 })).await;
-    second.shut_down().await;
-    lab.advance(secs(2)).await;
-    lab.completed(&first, run).await;
+    second.shutdown().await;
+    harness.advance(secs(2)).await;
+    harness.completed(&first, run).await;
 }
 
 /// Definitions are registered together: at an engine's start, by `define_all`, and beside others
 /// that are there already.
-pub(crate) async fn many_definitions_take_few_transactions(lab: &Lab) {
-    let tally = Tally::of(lab.store().clone());
-    let journal = Journal::new(lab);
+pub(crate) async fn many_definitions_take_few_transactions(harness: &TestHarness) {
+    let tally = Tally::of(harness.store().clone());
+    let journal = Journal::new(harness);
     let many = |from: usize| (from..from + 1_200).map(|n| format!("job.{n}"));
     let start = || {
-        let engine = lab.engine_through(tally.clone()).code_for(|_| None);
+        let engine = harness.engine_through(tally.clone()).handler_resolver(|_| None);
         many(0).fold(engine, |engine, name| engine.workflow(work(&journal, &name, ms(0)))).start()
     };
     let engine = start().await.unwrap();
@@ -144,12 +144,12 @@ pub(crate) async fn many_definitions_take_few_transactions(lab: &Lab) {
     assert!(registered.iter().all(|it| it.version == 1 && it.released.is_some()));
     let [reads, locking, _] = tally.take();
     assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, for as many more");
-    engine.shut_down().await;
+    engine.shutdown().await;
     tally.take();
     let engine = start().await.unwrap();
     let [reads, locking, _] = tally.take();
     assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, at the next start");
     crate::words::start(&engine, "job.1199", json!({ "n": 1 })).await;
-    lab.settle().await;
-    assert_eq!(states(lab, "job.1199").await, ["completed"]);
+    harness.settle().await;
+    assert_eq!(states(harness, "job.1199").await, ["completed"]);
 }

@@ -1,6 +1,6 @@
 //! The promises kept end to end: stories told to the real engine, on every store.
 //!
-//! A story is one function of a [`Lab`](tidegate::testing::Lab) and one line in the list below, which makes a test of it
+//! A story is one function of a [`TestHarness`](tidegate::testing::TestHarness) and one line in the list below, which makes a test of it
 //! for each store. The lines of the promise that a story keeps are named in its doc comment. Time
 //! is moved, not waited for.
 
@@ -57,8 +57,8 @@ macro_rules! stories {
             $(mod $topic {
                 $(#[tokio::test]
                 async fn $story() {
-                    let Some(lab) = crate::stores::$store().await else { return };
-                    crate::$topic::$story(&lab).await;
+                    let Some(harness) = crate::stores::$store().await else { return };
+                    crate::$topic::$story(&harness).await;
                 })*
             })*
         }
@@ -80,8 +80,8 @@ macro_rules! faulty_stories {
                 $(#[tokio::test]
                 async fn $story() {
                     let opened = crate::stores::faulty::$store().await;
-                    let Some((lab, faults)) = opened else { return };
-                    crate::$topic::$story(&lab, &faults).await;
+                    let Some((harness, faults)) = opened else { return };
+                    crate::$topic::$story(&harness, &faults).await;
                 })*
             })*
         }

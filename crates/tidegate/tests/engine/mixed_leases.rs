@@ -16,7 +16,7 @@ use tidegate::{
         time::Timestamp,
     },
     store::{Clock, Store},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 use crate::{
@@ -25,15 +25,15 @@ use crate::{
 };
 
 /// An engine with one worker, so that every engine drives a run of its own.
-async fn engine(lab: &Lab, journal: &Journal, ttl: Duration, ws: &str) -> Engine {
-    let builder = lab.engine().lease_ttl(ttl).poll_interval(ttl / 3).workers(1);
+async fn engine(harness: &TestHarness, journal: &Journal, ttl: Duration, ws: &str) -> Engine {
+    let builder = harness.engine().lease_ttl(ttl).poll_interval(ttl / 3).workers(1);
     let job = work(journal, "job", secs(90));
     builder.workspaces([ws]).workflow(job).start().await.unwrap()
 }
 
 /// How many times each run was taken over, ended or not.
-async fn takeovers(lab: &Lab) -> Vec<u32> {
-    let rows = lab.store().dump().await.unwrap();
+async fn takeovers(harness: &TestHarness) -> Vec<u32> {
+    let rows = harness.store().dump().await.unwrap();
     let each = rows.iter().filter_map(|row| match row {
         Row::Run(run) => Some(run.takeovers),
         Row::Ended(run) => Some(run.takeovers),
@@ -44,55 +44,55 @@ async fn takeovers(lab: &Lab) -> Vec<u32> {
 
 /// Runs that last longer than the shorter leases are taken over by nobody, in the same workspace
 /// or in another one.
-pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let mut engines = Vec::new();
     for (ttl, ws) in [(1, "left"), (30, "left"), (1, "right"), (30, "right")] {
-        let engine = engine(lab, &journal, secs(ttl), ws).await;
+        let engine = engine(harness, &journal, secs(ttl), ws).await;
         start(&engine, "job", json!({ "n": engines.len() })).await;
-        lab.settle().await;
+        harness.settle().await;
         engines.push(engine);
     }
     let driven: Vec<_> = engines.iter().map(Engine::driven).collect();
     assert_eq!(driven, [1; 4], "each drives one");
-    lab.advance(secs(100)).await;
-    assert_eq!(states(lab, "job").await, ["completed"; 4]);
-    assert_eq!(takeovers(lab).await, [0; 4]);
+    harness.advance(secs(100)).await;
+    assert_eq!(states(harness, "job").await, ["completed"; 4]);
+    assert_eq!(takeovers(harness).await, [0; 4]);
     assert_eq!(journal.take().len(), 4, "nothing was done twice");
 }
 
 /// What a dead engine held comes back after its own lease: soon if that is short, however long the
 /// observer's is, and not before if that is long, however short the observer's is.
-pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let short = engine(lab, &journal, secs(1), "default").await;
+pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let short = engine(harness, &journal, secs(1), "default").await;
     let run = start(&short, "job", json!({ "n": 1 })).await;
-    lab.settle().await;
-    let long = engine(lab, &journal, secs(30), "default").await;
-    lab.advance(secs(5)).await;
-    lab.crash(&short).await;
-    lab.advance(secs(3)).await;
-    assert_eq!((long.driven(), takeovers(lab).await), (1, vec![1]));
+    harness.settle().await;
+    let long = engine(harness, &journal, secs(30), "default").await;
+    harness.advance(secs(5)).await;
+    harness.crash(&short).await;
+    harness.advance(secs(3)).await;
+    assert_eq!((long.driven(), takeovers(harness).await), (1, vec![1]));
     let why = long.why(run).await.unwrap().sentence;
     assert!(why.ends_with("it was taken over once from an engine that died"), "{why}");
-    let short = engine(lab, &journal, secs(1), "default").await;
-    lab.advance(secs(11)).await;
-    lab.crash(&long).await;
+    let short = engine(harness, &journal, secs(1), "default").await;
+    harness.advance(secs(11)).await;
+    harness.crash(&long).await;
     // The last heartbeat was seen at most a third of a lease before.
-    lab.advance(secs(19)).await;
-    assert_eq!((short.driven(), takeovers(lab).await), (0, vec![1]));
-    lab.advance(secs(12)).await;
-    assert_eq!((short.driven(), takeovers(lab).await), (1, vec![2]));
-    lab.advance(secs(90)).await;
-    lab.completed(&short, run).await;
-    assert_eq!(takeovers(lab).await, [2], "it is known after the end");
+    harness.advance(secs(19)).await;
+    assert_eq!((short.driven(), takeovers(harness).await), (0, vec![1]));
+    harness.advance(secs(12)).await;
+    assert_eq!((short.driven(), takeovers(harness).await), (1, vec![2]));
+    harness.advance(secs(90)).await;
+    harness.completed(&short, run).await;
+    assert_eq!(takeovers(harness).await, [2], "it is known after the end");
 }
 
 /// The setting changes engine by engine while runs go on: they are handed over, never taken.
-pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let start_one = async |ttl| {
-        let builder = lab.engine().lease_ttl(ttl).poll_interval(secs(1));
+        let builder = harness.engine().lease_ttl(ttl).poll_interval(secs(1));
         builder.workflow(work(&journal, "job", secs(7))).start().await.unwrap()
     };
     let mut engines = Vec::new();
@@ -103,21 +103,21 @@ pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(lab: &Lab) 
             start(newest, "job", json!({ "n": n })).await;
         }
         if engines.len() > 3 {
-            engines.remove(0).shut_down().await;
+            engines.remove(0).shutdown().await;
         }
-        lab.advance(secs(4)).await;
+        harness.advance(secs(4)).await;
     }
-    lab.advance(secs(20)).await;
-    assert_eq!(states(lab, "job").await, ["completed"; 45]);
-    assert_eq!(takeovers(lab).await, [0; 45]);
+    harness.advance(secs(20)).await;
+    assert_eq!(states(harness, "job").await, ["completed"; 45]);
+    assert_eq!(takeovers(harness).await, [0; 45]);
 }
 
 /// A run during which the process dies again and again is paused, and goes on when it is resumed;
 /// others that were only leased, or had not begun, go on by themselves.
-pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let start_one = async |workers| {
-        let builder = lab.engine().lease_ttl(secs(1)).poll_interval(secs(1)).workers(workers);
+        let builder = harness.engine().lease_ttl(secs(1)).poll_interval(secs(1)).workers(workers);
         let builder = builder.pause_after_deaths(3).workflow(work(&journal, "job", secs(90)));
         builder.start().await.unwrap()
     };
@@ -127,22 +127,22 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(lab: &Lab) {
     let innocent = start(&front, "job", json!({ "n": 2 })).await;
     for deaths in 0..4 {
         let engine = start_one(1).await;
-        lab.advance(secs(3)).await;
+        harness.advance(secs(3)).await;
         assert_eq!((engine.driven(), journal.take()), (1, vec!["1".to_owned()]), "{deaths}");
-        lab.crash(&engine).await;
-        lab.advance(secs(3)).await;
+        harness.crash(&engine).await;
+        harness.advance(secs(3)).await;
     }
     let row = front.look_up(guilty).await.unwrap().0.expect("it has not ended");
     assert_eq!((row.phase, row.deaths, row.takeovers), (Phase::Paused, 3, 4));
     let why = front.why(guilty).await.unwrap().sentence;
     assert!(why.starts_with("it was paused after 3 worker deaths"), "{why}");
     let engine = start_one(2).await;
-    lab.advance(secs(100)).await;
-    lab.completed(&engine, innocent).await;
+    harness.advance(secs(100)).await;
+    harness.completed(&engine, innocent).await;
     assert_eq!(journal.take(), ["2"], "a paused run is not driven");
     engine.resume(guilty).await.unwrap();
-    lab.advance(secs(100)).await;
-    lab.completed(&engine, guilty).await;
+    harness.advance(secs(100)).await;
+    harness.completed(&engine, guilty).await;
 }
 
 /// A store's clock that can be set while engines measure on.
@@ -175,22 +175,22 @@ async fn a_step_of_the_clock_takes_nothing_over(
     clock: Arc<VirtualClock>,
     settable: &Settable,
 ) {
-    let lab = Lab::on(store, clock);
-    let journal = Journal::new(&lab);
-    let short = engine(&lab, &journal, secs(1), "default").await;
-    let long = engine(&lab, &journal, secs(30), "default").await;
+    let harness = TestHarness::on(store, clock);
+    let journal = Journal::new(&harness);
+    let short = engine(&harness, &journal, secs(1), "default").await;
+    let long = engine(&harness, &journal, secs(30), "default").await;
     for engine in [&short, &long] {
         start(engine, "job", json!({ "n": 1 })).await;
-        lab.settle().await;
+        harness.settle().await;
     }
     for minutes in [10, 0, -10, 0] {
         settable.set(minutes * 60_000_000);
-        lab.advance(secs(12)).await;
+        harness.advance(secs(12)).await;
         assert_eq!((short.driven(), long.driven()), (1, 1), "{minutes} minutes ahead");
     }
-    lab.advance(secs(60)).await;
-    assert_eq!(states(&lab, "job").await, ["completed"; 2]);
-    assert_eq!(takeovers(&lab).await, [0; 2]);
+    harness.advance(secs(60)).await;
+    assert_eq!(states(&harness, "job").await, ["completed"; 2]);
+    assert_eq!(takeovers(&harness).await, [0; 2]);
     assert_eq!(journal.take().len(), 2, "nothing was done twice");
 }
 

@@ -10,8 +10,8 @@ use std::{
 
 use serde_json::json;
 use tidegate::{
-    Ctx, Engine, Fault, Reaction, StreamEvent, Workflow, core::reaction::Which, store::Database,
-    testing::Lab,
+    Ctx, Engine, Reaction, StepError, StreamEvent, Workflow, core::reaction::StreamSelection,
+    store::Database, testing::TestHarness,
 };
 
 use crate::{
@@ -26,13 +26,13 @@ fn amount(event: &StreamEvent) -> i64 {
     event.data.as_str().parse().unwrap_or(0)
 }
 
-fn falls(falls: &Falls, events: &[StreamEvent]) -> Result<(), Fault> {
+fn falls(falls: &Falls, events: &[StreamEvent]) -> Result<(), StepError> {
     if events.iter().any(|event| event.name == "poison") {
-        return Err(Fault::new("cannot be folded").fatal());
+        return Err(StepError::new("cannot be folded").fatal());
     }
     if falls.load(SeqCst) > 0 {
         falls.fetch_sub(1, SeqCst);
-        return Err(Fault::new("falls over behind its write"));
+        return Err(StepError::new("falls over behind its write"));
     }
     Ok(())
 }
@@ -65,8 +65,9 @@ fn summing(table: &str, fall: &Falls) -> Reaction {
 }
 
 /// Reads or clears the table, in a run's step: the one way to it that every store has.
-fn looking_in(table: &str, lab: &Lab) -> Workflow<String, Vec<i64>> {
-    let (table, sqlite) = (table.to_owned(), matches!(lab.store().database(), Database::Sqlite(_)));
+fn looking_in(table: &str, harness: &TestHarness) -> Workflow<String, Vec<i64>> {
+    let (table, sqlite) =
+        (table.to_owned(), matches!(harness.store().database(), Database::Sqlite(_)));
     Workflow::new("table", move |ctx: Ctx, what: String| {
         let table = table.clone();
         async move {
@@ -98,33 +99,35 @@ async fn look(engine: &Engine, what: &str) -> Vec<i64> {
 /// A projection counts each event exactly once, though its writes fall over and its engine dies;
 /// an event that cannot be folded stops its stream behind those that can; a reset rebuilds it.
 /// Where there is no database the stream is blocked and says so.
-pub(crate) async fn a_projection_is_kept_with_its_ack(lab: &Lab) {
+pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     let table = format!("sums_{:016x}", RandomState::new().hash_one(0));
     let fall = Falls::default();
-    let serve = || looking(lab).reaction(summing(&table, &fall)).workflow(looking_in(&table, lab));
+    let serve =
+        || looking(harness).reaction(summing(&table, &fall)).workflow(looking_in(&table, harness));
     let engine = serve().start().await.unwrap();
-    append(lab, "account-1", &[("put", json!(5)), ("put", json!(7))]).await;
-    if matches!(lab.store().database(), Database::None) {
+    append(harness, "account-1", &[("put", json!(5)), ("put", json!(7))]).await;
+    if matches!(harness.store().database(), Database::None) {
         let told = view(&engine, "sums", "account-1").await.blocked.unwrap();
         assert!(told.contains("no fold for a store that is in memory"), "{told}");
         return;
     }
     assert_eq!(look(&engine, "").await, [2, 12]);
     fall.store(4, SeqCst);
-    append_quietly(lab, "account-1", &[("put", json!(1)), ("put", json!(2))]).await;
-    append(lab, "account-2", &[("put", json!(3)), ("poison", json!(0)), ("put", json!(9))]).await;
+    append_quietly(harness, "account-1", &[("put", json!(1)), ("put", json!(2))]).await;
+    append(harness, "account-2", &[("put", json!(3)), ("poison", json!(0)), ("put", json!(9))])
+        .await;
     assert_eq!(look(&engine, "").await, [5, 18], "each once, but for what is stuck");
     let stuck = view(&engine, "sums", "account-2").await;
     assert_eq!(stuck.position, 0);
     assert!(stuck.blocked.unwrap().contains("cannot be folded"));
-    lab.crash(&engine).await;
+    harness.crash(&engine).await;
     let engine = serve().start().await.unwrap();
-    append(lab, "account-1", &[("put", json!(100))]).await;
-    lab.advance(secs(32)).await;
+    append(harness, "account-1", &[("put", json!(100))]).await;
+    harness.advance(secs(32)).await;
     assert_eq!(look(&engine, "").await, [6, 118]);
     assert_eq!(look(&engine, "clear").await, [0, 0]);
     let both = ["account-1", "account-2"].map(str::to_owned);
-    assert_eq!(engine.reset("sums", Which::All).await.unwrap(), both);
-    lab.settle().await;
+    assert_eq!(engine.reset("sums", StreamSelection::All).await.unwrap(), both);
+    harness.settle().await;
     assert_eq!(look(&engine, "").await, [6, 118], "rebuilt from the first event");
 }

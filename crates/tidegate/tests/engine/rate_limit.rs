@@ -1,23 +1,23 @@
 //! Rate limit: what is too much is dropped, and said so.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Rate, Workflow, testing::Lab};
+use tidegate::{Ctx, Rate, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
 /// spec B77, B78, B79, B80, A3: beyond the limit no run is made and the caller is told; the event
 /// is still recorded, wakes who waits for it, and starts other workflows.
-pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(2));
     let audit = work(&journal, "audit", ms(0)).on_event("order");
     let waiter = Workflow::new("waiter", |ctx: Ctx, _: Value| async move {
         ctx.wait_for_event::<Value>("third", "order").matching("n", 2).await
     });
-    let engine = lab.engine().workflow(order).workflow(audit).workflow(waiter);
+    let engine = harness.engine().workflow(order).workflow(audit).workflow(waiter);
     let engine = engine.start().await.unwrap();
     let waiting = start(&engine, "waiter", json!({})).await;
-    lab.settle().await;
+    harness.settle().await;
     for n in 0..2 {
         assert_eq!(engine.send("order", json!({ "n": n })).await.unwrap().runs.len(), 2);
     }
@@ -27,47 +27,50 @@ pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(lab: &Lab) {
     assert_eq!((&told["workflow"], &told["outcome"]), (&json!("order"), &json!("dropped")));
     assert_eq!((&told["dropped"], &told["control"]), (&json!(true), &json!("rateLimit")));
     assert!(told.get("retryAt").is_some() && told.get("runId").is_none(), "{told}");
-    lab.settle().await;
-    assert_eq!((states(lab, "order").await.len(), states(lab, "audit").await.len()), (2, 3));
-    assert_eq!(recorded(lab, "order").await, 3);
-    assert_eq!(lab.completed(&engine, waiting).await, json!({ "n": 2 }));
+    harness.settle().await;
+    assert_eq!(
+        (states(harness, "order").await.len(), states(harness, "audit").await.len()),
+        (2, 3)
+    );
+    assert_eq!(recorded(harness, "order").await, 3);
+    assert_eq!(harness.completed(&engine, waiting).await, json!({ "n": 2 }));
 }
 
 /// spec M2, B81: capacity comes back evenly, and a lone event is always admitted.
-pub(crate) async fn capacity_comes_back_evenly(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn capacity_comes_back_evenly(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_second(2));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let send = async || verdict(&engine, "order", json!({})).await.outcome();
     assert_eq!([send().await, send().await, send().await], ["started", "started", "dropped"]);
-    lab.advance(ms(499)).await;
+    harness.advance(ms(499)).await;
     assert_eq!(send().await, "dropped");
-    lab.advance(ms(1)).await;
+    harness.advance(ms(1)).await;
     assert_eq!([send().await, send().await], ["started", "dropped"]);
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     assert_eq!([send().await, send().await, send().await], ["started", "started", "dropped"]);
 }
 
 /// spec B82: one hot key does not affect another.
-pub(crate) async fn a_hot_key_does_not_affect_another(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_hot_key_does_not_affect_another(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_second(1).key("ip"));
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let send = async |ip: &str| verdict(&engine, "order", json!({ "ip": ip })).await.outcome();
     assert_eq!([send("a").await, send("a").await, send("a").await][1..], ["dropped"; 2]);
     assert_eq!([send("b").await, send("b").await], ["started", "dropped"]);
 }
 
 /// spec B83: given the same burst, a throttle delays what a rate limit drops.
-pub(crate) async fn both_meters_call_the_same_arrivals_overflow(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn both_meters_call_the_same_arrivals_overflow(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let rate = || Rate::per_second(2).burst(2);
     let limited = work(&journal, "limited", ms(0)).on_event("tick").rate_limit(rate());
     let throttled = work(&journal, "throttled", ms(0)).on_event("tick").throttle(rate());
-    let engine = lab.engine().workflow(limited).workflow(throttled).start().await.unwrap();
+    let engine = harness.engine().workflow(limited).workflow(throttled).start().await.unwrap();
     // Never a second delayed one, which would stand behind the first and not count by itself.
     for gap in [0, 0, 0, 1000, 0, 500, 100, 1500, 0, 0] {
-        lab.advance(ms(gap)).await;
+        harness.advance(ms(gap)).await;
         let posted = engine.send("tick", json!({})).await.unwrap();
         let told: Vec<_> = posted.runs.iter().map(|run| run.verdict.outcome()).collect();
         assert!(matches!(told[..], ["started", "started"] | ["dropped", "queued"]), "{told:?}");
@@ -79,15 +82,15 @@ pub(crate) async fn both_meters_call_the_same_arrivals_overflow(lab: &Lab) {
 }
 
 /// spec B84, B131: several engines count together.
-pub(crate) async fn several_engines_count_together(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn several_engines_count_together(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(5));
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
-    let two = sharing(lab).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workflow(order()).start().await.unwrap();
     for _ in 0..10 {
         let (one, two) = tokio::join!(one.send("order", json!({})), two.send("order", json!({})));
         one.and(two).unwrap();
     }
-    lab.advance(secs(2)).await;
-    assert_eq!(states(lab, "order").await, ["completed"; 5]);
+    harness.advance(secs(2)).await;
+    assert_eq!(states(harness, "order").await, ["completed"; 5]);
 }

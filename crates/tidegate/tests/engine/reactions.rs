@@ -5,18 +5,18 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, EngineBuilder, Fault, Flow, Reaction, ReactionCtx, StreamEvent,
+    Action, Ctx, Engine, EngineBuilder, Flow, Reaction, ReactionCtx, StepError, StreamEvent,
     StreamQuery, StreamView, Workflow,
     core::{
         command::{Command, StreamCommand},
         json::Payload,
-        reaction::{Backoff, BackoffKind, Filter, Which},
-        row::{Logged, Row},
+        reaction::{Backoff, BackoffKind, Filter, StreamSelection},
+        row::{Row, StreamEventRow},
         stream::{Commit, NewLogged},
     },
     new_request,
     store::commit,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -25,18 +25,18 @@ use crate::{
 };
 
 /// An engine that looks at the store every second: the stories' commits are others'.
-pub(crate) fn looking(lab: &Lab) -> EngineBuilder {
-    lab.engine().poll_interval(secs(1))
+pub(crate) fn looking(harness: &TestHarness) -> EngineBuilder {
+    harness.engine().poll_interval(secs(1))
 }
 
 /// Commits events, as another process does, and lets a second pass.
-pub(crate) async fn append(lab: &Lab, stream: &str, events: &[(&str, Value)]) {
-    append_quietly(lab, stream, events).await;
-    lab.advance(secs(1)).await;
+pub(crate) async fn append(harness: &TestHarness, stream: &str, events: &[(&str, Value)]) {
+    append_quietly(harness, stream, events).await;
+    harness.advance(secs(1)).await;
 }
 
 /// Commits events, as another process does.
-pub(crate) async fn append_quietly(lab: &Lab, stream: &str, events: &[(&str, Value)]) {
+pub(crate) async fn append_quietly(harness: &TestHarness, stream: &str, events: &[(&str, Value)]) {
     let meta = Payload::from_value(&json!({}));
     let events = events.iter().map(|(name, data)| NewLogged {
         name: (*name).to_owned(),
@@ -48,8 +48,8 @@ pub(crate) async fn append_quietly(lab: &Lab, stream: &str, events: &[(&str, Val
     let command = StreamCommand::Commit(append);
     let command = Command::Stream { ws: "default".into(), command };
     // A salt that tells one commit from another is enough.
-    let salt = u64::try_from(lab.now().micros()).unwrap();
-    for answer in commit(&**lab.store(), vec![(command, salt)]).await.unwrap() {
+    let salt = u64::try_from(harness.now().micros()).unwrap();
+    for answer in commit(&**harness.store(), vec![(command, salt)]).await.unwrap() {
         answer.unwrap();
     }
 }
@@ -79,35 +79,35 @@ pub(crate) async fn view(engine: &Engine, reaction: &str, stream: &str) -> Strea
 }
 
 /// The data of all events of a stream, in order.
-pub(crate) async fn log(lab: &Lab, stream: &str) -> Vec<Logged> {
-    let rows = lab.store().dump().await.unwrap();
+pub(crate) async fn log(harness: &TestHarness, stream: &str) -> Vec<StreamEventRow> {
+    let rows = harness.store().dump().await.unwrap();
     let id = rows.iter().find_map(|row| match row {
         Row::Stream(it) if it.name == stream => Some(it.id),
         _ => None,
     });
     let events = rows.iter().filter_map(|row| match row {
-        Row::Logged(event) if Some(event.stream) == id => Some(event.clone()),
+        Row::StreamEventRow(event) if Some(event.stream) == id => Some(event.clone()),
         _ => None,
     });
-    let mut events: Vec<Logged> = events.collect();
+    let mut events: Vec<StreamEventRow> = events.collect();
     events.sort_by_key(|event| event.version);
     events
 }
 
-fn named(streams: &[&str]) -> Which {
-    Which::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
+fn named(streams: &[&str]) -> StreamSelection {
+    StreamSelection::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
 }
 
 /// spec B194, B195, B200, B215: every event is handled once, those of a stream one after another in
 /// their order, those of several side by side, as many as the reaction may.
-pub(crate) async fn streams_are_handled_in_order_and_side_by_side(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn streams_are_handled_in_order_and_side_by_side(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", secs(10)).parallel_streams(3).source("s-*");
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
     for stream in ["s-1", "s-2", "s-3", "s-4", "other"] {
-        append_quietly(lab, stream, &numbered(4)).await;
+        append_quietly(harness, stream, &numbered(4)).await;
     }
-    lab.advance(secs(101)).await;
+    harness.advance(secs(101)).await;
     assert_eq!(journal.most("all"), 3);
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in journal.take() {
@@ -131,8 +131,8 @@ enum Account {
 /// spec B192, B224: a handler of typed events sees those that are its own; what it commits goes to
 /// the end of the stream, with the correlation of the event and its id as the cause; another
 /// reaction to that is woken at once.
-pub(crate) async fn typed_events_are_handled_and_committed(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn typed_events_are_handled_and_committed(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let gift =
         Reaction::new("gift").source("account-*").on(async |ctx: ReactionCtx, event: Account| {
             if let Account::Opened { owner } = event {
@@ -142,12 +142,12 @@ pub(crate) async fn typed_events_are_handled_and_committed(lab: &Lab) {
             Ok(())
         });
     let follows = noting(&journal, "follows", Duration::ZERO).source("owners");
-    let engine = looking(lab).reaction(gift).reaction(follows).start().await.unwrap();
-    lab.settle().await;
+    let engine = looking(harness).reaction(gift).reaction(follows).start().await.unwrap();
+    harness.settle().await;
     let opened = ("Opened", json!({ "owner": "ann" }));
-    append_quietly(lab, "account-1", &[opened, ("Renamed", json!("bob"))]).await;
-    append(lab, "account-1", &[("Renamed", json!("eve"))]).await;
-    let events = log(lab, "account-1").await;
+    append_quietly(harness, "account-1", &[opened, ("Renamed", json!("bob"))]).await;
+    append(harness, "account-1", &[("Renamed", json!("eve"))]).await;
+    let events = log(harness, "account-1").await;
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names, ["Opened", "Renamed", "Renamed", "Deposited"]);
     assert_eq!(events[3].data.as_str(), "5");
@@ -161,7 +161,7 @@ pub(crate) async fn typed_events_are_handled_and_committed(lab: &Lab) {
 /// spec B201, B202, B205, B206, B210: the events before a failing one are done with; it and those
 /// behind it come again, as often as retries say, then the stream is blocked and others are not;
 /// unblocked it goes on where it was.
-pub(crate) async fn a_failing_event_is_tried_again_then_blocks(lab: &Lab) {
+pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHarness) {
     let marks = Marks::default();
     let noted = marks.clone();
     let reaction =
@@ -169,34 +169,34 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(lab: &Lab) {
             let times = noted.mark(format!("{} {}", ctx.stream(), event.version));
             async move {
                 if ctx.stream() == "bad" && event.version == 1 && times <= 3 {
-                    return Err(Fault::coded("Sour", "no milk"));
+                    return Err(StepError::coded("Sour", "no milk"));
                 }
                 Ok(())
             }
         });
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
-    append_quietly(lab, "bad", &numbered(3)).await;
-    append(lab, "good", &numbered(1)).await;
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
+    append_quietly(harness, "bad", &numbered(3)).await;
+    append(harness, "good", &numbered(1)).await;
     let count = |what: &str| marks.count(what);
     assert_eq!((count("bad 0"), count("bad 1"), count("bad 2"), count("good 0")), (1, 3, 0, 1));
     let stuck = view(&engine, "mail", "bad").await;
     assert_eq!((stuck.position, stuck.want, stuck.failures), (0, 2, 3));
     let reason = stuck.blocked.unwrap();
     assert_eq!(reason, "failed 3 times, maxRetries is 2: Sour: no milk");
-    append(lab, "bad", &numbered(1)).await;
+    append(harness, "bad", &numbered(1)).await;
     assert_eq!(count("bad 1"), 3, "a blocked stream is left alone");
-    let all = Which::Where(Filter::default());
+    let all = StreamSelection::Where(Filter::default());
     assert_eq!(engine.unblock("mail", all).await.unwrap(), ["bad"]);
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!((count("bad 0"), count("bad 1"), count("bad 3")), (1, 4, 1));
     assert_eq!(view(&engine, "mail", "bad").await.blocked, None);
-    let unknown = engine.unblock("nobody", Which::All).await.unwrap_err();
+    let unknown = engine.unblock("nobody", StreamSelection::All).await.unwrap_err();
     assert_eq!(unknown.to_string(), "there is no reaction `nobody`");
 }
 
 /// spec B203, B204: an error that is final blocks at once, and so does an event that cannot be
 /// read; a panic is a failure like others; without blocking, retries go on for ever.
-pub(crate) async fn a_final_error_blocks_at_once(lab: &Lab) {
+pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
     let marks = Marks::default();
     let failing = |name: &str, marks: &Marks| {
         let (marks, which) = (marks.clone(), name.to_owned());
@@ -205,19 +205,19 @@ pub(crate) async fn a_final_error_blocks_at_once(lab: &Lab) {
             let final_error = which == "final";
             async move {
                 assert!(final_error || times > 20, "the handler falls over");
-                if final_error { Err(Fault::new("never").fatal()) } else { Ok(()) }
+                if final_error { Err(StepError::new("never").fatal()) } else { Ok(()) }
             }
         })
     };
     let typed = Reaction::new("typed").on(async |_: ReactionCtx, _: Account| Ok(()));
-    let engine = looking(lab)
+    let engine = looking(harness)
         .reaction(failing("final", &marks))
         .reaction(failing("panics", &marks).block_on_error(false))
         .reaction(typed)
         .start()
         .await
         .unwrap();
-    append(lab, "a", &[("Deposited", json!("not a number"))]).await;
+    append(harness, "a", &[("Deposited", json!("not a number"))]).await;
     assert_eq!((marks.count("final"), marks.count("panics")), (1, 21));
     let told = view(&engine, "final", "a").await.blocked.unwrap();
     assert_eq!(told, "failed with an error that is not retryable: Error: never");
@@ -228,8 +228,8 @@ pub(crate) async fn a_final_error_blocks_at_once(lab: &Lab) {
 
 /// spec B216, N67: the wait before another try is kept to the moment, by the definition or by the
 /// handler's word; a handler may put its stream off, which is no failure and drops what it wanted.
-pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
-    let (journal, marks) = (Journal::new(lab), Marks::default());
+pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
+    let (journal, marks) = (Journal::new(harness), Marks::default());
     let kind = BackoffKind::Linear;
     let backoff = Backoff { kind, ms: 10_000, max_ms: 60_000, jitter: false };
     let noted = journal.clone();
@@ -239,8 +239,8 @@ pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
             let times = marks.mark(event.version.to_string());
             async move {
                 match (event.version, times) {
-                    (0, 1 | 2) => Err(Fault::new("busy")),
-                    (0, 3) => Err(Fault::new("come later").retry_after(secs(45))),
+                    (0, 1 | 2) => Err(StepError::new("busy")),
+                    (0, 3) => Err(StepError::new("come later").retry_after(secs(45))),
                     (1, 1) => {
                         ctx.commit_named("never", "never", 0)?;
                         ctx.defer_for(secs(100));
@@ -251,40 +251,40 @@ pub(crate) async fn a_try_waits_for_its_time(lab: &Lab) {
             }
         },
     );
-    append_quietly(lab, "a", &numbered(2)).await;
+    append_quietly(harness, "a", &numbered(2)).await;
     // It never looks by itself: what is due is known to whoever made it so.
-    let engine = lab.engine().reaction(reaction).start().await.unwrap();
-    lab.advance(secs(80)).await;
+    let engine = harness.engine().reaction(reaction).start().await.unwrap();
+    harness.advance(secs(80)).await;
     let moments = [0, 10, 30, 75, 75].map(|seconds| seconds * 1000);
     assert_eq!(journal.take_moments(), moments);
     let view = view(&engine, "mail", "a").await;
     assert_eq!((view.position, view.failures, view.claims), (0, 0, 0));
-    lab.advance(secs(100)).await;
+    harness.advance(secs(100)).await;
     assert_eq!(journal.take_times(), [(175_000, "1".to_owned())]);
-    assert_eq!(log(lab, "never").await, []);
+    assert_eq!(log(harness, "never").await, []);
 }
 
 /// A try that is due sooner than those that wait already is made at its time.
-pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(lab: &Lab) {
-    let (journal, marks) = (Journal::new(lab), Marks::default());
+pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHarness) {
+    let (journal, marks) = (Journal::new(harness), Marks::default());
     let noted = journal.clone();
     let reaction = Reaction::new("mail").on_any(move |ctx: ReactionCtx, _: StreamEvent| {
         noted.note(ctx.stream());
         let (stream, times) = (ctx.stream().to_owned(), marks.mark(ctx.stream()));
         let wait = if stream == "late" { 60 } else { 10 };
         async move {
-            let busy = Fault::new("busy").retry_after(secs(wait));
+            let busy = StepError::new("busy").retry_after(secs(wait));
             if times == 1 { Err(busy) } else { Ok(()) }
         }
     });
     // It never looks by itself: what is due is known to whoever made it so.
-    let engine = lab.engine().reaction(reaction).start().await.unwrap();
+    let engine = harness.engine().reaction(reaction).start().await.unwrap();
     for stream in ["late", "soon"] {
         let event = tidegate::events::new("n", json!(1)).unwrap();
         engine.streams().commit(stream, vec![event], None).await.unwrap();
-        lab.settle().await;
+        harness.settle().await;
     }
-    lab.advance(secs(70)).await;
+    harness.advance(secs(70)).await;
     let tries = [(0, "late"), (0, "soon"), (10_000, "soon"), (60_000, "late")];
     assert_eq!(journal.take_times(), tries.map(|(at, stream)| (at, stream.to_owned())));
 }
@@ -292,18 +292,18 @@ pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(lab: &Lab) {
 /// spec B212, B213, N68: a lease is renewed for as long as a handler runs, so that nobody else gets
 /// the stream; when its engine dies, another has it after the lease's time and no failure is
 /// counted.
-pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let reaction = || noting(&journal, "mail", secs(600));
-    let first = looking(lab).reaction(reaction()).start().await.unwrap();
-    lab.settle().await;
-    append(lab, "a", &numbered(2)).await;
-    let second = looking(lab).reaction(reaction()).start().await.unwrap();
-    lab.advance(secs(610)).await;
+    let first = looking(harness).reaction(reaction()).start().await.unwrap();
+    harness.settle().await;
+    append(harness, "a", &numbered(2)).await;
+    let second = looking(harness).reaction(reaction()).start().await.unwrap();
+    harness.advance(secs(610)).await;
     assert_eq!(journal.take_times(), [(1000, "a 0".to_owned()), (601_000, "a 1".to_owned())]);
     assert_eq!(journal.inside("all"), 1);
-    lab.crash(&first).await;
-    lab.advance(secs(33)).await;
+    harness.crash(&first).await;
+    harness.advance(secs(33)).await;
     let lines = journal.take_times();
     let [(moment, line)] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!(line, "a 1", "the first was acked before the crash");
@@ -315,8 +315,8 @@ pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(lab: &Lab) {
 
 /// spec B214: a worker that has lost its lease is stopped at its next renewal, and what it has done
 /// is not acked; the one that has the stream now begins where the place is.
-pub(crate) async fn a_lost_lease_stops_the_handler(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let noted = journal.clone();
     let reaction =
         Reaction::new("mail").source("a").on_any(move |ctx: ReactionCtx, event: StreamEvent| {
@@ -327,80 +327,81 @@ pub(crate) async fn a_lost_lease_stops_the_handler(lab: &Lab) {
                 Ok(())
             }
         });
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
-    append(lab, "a", &numbered(2)).await;
-    lab.advance(secs(30)).await;
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
+    append(harness, "a", &numbered(2)).await;
+    harness.advance(secs(30)).await;
     assert_eq!(journal.take(), ["0", "1"]);
     assert_eq!(engine.reset("mail", named(&["a"])).await.unwrap(), ["a"]);
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     assert_eq!(journal.inside("all"), 0, "stopped in the middle");
-    lab.advance(secs(100)).await;
+    harness.advance(secs(100)).await;
     let times = journal.take_times();
     assert_eq!(times.len(), 2, "from the start, once: {times:?}");
     let sent: Vec<_> =
-        log(lab, "letters").await.iter().map(|it| it.data.as_str().to_owned()).collect();
+        log(harness, "letters").await.iter().map(|it| it.data.as_str().to_owned()).collect();
     assert_eq!(sent, ["0", "0", "1"], "version 0 was acked before the reset, version 1 was not");
-    let refused = engine.reset("mail", Which::Where(Filter::default())).await.unwrap_err();
+    let refused =
+        engine.reset("mail", StreamSelection::Where(Filter::default())).await.unwrap_err();
     assert!(refused.to_string().contains("needs all: true"), "{refused}");
 }
 
 /// spec N79: a shutdown gives streams back at once, with what is done, and nothing is counted; a
 /// drain lets handlers finish, and claims no more.
-pub(crate) async fn a_shutdown_gives_streams_back_at_once(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_shutdown_gives_streams_back_at_once(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let reaction = || noting(&journal, "mail", secs(20)).batch_size(1);
-    let first = looking(lab).reaction(reaction()).start().await.unwrap();
-    lab.settle().await;
-    append(lab, "a", &numbered(3)).await;
-    lab.advance(secs(5)).await;
-    first.shut_down().await;
-    let second = looking(lab).reaction(reaction()).start().await.unwrap();
-    lab.settle().await;
+    let first = looking(harness).reaction(reaction()).start().await.unwrap();
+    harness.settle().await;
+    append(harness, "a", &numbered(3)).await;
+    harness.advance(secs(5)).await;
+    first.shutdown().await;
+    let second = looking(harness).reaction(reaction()).start().await.unwrap();
+    harness.settle().await;
     let place = view(&second, "mail", "a").await;
     assert_eq!((place.position, place.failures, place.claims), (-1, 0, 1));
     let draining = second.clone();
     let drain = tokio::spawn(async move { draining.drain(secs(60)).await });
-    lab.advance(secs(30)).await;
+    harness.advance(secs(30)).await;
     drain.await.unwrap();
     assert_eq!(journal.take_times(), [(1000, "a 0".to_owned()), (6000, "a 0".to_owned())]);
-    let third = looking(lab).reaction(reaction()).start().await.unwrap();
-    lab.settle().await;
+    let third = looking(harness).reaction(reaction()).start().await.unwrap();
+    harness.settle().await;
     let place = view(&third, "mail", "a").await;
     assert_eq!((place.position, place.claims), (0, 1), "what was at work when it began is done");
 }
 
 /// What was committed before a reaction was defined is handled too, unless it begins at the head.
-pub(crate) async fn a_new_reaction_is_brought_up_to_old_streams(lab: &Lab) {
+pub(crate) async fn a_new_reaction_is_brought_up_to_old_streams(harness: &TestHarness) {
     for n in 0..7 {
-        append_quietly(lab, &format!("old-{n}"), &numbered(2)).await;
+        append_quietly(harness, &format!("old-{n}"), &numbered(2)).await;
     }
-    append_quietly(lab, "young", &numbered(1)).await;
-    let journal = Journal::new(lab);
-    let heads = Journal::new(lab);
-    let engine = looking(lab)
+    append_quietly(harness, "young", &numbered(1)).await;
+    let journal = Journal::new(harness);
+    let heads = Journal::new(harness);
+    let engine = looking(harness)
         .reaction(noting(&journal, "all", Duration::ZERO).source("old-*"))
         .reaction(noting(&heads, "heads", Duration::ZERO).from_head())
         .start()
         .await
         .unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.take().len(), 14);
     assert_eq!(heads.take(), [""; 0]);
-    append(lab, "young", &numbered(1)).await;
+    append(harness, "young", &numbered(1)).await;
     assert_eq!(heads.take(), ["young 1"]);
     assert_eq!(view(&engine, "all", "old-3").await.position, 1);
 }
 
 /// The same however many streams there were: more than are read at once.
-pub(crate) async fn a_new_reaction_is_brought_up_to_many_streams(lab: &Lab) {
+pub(crate) async fn a_new_reaction_is_brought_up_to_many_streams(harness: &TestHarness) {
     let count = 501;
     for n in 0..count {
-        append_quietly(lab, &format!("old-{n}"), &numbered(1)).await;
+        append_quietly(harness, &format!("old-{n}"), &numbered(1)).await;
     }
-    let journal = Journal::new(lab);
+    let journal = Journal::new(harness);
     let reaction = noting(&journal, "all", Duration::ZERO).source("old-*");
-    let _engine = looking(lab).reaction(reaction).start().await.unwrap();
-    lab.settle().await;
+    let _engine = looking(harness).reaction(reaction).start().await.unwrap();
+    harness.settle().await;
     assert_eq!(journal.take().len(), count);
 }
 
@@ -433,27 +434,27 @@ fn serving(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
 
 /// spec B178, B181: whatever commit fails, before or after it was kept, everything that a handler
 /// wants happens exactly once, and the key for effects elsewhere is the same at every try.
-pub(crate) async fn effects_happen_once_whatever_fails(lab: &Lab, faults: &Faults) {
+pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, faults: &Faults) {
     let marks = Marks::default();
-    let _engine = serving(looking(lab).lease_ttl(secs(30)), &marks).start().await.unwrap();
+    let _engine = serving(looking(harness).lease_ttl(secs(30)), &marks).start().await.unwrap();
     let mut orders = 0;
     for failure in [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable] {
         for after in 0..8 {
-            append_quietly(lab, &format!("orders-{}", orders % 3), &[("made", json!(orders))])
+            append_quietly(harness, &format!("orders-{}", orders % 3), &[("made", json!(orders))])
                 .await;
             faults.fail(after, failure);
-            lab.advance(secs(60)).await;
+            harness.advance(secs(60)).await;
             // An engine with nothing to do has no transactions, so that some plans never come true.
             assert!(faults.is_over() || after > 2, "the effects take three transactions");
             orders += 1;
             let told = format!("{failure:?} of transaction {after}");
-            let letters = log(lab, "letters").await;
+            let letters = log(harness, "letters").await;
             let sent: Vec<String> =
                 letters.iter().map(|event| event.data.as_str().to_owned()).collect();
             let expected: Vec<String> = (0..orders).map(|n| n.to_string()).collect();
             assert_eq!(sent, expected, "{told}");
             for workflow in ["pack", "shop/ship"] {
-                assert_eq!(states(lab, workflow).await, vec!["completed"; orders], "{told}");
+                assert_eq!(states(harness, workflow).await, vec!["completed"; orders], "{told}");
             }
         }
     }
@@ -466,7 +467,7 @@ pub(crate) async fn effects_happen_once_whatever_fails(lab: &Lab, faults: &Fault
 
 /// spec B181: an engine that dies between a handler and its ack has done nothing; the next one does
 /// all of it.
-pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(lab: &Lab) {
+pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarness) {
     let door = Door::closed();
     let marks = Marks::default();
     let reaction = |door: &Door| {
@@ -485,15 +486,15 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(lab: &Lab) {
             },
         )
     };
-    let first = looking(lab).reaction(reaction(&door)).start().await.unwrap();
-    append(lab, "orders-1", &numbered(4)).await;
+    let first = looking(harness).reaction(reaction(&door)).start().await.unwrap();
+    append(harness, "orders-1", &numbered(4)).await;
     assert_eq!(marks.all(), ["0", "1", "2"]);
-    assert_eq!(log(lab, "letters").await, [], "handled, and not acked");
-    lab.crash(&first).await;
+    assert_eq!(log(harness, "letters").await, [], "handled, and not acked");
+    harness.crash(&first).await;
     door.open();
-    let _second = looking(lab).reaction(reaction(&door)).start().await.unwrap();
-    lab.advance(secs(32)).await;
-    let sent = log(lab, "letters").await;
+    let _second = looking(harness).reaction(reaction(&door)).start().await.unwrap();
+    harness.advance(secs(32)).await;
+    let sent = log(harness, "letters").await;
     assert_eq!(
         sent.iter().map(|it| it.data.as_str().to_owned()).collect::<Vec<_>>(),
         ["0", "1", "2", "3"]
@@ -502,7 +503,7 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(lab: &Lab) {
 
 /// An effect that cannot be is a failure of its event: those before it are kept, and no other
 /// effect of that event is.
-pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(lab: &Lab) {
+pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(harness: &TestHarness) {
     let reaction = Reaction::new("mail").source("orders-*").max_retries(0).on_any(
         async |ctx: ReactionCtx, event: StreamEvent| {
             ctx.commit_named("letters", "sent", event.version)?;
@@ -512,9 +513,9 @@ pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(lab: &Lab) {
             Ok(())
         },
     );
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
-    append(lab, "orders-1", &numbered(5)).await;
-    let sent = log(lab, "letters").await;
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
+    append(harness, "orders-1", &numbered(5)).await;
+    let sent = log(harness, "letters").await;
     assert_eq!(sent.iter().map(|it| it.data.as_str().to_owned()).collect::<Vec<_>>(), ["0", "1"]);
     let stuck = view(&engine, "mail", "orders-1").await;
     assert_eq!((stuck.position, stuck.failures), (1, 1));
@@ -527,16 +528,16 @@ pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(lab: &Lab) {
 
 /// spec B217, N62: of n streams that have work, each has its turn within ⌈n / parallel⌉ claims,
 /// however many events one of them has and gains.
-pub(crate) async fn a_flood_on_one_stream_starves_no_other(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_flood_on_one_stream_starves_no_other(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", Duration::ZERO).parallel_streams(1).batch_size(10);
-    append_quietly(lab, "flood", &numbered(500)).await;
+    append_quietly(harness, "flood", &numbered(500)).await;
     for n in 0..20 {
-        lab.advance(Duration::from_millis(1)).await;
-        append_quietly(lab, &format!("s-{n:02}"), &numbered(1)).await;
+        harness.advance(Duration::from_millis(1)).await;
+        append_quietly(harness, &format!("s-{n:02}"), &numbered(1)).await;
     }
-    let _engine = looking(lab).reaction(reaction).start().await.unwrap();
-    lab.settle().await;
+    let _engine = looking(harness).reaction(reaction).start().await.unwrap();
+    harness.settle().await;
     let lines = journal.take();
     assert_eq!(lines.len(), 520);
     let last = lines.iter().rposition(|line| line.starts_with("s-")).unwrap();
@@ -546,15 +547,15 @@ pub(crate) async fn a_flood_on_one_stream_starves_no_other(lab: &Lab) {
 
 /// spec B208, B209, B222, N67, N71: operators see what is stuck, a page at a time and without a
 /// lease; they put streams off and first, by name or by filter.
-pub(crate) async fn operators_see_and_steer(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", secs(5)).parallel_streams(1).source("s-*");
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
     for n in 0..5 {
-        append_quietly(lab, &format!("s-{n}"), &numbered(1)).await;
-        lab.advance(Duration::from_millis(1)).await;
+        append_quietly(harness, &format!("s-{n}"), &numbered(1)).await;
+        harness.advance(Duration::from_millis(1)).await;
     }
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     let mut query = StreamQuery { limit: 2, ..StreamQuery::default() };
     let mut streams = Vec::new();
     loop {
@@ -570,14 +571,14 @@ pub(crate) async fn operators_see_and_steer(lab: &Lab) {
     assert_eq!(names, ["s-0", "s-1", "s-2", "s-3", "s-4"]);
     let held: Vec<bool> = streams.iter().map(|view| view.holder.is_some()).collect();
     assert_eq!(held, [true, false, false, false, false]);
-    let until = lab.now().plus_ms(60_000);
+    let until = harness.now().plus_ms(60_000);
     let filter = Filter { stream: Some("^s-".to_owned().try_into().unwrap()), ..Filter::default() };
-    let put_off = engine.defer("mail", Which::Where(filter), until).await.unwrap();
+    let put_off = engine.defer("mail", StreamSelection::Where(filter), until).await.unwrap();
     assert_eq!(put_off, ["s-1", "s-2", "s-3", "s-4"], "all but the one at work");
     assert_eq!(view(&engine, "mail", "s-2").await.due, Some(until));
     assert_eq!(engine.prioritize("mail", named(&["s-4", "gone"])).await.unwrap(), ["s-4"]);
     assert_eq!(engine.prioritize("mail", named(&[])).await.unwrap(), [""; 0]);
-    lab.advance(secs(100)).await;
+    harness.advance(secs(100)).await;
     let lines = journal.take_times();
     let order: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(order, ["s-0 0", "s-4 0", "s-1 0", "s-2 0", "s-3 0"]);
@@ -585,9 +586,9 @@ pub(crate) async fn operators_see_and_steer(lab: &Lab) {
 }
 
 /// Everything that is wrong with reactions is said at once, before anything is defined.
-pub(crate) async fn a_bad_reaction_is_refused(lab: &Lab) {
+pub(crate) async fn a_bad_reaction_is_refused(harness: &TestHarness) {
     let idle = |name: &str| Reaction::new(name).on_any(async |_, _| Ok(()));
-    let error = lab
+    let error = harness
         .engine()
         .reaction(idle("twice"))
         .reaction(idle("twice"))
@@ -607,14 +608,14 @@ pub(crate) async fn a_bad_reaction_is_refused(lab: &Lab) {
     ] {
         assert!(error.contains(said), "{said}\n{error}");
     }
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     assert!(!rows.iter().any(|row| matches!(row, Row::Def(_))), "nothing is defined");
 }
 
 /// spec A5: a workflow that asks for a stream's event by name is admitted it once, like any other
 /// event, from when the first such workflow was there.
-pub(crate) async fn a_stream_event_triggers_a_workflow(lab: &Lab) {
-    append_quietly(lab, "orders-1", &[("paid", json!(1))]).await;
+pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
+    append_quietly(harness, "orders-1", &[("paid", json!(1))]).await;
     let inputs = Marks::default();
     let noted = inputs.clone();
     let flow = Workflow::from_definition(
@@ -624,12 +625,12 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(lab: &Lab) {
             async { Ok(()) }
         },
     );
-    let engine = looking(lab).workflow(flow).start().await.unwrap();
-    lab.settle().await;
+    let engine = looking(harness).workflow(flow).start().await.unwrap();
+    harness.settle().await;
     assert_eq!(inputs.all(), [""; 0], "what was there before is no news");
-    append_quietly(lab, "orders-1", &[("paid", json!({ "sum": 7 })), ("sent", json!(2))]).await;
-    append(lab, "orders-2", &[("parked", json!(3)), ("paid", json!(4))]).await;
-    let rows = log(lab, "orders-1").await;
+    append_quietly(harness, "orders-1", &[("paid", json!({ "sum": 7 })), ("sent", json!(2))]).await;
+    append(harness, "orders-2", &[("parked", json!(3)), ("paid", json!(4))]).await;
+    let rows = log(harness, "orders-1").await;
     let data: Vec<Value> =
         inputs.all().iter().map(|it| serde_json::from_str(it).unwrap()).collect();
     assert_eq!(data.len(), 2, "once for a stream, as its control says");
@@ -638,7 +639,7 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(lab: &Lab) {
     let expected = json!({ "stream": "orders-1", "version": 1, "position": 2, "name": "paid",
         "data": { "sum": 7 }, "id": id, "at": at });
     assert_eq!(*first, expected);
-    let names = lab.store().dump().await.unwrap();
+    let names = harness.store().dump().await.unwrap();
     let names = names.iter().filter_map(|row| match row {
         Row::Event(event) => Some(event.name.as_str()),
         _ => None,

@@ -11,7 +11,7 @@ use tidegate::{
     },
     events,
     store::{Database, StoreError},
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -83,10 +83,10 @@ async fn send_together(
 /// A command with a row that the store refuses fails by itself; all that share its transaction are
 /// done, once, and the runs that they made ready are driven. Wherever it stands, however many there
 /// are, and whatever is wrong with them.
-pub(crate) async fn a_refused_row_takes_no_neighbour_along(lab: &Lab, faults: &Faults) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness, faults: &Faults) {
+    let journal = Journal::new(harness);
     let job = work(&journal, "job", ms(0));
-    let engine = lab.engine().workflow(job).workflow(waiter()).start().await.unwrap();
+    let engine = harness.engine().workflow(job).workflow(waiter()).start().await.unwrap();
     faults.occupy().await;
     let (sends, mut done, mut rounds) = (11, 0, 0);
     let all: Vec<usize> = (0..sends).collect();
@@ -95,7 +95,7 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(lab: &Lab, faults: &F
             let case = format!("{flaw:?}, {cursed:?}");
             let waiting = start(&engine, "waiter", json!({})).await;
             let doomed = start(&engine, "waiter", json!({})).await;
-            lab.settle().await;
+            harness.settle().await;
             let data = all.iter().map(|n| json!({ "n": n, "cursed": cursed.contains(n) }));
             faults.curse(flaw, |change| {
                 let Change::Insert(Row::Event(event)) = change else { return false };
@@ -114,17 +114,17 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(lab: &Lab, faults: &F
                     Err(error) => panic!("{case}: {n}: {error}"),
                 }
             }
-            lab.settle().await;
+            harness.settle().await;
             let mut driven = journal.take();
             driven.sort_by_key(|n| n.parse::<usize>().unwrap());
             let good: Vec<_> = all.iter().filter(|n| !cursed.contains(n)).collect();
             let expected: Vec<_> = good.iter().map(ToString::to_string).collect();
             assert_eq!(driven, expected, "{case}: each is driven, once");
             done += good.len();
-            assert_eq!(states(lab, "job").await, vec!["completed"; done], "{case}");
-            assert_eq!(recorded(lab, "job").await, done, "{case}: each event is there once");
-            assert_eq!(lab.completed(&engine, waiting).await, json!("done"), "{case}");
-            assert_eq!(state(lab, "waiter", doomed).await, "cancelled", "{case}");
+            assert_eq!(states(harness, "job").await, vec!["completed"; done], "{case}");
+            assert_eq!(recorded(harness, "job").await, done, "{case}: each event is there once");
+            assert_eq!(harness.completed(&engine, waiting).await, json!("done"), "{case}");
+            assert_eq!(state(harness, "waiter", doomed).await, "cancelled", "{case}");
             let head = engine.streams().head("log").await.unwrap().unwrap();
             rounds += 1;
             assert_eq!(head.version + 1, rounds, "{case}: committed once");
@@ -133,11 +133,14 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(lab: &Lab, faults: &F
 }
 
 /// A transaction that is split still hands its runs over: nobody has to be woken for them.
-pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(lab: &Lab, faults: &Faults) {
+pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     faults.deafen();
-    let journal = Journal::new(lab);
-    let engine = lab.engine().workflow(work(&journal, "job", ms(0))).start().await.unwrap();
-    lab.settle().await;
+    let journal = Journal::new(harness);
+    let engine = harness.engine().workflow(work(&journal, "job", ms(0))).start().await.unwrap();
+    harness.settle().await;
     faults.curse(Flaw::Nul, |change| {
         let Change::Insert(Row::Event(event)) = change else { return false };
         event.data.as_str().contains("\"cursed\":true")
@@ -146,52 +149,56 @@ pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(lab: &Lab
     let answers = join_all(sends).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
     assert!(faults.lift_curse()[0] > 1, "they share a transaction");
-    lab.settle().await;
-    assert_eq!(states(lab, "job").await, ["completed"; 7]);
+    harness.settle().await;
+    assert_eq!(states(harness, "job").await, ["completed"; 7]);
 }
 
 /// A run whose report the store refuses gives its worker back once.
-pub(crate) async fn a_refused_report_frees_one_worker(lab: &Lab, faults: &Faults) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_refused_report_frees_one_worker(harness: &TestHarness, faults: &Faults) {
+    let journal = Journal::new(harness);
     let cursed = work(&journal, CURSED, ms(0));
-    let engine = lab.engine().workers(1).workflow(cursed).workflow(work(&journal, "job", secs(10)));
+    let engine =
+        harness.engine().workers(1).workflow(cursed).workflow(work(&journal, "job", secs(10)));
     let engine = engine.start().await.unwrap();
     faults.curse(Flaw::Nul, |change| matches!(change, Change::Insert(Row::Step(_))));
     for n in 0..2 {
         let run = start(&engine, CURSED, json!({ "n": n })).await;
-        lab.settle().await;
-        assert_eq!(state(lab, CURSED, run).await, "failed");
+        harness.settle().await;
+        assert_eq!(state(harness, CURSED, run).await, "failed");
     }
     faults.lift_curse();
     for n in 0..3 {
         start(&engine, "job", json!({ "n": n })).await;
     }
-    lab.advance(secs(35)).await;
-    assert_eq!(states(lab, "job").await, ["completed"; 3]);
+    harness.advance(secs(35)).await;
+    assert_eq!(states(harness, "job").await, ["completed"; 3]);
     assert_eq!(journal.most("job"), 1);
 }
 
 /// A lease goes with the commands of others: where the store refuses its rows, the commands are
 /// done all the same.
-pub(crate) async fn a_lease_that_is_refused_fails_no_command(lab: &Lab, faults: &Faults) {
-    let journal = Journal::new(lab);
-    let engine = sharing(lab).workflow(work(&journal, CURSED, ms(0))).start().await.unwrap();
-    lab.settle().await;
+pub(crate) async fn a_lease_that_is_refused_fails_no_command(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
+    let journal = Journal::new(harness);
+    let engine = sharing(harness).workflow(work(&journal, CURSED, ms(0))).start().await.unwrap();
+    harness.settle().await;
     faults.curse(Flaw::Nul, |change| run_of(change).is_some_and(|run| run.phase == Phase::Driven));
     let runs = [0, 1].map(|n| start(&engine, CURSED, json!({ "n": n })));
     let runs = join_all(runs).await;
-    lab.settle().await;
-    assert_eq!(states(lab, CURSED).await, ["queued"; 2]);
+    harness.settle().await;
+    assert_eq!(states(harness, CURSED).await, ["queued"; 2]);
     assert!(!faults.lift_curse().is_empty(), "the lease was tried");
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     for (n, run) in runs.into_iter().enumerate() {
-        assert_eq!(lab.completed(&engine, run).await["n"], json!(n));
+        assert_eq!(harness.completed(&engine, run).await["n"], json!(n));
     }
 }
 
 /// All kinds of things that are due at the same moment, behind two that fail: they are done at
 /// their time, the two as soon as they can be, and the log says what is wrong meanwhile.
-pub(crate) async fn one_failing_command_stops_no_sweep(lab: &Lab, faults: &Faults) {
+pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, faults: &Faults) {
     let (log, _listens) = Warnings::listen();
     let second = secs(1);
     let window = |name: &str| {
@@ -209,7 +216,7 @@ pub(crate) async fn one_failing_command_stops_no_sweep(lab: &Lab, faults: &Fault
     });
     let slow = Workflow::new("slow", async |ctx: Ctx, _: Value| ctx.sleep("nap", secs(9)).await)
         .timeout(second);
-    let engine = sharing(lab).workflow(window(CURSED)).workflow(nap("cursed.nap"));
+    let engine = sharing(harness).workflow(window(CURSED)).workflow(nap("cursed.nap"));
     let engine = engine.workflow(window("window")).workflow(nap("nap")).workflow(batch);
     let engine = engine.workflow(throttle).workflow(patient).workflow(slow);
     let engine = engine.start().await.unwrap();
@@ -217,34 +224,34 @@ pub(crate) async fn one_failing_command_stops_no_sweep(lab: &Lab, faults: &Fault
     for name in [CURSED, "cursed.nap"].into_iter().chain(others) {
         engine.send(name, json!({})).await.unwrap();
     }
-    lab.advance(ms(999)).await;
+    harness.advance(ms(999)).await;
     faults.curse(Flaw::Nul, |change| {
         let flushed = matches!(change, Change::Insert(_)) && run_of(change).is_some();
         let Change::Update(Row::Run(run)) = change else { return flushed };
         run.workflow == "cursed.nap" && run.phase != Phase::Waiting
     });
-    assert_eq!(states(lab, "window").await, [""; 0], "nothing is due yet");
-    lab.advance(secs(5)).await;
+    assert_eq!(states(harness, "window").await, [""; 0], "nothing is due yet");
+    harness.advance(secs(5)).await;
     for name in ["window", "nap", "batch", "throttle", "patient"] {
         let count = others.iter().filter(|it| **it == name).count();
-        assert_eq!(states(lab, name).await, vec!["completed"; count], "{name}");
+        assert_eq!(states(harness, name).await, vec!["completed"; count], "{name}");
     }
-    assert_eq!(states(lab, "slow").await, ["failed"]);
-    assert_eq!(states(lab, CURSED).await, [""; 0]);
-    assert_eq!(states(lab, "cursed.nap").await, ["waiting"]);
+    assert_eq!(states(harness, "slow").await, ["failed"]);
+    assert_eq!(states(harness, CURSED).await, [""; 0]);
+    assert_eq!(states(harness, "cursed.nap").await, ["waiting"]);
     assert!(log.count("the sweep failed and is tried again") > 1, "it is logged and tried again");
     faults.lift_curse();
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     for name in [CURSED, "cursed.nap"] {
-        assert_eq!(states(lab, name).await, ["completed"], "{name}: once");
+        assert_eq!(states(harness, name).await, ["completed"], "{name}: once");
     }
 }
 
 /// A schedule that cannot be planned, or whose occurrence fails, keeps no other from its time, and
 /// is caught up with as soon as it can be.
-pub(crate) async fn one_failing_schedule_stops_no_other(lab: &Lab, faults: &Faults) {
+pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, faults: &Faults) {
     let (log, _listens) = Warnings::listen();
-    let journal = Journal::new(lab);
+    let journal = Journal::new(harness);
     let every = |name: &str| {
         let (journal, noted) = (journal.clone(), name.to_owned());
         Workflow::new(name, move |_: Ctx, _: Value| {
@@ -255,42 +262,45 @@ pub(crate) async fn one_failing_schedule_stops_no_other(lab: &Lab, faults: &Faul
     };
     let planned = |change: &Change| matches!(change, Change::Insert(Row::Schedule(row)) if row.workflow == CURSED);
     faults.curse(Flaw::Nul, planned);
-    let engine = sharing(lab).workflow(every("before")).workflow(every(CURSED));
+    let engine = sharing(harness).workflow(every("before")).workflow(every(CURSED));
     let engine = engine.workflow(every("later")).start().await.unwrap();
-    lab.advance(secs(65)).await;
+    harness.advance(secs(65)).await;
     assert_eq!(journal.take(), ["before", "later"], "the cursed one could not be planned");
     assert!(log.count("schedule not planned") > 1, "it is logged and tried again");
     faults.curse(Flaw::Nul, |change| run_of(change).is_some());
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["before", "later"], "now its occurrence fails");
     assert!(log.count("occurrence failed and is retried") > 1, "it is logged and tried again");
     faults.lift_curse();
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     assert_eq!(journal.take(), [CURSED], "it is caught up with, once");
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     let mut all = journal.take();
     all.sort();
     assert_eq!(all, ["before", CURSED, "later"]);
-    engine.shut_down().await;
+    engine.shutdown().await;
 }
 
 /// An occurrence that fails is tried again soon, also where nobody polls or wakes the engine.
-pub(crate) async fn a_failed_occurrence_waits_for_no_poll(lab: &Lab, faults: &Faults) {
+pub(crate) async fn a_failed_occurrence_waits_for_no_poll(harness: &TestHarness, faults: &Faults) {
     faults.deafen();
     let tick = Workflow::new(CURSED, async |_: Ctx, _: Value| Ok(())).cron("* * * * *", "UTC");
-    let engine = lab.engine().lease_ttl(secs(30)).workflow(tick).start().await.unwrap();
+    let engine = harness.engine().lease_ttl(secs(30)).workflow(tick).start().await.unwrap();
     faults.curse(Flaw::Nul, |change| run_of(change).is_some());
-    lab.advance(secs(62)).await;
-    assert_eq!(states(lab, CURSED).await, [""; 0]);
+    harness.advance(secs(62)).await;
+    assert_eq!(states(harness, CURSED).await, [""; 0]);
     assert!(faults.lift_curse().len() > 1, "it is tried again");
-    lab.advance(secs(1)).await;
-    assert_eq!(states(lab, CURSED).await, ["completed"]);
-    engine.shut_down().await;
+    harness.advance(secs(1)).await;
+    assert_eq!(states(harness, CURSED).await, ["completed"]);
+    engine.shutdown().await;
 }
 
 /// A run of a dead engine that cannot be taken over keeps its engine's other runs from nobody,
 /// however many they are, nor those of other dead engines.
-pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(lab: &Lab, faults: &Faults) {
+pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     const RUNS: usize = 300;
     let (door, marks) = (Door::closed(), Marks::default());
     let job = |name: &str| {
@@ -305,7 +315,7 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(lab: &Lab,
         })
     };
     let engine = |workers| {
-        let engine = lab.engine().lease_ttl(secs(3)).poll_interval(secs(1)).workers(workers);
+        let engine = harness.engine().lease_ttl(secs(3)).poll_interval(secs(1)).workers(workers);
         let engine = engine.workflow(job(CURSED));
         engine.workflow(job("job")).start()
     };
@@ -316,37 +326,40 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(lab: &Lab,
         start(&engine, CURSED, json!({})).await;
         let events = (0..runs).map(|n| tidegate::new_event("job", json!(n)).unwrap());
         engine.send_all(events.collect()).await.unwrap();
-        lab.settle().await;
+        harness.settle().await;
         assert_eq!(engine.driven(), runs + 1);
-        lab.crash(&engine).await;
+        harness.crash(&engine).await;
         dead.push(engine);
     }
     faults.curse(Flaw::Nul, |change| run_of(change).is_some_and(|run| run.takeovers > 0));
     door.open();
     let (log, _listens) = Warnings::listen();
     let heir = engine(2 * RUNS).await.unwrap();
-    lab.advance(secs(9)).await;
-    assert_eq!(states(lab, "job").await, vec!["completed"; RUNS + 2]);
-    assert_eq!(states(lab, CURSED).await, ["running"; 3], "these cannot be taken over");
+    harness.advance(secs(9)).await;
+    assert_eq!(states(harness, "job").await, vec!["completed"; RUNS + 2]);
+    assert_eq!(states(harness, CURSED).await, ["running"; 3], "these cannot be taken over");
     assert!(log.count("takeover of a dead engine failed and is retried") > 3, "it is logged");
     faults.lift_curse();
-    lab.advance(secs(3)).await;
-    assert_eq!(states(lab, CURSED).await, ["completed"; 3]);
+    harness.advance(secs(3)).await;
+    assert_eq!(states(harness, CURSED).await, ["completed"; 3]);
     assert_eq!(marks.count(CURSED), 6, "each once more");
-    heir.shut_down().await;
+    heir.shutdown().await;
 }
 
 /// A stream that a new reaction cannot follow keeps it from no other, on no later page.
-pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(lab: &Lab, faults: &Faults) {
+pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     // More than the page of a start.
     const STREAMS: usize = 501;
     let (log, _listens) = Warnings::listen();
     for n in 0..STREAMS {
-        append_quietly(lab, &format!("s-{n:04}"), &numbered(1)).await;
+        append_quietly(harness, &format!("s-{n:04}"), &numbered(1)).await;
     }
     faults.curse(
         Flaw::Nul,
-        |change| matches!(change, Change::Insert(Row::Sub(sub)) if sub.stream == "s-0007"),
+        |change| matches!(change, Change::Insert(Row::Subscription(sub)) if sub.stream == "s-0007"),
     );
     let marks = Marks::default();
     let noted = marks.clone();
@@ -354,21 +367,24 @@ pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(lab: &Lab,
         noted.mark(ctx.stream());
         async { Ok(()) }
     });
-    let engine = looking(lab).reaction(reaction).start().await.unwrap();
-    lab.advance(secs(5)).await;
+    let engine = looking(harness).reaction(reaction).start().await.unwrap();
+    harness.advance(secs(5)).await;
     assert_eq!(marks.all().len(), STREAMS - 1);
     assert_eq!(marks.count("s-0007"), 0);
     assert!(log.count("old streams could not be followed; trying again") > 1, "it is logged");
     faults.lift_curse();
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     assert_eq!((marks.count("s-0007"), marks.all().len()), (1, STREAMS));
-    engine.shut_down().await;
+    engine.shutdown().await;
 }
 
 /// More rows than a page has that are due and fail, at one moment: what is behind them is done.
-pub(crate) async fn a_page_of_failing_commands_stops_no_sweep(lab: &Lab, faults: &Faults) {
+pub(crate) async fn a_page_of_failing_commands_stops_no_sweep(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     const CURSES: usize = 1_002;
-    if !matches!(lab.store().database(), Database::None) {
+    if !matches!(harness.store().database(), Database::None) {
         // Each failure is a transaction of its own, which takes minutes on a database. Their pages
         // are read by the stories of the clock.
         return;
@@ -376,14 +392,14 @@ pub(crate) async fn a_page_of_failing_commands_stops_no_sweep(lab: &Lab, faults:
     let nap = |name: &str| {
         Workflow::new(name, async |ctx: Ctx, _: Value| ctx.sleep("nap", secs(1)).await)
     };
-    let engine = lab.engine().workflow(nap(CURSED)).workflow(nap("nap")).start().await.unwrap();
+    let engine = harness.engine().workflow(nap(CURSED)).workflow(nap("nap")).start().await.unwrap();
     for _ in 0..2 {
         burst(&engine, CURSED, CURSES / 2).await;
     }
     start(&engine, "nap", json!({})).await;
-    lab.settle().await;
+    harness.settle().await;
     faults.curse(Flaw::Nul, |change| run_of(change).is_some());
-    lab.advance(secs(1)).await;
-    assert_eq!(states(lab, "nap").await, ["completed"]);
-    assert_eq!(states(lab, CURSED).await, vec!["waiting"; CURSES]);
+    harness.advance(secs(1)).await;
+    assert_eq!(states(harness, "nap").await, ["completed"]);
+    assert_eq!(states(harness, CURSED).await, vec!["waiting"; CURSES]);
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, EngineBuilder, Fault, Flow, Policy, Result, Retry, RunId, Singleton,
+    Action, Ctx, Engine, EngineBuilder, Flow, Policy, Result, Retry, RunId, Singleton, StepError,
     Workflow,
     core::{
         flow::Verdict,
@@ -18,7 +18,7 @@ use tidegate::{
         session::NewSessionOp,
     },
     store::{Database, Store, SystemClock},
-    testing::Lab,
+    testing::TestHarness,
 };
 use tokio::{sync::watch, task::JoinSet};
 
@@ -42,7 +42,7 @@ async fn document(store: &dyn Store, session: &str) -> Value {
 
 /// spec B44, replace: what a replaced run wrote to its session vanishes, nothing of it is kept
 /// afterwards, and the newcomer sees what it had done.
-pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(lab: &Lab) {
+pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestHarness) {
     let door = Door::closed();
     let gate = door.clone();
     let edit = Action::new("edit", move |ctx: Ctx, n: u64| {
@@ -67,25 +67,25 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(lab: &Lab) {
         }
     });
     let flow = Flow::new("chat").action(edit.policy(Policy::restart()));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
-    let store = &**lab.store();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
+    let store = &**harness.store();
     let first = dispatch(&engine, call("edit", "s", json!(1))).await.run().unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(document(store, "s").await, json!(null), "staged, for nobody else to see");
     let verdict = dispatch(&engine, call("edit", "s", json!(2))).await;
     assert!(matches!(verdict, Verdict::Replaced { replaced, .. } if replaced == first));
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     let second = verdict.run().unwrap();
     assert_eq!(failed(&engine, first).await.message(), "replaced");
     let seen = json!([first.to_string(), "1", false]);
-    assert_eq!(lab.completed(&engine, second).await, seen);
+    assert_eq!(harness.completed(&engine, second).await, seen);
     assert_eq!(document(store, "s").await, json!({ "title": 2, "done": [2] }));
 }
 
 /// spec sessions: who is called for a run changes its session as steps of that run. The handler's
 /// code knows nothing of them, and is not to blame when it begins again without.
-pub(crate) async fn who_is_called_changes_the_session_once(lab: &Lab) {
+pub(crate) async fn who_is_called_changes_the_session_once(harness: &TestHarness) {
     let called: Arc<OnceLock<Engine>> = Arc::default();
     let outside = called.clone();
     let edit = Action::new("edit", move |ctx: Ctx, n: u64| {
@@ -102,23 +102,23 @@ pub(crate) async fn who_is_called_changes_the_session_once(lab: &Lab) {
                 };
                 let engine = outside.get().expect("it is there");
                 engine.change_session_in(ctx.run_id(), asked).await.unwrap()?;
-                if ctx.attempt("call") == 1 { Err(Fault::new("once more")) } else { Ok(n) }
+                if ctx.attempt("call") == 1 { Err(StepError::new("once more")) } else { Ok(n) }
             });
             call.await
         }
     });
     let flow = Flow::new("chat").action(edit.policy(Policy::queue()).retry(Retry::attempts(2)));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     assert!(called.set(engine.clone()).is_ok());
     let run = dispatch(&engine, call("edit", "s", json!(1))).await.run().unwrap();
-    lab.advance(secs(60)).await;
-    assert_eq!(lab.completed(&engine, run).await, json!(1));
-    assert_eq!(document(&**lab.store(), "s").await, json!({ "done": [1] }));
+    harness.advance(secs(60)).await;
+    assert_eq!(harness.completed(&engine, run).await, json!(1));
+    assert_eq!(document(&**harness.store(), "s").await, json!({ "done": [1] }));
 }
 
 /// spec B115, G7: no step of a replaced run starts after the first of the newcomer, which waits
 /// until the old worker has stopped; one that is replaced before its start leaves no trace.
-pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(lab: &Lab) {
+pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let sync = Workflow::new("sync", move |ctx: Ctx, n: u64| {
@@ -137,9 +137,10 @@ pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(lab: &Lab) {
             Ok(())
         }
     });
-    let engine = lab.engine().workflow(sync.singleton(Singleton::cancel())).start().await.unwrap();
+    let engine =
+        harness.engine().workflow(sync.singleton(Singleton::cancel())).start().await.unwrap();
     let first = start(&engine, "sync", json!(1)).await;
-    lab.settle().await;
+    harness.settle().await;
     // Both in one request: the second is replaced before it could start.
     let posted = engine
         .send_all([2, 3].map(|n| tidegate::new_event("sync", json!(n)).unwrap()).to_vec())
@@ -147,10 +148,10 @@ pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(lab: &Lab) {
         .unwrap();
     let second = posted[0].runs[0].verdict.run().unwrap();
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["1 0", "1 1", "3 0", "3 1", "3 2"]);
     for run in [first, second] {
-        assert_eq!(state(lab, "sync", run).await, "cancelled");
+        assert_eq!(state(harness, "sync", run).await, "cancelled");
     }
 }
 
@@ -273,14 +274,14 @@ async fn replace_under_load(builder: EngineBuilder, replacements: u64) {
     assert_eq!(rows.iter().filter(ended).count(), completed, "whoever completed has written");
     let staged = rows.iter().filter(|row| matches!(row, Row::Staged(_))).count();
     assert_eq!(staged, 0, "nothing of those who did not is left");
-    engine.shut_down().await;
+    engine.shutdown().await;
 }
 
 /// spec B44, B115, replace: however many runs are replaced, wherever they are, a session's state is
 /// always that of one whole run, and no step of an old run starts after the first of a new one.
-pub(crate) async fn a_sessions_state_is_that_of_one_whole_run(lab: &Lab) {
-    let postgres = matches!(lab.store().database(), Database::Postgres(_));
-    replace_under_load(lab.engine(), if postgres { 200 } else { 1_000 }).await;
+pub(crate) async fn a_sessions_state_is_that_of_one_whole_run(harness: &TestHarness) {
+    let postgres = matches!(harness.store().database(), Database::Postgres(_));
+    replace_under_load(harness.engine(), if postgres { 200 } else { 1_000 }).await;
 }
 
 /// The same with real concurrency, on the machine's clock.

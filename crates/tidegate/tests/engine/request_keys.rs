@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Flow, Policy, Request, Workflow, core::json::Payload, new_request, testing::Lab,
+    Action, Ctx, Flow, Policy, Request, Workflow, core::json::Payload, new_request,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
 
 /// spec B22–B28, B31, B32, B33: requests meet by the key of their policy, and without it not at
 /// all.
-pub(crate) async fn requests_meet_by_the_key_of_their_policy(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn requests_meet_by_the_key_of_their_policy(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let rejecting =
         |name: &str, key: &str| act(&journal, name, 100).policy(Policy::reject().key(key));
     let flow = Flow::new("chat")
@@ -21,7 +22,7 @@ pub(crate) async fn requests_meet_by_the_key_of_their_policy(lab: &Lab) {
         .action(rejecting("user", "user"))
         .action(rejecting("value", "input.order.id"))
         .action(rejecting("hook", "metadata.webhook.id"));
-    let engine = lab.engine().workspaces(["one", "two"]).flow(flow).start().await.unwrap();
+    let engine = harness.engine().workspaces(["one", "two"]).flow(flow).start().await.unwrap();
     let metadata = r#"{"webhook":{"id":"d1"}}"#.as_bytes();
     let request = |action: &str, session: &str, user: &str, id: Value| {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -61,8 +62,8 @@ pub(crate) async fn requests_meet_by_the_key_of_their_policy(lab: &Lab) {
 
 /// spec B29, B30, N39: what the program's function says is the key; nothing means no arbitration,
 /// and what the request claims to be its key changes nothing.
-pub(crate) async fn a_key_function_gives_the_key(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_key_function_gives_the_key(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let tenant = |request: &Request| {
         let input: Value = serde_json::from_str(request.input.as_str()).ok()?;
         Some(input["mail"].as_str()?.split('@').nth(1)?.to_owned())
@@ -70,7 +71,7 @@ pub(crate) async fn a_key_function_gives_the_key(lab: &Lab) {
     let flow = Flow::new("chat")
         .action(act(&journal, "act", 10).policy_by(Policy::reject(), tenant))
         .action(act(&journal, "also", 10).policy_by(Policy::reject(), tenant));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let send = async |action: &str, mail: &str| {
         let mut request = call(action, "s", json!({ "mail": mail }));
         request.function_key = engine_key();
@@ -90,14 +91,14 @@ fn engine_key() -> Option<tidegate::core::key::Key> {
 }
 
 /// spec B6, B29: a function of the flow's own policy gives one key for all actions that follow it.
-pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let flow = Flow::new("chat")
         .policy_by(Policy::reject(), |request| request.user.clone())
         .action(act(&journal, "one", 10))
         .action(act(&journal, "two", 10))
         .action(act(&journal, "own", 10).policy_by(Policy::reject(), |_: &Request| Some("all")));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let send = async |action: &str, user: &str| {
         let request = Request { user: Some(user.to_owned()), ..call(action, "s", json!({})) };
         dispatch(&engine, request).await.outcome()
@@ -109,49 +110,49 @@ pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(lab: &Lab) {
 
 /// spec B48, N35: an engine that does not know the function refuses, rather than passing the policy
 /// by; so does a call from a run, which nobody asks the function for.
-pub(crate) async fn without_its_key_function_a_request_is_refused(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let act = act(&journal, "act", 10).policy_by(Policy::reject(), |_: &Request| Some("all"));
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
         ctx.invoke::<Value>("call", "chat/act", json!({ "session": "s" })).await
     });
     let flow = Flow::new("chat").action(act);
-    let server = lab.engine().flow(flow).workflow(parent).start().await.unwrap();
-    let client = lab.engine().start().await.unwrap();
+    let server = harness.engine().flow(flow).workflow(parent).start().await.unwrap();
+    let client = harness.engine().start().await.unwrap();
     assert_eq!(dispatch(&server, call("act", "s", json!({}))).await.outcome(), "started");
     let told = dispatch(&client, call("act", "s", json!({}))).await.to_value();
     assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("policy")));
     let parent = start(&server, "parent", json!({})).await;
-    lab.settle().await;
+    harness.settle().await;
     let fault = server.output::<Value>(parent).await.unwrap().unwrap_err();
     assert!(fault.message().contains("key function"), "{fault:?}");
 }
 
 /// spec A5, B29: a replay asks the key function too, of the input that it gets.
-pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let key = |request: &Request| {
         let input: Value = serde_json::from_str(request.input.as_str()).ok()?;
         let session = request.session.as_deref()?;
         Some(format!("{session}{}", input["n"]))
     };
     let flow = Flow::new("chat").action(act(&journal, "act", 10).policy_by(Policy::queue(), key));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let first = dispatch(&engine, call("act", "s", json!({ "n": 1 }))).await.run().unwrap();
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     let holder = dispatch(&engine, call("act", "s", json!({ "n": 1 }))).await;
     assert_eq!(holder.outcome(), "started");
     assert_eq!(engine.replay(first).await.unwrap().verdict.outcome(), "queued");
     let other = engine.replay_with(first, json!({ "n": 2 })).await.unwrap();
     assert_eq!(other.verdict.outcome(), "started");
-    lab.advance(secs(20)).await;
+    harness.advance(secs(20)).await;
     assert_eq!(journal.take_moments(), [0, 10_000, 10_000, 20_000]);
 }
 
 /// spec B3, B34, B35, B36, B47: appends land at once, while a respond runs; responds run in order,
 /// and each sees all that was appended before it started. Nobody meets a conflict.
-pub(crate) async fn appends_land_while_a_respond_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn appends_land_while_a_respond_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let append = Action::new("append", |ctx: Ctx, input: Value| async move {
         ctx.session()?.append("message", "messages", &input["n"]).await
     });
@@ -172,7 +173,7 @@ pub(crate) async fn appends_land_while_a_respond_runs(lab: &Lab) {
     });
     let flow = Flow::new("chat").action(append.policy(Policy::allow()));
     let flow = flow.action(respond.policy(Policy::queue()));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let mut responds = Vec::new();
     for n in 0..3 {
         let appends = (0..5).map(|m| call("append", "s", json!({ "n": 5 * n + m })));
@@ -181,22 +182,22 @@ pub(crate) async fn appends_land_while_a_respond_runs(lab: &Lab) {
         for append in appends {
             landed.extend(append.await.run());
         }
-        lab.settle().await;
+        harness.settle().await;
         for append in landed {
-            lab.completed(&engine, append).await;
+            harness.completed(&engine, append).await;
         }
         let respond = dispatch(&engine, call("respond", "s", json!({ "n": n }))).await;
         responds.extend(respond.run());
-        lab.settle().await;
+        harness.settle().await;
     }
-    lab.advance(secs(30)).await;
+    harness.advance(secs(30)).await;
     assert_eq!(
         (journal.take(), journal.most("respond")),
         (vec!["0".into(), "1".into(), "2".into()], 1)
     );
     let mut seen = Vec::new();
     for respond in responds {
-        seen.push(lab.completed(&engine, respond).await);
+        seen.push(harness.completed(&engine, respond).await);
     }
     assert_eq!(seen, [5, 15, 15], "all that was appended before it started");
 }

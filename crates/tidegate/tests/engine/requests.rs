@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, Fault, Flow, Idempotency, Policy, Request, Retry, RunId, Workflow,
+    Action, Ctx, Engine, Flow, Idempotency, Policy, Request, Retry, RunId, StepError, Workflow,
     core::{flow::Verdict, row::Ending},
     new_request,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::words::{Journal, ms, n, secs, sharing, start, states};
@@ -23,7 +23,7 @@ pub(crate) fn act(journal: &Journal, name: &str, seconds: u64) -> Action {
             });
             work.await?;
             match input["end"].as_str() {
-                Some("fail") => Err(Fault::new("no").fatal()),
+                Some("fail") => Err(StepError::new("no").fatal()),
                 Some("panic") => panic!("a bug of the user"),
                 _ => Ok(input),
             }
@@ -48,7 +48,7 @@ async fn ask(engine: &Engine, action: &str, session: &str, n: u32) -> RunId {
 }
 
 /// An engine with a flow that has an action for each policy, each of which takes ten seconds.
-async fn chat(lab: &Lab, journal: &Journal) -> Engine {
+async fn chat(harness: &TestHarness, journal: &Journal) -> Engine {
     let flow = Flow::new("chat")
         .action(act(journal, "plain", 10))
         .action(act(journal, "append", 10).policy(Policy::allow()))
@@ -56,35 +56,35 @@ async fn chat(lab: &Lab, journal: &Journal) -> Engine {
         .action(act(journal, "summarise", 10).policy(Policy::reject()))
         .action(act(journal, "edit", 10).policy(Policy::restart()))
         .action(act(journal, "index", 10).policy(Policy::debounce(secs(1))));
-    lab.engine().flow(flow).start().await.unwrap()
+    harness.engine().flow(flow).start().await.unwrap()
 }
 
 /// spec B1, B2, B7, B28: without a policy, with `allow`, and by the key `none`, all run at once.
-pub(crate) async fn without_a_policy_everything_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn without_a_policy_everything_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let free = act(&journal, "free", 10).policy(Policy::reject().key("none"));
     let flow = Flow::new("chat").action(act(&journal, "plain", 10)).action(free);
     let flow = flow.action(act(&journal, "append", 10).policy(Policy::allow()));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     for action in ["plain", "append", "free"] {
         for n in 0..3 {
             let verdict = dispatch(&engine, call(action, action, json!({ "n": n }))).await;
             assert_eq!(verdict.outcome(), "started");
         }
-        lab.settle().await;
+        harness.settle().await;
         assert_eq!(journal.inside(action), 3);
     }
 }
 
 /// spec B5, B6, B8: the action's policy decides, else the flow's, whole, key included.
-pub(crate) async fn the_action_decides_else_the_flow(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn the_action_decides_else_the_flow(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let flow = Flow::new("chat")
         .policy(Policy::reject().key("user"))
         .action(act(&journal, "by_default", 10))
         .action(act(&journal, "own", 10).policy(Policy::queue()))
         .action(act(&journal, "free", 10).policy(Policy::allow()));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let send = async |action: &str| {
         let request = Request { user: Some("u".to_owned()), ..call(action, "s", json!({})) };
         dispatch(&engine, request).await.outcome()
@@ -96,47 +96,47 @@ pub(crate) async fn the_action_decides_else_the_flow(lab: &Lab) {
 
 /// spec B10, B11, B12, B13, B23: requests of a session run one after another, in order, each once,
 /// however those before them end; other sessions are not concerned.
-pub(crate) async fn a_queue_is_served_in_order(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = chat(lab, &journal).await;
+pub(crate) async fn a_queue_is_served_in_order(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = chat(harness, &journal).await;
     for (n, end) in ["complete", "fail", "panic", "complete"].into_iter().enumerate() {
         let verdict = dispatch(&engine, call("respond", "s", json!({ "n": n, "end": end }))).await;
         assert_eq!(verdict.outcome(), if n == 0 { "started" } else { "queued" });
     }
     ask(&engine, "respond", "t", 9).await;
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     let expected = [(0, "0"), (0, "9"), (10_000, "1"), (20_000, "2"), (30_000, "3")];
     assert_eq!(journal.take_times(), expected.map(|(at, n)| (at, n.to_owned())));
     assert_eq!(journal.most("s"), 1);
     let ended = ["completed", "failed", "failed", "completed", "completed"];
-    assert_eq!(states(lab, "chat/respond").await, ended);
+    assert_eq!(states(harness, "chat/respond").await, ended);
 }
 
 /// spec B14, B15, B16, B17, B19, B40, N37: a busy session refuses and names its holder; what was
 /// refused leaves nothing; who waits for the holder's end finds the session free.
-pub(crate) async fn reject_names_the_holder(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = chat(lab, &journal).await;
+pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = chat(harness, &journal).await;
     for (n, end) in ["complete", "fail", "panic"].into_iter().enumerate() {
         let request = call("summarise", "s", json!({ "n": n, "end": end }));
         let holder = dispatch(&engine, request).await.run().expect("the session is free");
-        lab.advance(secs(5)).await;
+        harness.advance(secs(5)).await;
         let told = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
         assert_eq!((&told["outcome"], &told["holder"]), (&json!("skipped"), &json!(holder)));
         // The refused caller follows the one that survived.
-        let (ended, ()) = tokio::join!(engine.ended(holder), lab.advance(secs(5)));
+        let (ended, ()) = tokio::join!(engine.ended(holder), harness.advance(secs(5)));
         assert_eq!(ended.unwrap().id, holder);
     }
-    lab.advance(secs(60)).await;
-    assert_eq!((journal.take().len(), lab.runs("chat/summarise").await.len()), (3, 3));
+    harness.advance(secs(60)).await;
+    assert_eq!((journal.take().len(), harness.runs("chat/summarise").await.len()), (3, 3));
 }
 
 /// spec B18: of requests at once on two engines exactly one is admitted.
-pub(crate) async fn of_requests_at_once_one_is_admitted(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn of_requests_at_once_one_is_admitted(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let flow = || Flow::new("chat").action(act(&journal, "act", 10).policy(Policy::reject()));
-    let one = sharing(lab).flow(flow()).start().await.unwrap();
-    let two = sharing(lab).flow(flow()).start().await.unwrap();
+    let one = sharing(harness).flow(flow()).start().await.unwrap();
+    let two = sharing(harness).flow(flow()).start().await.unwrap();
     for n in 0..5 {
         let session = n.to_string();
         let request = || call("act", &session, json!({ "n": n }));
@@ -145,18 +145,18 @@ pub(crate) async fn of_requests_at_once_one_is_admitted(lab: &Lab) {
         outcomes.sort_unstable();
         assert_eq!(outcomes, ["skipped", "started"]);
     }
-    lab.advance(secs(12)).await;
-    assert_eq!(states(lab, "chat/act").await, ["completed"; 5]);
+    harness.advance(secs(12)).await;
+    assert_eq!(states(harness, "chat/act").await, ["completed"; 5]);
 }
 
 /// spec N33: a session is busy while anyone holds it or waits for it; `allow` does not ask.
-pub(crate) async fn reject_sees_who_waits(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = chat(lab, &journal).await;
+pub(crate) async fn reject_sees_who_waits(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = chat(harness, &journal).await;
     let holder = ask(&engine, "respond", "s", 0).await;
     let waiter = ask(&engine, "respond", "s", 1).await;
-    lab.advance(secs(10)).await;
-    lab.completed(&engine, holder).await;
+    harness.advance(secs(10)).await;
+    harness.completed(&engine, holder).await;
     let told = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
     assert_eq!(told["holder"], json!(waiter));
     let plain = dispatch(&engine, call("plain", "s", json!({}))).await;
@@ -165,16 +165,16 @@ pub(crate) async fn reject_sees_who_waits(lab: &Lab) {
 
 /// spec B44, G7, replace: a restart replaces the run where it is; those who queue keep their
 /// places; the newcomer sees what was done.
-pub(crate) async fn restart_replaces_the_holder(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = chat(lab, &journal).await;
+pub(crate) async fn restart_replaces_the_holder(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = chat(harness, &journal).await;
     let first = ask(&engine, "respond", "s", 0).await;
     ask(&engine, "respond", "s", 1).await;
-    lab.advance(secs(5)).await;
+    harness.advance(secs(5)).await;
     let verdict = dispatch(&engine, call("edit", "s", json!({ "n": 2 }))).await;
     assert!(matches!(verdict, Verdict::Replaced { replaced, .. } if replaced == first));
     let edit = verdict.run();
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     let expected = [(0, "0"), (5000, "2"), (15_000, "1")];
     assert_eq!(journal.take_times(), expected.map(|(at, n)| (at, n.to_owned())));
     assert_eq!(journal.most("s"), 1);
@@ -184,65 +184,65 @@ pub(crate) async fn restart_replaces_the_holder(lab: &Lab) {
 
 /// spec B43, controls: a burst gives one run, which waits for the running one and takes newer input
 /// with it until it starts; nobody is cancelled.
-pub(crate) async fn debounce_coalesces_and_never_cancels(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = chat(lab, &journal).await;
+pub(crate) async fn debounce_coalesces_and_never_cancels(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = chat(harness, &journal).await;
     ask(&engine, "respond", "s", 0).await;
     let mut runs = Vec::new();
     for n in 1..=4 {
         let verdict = dispatch(&engine, call("index", "s", json!({ "n": n }))).await;
         assert_eq!(verdict.outcome(), "coalesced");
         runs.extend(verdict.run());
-        lab.advance(ms(2000)).await;
+        harness.advance(ms(2000)).await;
     }
     assert!(runs.iter().all(|run| *run == runs[0]));
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), [(0, "0".to_owned()), (10_000, "4".to_owned())]);
-    assert_eq!(lab.completed(&engine, runs[0]).await, json!({ "n": 4 }));
+    assert_eq!(harness.completed(&engine, runs[0]).await, json!({ "n": 4 }));
 }
 
 /// spec B41, B42: reject sees who runs, idempotency who has run.
-pub(crate) async fn reject_and_idempotency_are_apart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn reject_and_idempotency_are_apart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let once = || Idempotency::within(secs(1000)).key("input.id");
     let both = act(&journal, "both", 10).policy(Policy::reject()).idempotency(once());
     let only = act(&journal, "only", 10).idempotency(once());
     let flow = Flow::new("chat").action(both).action(only);
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     let send = async |action: &str, id: u32| {
         dispatch(&engine, call(action, "s", json!({ "id": id }))).await.outcome()
     };
     assert_eq!([send("both", 1).await, send("both", 1).await], ["started", "deduped"]);
     assert_eq!(send("both", 2).await, "skipped");
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     assert_eq!([send("both", 1).await, send("both", 2).await], ["deduped", "started"]);
     assert_eq!([send("only", 3).await, send("only", 4).await], ["started"; 2]);
 }
 
 /// spec N31, N32: a request that waited for its longest time gives up its place, and one that was
 /// cancelled in line never runs; those behind move up.
-pub(crate) async fn who_gives_up_its_place_never_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn who_gives_up_its_place_never_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let hasty = act(&journal, "hasty", 10).policy(Policy::queue().at_most(secs(5)));
     let flow = Flow::new("chat").action(hasty);
     let flow = flow.action(act(&journal, "respond", 10).policy(Policy::queue()));
-    let engine = lab.engine().flow(flow).start().await.unwrap();
+    let engine = harness.engine().flow(flow).start().await.unwrap();
     ask(&engine, "respond", "s", 0).await;
     let hasty = ask(&engine, "hasty", "s", 1).await;
     let cancelled = ask(&engine, "respond", "s", 2).await;
     ask(&engine, "respond", "s", 3).await;
     engine.cancel(cancelled, "not needed").await.unwrap();
-    let (ended, ()) = tokio::join!(engine.ended(hasty), lab.advance(secs(5)));
+    let (ended, ()) = tokio::join!(engine.ended(hasty), harness.advance(secs(5)));
     let ending = ended.unwrap().ending;
     let Ending::Cancelled { reason, by: None } = ending else { panic!("{ending:?}") };
     assert!(reason.contains("maxWaitMs"), "{reason}");
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), [(0, "0".to_owned()), (10_000, "3".to_owned())]);
 }
 
 /// spec G8, N40: a request whose key is held by its own ancestor is refused at once.
-pub(crate) async fn a_key_held_by_an_ancestor_is_refused(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_key_held_by_an_ancestor_is_refused(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let between = Workflow::new("between", |ctx: Ctx, input: Value| async move {
         ctx.invoke::<Value>("call", "chat/inner", input).await
     });
@@ -251,16 +251,16 @@ pub(crate) async fn a_key_held_by_an_ancestor_is_refused(lab: &Lab) {
     });
     let inner = act(&journal, "inner", 1).policy(Policy::queue());
     let flow = Flow::new("chat").action(outer.policy(Policy::queue())).action(inner);
-    let engine = lab.engine().workflow(between).flow(flow).start().await.unwrap();
+    let engine = harness.engine().workflow(between).flow(flow).start().await.unwrap();
     let outer = ask(&engine, "outer", "s", 0).await;
-    lab.settle().await;
+    harness.settle().await;
     let fault = engine.output::<Value>(outer).await.unwrap().unwrap_err();
     assert!(fault.message().contains("HeldByAncestor"), "{fault:?}");
     // The same call finds another session free.
     let other = ask(&engine, "outer", "t", 0).await;
-    lab.advance(secs(1)).await;
-    assert_eq!(lab.completed(&engine, other).await, json!(1));
+    harness.advance(secs(1)).await;
+    assert_eq!(harness.completed(&engine, other).await, json!(1));
     let alone = start(&engine, "between", json!({ "session": "s", "input": 2 })).await;
-    lab.advance(secs(1)).await;
-    assert_eq!(lab.completed(&engine, alone).await, json!(2));
+    harness.advance(secs(1)).await;
+    assert_eq!(harness.completed(&engine, alone).await, json!(2));
 }

@@ -9,7 +9,7 @@ use tidegate::{
         reads::Change,
         row::{Row, RowKey},
     },
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 
 /// spec retention: finished runs, their steps and their events go after their time; a run that is
 /// alive keeps what it was started with.
-pub(crate) async fn what_is_over_and_old_is_deleted(lab: &Lab) {
+pub(crate) async fn what_is_over_and_old_is_deleted(harness: &TestHarness) {
     let hour = Duration::from_hours(1);
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| async move {
         ctx.step("pay", || async { Ok(()) }).await?;
@@ -29,37 +29,37 @@ pub(crate) async fn what_is_over_and_old_is_deleted(lab: &Lab) {
         Ok(())
     });
     let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
-    let engine = lab.engine().workflow(order).retention(retention).start().await.unwrap();
+    let engine = harness.engine().workflow(order).retention(retention).start().await.unwrap();
     let quick = start(&engine, "order", json!("quick")).await;
     let slow = start(&engine, "order", json!("slow")).await;
-    lab.advance(hour).await;
+    harness.advance(hour).await;
     assert!(engine.look_up(quick).await.unwrap().1.is_some(), "it is not old yet");
-    lab.advance(hour * 4).await;
+    harness.advance(hour * 4).await;
     assert_eq!(engine.look_up(quick).await.unwrap(), (None, None), "it is gone");
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     let steps = rows.iter().filter(|row| matches!(row, Row::Step(_))).count();
     let events = rows.iter().filter(|row| matches!(row, Row::Event(_))).count();
     assert_eq!((steps, events), (1, 1), "only what the slow one needs");
-    lab.advance(hour * 8).await;
-    lab.completed(&engine, slow).await;
-    lab.advance(hour * 4).await;
+    harness.advance(hour * 8).await;
+    harness.completed(&engine, slow).await;
+    harness.advance(hour * 4).await;
     assert_eq!(engine.look_up(slow).await.unwrap(), (None, None), "it is gone too");
 }
 
 /// A row that the store does not delete stays, and keeps no other from being deleted.
-pub(crate) async fn one_refused_row_stops_no_pass(lab: &Lab, faults: &Faults) {
+pub(crate) async fn one_refused_row_stops_no_pass(harness: &TestHarness, faults: &Faults) {
     let hour = Duration::from_hours(1);
     let order = Workflow::new("order", async |_: Ctx, _: Value| Ok(()));
     let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
-    let engine = lab.engine().workflow(order).retention(retention).start().await.unwrap();
+    let engine = harness.engine().workflow(order).retention(retention).start().await.unwrap();
     let mut runs = Vec::new();
     for n in 0..5 {
         runs.push(start(&engine, "order", json!(n)).await);
     }
-    lab.settle().await;
+    harness.settle().await;
     let cursed = RowKey::Ended(runs[2].seq);
     faults.curse(Flaw::Nul, move |change| matches!(change, Change::Delete(key) if *key == cursed));
-    lab.advance(hour * 4).await;
+    harness.advance(hour * 4).await;
     for (n, run) in runs.into_iter().enumerate() {
         let ended = engine.look_up(run).await.unwrap().1;
         assert_eq!(ended.is_some(), n == 2, "run {n}");
@@ -68,19 +68,19 @@ pub(crate) async fn one_refused_row_stops_no_pass(lab: &Lab, faults: &Faults) {
 
 /// What is old goes in one pass, however much it is: nothing stays for another hour because it
 /// does not fit into one transaction.
-pub(crate) async fn one_pass_deletes_all_that_is_old(lab: &Lab) {
+pub(crate) async fn one_pass_deletes_all_that_is_old(harness: &TestHarness) {
     let hour = Duration::from_hours(1);
     let job = Workflow::new("job", async |_: Ctx, _: Value| Ok(()));
     let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
-    let engine = lab.engine().workflow(job).retention(retention).start().await.unwrap();
+    let engine = harness.engine().workflow(job).retention(retention).start().await.unwrap();
     let count = 600;
     burst(&engine, "job", count).await;
-    lab.settle().await;
-    let mut left = vec![lab.runs("job").await.len()];
+    harness.settle().await;
+    let mut left = vec![harness.runs("job").await.len()];
     while left.last() == Some(&count) && left.len() < 6 {
-        lab.advance(hour).await;
-        left.push(lab.runs("job").await.len());
+        harness.advance(hour).await;
+        left.push(harness.runs("job").await.len());
     }
     assert_eq!(left.last(), Some(&0), "hour by hour: {left:?}");
-    assert_eq!(recorded(lab, "job").await, 0, "nor are their events there");
+    assert_eq!(recorded(harness, "job").await, 0, "nor are their events there");
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tidegate::{
-    Batch, Concurrency, Ctx, Debounce, Fault, Idempotency, Rate, Retry, Singleton, Workflow,
-    core::row::Row, new_event, testing::Lab,
+    Batch, Concurrency, Ctx, Debounce, Idempotency, Rate, Retry, Singleton, StepError, Workflow,
+    core::row::Row, new_event, testing::TestHarness,
 };
 
 use crate::words::{Journal, ms, n, recorded, secs, sharing, start, state, states, verdict, work};
@@ -17,22 +17,22 @@ async fn gather(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
 }
 
 /// spec B49: a workflow without controls runs everything at once, in order, and drops nothing.
-pub(crate) async fn a_workflow_without_controls_is_not_shaped(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_workflow_without_controls_is_not_shaped(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let plain = work(&journal, "plain", secs(1));
-    let engine = lab.engine().workers(20).workflow(plain).start().await.unwrap();
+    let engine = harness.engine().workers(20).workflow(plain).start().await.unwrap();
     for n in 0..20 {
         let told = verdict(&engine, "plain", json!({ "n": n })).await;
         assert_eq!(told.outcome(), "started");
     }
-    lab.advance(secs(1)).await;
-    assert_eq!(states(lab, "plain").await, ["completed"; 20]);
+    harness.advance(secs(1)).await;
+    assert_eq!(states(harness, "plain").await, ["completed"; 20]);
     assert_eq!(journal.most("plain"), 20);
 }
 
 /// spec B50: whichever of the eight controls stand together, the definition holds, and one event
 /// gives one run that ends.
-pub(crate) async fn any_controls_stand_together(lab: &Lab) {
+pub(crate) async fn any_controls_stand_together(harness: &TestHarness) {
     let controls = [
         ("concurrency", json!({ "limit": 1 })),
         ("throttle", json!({ "limit": 1, "perMs": 1000 })),
@@ -43,7 +43,7 @@ pub(crate) async fn any_controls_stand_together(lab: &Lab) {
         ("singleton", json!({ "mode": "skip" })),
         ("idempotency", json!({ "key": "id", "periodMs": 60_000 })),
     ];
-    let mut builder = lab.engine().workers(256);
+    let mut builder = harness.engine().workers(256);
     for set in 0..256_u32 {
         let mut definition = json!({ "name": format!("w{set}"), "triggers": ["all"] });
         for (place, (name, control)) in controls.iter().enumerate() {
@@ -56,8 +56,8 @@ pub(crate) async fn any_controls_stand_together(lab: &Lab) {
     let engine = builder.start().await.unwrap();
     let posted = engine.send("all", json!({ "id": 1 })).await.unwrap();
     assert_eq!(posted.runs.len(), 256);
-    lab.advance(secs(10)).await;
-    let ended = lab.store().dump().await.unwrap().into_iter().filter_map(|row| {
+    harness.advance(secs(10)).await;
+    let ended = harness.store().dump().await.unwrap().into_iter().filter_map(|row| {
         let Row::Ended(ended) = row else { return None };
         Some((ended.workflow, ended.ending.state()))
     });
@@ -70,11 +70,11 @@ pub(crate) async fn any_controls_stand_together(lab: &Lab) {
 }
 
 /// spec B52: the field that a key names may lie deeper in the event.
-pub(crate) async fn a_nested_field_can_be_the_key(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_nested_field_can_be_the_key(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let sync =
         work(&journal, "sync", secs(1)).concurrency(Concurrency::limit(1).key("shop.owner.id"));
-    let engine = lab.engine().workflow(sync).start().await.unwrap();
+    let engine = harness.engine().workflow(sync).start().await.unwrap();
     let mut told = Vec::new();
     for id in [json!({ "owner": { "id": 1 } }), json!({ "owner": { "id": 2 } })] {
         for _ in 0..2 {
@@ -82,15 +82,15 @@ pub(crate) async fn a_nested_field_can_be_the_key(lab: &Lab) {
         }
     }
     assert_eq!(told, ["started", "queued", "started", "queued"]);
-    lab.advance(secs(2)).await;
-    assert_eq!((states(lab, "sync").await.len(), journal.most("sync")), (4, 2));
+    harness.advance(secs(2)).await;
+    assert_eq!((states(harness, "sync").await.len(), journal.most("sync")), (4, 2));
 }
 
 /// spec B132, B146: limits, windows, buffers, claims and releases of one workspace do not touch
 /// another.
-pub(crate) async fn workspaces_share_nothing(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = lab
+pub(crate) async fn workspaces_share_nothing(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = harness
         .engine()
         .workspaces(["one", "two"])
         .workflow(work(&journal, "limit", secs(1)).concurrency(Concurrency::limit(1)))
@@ -136,65 +136,65 @@ pub(crate) async fn workspaces_share_nothing(lab: &Lab) {
 }
 
 /// spec N28: what a singleton skips has used neither a token, nor a claim, nor a turn.
-pub(crate) async fn what_one_control_refuses_costs_another_nothing(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn what_one_control_refuses_costs_another_nothing(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let sync = work(&journal, "sync", secs(10))
         .singleton(Singleton::skip())
         .rate_limit(Rate::per_hour(2))
         .idempotency(Idempotency::within(secs(3600)).key("id"))
         .throttle(Rate::per_minute(1));
-    let engine = lab.engine().workflow(sync).start().await.unwrap();
+    let engine = harness.engine().workflow(sync).start().await.unwrap();
     start(&engine, "sync", json!({ "id": 1 })).await;
     for _ in 0..5 {
         let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
         assert_eq!(told.outcome(), "skipped");
     }
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
     assert_eq!(told.outcome(), "queued", "neither dropped nor deduped, and first in line");
-    lab.advance(secs(60)).await;
-    assert_eq!(states(lab, "sync").await, ["completed"; 2]);
+    harness.advance(secs(60)).await;
+    assert_eq!(states(harness, "sync").await, ["completed"; 2]);
 }
 
 /// spec N30: a run that waits for its next try is not over: a singleton excludes others still.
-pub(crate) async fn a_run_between_its_tries_still_excludes_others(lab: &Lab) {
+pub(crate) async fn a_run_between_its_tries_still_excludes_others(harness: &TestHarness) {
     let flaky = Workflow::new("flaky", |ctx: Ctx, _: Value| async move {
         let step = ctx.step("call", || async {
-            if ctx.attempt("call") < 2 { Err(Fault::new("not now")) } else { Ok(()) }
+            if ctx.attempt("call") < 2 { Err(StepError::new("not now")) } else { Ok(()) }
         });
         step.await
     });
     let flaky = flaky.singleton(Singleton::skip()).retry(Retry::attempts(3).fixed(secs(60)));
-    let engine = lab.engine().workflow(flaky).start().await.unwrap();
+    let engine = harness.engine().workflow(flaky).start().await.unwrap();
     let run = start(&engine, "flaky", json!({})).await;
-    lab.advance(secs(10)).await;
-    assert_eq!(state(lab, "flaky", run).await, "waiting");
+    harness.advance(secs(10)).await;
+    assert_eq!(state(harness, "flaky", run).await, "waiting");
     assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "skipped");
-    lab.advance(secs(200)).await;
+    harness.advance(secs(200)).await;
     assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "started");
 }
 
 /// spec B170, B171: an engine that does not hold a run says what it is at, and does not drive it.
-pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(10));
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
-    let two = sharing(lab).workers(0).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
+    let two = sharing(harness).workers(0).workflow(order()).start().await.unwrap();
     let run = start(&two, "order", json!({ "n": 1 })).await;
-    lab.advance(secs(5)).await;
+    harness.advance(secs(5)).await;
     let (live, ended) = two.look_up(run).await.unwrap();
     assert!(live.is_some_and(|run| run.owner.is_some()) && ended.is_none());
     assert_eq!((one.driven(), two.driven()), (1, 0));
-    lab.advance(secs(5)).await;
-    assert_eq!(lab.completed(&two, run).await, json!({ "n": 1 }));
+    harness.advance(secs(5)).await;
+    assert_eq!(harness.completed(&two, run).await, json!({ "n": 1 }));
     assert_eq!(journal.take(), ["1"]);
 }
 
 /// spec N56, events: a payload that is too large or no JSON, a bad name, or too many at once make
 /// neither an event nor a run.
-pub(crate) async fn a_bad_payload_makes_no_run(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = lab.engine().workflow(work(&journal, "order", ms(0))).start().await.unwrap();
+pub(crate) async fn a_bad_payload_makes_no_run(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = harness.engine().workflow(work(&journal, "order", ms(0))).start().await.unwrap();
     let large = "x".repeat(512 * 1024);
     let refused = engine.send("order", json!({ "n": large })).await.unwrap_err().to_string();
     assert!(refused.contains("at most 524288 bytes"), "{refused}");
@@ -207,9 +207,9 @@ pub(crate) async fn a_bad_payload_makes_no_run(lab: &Lab) {
     assert_eq!(refused, "at most 1000 events go together, got 1001");
     let map = std::collections::BTreeMap::from([((1, 2), 3)]);
     engine.send("order", map).await.unwrap_err();
-    lab.settle().await;
-    assert_eq!((recorded(lab, "order").await, states(lab, "order").await.len()), (0, 0));
+    harness.settle().await;
+    assert_eq!((recorded(harness, "order").await, states(harness, "order").await.len()), (0, 0));
     let run = start(&engine, "order", json!({ "n": 1 })).await;
-    lab.settle().await;
-    assert_eq!(n(&lab.completed(&engine, run).await), "1");
+    harness.settle().await;
+    assert_eq!(n(&harness.completed(&engine, run).await), "1");
 }

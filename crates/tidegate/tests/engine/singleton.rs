@@ -1,7 +1,7 @@
 //! Singleton: one run that is not over, by keeping the old one or by taking the new.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Singleton, Workflow, core::row::Ending, testing::Lab};
+use tidegate::{Ctx, Singleton, Workflow, core::row::Ending, testing::TestHarness};
 
 use crate::words::{Journal, ms, n, recorded, secs, sharing, start, states, verdict, work};
 
@@ -27,42 +27,42 @@ fn nap(journal: &Journal, singleton: Singleton) -> Workflow<Value, Value> {
 
 /// spec B106, B107, B108, B112, B114: while a run lives, driven, asleep or paused, a new one is
 /// skipped and told by whom; the event is still recorded and wakes who waits.
-pub(crate) async fn skip_keeps_the_live_run(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn skip_keeps_the_live_run(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let waiter = Workflow::new("waiter", |ctx: Ctx, _: Value| async move {
         ctx.wait_for_event::<Value>("order", "order").await
     });
     let order = nap(&journal, Singleton::skip());
-    let engine = lab.engine().workflow(order).workflow(waiter).start().await.unwrap();
+    let engine = harness.engine().workflow(order).workflow(waiter).start().await.unwrap();
     let first = start(&engine, "order", json!({ "n": 0 })).await;
     let waiting = start(&engine, "waiter", json!({})).await;
     for (time, state) in [(0, "running"), (5000, "waiting"), (0, "paused")] {
-        lab.advance(ms(time)).await;
+        harness.advance(ms(time)).await;
         if state == "paused" {
             engine.pause(first).await.unwrap();
         }
-        assert_eq!(states(lab, "order").await, [state]);
+        assert_eq!(states(harness, "order").await, [state]);
         let told = verdict(&engine, "order", json!({ "n": 1 })).await.to_value();
         assert_eq!((&told["outcome"], &told["skipped"]), (&json!("skipped"), &json!(true)));
         assert_eq!((&told["control"], &told["holder"]), (&json!("singleton"), &json!(first)));
     }
-    assert_eq!(recorded(lab, "order").await, 4);
-    assert_eq!(lab.completed(&engine, waiting).await, json!({ "n": 1 }));
+    assert_eq!(recorded(harness, "order").await, 4);
+    assert_eq!(harness.completed(&engine, waiting).await, json!({ "n": 1 }));
     engine.resume(first).await.unwrap();
-    lab.advance(secs(60)).await;
-    lab.completed(&engine, first).await;
+    harness.advance(secs(60)).await;
+    harness.completed(&engine, first).await;
     let next = start(&engine, "order", json!({ "n": 2 })).await;
-    lab.advance(secs(60)).await;
-    lab.completed(&engine, next).await;
+    harness.advance(secs(60)).await;
+    harness.completed(&engine, next).await;
     assert_eq!(journal.take(), ["0a", "0b", "2a", "2b"]);
 }
 
 /// spec B109, B110, B115, G7: a newcomer takes the place of the run wherever it is; no step of the
 /// old one starts after the newcomer's first.
-pub(crate) async fn cancel_replaces_the_live_run(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = nap(&journal, Singleton::cancel());
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let mut runs = Vec::new();
     // The first is driven when it is replaced, the second asleep, the third driven again.
     for (n, time) in [(0, 500), (1, 5000), (2, 11_500), (3, 60_000)] {
@@ -70,11 +70,11 @@ pub(crate) async fn cancel_replaces_the_live_run(lab: &Lab) {
         let expected = if n == 0 { "started" } else { "replaced" };
         assert_eq!(told.outcome(), expected);
         runs.extend(told.run());
-        lab.advance(ms(time)).await;
+        harness.advance(ms(time)).await;
     }
     assert_eq!(journal.take(), ["0a", "1a", "2a", "2b", "3a", "3b"]);
     assert_eq!(journal.most("order"), 1, "never two at once, not even for a moment");
-    let ended = lab.runs("order").await;
+    let ended = harness.runs("order").await;
     for n in 0..3 {
         let by = Some(runs[n + 1]);
         let replaced = Ending::Cancelled { reason: "replaced".to_owned(), by };
@@ -85,50 +85,50 @@ pub(crate) async fn cancel_replaces_the_live_run(lab: &Lab) {
 
 /// spec B115, G7: the newcomer waits until the worker of the old run has stopped, also when that
 /// worker is another engine's and dead.
-pub(crate) async fn a_newcomer_waits_for_the_old_worker(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(100)).singleton(Singleton::cancel());
-    let one = sharing(lab).workflow(order()).start().await.unwrap();
+    let one = sharing(harness).workflow(order()).start().await.unwrap();
     start(&one, "order", json!({ "n": 0 })).await;
-    lab.settle().await;
-    let two = sharing(lab).workflow(order()).start().await.unwrap();
+    harness.settle().await;
+    let two = sharing(harness).workflow(order()).start().await.unwrap();
     start(&two, "order", json!({ "n": 1 })).await;
-    assert_eq!(states(lab, "order").await[0], "cancelled", "at once");
-    lab.advance(secs(2)).await;
+    assert_eq!(states(harness, "order").await[0], "cancelled", "at once");
+    harness.advance(secs(2)).await;
     assert_eq!((journal.take(), journal.most("order")), (vec!["0".into(), "1".into()], 1));
     // Whoever drives the second now dies, and its replacement has to wait for the lease.
     let (dead, alive) = if one.driven() == 1 { (one, two) } else { (two, one) };
-    lab.crash(&dead).await;
+    harness.crash(&dead).await;
     start(&alive, "order", json!({ "n": 2 })).await;
-    lab.advance(secs(20)).await;
+    harness.advance(secs(20)).await;
     assert_eq!(journal.take(), [""; 0]);
-    lab.advance(secs(40)).await;
+    harness.advance(secs(40)).await;
     assert_eq!(journal.take(), ["2"]);
 }
 
 /// spec B111, B53, B58: without a key it is one for the workflow, with one it is one for each
 /// value.
-pub(crate) async fn keys_are_apart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn keys_are_apart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let whole = work(&journal, "whole", secs(1)).singleton(Singleton::skip()).on_event("tick");
     let keyed = work(&journal, "keyed", secs(1)).singleton(Singleton::skip().key("user"));
     let keyed = keyed.on_event("tick");
-    let engine = lab.engine().workflow(whole).workflow(keyed).start().await.unwrap();
+    let engine = harness.engine().workflow(whole).workflow(keyed).start().await.unwrap();
     for user in ["a", "b", "a"] {
         engine.send("tick", json!({ "user": user })).await.unwrap();
     }
-    lab.advance(secs(1)).await;
-    assert_eq!(states(lab, "whole").await, ["completed"]);
-    assert_eq!(states(lab, "keyed").await, ["completed"; 2]);
+    harness.advance(secs(1)).await;
+    assert_eq!(states(harness, "whole").await, ["completed"]);
+    assert_eq!(states(harness, "keyed").await, ["completed"; 2]);
 }
 
 /// spec B113: triggers at once on two engines leave one run, in both modes.
-pub(crate) async fn triggers_at_once_leave_one_run(lab: &Lab) {
+pub(crate) async fn triggers_at_once_leave_one_run(harness: &TestHarness) {
     for (name, mode) in [("skip", Singleton::skip()), ("cancel", Singleton::cancel())] {
-        let journal = Journal::new(lab);
+        let journal = Journal::new(harness);
         let order = || work(&journal, name, secs(10)).singleton(mode.clone());
-        let one = sharing(lab).workflow(order()).start().await.unwrap();
-        let two = sharing(lab).workflow(order()).start().await.unwrap();
+        let one = sharing(harness).workflow(order()).start().await.unwrap();
+        let two = sharing(harness).workflow(order()).start().await.unwrap();
         for n in 0..5 {
             let (first, second) = tokio::join!(
                 one.send(name, json!({ "n": 2 * n })),
@@ -136,8 +136,8 @@ pub(crate) async fn triggers_at_once_leave_one_run(lab: &Lab) {
             );
             first.and(second).unwrap();
         }
-        lab.advance(secs(60)).await;
-        let ended = states(lab, name).await;
+        harness.advance(secs(60)).await;
+        let ended = states(harness, name).await;
         let completed = ended.iter().filter(|state| **state == "completed").count();
         assert_eq!((completed, journal.most(name)), (1, 1), "{name}: {ended:?}");
         assert_eq!(ended.len(), if name == "skip" { 1 } else { 10 });

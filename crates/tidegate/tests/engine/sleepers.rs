@@ -5,16 +5,16 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use tidegate::{Ctx, Workflow, new_event, testing::Lab};
+use tidegate::{Ctx, Workflow, new_event, testing::TestHarness};
 
 use crate::words::{secs, states};
 
 const SLEEPERS: usize = 10_000;
 
 /// spec waits, G2: ten thousand runs that wake in the same instant all go on, each once.
-async fn ten_thousand_wake_at_once(lab: Lab) {
+async fn ten_thousand_wake_at_once(harness: TestHarness) {
     let woken: Arc<Vec<AtomicU32>> = Arc::new((0..SLEEPERS).map(|_| AtomicU32::new(0)).collect());
-    let (count, at) = (woken.clone(), lab.now().plus_ms(3_600_000));
+    let (count, at) = (woken.clone(), harness.now().plus_ms(3_600_000));
     let nap = Workflow::new("nap", move |ctx: Ctx, n: usize| {
         let count = count.clone();
         async move {
@@ -23,16 +23,16 @@ async fn ten_thousand_wake_at_once(lab: Lab) {
             wake.await
         }
     });
-    let engine = lab.engine().workflow(nap).start().await.unwrap();
+    let engine = harness.engine().workflow(nap).start().await.unwrap();
     for first in (0..SLEEPERS).step_by(500) {
         let naps = (first..first + 500).map(|n| new_event("nap", n).unwrap());
         engine.send_all(naps.collect()).await.unwrap();
     }
-    lab.advance(secs(3_599)).await;
-    assert_eq!(states(&lab, "nap").await, vec!["waiting"; SLEEPERS]);
+    harness.advance(secs(3_599)).await;
+    assert_eq!(states(&harness, "nap").await, vec!["waiting"; SLEEPERS]);
     assert_eq!(engine.driven(), 0);
-    lab.advance(secs(1)).await;
-    assert_eq!(states(&lab, "nap").await, vec!["completed"; SLEEPERS]);
+    harness.advance(secs(1)).await;
+    assert_eq!(states(&harness, "nap").await, vec!["completed"; SLEEPERS]);
     assert!(woken.iter().all(|times| times.load(Ordering::SeqCst) == 1));
 }
 

@@ -3,12 +3,12 @@
 use std::{future::pending, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Fault, OrFault, Retry, Workflow, testing::Lab};
+use tidegate::{Ctx, Retry, StepError, StepResultExt, Workflow, testing::TestHarness};
 
 use crate::words::{Door, Journal, Marks, failed, recorded_steps, start, state};
 
 /// spec steps, B162: a replay returns what is recorded and repeats no effect.
-pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
+pub(crate) async fn completed_steps_are_not_run_again(harness: &TestHarness) {
     let marks = Marks::default();
     let effects = marks.clone();
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| {
@@ -21,37 +21,37 @@ pub(crate) async fn completed_steps_are_not_run_again(lab: &Lab) {
             Ok(json!([first, second, input["n"]]))
         }
     });
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let run = start(&engine, "order", json!({ "n": 7 })).await;
-    lab.advance(Duration::from_secs(59)).await;
-    assert_eq!(lab.runs("order").await[0].state, "waiting");
-    lab.advance(Duration::from_secs(1)).await;
-    assert_eq!(lab.completed(&engine, run).await, json!([1, 2, 7]));
+    harness.advance(Duration::from_secs(59)).await;
+    assert_eq!(harness.runs("order").await[0].state, "waiting");
+    harness.advance(Duration::from_secs(1)).await;
+    assert_eq!(harness.completed(&engine, run).await, json!([1, 2, 7]));
     assert_eq!(marks.count("effect"), 2);
 }
 
 /// spec N20, N21: attempts in total are as many as the retry says, each after its delay.
-pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(lab: &Lab) {
+pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(harness: &TestHarness) {
     let order = Workflow::new("order", |ctx: Ctx, input: Value| async move {
         let (attempt, good) = (ctx.attempt("pay"), input["good"].as_u64().unwrap_or(99));
         let pay = ctx.step("pay", || async move {
-            if u64::from(attempt) < good { Err(Fault::new("declined")) } else { Ok(attempt) }
+            if u64::from(attempt) < good { Err(StepError::new("declined")) } else { Ok(attempt) }
         });
         pay.retry(Retry::attempts(3).fixed(Duration::from_secs(1))).await
     });
-    let engine = lab.engine().workflow(order).start().await.unwrap();
+    let engine = harness.engine().workflow(order).start().await.unwrap();
     let third = start(&engine, "order", json!({ "good": 3 })).await;
     let never = start(&engine, "order", json!({})).await;
-    lab.advance(Duration::from_millis(1_999)).await;
-    assert!(lab.runs("order").await.iter().all(|run| run.state == "waiting"));
-    lab.advance(Duration::from_secs(1)).await;
-    assert_eq!(lab.completed(&engine, third).await, json!(3));
+    harness.advance(Duration::from_millis(1_999)).await;
+    assert!(harness.runs("order").await.iter().all(|run| run.state == "waiting"));
+    harness.advance(Duration::from_secs(1)).await;
+    assert_eq!(harness.completed(&engine, third).await, json!(3));
     assert_eq!(failed(&engine, never).await.message(), "declined");
 }
 
 /// spec N20: the backoff doubles up to its bound, an error may say when to come back or that it is
 /// final, and an attempt that takes too long is a failed one.
-pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
+pub(crate) async fn a_failure_says_when_and_whether_to_try_again(harness: &TestHarness) {
     let marks = Marks::default();
     let tries = marks.clone();
     let job = Workflow::new("job", move |ctx: Ctx, how: String| {
@@ -60,10 +60,10 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
             let step = ctx.step("step", || async move {
                 tries.mark(&*again);
                 match again.as_str() {
-                    "later" => Err(Fault::new("busy")).retry_after(Duration::from_secs(100)),
-                    "final" => Err(Fault::coded("NoMoney", "declined")).fatal(),
+                    "later" => Err(StepError::new("busy")).retry_after(Duration::from_secs(100)),
+                    "final" => Err(StepError::coded("NoMoney", "declined")).fatal(),
                     "slow" => pending().await,
-                    _ => Err(Fault::new("flaky")),
+                    _ => Err(StepError::new("flaky")),
                 }
             });
             let (second, four) = (Duration::from_secs(1), Duration::from_secs(4));
@@ -73,7 +73,7 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
             step.await.map(|()| Value::Null)
         }
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let mut runs = Vec::new();
     for how in ["grows", "later", "final", "slow"] {
         runs.push(start(&engine, "job", json!(how)).await);
@@ -81,25 +81,25 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(lab: &Lab) {
     let mut seen = Vec::new();
     for _ in 0..12 {
         seen.push(marks.count("grows"));
-        lab.advance(Duration::from_secs(1)).await;
+        harness.advance(Duration::from_secs(1)).await;
     }
     // At 0, 1, 3, 7 and 11 seconds: 1, 2, 4 and again 4 apart.
     assert_eq!(seen, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5]);
     assert_eq!(failed(&engine, runs[0]).await.message(), "flaky");
     assert_eq!(failed(&engine, runs[2]).await.code(), "NoMoney");
     assert_eq!((marks.count("final"), marks.count("later")), (1, 1));
-    lab.advance(Duration::from_secs(88)).await;
+    harness.advance(Duration::from_secs(88)).await;
     assert_eq!(marks.count("later"), 2);
     // Five attempts of ten seconds, with the pauses of the first one.
     assert_eq!((marks.count("slow"), failed(&engine, runs[3]).await.code()), (5, "TimedOut"));
-    lab.advance(Duration::from_secs(1000)).await;
+    harness.advance(Duration::from_secs(1000)).await;
     assert_eq!(marks.count("later"), 5, "whoever says when is tried no more often");
     assert_eq!(failed(&engine, runs[1]).await.message(), "busy");
 }
 
 /// spec N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
 /// sibling nor what comes after that; after a crash only what is not on record is done again.
-pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(lab: &Lab) {
+pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(harness: &TestHarness) {
     let (marks, door) = (Marks::default(), Door::closed());
     let both = || {
         let (marks, door) = (marks.clone(), door.clone());
@@ -114,7 +114,7 @@ pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(lab: &Lab) {
                 let fast = async {
                     let fast = ctx.step("fast", || async { Ok(marks.mark("fast")) }).await?;
                     let next = ctx.step("next", || async { Ok(marks.mark("next")) }).await?;
-                    Ok::<_, Fault>(fast + next)
+                    Ok::<_, StepError>(fast + next)
                 };
                 let (slow, fast) = tokio::try_join!(slow.into_future(), fast)?;
                 Ok(json!([slow, fast]))
@@ -122,21 +122,21 @@ pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(lab: &Lab) {
         })
     };
     let ttl = Duration::from_secs(30);
-    let engine = || lab.engine().lease_ttl(ttl).workflow(both());
+    let engine = || harness.engine().lease_ttl(ttl).workflow(both());
     let first = engine().start().await.unwrap();
     let run = start(&first, "both", json!(null)).await;
-    lab.settle().await;
-    assert_eq!(recorded_steps(lab, run).await, ["fast", "next"]);
-    lab.crash(&first).await;
+    harness.settle().await;
+    assert_eq!(recorded_steps(harness, run).await, ["fast", "next"]);
+    harness.crash(&first).await;
     let second = engine().start().await.unwrap();
     door.open();
-    lab.advance(ttl * 2).await;
-    assert_eq!(lab.completed(&second, run).await, json!([1, 2]));
+    harness.advance(ttl * 2).await;
+    assert_eq!(harness.completed(&second, run).await, json!([1, 2]));
     assert_eq!(marks.all(), ["slow", "fast", "next", "slow"]);
 }
 
 /// spec steps, N20: while one branch sleeps or backs off, the steps of another go on.
-pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
+pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(harness: &TestHarness) {
     let marks = Marks::default();
     let done = marks.clone();
     let both = Workflow::new("both", move |ctx: Ctx, _: Value| {
@@ -147,11 +147,11 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
                     ctx.step(format!("link {n}"), || async { Ok(done.mark("link")) }).await?;
                     ctx.random(format!("number {n}")).await?;
                 }
-                Ok::<_, Fault>(())
+                Ok::<_, StepError>(())
             };
             let first = ctx.attempt("flaky") == 1;
             let flaky = ctx.step("flaky", || async move {
-                if first { Err(Fault::new("not yet")) } else { Ok(()) }
+                if first { Err(StepError::new("not yet")) } else { Ok(()) }
             });
             let flaky = flaky.retry(Retry::attempts(2).fixed(Duration::from_hours(1)));
             let nap = ctx.sleep("nap", Duration::from_hours(2));
@@ -159,18 +159,18 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(lab: &Lab) {
             Ok(Value::Null)
         }
     });
-    let engine = lab.engine().workflow(both).start().await.unwrap();
+    let engine = harness.engine().workflow(both).start().await.unwrap();
     let run = start(&engine, "both", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.count("link"), 3);
-    assert_eq!(state(lab, "both", run).await, "waiting");
-    lab.advance(Duration::from_hours(2)).await;
-    lab.completed(&engine, run).await;
+    assert_eq!(state(harness, "both", run).await, "waiting");
+    harness.advance(Duration::from_hours(2)).await;
+    harness.completed(&engine, run).await;
     assert_eq!(marks.count("link"), 3);
 }
 
 /// spec steps, N20: a panic is a failure of its step or of its run, and of nothing else.
-pub(crate) async fn a_panic_is_a_failure_like_others(lab: &Lab) {
+pub(crate) async fn a_panic_is_a_failure_like_others(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, place: String| async move {
         let in_step = ctx.attempt("step") == 1 && place == "step";
         let step = ctx.step("step", || async move {
@@ -187,18 +187,18 @@ pub(crate) async fn a_panic_is_a_failure_like_others(lab: &Lab) {
         Ok(place)
     });
     let job = job.retry(Retry::attempts(2).fixed(Duration::from_secs(1)));
-    let engine = lab.engine().workers(1).workflow(job).start().await.unwrap();
+    let engine = harness.engine().workers(1).workflow(job).start().await.unwrap();
     let dropped = start(&engine, "job", json!("destructor")).await;
     let step = start(&engine, "job", json!("step")).await;
     let handler = start(&engine, "job", json!("handler")).await;
-    lab.advance(Duration::from_secs(10)).await;
+    harness.advance(Duration::from_secs(10)).await;
     let fine = start(&engine, "job", json!("fine")).await;
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, step).await, json!("step"));
-    assert_eq!(lab.completed(&engine, fine).await, json!("fine"));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, step).await, json!("step"));
+    assert_eq!(harness.completed(&engine, fine).await, json!("fine"));
     let fault = failed(&engine, handler).await;
     assert_eq!((fault.code(), fault.message()), ("Panicked", "the handler slipped"));
-    assert_eq!(state(lab, "job", dropped).await, "running", "until it is seen to be nobody's");
+    assert_eq!(state(harness, "job", dropped).await, "running", "until it is seen to be nobody's");
 }
 
 /// Panics where it is dropped, once.
@@ -212,7 +212,7 @@ impl Drop for Slippery {
 
 /// spec steps, N20: what fails outside of steps is tried again as the workflow's retry says, and
 /// repeats no step.
-pub(crate) async fn a_handler_that_fails_is_tried_again(lab: &Lab) {
+pub(crate) async fn a_handler_that_fails_is_tried_again(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let job = Workflow::new("job", move |ctx: Ctx, last: bool| {
@@ -220,37 +220,37 @@ pub(crate) async fn a_handler_that_fails_is_tried_again(lab: &Lab) {
         async move {
             ctx.step("step", || async { Ok(seen.mark("step")) }).await?;
             match seen.mark("handler") {
-                _ if last => Err(Fault::new("no use").fatal()),
+                _ if last => Err(StepError::new("no use").fatal()),
                 3 => Ok("at last"),
-                _ => Err(Fault::new("not yet")),
+                _ => Err(StepError::new("not yet")),
             }
         }
     });
     let job = job.retry(Retry::attempts(3).fixed(Duration::from_secs(10)));
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = start(&engine, "job", json!(false)).await;
-    lab.advance(Duration::from_secs(9)).await;
+    harness.advance(Duration::from_secs(9)).await;
     assert_eq!(marks.all(), ["step", "handler"]);
-    lab.advance(Duration::from_secs(30)).await;
-    assert_eq!(lab.completed(&engine, run).await, json!("at last"));
+    harness.advance(Duration::from_secs(30)).await;
+    assert_eq!(harness.completed(&engine, run).await, json!("at last"));
     assert_eq!(marks.all(), ["step", "handler", "handler", "handler"]);
     let last = start(&engine, "job", json!(true)).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(failed(&engine, last).await.message(), "no use");
     assert_eq!(marks.count("handler"), 4);
 }
 
 /// spec N54: an id that is asked for twice fails the run, also where the handler looks away.
-pub(crate) async fn a_duplicate_id_fails_the_run(lab: &Lab) {
+pub(crate) async fn a_duplicate_id_fails_the_run(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         ctx.step("pay", || async { Ok(()) }).await?;
         // Its error is thrown away.
         drop(ctx.sleep("pay", Duration::from_secs(1)).await);
         Ok(())
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = start(&engine, "job", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     let fault = failed(&engine, run).await;
     assert_eq!(fault.code(), "DuplicateStep");
     assert!(fault.message().contains("`pay` (a sleep)"), "{fault}");
@@ -259,7 +259,7 @@ pub(crate) async fn a_duplicate_id_fails_the_run(lab: &Lab) {
 
 /// spec N54: code that has changed under a run is noticed before its effects: an id is of another
 /// kind, or a step that is on record is not asked for any more. Both the old and the new are named.
-pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
+pub(crate) async fn changed_code_is_noticed(harness: &TestHarness) {
     let marks = Marks::default();
     let code = |new: bool| {
         let marks = marks.clone();
@@ -279,13 +279,13 @@ pub(crate) async fn changed_code_is_noticed(lab: &Lab) {
             }
         })
     };
-    let before = lab.engine().workflow(code(false)).start().await.unwrap();
+    let before = harness.engine().workflow(code(false)).start().await.unwrap();
     let kind = start(&before, "job", json!(true)).await;
     let gone = start(&before, "job", json!(false)).await;
-    lab.settle().await;
-    before.shut_down().await;
-    let after = lab.engine().workflow(code(true)).start().await.unwrap();
-    lab.advance(Duration::from_mins(1)).await;
+    harness.settle().await;
+    before.shutdown().await;
+    let after = harness.engine().workflow(code(true)).start().await.unwrap();
+    harness.advance(Duration::from_mins(1)).await;
     let fault = failed(&after, kind).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
     assert!(fault.message().contains("`old` is recorded as a step and asked for as a sleep"));
@@ -305,7 +305,7 @@ struct Lopsided {
 }
 
 /// spec N55: values are limited and checked, and the first time sees what every replay sees.
-pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
+pub(crate) async fn values_are_what_can_be_recorded(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, kind: String| async move {
         match kind.as_str() {
             "large" => drop(ctx.step("big", || async { Ok("x".repeat(5 << 20)) }).await?),
@@ -328,7 +328,7 @@ pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
         }
         Ok(kind)
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     for (kind, code) in [
         ("large", "ValueTooLarge"),
         ("keys", "BadOutput"),
@@ -338,13 +338,13 @@ pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
         ("output", "ValueTooLarge"),
     ] {
         let run = start(&engine, "job", json!(kind)).await;
-        lab.settle().await;
+        harness.settle().await;
         assert_eq!(failed(&engine, run).await.code(), code, "{kind}");
     }
     let half = start(&engine, "job", json!("lopsided")).await;
     let wrong = start(&engine, "job", json!({ "not": "text" })).await;
-    lab.settle().await;
-    lab.completed(&engine, half).await;
+    harness.settle().await;
+    harness.completed(&engine, half).await;
     let fault = failed(&engine, wrong).await;
     assert_eq!(fault.code(), "BadInput");
     assert!(fault.message().contains("`job` cannot be read as alloc::string::String"), "{fault}");
@@ -352,7 +352,7 @@ pub(crate) async fn values_are_what_can_be_recorded(lab: &Lab) {
 
 /// spec steps: thousands of steps that finish together are recorded, in as many reports as it
 /// takes.
-pub(crate) async fn many_steps_at_once_are_recorded(lab: &Lab) {
+pub(crate) async fn many_steps_at_once_are_recorded(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         let mut all = Vec::new();
         for n in 0..5_000 {
@@ -361,17 +361,17 @@ pub(crate) async fn many_steps_at_once_are_recorded(lab: &Lab) {
         ctx.sleep("nap", Duration::from_secs(1)).await?;
         Ok(ctx.random("0 again").await? == all[0])
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = start(&engine, "job", json!(null)).await;
-    lab.settle().await;
-    assert_eq!(state(lab, "job", run).await, "waiting");
-    assert_eq!(recorded_steps(lab, run).await.len(), 5_000);
-    lab.advance(Duration::from_secs(1)).await;
-    assert_eq!(lab.completed(&engine, run).await, json!(false));
+    harness.settle().await;
+    assert_eq!(state(harness, "job", run).await, "waiting");
+    assert_eq!(recorded_steps(harness, run).await.len(), 5_000);
+    harness.advance(Duration::from_secs(1)).await;
+    assert_eq!(harness.completed(&engine, run).await, json!(false));
 }
 
 /// spec B180: a step's key, the time and chance are the same on every attempt, replay and engine.
-pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
+pub(crate) async fn time_chance_and_keys_are_stable(harness: &TestHarness) {
     let marks = Marks::default();
     let job = || {
         let marks = marks.clone();
@@ -384,7 +384,7 @@ pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
                 let attempt = ctx.attempt("pay");
                 let pay = ctx.step("pay", || async {
                     marks.mark(&key);
-                    if attempt < 3 { Err(Fault::new("declined")) } else { Ok(()) }
+                    if attempt < 3 { Err(StepError::new("declined")) } else { Ok(()) }
                 });
                 pay.await?;
                 ctx.sleep("nap", Duration::from_hours(1)).await?;
@@ -392,14 +392,14 @@ pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
             }
         })
     };
-    let first = lab.engine().workflow(job()).start().await.unwrap();
+    let first = harness.engine().workflow(job()).start().await.unwrap();
     let run = start(&first, "job", json!(null)).await;
-    lab.advance(Duration::from_secs(2)).await;
-    first.shut_down().await;
-    let second = lab.engine().workflow(job()).start().await.unwrap();
-    lab.advance(Duration::from_hours(2)).await;
+    harness.advance(Duration::from_secs(2)).await;
+    first.shutdown().await;
+    let second = harness.engine().workflow(job()).start().await.unwrap();
+    harness.advance(Duration::from_hours(2)).await;
     let key = format!("{run}:pay");
-    assert_eq!(lab.completed(&second, run).await, json!(key));
+    assert_eq!(harness.completed(&second, run).await, json!(key));
     let mut all = marks.all();
     assert_eq!((all.len(), marks.count(&key)), (4 + 3, 3));
     all.retain(|mark| *mark != key);
@@ -408,14 +408,14 @@ pub(crate) async fn time_chance_and_keys_are_stable(lab: &Lab) {
 }
 
 /// spec steps: what a handler logs is logged once, not on every replay.
-pub(crate) async fn a_line_is_logged_once(lab: &Lab) {
+pub(crate) async fn a_line_is_logged_once(harness: &TestHarness) {
     let lines = Marks::default();
     let _logging = tracing::subscriber::set_default(Lines(lines.clone()));
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         ctx.log("one");
         let attempt = ctx.attempt("pay");
         let pay = ctx.step("pay", || async move {
-            if attempt < 3 { Err(Fault::new("declined")) } else { Ok(()) }
+            if attempt < 3 { Err(StepError::new("declined")) } else { Ok(()) }
         });
         pay.await?;
         ctx.log("two");
@@ -423,10 +423,10 @@ pub(crate) async fn a_line_is_logged_once(lab: &Lab) {
         ctx.log("three");
         Ok(())
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = start(&engine, "job", json!(null)).await;
-    lab.advance(Duration::from_hours(2)).await;
-    lab.completed(&engine, run).await;
+    harness.advance(Duration::from_hours(2)).await;
+    harness.completed(&engine, run).await;
     assert_eq!(lines.all(), ["one", "two", "three"]);
 }
 
@@ -461,8 +461,8 @@ impl tracing::Subscriber for Lines {
 }
 
 /// How far a run says it is can be seen while its next step runs, and the last word counts.
-pub(crate) async fn progress_is_seen_before_the_step_ends(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn progress_is_seen_before_the_step_ends(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let job = Workflow::new("job", move |ctx: Ctx, _: Value| {
         let journal = journal.clone();
         async move {
@@ -478,13 +478,13 @@ pub(crate) async fn progress_is_seen_before_the_step_ends(lab: &Lab) {
             Ok(())
         }
     });
-    let engine = lab.engine().workflow(job).start().await.unwrap();
+    let engine = harness.engine().workflow(job).start().await.unwrap();
     let run = start(&engine, "job", json!({})).await;
     for (permille, text) in [(0, "read"), (500, "write")] {
-        lab.advance(Duration::from_secs(5)).await;
+        harness.advance(Duration::from_secs(5)).await;
         let progress = engine.look_up(run).await.unwrap().0.and_then(|run| run.progress);
         let progress = progress.map(|it| (it.permille, it.text));
         assert_eq!(progress, Some((permille, text.to_owned())));
-        lab.advance(Duration::from_secs(5)).await;
+        harness.advance(Duration::from_secs(5)).await;
     }
 }

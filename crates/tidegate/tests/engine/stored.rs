@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use tidegate::{
     Ctx, EngineBuilder, Error, Handler, Result,
     core::{
+        definition::Definition,
         json::Payload,
         reads::{Change, ReadSet},
         row::{Engine as Peer, Row, Run},
-        workflow::Workflow as Definition,
     },
     store::Decision,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -34,73 +34,73 @@ impl Handler for Answer {
 }
 
 fn by_url(builder: EngineBuilder) -> EngineBuilder {
-    builder.code_for(|definition: &Definition| -> Option<Arc<dyn Handler>> {
+    builder.handler_resolver(|definition: &Definition| -> Option<Arc<dyn Handler>> {
         Some(Arc::new(Answer(definition.url.clone()?)))
     })
 }
 
 /// spec versions: what is defined at one engine is served by all who have code for it, each version
 /// by its own; an unchanged definition makes no new one.
-pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(lab: &Lab) {
-    let one = by_url(sharing(lab)).start().await.unwrap();
-    let two = by_url(sharing(lab)).call_workers(0).start().await.unwrap();
+pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &TestHarness) {
+    let one = by_url(sharing(harness)).start().await.unwrap();
+    let two = by_url(sharing(harness)).call_workers(0).start().await.unwrap();
     let sync = |url: &str| json!({ "name": "sync", "url": url });
     assert_eq!(two.define(&sync("http://one")).await.unwrap().version, 1);
     let old = start(&two, "sync", json!({})).await;
-    lab.advance(secs(2)).await;
-    assert_eq!(states(lab, "sync").await, ["waiting"], "the other one has taken it up");
+    harness.advance(secs(2)).await;
+    assert_eq!(states(harness, "sync").await, ["waiting"], "the other one has taken it up");
     let again = two.define(&sync("http://one")).await.unwrap();
     assert_eq!((again.version, again.unchanged), (1, true));
     assert_eq!(two.define(&sync("http://two")).await.unwrap().version, 2);
     let new = start(&two, "sync", json!({})).await;
-    lab.advance(secs(20)).await;
-    assert_eq!(lab.completed(&one, old).await, json!(["http://one", 1]));
-    assert_eq!(lab.completed(&one, new).await, json!(["http://two", 2]));
+    harness.advance(secs(20)).await;
+    assert_eq!(harness.completed(&one, old).await, json!(["http://one", 1]));
+    assert_eq!(harness.completed(&one, new).await, json!(["http://two", 2]));
 }
 
 /// spec schedules: a schedule that is defined later begins then, and one who starts later serves
 /// what is stored; what has no code here is nobody's.
-pub(crate) async fn a_schedule_begins_with_its_definition(lab: &Lab) {
-    let engine = by_url(sharing(lab)).start().await.unwrap();
-    lab.advance(secs(5)).await;
+pub(crate) async fn a_schedule_begins_with_its_definition(harness: &TestHarness) {
+    let engine = by_url(sharing(harness)).start().await.unwrap();
+    harness.advance(secs(5)).await;
     let tick = json!({ "name": "tick", "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
     engine.define(&tick).await.unwrap();
     engine.define(&json!({ "name": "other" })).await.unwrap();
-    lab.advance(secs(130)).await;
-    assert_eq!(states(lab, "tick").await, ["completed", "completed"]);
-    engine.shut_down().await;
-    let engine = by_url(sharing(lab)).start().await.unwrap();
+    harness.advance(secs(130)).await;
+    assert_eq!(states(harness, "tick").await, ["completed", "completed"]);
+    engine.shutdown().await;
+    let engine = by_url(sharing(harness)).start().await.unwrap();
     let other = start(&engine, "other", Value::Null).await;
-    lab.advance(secs(60)).await;
-    assert_eq!(states(lab, "tick").await.len(), 3);
+    harness.advance(secs(60)).await;
+    assert_eq!(states(harness, "tick").await.len(), 3);
     assert!(engine.why(other).await.unwrap().stranded);
 }
 
 /// spec schedules: a schedule that another program defines begins here beside those that are served
 /// already.
-pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(lab: &Lab) {
+pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(harness: &TestHarness) {
     let tick = |name: &str| json!({ "name": name, "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
-    let engine = by_url(sharing(lab)).start().await.unwrap();
+    let engine = by_url(sharing(harness)).start().await.unwrap();
     engine.define(&tick("first")).await.unwrap();
-    lab.advance(secs(65)).await;
+    harness.advance(secs(65)).await;
     // It has no code for it: nobody but the other can plan it.
-    let other = sharing(lab).start().await.unwrap();
+    let other = sharing(harness).start().await.unwrap();
     other.define(&tick("second")).await.unwrap();
-    lab.advance(secs(120)).await;
-    assert_eq!(states(lab, "first").await.len(), 3);
-    assert_eq!(states(lab, "second").await.len(), 2);
+    harness.advance(secs(120)).await;
+    assert_eq!(states(harness, "first").await.len(), 3);
+    assert_eq!(states(harness, "second").await.len(), 2);
 }
 
 /// spec A5: a definition that comes later may ask for a stream's events, from then on.
-pub(crate) async fn a_stream_can_trigger_what_is_defined_later(lab: &Lab) {
-    let engine = by_url(sharing(lab)).start().await.unwrap();
-    append(lab, "orders", &[("paid", json!(1))]).await;
+pub(crate) async fn a_stream_can_trigger_what_is_defined_later(harness: &TestHarness) {
+    let engine = by_url(sharing(harness)).start().await.unwrap();
+    append(harness, "orders", &[("paid", json!(1))]).await;
     let pack = json!({ "name": "pack", "url": "http://p", "triggers": [{ "stream": "paid" }] });
     engine.define(&pack).await.unwrap();
-    assert!(states(lab, "pack").await.is_empty(), "what was there before is no news");
-    append(lab, "orders", &[("paid", json!(2))]).await;
-    lab.advance(secs(2)).await;
-    assert_eq!(states(lab, "pack").await, ["waiting"]);
+    assert!(states(harness, "pack").await.is_empty(), "what was there before is no news");
+    append(harness, "orders", &[("paid", json!(2))]).await;
+    harness.advance(secs(2)).await;
+    assert_eq!(states(harness, "pack").await, ["waiting"]);
     let bad =
         json!({ "name": "f", "actions": { "a": { "triggers": [{ "cron": "61 * * * *" }] } } });
     let refused = engine.define_flow(&bad).await;
@@ -109,13 +109,13 @@ pub(crate) async fn a_stream_can_trigger_what_is_defined_later(lab: &Lab) {
 
 /// A version is served as long as a live engine says so: what the row of a dead one says is over,
 /// also while it still has runs that nobody has taken over.
-pub(crate) async fn a_dead_engine_serves_nothing(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = lab.engine().workflow(work(&journal, "here", secs(10))).start().await.unwrap();
+pub(crate) async fn a_dead_engine_serves_nothing(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = harness.engine().workflow(work(&journal, "here", secs(10))).start().await.unwrap();
     let registered = engine.define(&json!({ "name": "elsewhere" })).await.unwrap();
     assert!(!engine.is_served(&registered).await.unwrap(), "it has no code here");
     let run = start(&engine, "here", json!({})).await;
-    lab.settle().await;
+    harness.settle().await;
     let run = engine.look_up(run).await.unwrap().0.unwrap();
     for dead in [false, true] {
         let serves = vec![registered.lane];
@@ -124,15 +124,15 @@ pub(crate) async fn a_dead_engine_serves_nothing(lab: &Lab) {
         let row = if dead { Change::Update(row) } else { Change::Insert(row) };
         let changes = vec![row, Change::Update(owned)];
         let decide = move |_| Decision::Apply(changes.clone());
-        lab.store().transact(ReadSet::default(), Box::new(decide)).await.unwrap();
+        harness.store().transact(ReadSet::default(), Box::new(decide)).await.unwrap();
         assert_eq!(engine.is_served(&registered).await.unwrap(), !dead);
     }
 }
 
 /// spec A4: a definition that comes later is checked like any other, and changes nothing if it is
 /// bad.
-pub(crate) async fn a_bad_definition_changes_nothing(lab: &Lab) {
-    let engine = by_url(lab.engine()).start().await.unwrap();
+pub(crate) async fn a_bad_definition_changes_nothing(harness: &TestHarness) {
+    let engine = by_url(harness.engine()).start().await.unwrap();
     for (bad, what) in [
         (json!({ "name": "a", "url": "ftp://x", "throttle": { "limit": 0, "perMs": 1 } }), 2),
         (json!({ "name": "a", "triggers": [{ "cron": "61 * * * *" }] }), 1),

@@ -9,27 +9,27 @@ use std::{
 use tidegate::{
     Ctx, Engine, Workflow,
     store::{Clock, Database, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 use crate::faults::Faults;
 
 macro_rules! labs {
     ($($store:ident: $open:ident,)*) => {
-        $(/// A lab on this store.
-        pub(crate) async fn $store() -> Option<Lab> {
+        $(/// A harness on this store.
+        pub(crate) async fn $store() -> Option<TestHarness> {
             let clock = Arc::new(VirtualClock::default());
-            Some(Lab::on($open(clock.clone()).await?, clock))
+            Some(TestHarness::on($open(clock.clone()).await?, clock))
         })*
 
         /// The same, with something in between that can go wrong.
         pub(crate) mod faulty {
-            use super::{Arc, Faults, Lab, VirtualClock};
+            use super::{Arc, Faults, TestHarness, VirtualClock};
 
-            $(pub(crate) async fn $store() -> Option<(Lab, Arc<Faults>)> {
+            $(pub(crate) async fn $store() -> Option<(TestHarness, Arc<Faults>)> {
                 let clock = Arc::new(VirtualClock::default());
                 let faults = Arc::new(Faults::new(super::$open(clock.clone()).await?));
-                Some((Lab::on(faults.clone(), clock), faults))
+                Some((TestHarness::on(faults.clone(), clock), faults))
             })*
         }
     };
@@ -95,14 +95,14 @@ async fn a_file_is_free_after_a_shutdown() {
         let error = Engine::sqlite(&path).await.map(drop).unwrap_err().to_string();
         let said = "is in use by this process; use the store that is open, or shut its engine down";
         assert!(error.contains(said), "{error}");
-        engine.shut_down().await;
+        engine.shutdown().await;
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A transactional step of another database's kind is refused in one sentence, which holds nothing
 /// of what else is in the store.
-pub(crate) async fn a_step_of_another_database_is_refused(lab: &Lab) {
+pub(crate) async fn a_step_of_another_database_is_refused(harness: &TestHarness) {
     async fn wrong(ctx: Ctx, sqlite: bool) -> tidegate::Result<()> {
         if sqlite {
             ctx.sqlite_step("wrong", |_| Ok(())).await
@@ -110,12 +110,12 @@ pub(crate) async fn a_step_of_another_database_is_refused(lab: &Lab) {
             ctx.postgres_step("wrong", async |_| Ok(())).await
         }
     }
-    let kind = match lab.store().database() {
+    let kind = match harness.store().database() {
         Database::Sqlite(_) => "a SQLite file",
         Database::Postgres(_) => "a PostgreSQL database",
         _ => "in memory",
     };
-    let engine = lab.engine().workflow(Workflow::new("wrong", wrong)).start().await.unwrap();
+    let engine = harness.engine().workflow(Workflow::new("wrong", wrong)).start().await.unwrap();
     engine.send("other", "canary").await.unwrap();
     for (sqlite, wanted) in [(true, "SQLite file"), (false, "PostgreSQL database")] {
         if kind == format!("a {wanted}") {

@@ -24,7 +24,7 @@ use tidegate::{
     },
     events,
     store::commit,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 pub(crate) use self::{races::*, reads::*, runs::*};
@@ -86,30 +86,32 @@ async fn versions(engine: &Engine, stream: &str) -> Vec<i64> {
 }
 
 /// Does something about streams that only operators do.
-async fn operate(lab: &Lab, command: StreamCommand) -> StreamAnswer {
+async fn operate(harness: &TestHarness, command: StreamCommand) -> StreamAnswer {
     let command = Command::Stream { ws: Workspace::from("default"), command };
-    let answers = commit(&**lab.store(), vec![(command, 7)]).await.unwrap();
+    let answers = commit(&**harness.store(), vec![(command, 7)]).await.unwrap();
     match answers.into_iter().next().unwrap() {
         Ok(Answer::Stream(answer)) => answer,
         other => panic!("it was answered {other:?}"),
     }
 }
 
-async fn close(lab: &Lab, stream: &str) {
+async fn close(harness: &TestHarness, stream: &str) {
     let (ws, stream) = (Workspace::from("default"), stream.to_owned());
     let close = Close { ws, stream, expected: None, meta: Payload::null() };
-    operate(lab, StreamCommand::Close(close)).await;
+    operate(harness, StreamCommand::Close(close)).await;
 }
 
-async fn truncate(lab: &Lab, stream: &str) {
+async fn truncate(harness: &TestHarness, stream: &str) {
     let command = || StreamCommand::Truncate { stream: stream.to_owned(), limit: 3 };
-    while let StreamAnswer::Truncated(Truncated::Partly(_)) = operate(lab, command()).await {}
+    while let StreamAnswer::Truncated(Truncated::Partly(_)) = operate(harness, command()).await {}
 }
 
 /// spec B183, B191: an action sees the state of the stream, its events follow on the version that
 /// it saw, and its caller is told where they are.
-pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(
+    harness: &TestHarness,
+) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     let before = account.load().await.unwrap();
     assert_eq!((before.state, before.version), (Account::default(), -1));
@@ -136,24 +138,24 @@ pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(la
 }
 
 /// spec B191: what an action refuses, and what it has nothing to say to, writes nothing.
-pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     account.act(deposit(3)).await.unwrap();
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     match account.act(withdraw(4)).await {
         Err(ActError::Refused(refused)) => assert_eq!(refused, TooLittle(3)),
         other => panic!("it was not refused: {other:?}"),
     }
     let nothing = account.act(|_: &Account| Ok::<_, TooLittle>(Vec::new())).await.unwrap();
     assert_eq!((nothing.version, nothing.state.balance, nothing.events.len()), (0, 3, 0));
-    assert_eq!(lab.store().dump().await.unwrap(), rows);
+    assert_eq!(harness.store().dump().await.unwrap(), rows);
 }
 
 /// spec B185, B191: a pinned version fails at once where the stream is elsewhere, before and after
 /// the action has decided, and says where it is.
-pub(crate) async fn a_pinned_version_fails_at_once(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_pinned_version_fails_at_once(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     let first = account.clone().expecting(-1).act(deposit(10)).await.unwrap();
     assert_eq!(first.version, 0);
@@ -179,10 +181,10 @@ pub(crate) async fn a_pinned_version_fails_at_once(lab: &Lab) {
 
 /// spec B186, B188: actions of several engines at the same time lose to each other and decide again
 /// on what is there: none is lost, none is overdrawn, and versions have no gap.
-pub(crate) async fn whoever_loses_a_race_decides_again(lab: &Lab) {
+pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
     let mut engines = Vec::new();
     for _ in 0..3 {
-        engines.push(lab.engine().start().await.unwrap());
+        engines.push(harness.engine().start().await.unwrap());
     }
     engines[0].stream::<Account>("account-1").act(deposit(20)).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
@@ -222,11 +224,11 @@ pub(crate) fn append(stream: &str, event: &Moved) -> Command {
 /// spec B185, B191, streams: an action that is overtaken between what it saw and its commit decides
 /// again; whoever has used up its retries, or has pinned a version, is told of the conflict, in
 /// the same words as one that was found too late from the start.
-pub(crate) async fn an_overtaken_action_decides_again(lab: &Lab, faults: &Faults) {
+pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, faults: &Faults) {
     // A kept state that is found old is not a retry; here all are loaded.
-    let engine = lab.engine().kept_states(0).start().await.unwrap();
+    let engine = harness.engine().stream_state_cache(0).start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
-    lab.settle().await;
+    harness.settle().await;
     let overtaken = async |account: Stream<Account>, times: usize| {
         let mut seen = Vec::new();
         let outcome = account
@@ -264,13 +266,16 @@ pub(crate) async fn an_overtaken_action_decides_again(lab: &Lab, faults: &Faults
 
 /// spec streams: what an action has decided on a state that is still on its way is not told before
 /// that is committed. When it is not, whoever stood behind decides again, on what is there.
-pub(crate) async fn nobody_is_told_of_a_state_that_never_was(lab: &Lab, faults: &Faults) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     for failure in [Some(Failure::Unavailable), Some(Failure::BeforeCommit), None] {
         let left = account.load().await.unwrap().state.balance;
         account.act(deposit(5 - left)).await.unwrap();
-        lab.settle().await;
+        harness.settle().await;
         let go = faults.hold();
         let (first, _) = spend(&account, 4);
         faults.holds().await;
@@ -313,11 +318,11 @@ fn spend(account: &Stream<Account>, amount: u64) -> (Spent, Arc<AtomicU32>) {
 }
 
 /// spec streams: actions that go out in one commit fail together, and leave nothing.
-pub(crate) async fn a_commit_that_fails_leaves_nothing(lab: &Lab, faults: &Faults) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_commit_that_fails_leaves_nothing(harness: &TestHarness, faults: &Faults) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     account.act(deposit(9)).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     let go = faults.hold();
     let (first, _) = spend(&account, 1);
     faults.holds().await;
@@ -338,10 +343,10 @@ pub(crate) async fn a_commit_that_fails_leaves_nothing(lab: &Lab, faults: &Fault
 
 /// An action that nobody waits for any more is carried out all the same, once it is decided, and
 /// holds nobody up.
-pub(crate) async fn whoever_stops_waiting_holds_nobody_up(lab: &Lab, faults: &Faults) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn whoever_stops_waiting_holds_nobody_up(harness: &TestHarness, faults: &Faults) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
-    lab.settle().await;
+    harness.settle().await;
     let go = faults.hold();
     let first = tokio::spawn({
         let account = account.clone();
@@ -357,8 +362,8 @@ pub(crate) async fn whoever_stops_waiting_holds_nobody_up(lab: &Lab, faults: &Fa
 
 /// Writers of one engine queue rather than collide: many actions at once are few commits and no
 /// conflict, and each has seen those before it.
-pub(crate) async fn writers_of_one_engine_do_not_collide(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn writers_of_one_engine_do_not_collide(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1").retries(0);
     let mut tasks = tokio::task::JoinSet::new();
     for n in 1..=40 {
@@ -380,14 +385,14 @@ pub(crate) async fn writers_of_one_engine_do_not_collide(lab: &Lab) {
 
 /// spec B219: what is closed takes no action, and says so; its past can be loaded until it is cut
 /// off.
-pub(crate) async fn a_closed_stream_takes_no_action(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_closed_stream_takes_no_action(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     for _ in 0..5 {
         account.act(deposit(2)).await.unwrap();
     }
-    lab.settle().await;
-    close(lab, "account-1").await;
+    harness.settle().await;
+    close(harness, "account-1").await;
     for account in [account.clone(), account.clone().expecting(5)] {
         match account.act(deposit(1)).await {
             Err(ActError::Closed { stream, guard }) => {
@@ -398,27 +403,27 @@ pub(crate) async fn a_closed_stream_takes_no_action(lab: &Lab) {
     }
     assert_eq!(account.load().await.unwrap().state.balance, 10);
     assert!(engine.streams().head("account-1").await.unwrap().unwrap().closed);
-    truncate(lab, "account-1").await;
+    truncate(harness, "account-1").await;
     let gone = account.load().await.unwrap_err().to_string();
     assert!(gone.contains("closed at version 5"), "{gone}");
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     assert!(!rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))), "nor is its snapshot");
 }
 
 /// spec N74: a stream that was begun anew goes on from what it had come to.
-pub(crate) async fn a_restarted_stream_goes_on_from_its_snapshot(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_restarted_stream_goes_on_from_its_snapshot(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     for _ in 0..5 {
         account.act(deposit(2)).await.unwrap();
     }
-    lab.settle().await;
+    harness.settle().await;
     let state = account.load().await.unwrap().state;
-    close(lab, "account-1").await;
-    truncate(lab, "account-1").await;
+    close(harness, "account-1").await;
+    truncate(harness, "account-1").await;
     let snapshot = Payload::from_value(&serde_json::to_value(&state).unwrap());
     let (ws, stream, meta) = ("default".into(), "account-1".to_owned(), Payload::null());
-    operate(lab, StreamCommand::Restart(Restart { ws, stream, snapshot, meta })).await;
+    operate(harness, StreamCommand::Restart(Restart { ws, stream, snapshot, meta })).await;
     let loaded = account.load().await.unwrap();
     assert_eq!((loaded.state, loaded.version), (state, 0));
     for n in 1..=5i64 {

@@ -4,8 +4,8 @@ use std::{pin::Pin, sync::Arc};
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Handler, Result, core::flow::Verdict, core::json::Payload,
-    core::workflow::Workflow as Definition, testing::Lab,
+    Concurrency, Ctx, Engine, Handler, Result, core::definition::Definition, core::flow::Verdict,
+    core::json::Payload, testing::TestHarness,
 };
 
 use crate::words::{Journal, burst, ms, secs, start, states, verdict, work};
@@ -17,10 +17,10 @@ async fn dry_run(engine: &Engine, name: &str) -> Verdict {
 }
 
 /// spec L2: the next run of a workflow waits for one run of each other, whatever their backlog is.
-pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn workflows_take_turns_for_a_worker(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let all = ["bulk", "more", "late"].map(|name| work(&journal, name, secs(1)));
-    let engine = lab.engine().workers(1);
+    let engine = harness.engine().workers(1);
     let engine = all.into_iter().fold(engine, tidegate::EngineBuilder::workflow);
     let engine = engine.start().await.unwrap();
     for n in 0..20 {
@@ -29,28 +29,28 @@ pub(crate) async fn workflows_take_turns_for_a_worker(lab: &Lab) {
     for n in 0..20 {
         start(&engine, "more", json!({ "n": format!("more {n}") })).await;
     }
-    lab.advance(ms(3500)).await;
+    harness.advance(ms(3500)).await;
     journal.take();
     start(&engine, "late", json!({ "n": "late" })).await;
-    lab.advance(secs(3)).await;
+    harness.advance(secs(3)).await;
     let noted = journal.take();
     assert!(noted.iter().take(2).any(|line| line == "\"late\""), "{noted:?}");
-    lab.advance(secs(60)).await;
-    assert_eq!(states(lab, "bulk").await, ["completed"; 20]);
+    harness.advance(secs(60)).await;
+    assert_eq!(states(harness, "bulk").await, ["completed"; 20]);
 }
 
 /// spec L2: the same for several workers that are free at once: nobody has a second turn before all
 /// have had one.
-pub(crate) async fn workflows_take_turns_for_several_workers(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn workflows_take_turns_for_several_workers(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let names = ["a", "b", "c"];
-    let engine = lab.engine().workers(2);
+    let engine = harness.engine().workers(2);
     let all = names.iter().map(|name| work(&journal, name, secs(1)));
     let engine = all.fold(engine, tidegate::EngineBuilder::workflow).start().await.unwrap();
     let sends = (0..10).flat_map(|_| names);
     let events = sends.map(|name| tidegate::new_event(name, json!({ "n": name })).unwrap());
     engine.send_all(events.collect()).await.unwrap();
-    lab.advance(ms(8500)).await;
+    harness.advance(ms(8500)).await;
     let noted = journal.take();
     assert_eq!(noted.len(), 18);
     for round in noted.chunks(3) {
@@ -61,17 +61,17 @@ pub(crate) async fn workflows_take_turns_for_several_workers(lab: &Lab) {
 }
 
 /// spec L2: workspaces take turns, however many there are: more than one lease looks through.
-pub(crate) async fn many_workspaces_take_turns_for_a_worker(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn many_workspaces_take_turns_for_a_worker(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let names: Vec<String> = (0..40).map(|n| format!("w{n:02}")).collect();
-    let engine = lab.engine().workers(1).workspaces(names.iter().map(String::as_str));
+    let engine = harness.engine().workers(1).workspaces(names.iter().map(String::as_str));
     let engine = engine.workflow(work(&journal, "a", secs(1))).start().await.unwrap();
     for _ in 0..2 {
         for name in &names {
             start(&engine.in_workspace(name.as_str()), "a", json!({ "n": name })).await;
         }
     }
-    lab.advance(ms(39_500)).await;
+    harness.advance(ms(39_500)).await;
     let mut noted = journal.take();
     noted.sort_unstable();
     let each: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
@@ -79,42 +79,42 @@ pub(crate) async fn many_workspaces_take_turns_for_a_worker(lab: &Lab) {
 }
 
 /// spec L2: workspaces take turns, however many workflows one of them has.
-pub(crate) async fn workspaces_take_turns_for_a_worker(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn workspaces_take_turns_for_a_worker(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let names = ["a", "b", "c", "d", "e"];
-    let engine = lab.engine().workers(1).workspaces(["busy", "calm", "idle"]);
+    let engine = harness.engine().workers(1).workspaces(["busy", "calm", "idle"]);
     let all = names.iter().map(|name| work(&journal, name, secs(1)));
     let busy = all.fold(engine, tidegate::EngineBuilder::workflow).start().await.unwrap();
     let busy = busy.in_workspace("busy");
     for name in names {
         burst(&busy, name, 10).await;
     }
-    lab.advance(ms(2500)).await;
+    harness.advance(ms(2500)).await;
     journal.take();
     let calm = busy.in_workspace("calm");
     for _ in 0..3 {
         start(&calm, "a", json!({ "n": "calm" })).await;
     }
-    lab.advance(secs(6)).await;
+    harness.advance(secs(6)).await;
     let calm: Vec<bool> = journal.take().iter().map(|line| line == "\"calm\"").collect();
     assert_eq!(calm, [true, false, true, false, true, false], "every other one");
 }
 
 /// spec L2: one workflow whose runs never end leaves workers to the others.
-pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let stuck = work(&journal, "stuck", secs(1_000_000));
     let quick = work(&journal, "quick", ms(1));
-    let engine = lab.engine().workers(20).workflow(stuck).workflow(quick);
+    let engine = harness.engine().workers(20).workflow(stuck).workflow(quick);
     let engine = engine.start().await.unwrap();
     burst(&engine, "stuck", 50).await;
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     assert_eq!(journal.most("stuck"), 18, "a tenth is kept for others");
     journal.take();
     for _ in 0..30 {
         let run = start(&engine, "quick", json!({ "n": "quick" })).await;
-        lab.advance(ms(2)).await;
-        assert_eq!(lab.completed(&engine, run).await, json!({ "n": "quick" }));
+        harness.advance(ms(2)).await;
+        assert_eq!(harness.completed(&engine, run).await, json!({ "n": "quick" }));
     }
 }
 
@@ -132,32 +132,32 @@ impl Handler for Elsewhere {
 }
 
 /// spec L3: calls and handlers have workers of their own.
-pub(crate) async fn calls_need_no_workers_of_handlers(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn calls_need_no_workers_of_handlers(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let here = work(&journal, "here", secs(10));
     let calls = journal.clone();
     let code = move |definition: &Definition| -> Option<Arc<dyn Handler>> {
         definition.url.as_ref()?;
         Some(Arc::new(Elsewhere(calls.clone())))
     };
-    let engine = lab.engine().workers(2).call_workers(5).workflow(here).code_for(code);
+    let engine = harness.engine().workers(2).call_workers(5).workflow(here).handler_resolver(code);
     let engine: Engine = engine.start().await.unwrap();
     engine.define(&json!({ "name": "there", "url": "http://there" })).await.unwrap();
     burst(&engine, "there", 20).await;
     burst(&engine, "here", 5).await;
-    lab.advance(secs(5)).await;
+    harness.advance(secs(5)).await;
     assert_eq!((journal.most("call"), journal.most("here")), (5, 2));
-    lab.advance(secs(60)).await;
-    assert_eq!(states(lab, "there").await, ["completed"; 20]);
-    assert_eq!(states(lab, "here").await, ["completed"; 5]);
+    harness.advance(secs(60)).await;
+    assert_eq!(states(harness, "there").await, ["completed"; 20]);
+    assert_eq!(states(harness, "here").await, ["completed"; 5]);
 }
 
 /// spec L1: a run that finds no worker free is told so; one that stands in a line is told of the
 /// line.
-pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let narrow = work(&journal, "narrow", secs(10)).concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workers(3).workspaces(["main", "other"]);
+    let engine = harness.engine().workers(3).workspaces(["main", "other"]);
     let engine = engine.workflow(work(&journal, "wide", secs(10))).workflow(narrow);
     let engine = engine.start().await.unwrap();
     let mut told = Vec::new();
@@ -189,17 +189,18 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(lab: &Lab) {
     assert_eq!(verdict.waits_for(), Some("workers"));
     let why = other.why(verdict.run().unwrap()).await.unwrap();
     assert!(why.sentence.contains("3 of 3 are busy (3 for other workspaces)"), "{}", why.sentence);
-    lab.advance(secs(100)).await;
-    assert_eq!(states(lab, "wide").await, ["completed"; 6]);
+    harness.advance(secs(100)).await;
+    assert_eq!(states(harness, "wide").await, ["completed"; 6]);
     assert_eq!(engine.workers()[0].busy, 0);
     assert_eq!(engine.stats().await.unwrap().all.ready, 0);
 }
 
 /// spec L1: whoever may have one of the workers that are kept for few is not told to wait.
-pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let stuck = work(&journal, "stuck", secs(1_000_000));
-    let engine = lab.engine().workers(20).workflow(stuck).workflow(work(&journal, "quick", ms(1)));
+    let engine =
+        harness.engine().workers(20).workflow(stuck).workflow(work(&journal, "quick", ms(1)));
     let engine = engine.start().await.unwrap();
     burst(&engine, "stuck", 18).await;
     for _ in 0..3 {
@@ -207,23 +208,23 @@ pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(lab: &Lab) {
         assert_eq!(dry_run(&engine, "quick").await.outcome(), "started");
         assert_eq!(verdict(&engine, "stuck", json!({})).await.waits_for(), Some("workers"));
         assert_eq!(verdict(&engine, "quick", json!({})).await.outcome(), "started");
-        lab.advance(ms(2)).await;
+        harness.advance(ms(2)).await;
     }
 }
 
 /// spec L2: the workers that are kept for few are for workflows with fewer runs than these are.
-pub(crate) async fn a_kept_worker_is_for_those_with_few_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let engine = lab.engine().workers(20).workflow(work(&journal, "many", secs(1000)));
+pub(crate) async fn a_kept_worker_is_for_those_with_few_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let engine = harness.engine().workers(20).workflow(work(&journal, "many", secs(1000)));
     let engine = engine.workflow(work(&journal, "two", secs(1000)));
     let engine = engine.workflow(work(&journal, "few", secs(1000))).start().await.unwrap();
     burst(&engine, "many", 16).await;
     burst(&engine, "two", 2).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(verdict(&engine, "two", json!({})).await.waits_for(), Some("workers"));
     for _ in 0..2 {
         assert_eq!(verdict(&engine, "few", json!({})).await.outcome(), "started");
-        lab.settle().await;
+        harness.settle().await;
     }
     assert_eq!((journal.inside("two"), journal.inside("few")), (2, 2));
 }

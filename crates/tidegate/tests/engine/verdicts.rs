@@ -1,7 +1,7 @@
 //! What callers are told: one table over all outcomes.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Workflow, core::row::Row, testing::Lab};
+use tidegate::{Ctx, Workflow, core::row::Row, testing::TestHarness};
 
 use crate::words::{Journal, recorded, secs, states, work};
 
@@ -103,9 +103,9 @@ fn plain(told: &Value) -> Value {
 
 /// spec verdicts, N7, N45: every outcome carries its control, its key and what follows from it, and
 /// no more; who is named is who it is; every verdict but a plain start leaves a receipt.
-pub(crate) async fn every_outcome_is_told(lab: &Lab) {
-    let journal = Journal::new(lab);
-    let mut builder = lab.engine();
+pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let mut builder = harness.engine();
     for (name, controls, _, _) in table() {
         let mut definition = json!({ "name": name, "version": 1, "triggers": ["order"] });
         definition.as_object_mut().unwrap().extend(controls.as_object().unwrap().clone());
@@ -121,7 +121,7 @@ pub(crate) async fn every_outcome_is_told(lab: &Lab) {
     }
     let engine = builder.start().await.unwrap();
     let first = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
-    lab.settle().await;
+    harness.settle().await;
     let second = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
     let find = |told: &Value, name: &str| -> Value {
         let runs = told["runs"].as_array().unwrap();
@@ -136,25 +136,25 @@ pub(crate) async fn every_outcome_is_told(lab: &Lab) {
         }
     }
     assert_eq!(find(&second, "idempotency")["first"], first["id"]);
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     let receipts = rows.iter().filter(|row| matches!(row, Row::Receipt(_))).count();
     // Of the first event: a window, a buffer and a refusal. Of the second all but one.
     assert_eq!(receipts, 3 + 11);
 }
 
 /// spec N1, N2, N3, N4: who is started by which event, and once.
-pub(crate) async fn an_event_starts_each_workflow_once(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn an_event_starts_each_workflow_once(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let several = work(&journal, "several", secs(0)).on_event("order.*").on_event("order.paid");
     let named = work(&journal, "order.paid", secs(0));
     let other = work(&journal, "other", secs(0)).on_event("order.paid.twice");
-    let engine = lab.engine().workflow(several).workflow(named).workflow(other);
+    let engine = harness.engine().workflow(several).workflow(named).workflow(other);
     let engine = engine.start().await.unwrap();
     assert_eq!(engine.send("order.paid", json!({})).await.unwrap().runs.len(), 2);
     assert_eq!(engine.send("order.", json!({})).await.unwrap().runs.len(), 1);
     let nobody = engine.send("order", json!({})).await.unwrap();
-    assert_eq!((nobody.runs.len(), nobody.woke, recorded(lab, "order").await), (0, 0, 1));
-    lab.settle().await;
-    assert_eq!(states(lab, "several").await, ["completed"; 2]);
-    assert_eq!(states(lab, "other").await, [""; 0]);
+    assert_eq!((nobody.runs.len(), nobody.woke, recorded(harness, "order").await), (0, 0, 1));
+    harness.settle().await;
+    assert_eq!(states(harness, "several").await, ["completed"; 2]);
+    assert_eq!(states(harness, "other").await, [""; 0]);
 }

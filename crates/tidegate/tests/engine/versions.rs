@@ -7,7 +7,7 @@ use tidegate::{
     Action, Ctx, Engine, Error, Flow, Handoff, OnNewVersion, RunId, Workflow,
     core::{command::Refusal, flow::Verdict, row::Ending},
     new_request,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::words::{Journal, n, secs, sharing, start, states, verdict};
@@ -33,89 +33,89 @@ fn order(journal: &Journal, code: u32, time: Duration) -> Workflow<Value, Value>
 
 /// spec B157, B158, B160, versions: a run keeps the version and the code that it started with; new
 /// runs get the next, side by side in one process.
-pub(crate) async fn a_run_keeps_its_version(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_run_keeps_its_version(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = |code| order(&journal, code, secs(0));
-    let engine = lab.engine().workflow(order(1)).start().await.unwrap();
+    let engine = harness.engine().workflow(order(1)).start().await.unwrap();
     let old = start(&engine, "order", json!({ "n": 0, "nap": 10 })).await;
-    lab.advance(secs(1)).await;
-    engine.shut_down().await;
-    let both = lab.engine().workflow(order(1)).workflow(order(2)).start().await.unwrap();
+    harness.advance(secs(1)).await;
+    engine.shutdown().await;
+    let both = harness.engine().workflow(order(1)).workflow(order(2)).start().await.unwrap();
     let new = start(&both, "order", json!({ "n": 1, "nap": 10 })).await;
-    lab.advance(secs(20)).await;
-    assert_eq!(lab.completed(&both, old).await, json!([1, 1]));
-    assert_eq!(lab.completed(&both, new).await, json!([2, 2]));
+    harness.advance(secs(20)).await;
+    assert_eq!(harness.completed(&both, old).await, json!([1, 1]));
+    assert_eq!(harness.completed(&both, new).await, json!([2, 2]));
     assert_eq!(journal.take(), ["1:1:0", "2:2:1"]);
 }
 
 /// spec versions: newer code that serves older versions too continues their runs, unless they have
 /// code of their own; what nobody serves is stranded, and `why` says so.
-pub(crate) async fn newer_code_can_continue_older_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn newer_code_can_continue_older_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let order = |code| order(&journal, code, secs(0));
-    let engine = lab.engine().workflow(order(1)).workflow(order(2)).start().await.unwrap();
+    let engine = harness.engine().workflow(order(1)).workflow(order(2)).start().await.unwrap();
     engine.release("default", "order", 1).await.unwrap();
     let one = start(&engine, "order", json!({ "nap": 10 })).await;
     engine.release("default", "order", 2).await.unwrap();
     let two = start(&engine, "order", json!({ "nap": 10 })).await;
-    lab.advance(secs(1)).await;
-    engine.shut_down().await;
+    harness.advance(secs(1)).await;
+    engine.shutdown().await;
 
-    let only_three = lab.engine().workflow(order(3)).start().await.unwrap();
-    lab.advance(secs(20)).await;
+    let only_three = harness.engine().workflow(order(3)).start().await.unwrap();
+    harness.advance(secs(20)).await;
     assert!(only_three.why(one).await.unwrap().stranded);
-    only_three.shut_down().await;
+    only_three.shutdown().await;
 
     let also = order(3).also_serves(1..=2);
-    let engine = lab.engine().workflow(order(2)).workflow(also).start().await.unwrap();
-    lab.advance(secs(1)).await;
-    assert_eq!(lab.completed(&engine, one).await, json!([3, 1]), "by the newest code");
-    assert_eq!(lab.completed(&engine, two).await, json!([2, 2]), "by its own");
+    let engine = harness.engine().workflow(order(2)).workflow(also).start().await.unwrap();
+    harness.advance(secs(1)).await;
+    assert_eq!(harness.completed(&engine, one).await, json!([3, 1]), "by the newest code");
+    assert_eq!(harness.completed(&engine, two).await, json!([2, 2]), "by its own");
 }
 
 /// spec versions, N47: only a higher number releases itself; rolling back is a release, and stays.
-pub(crate) async fn rolling_back_is_a_release(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn rolling_back_is_a_release(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let both = || {
-        let engine = lab.engine().workflow(order(&journal, 2, secs(0)));
+        let engine = harness.engine().workflow(order(&journal, 2, secs(0)));
         engine.workflow(order(&journal, 1, secs(0)))
     };
     let engine = both().start().await.unwrap();
     start(&engine, "order", json!({ "n": 0 })).await;
     engine.release("default", "order", 1).await.unwrap();
     start(&engine, "order", json!({ "n": 1 })).await;
-    lab.settle().await;
-    engine.shut_down().await;
+    harness.settle().await;
+    engine.shutdown().await;
     let engine = both().start().await.unwrap();
     start(&engine, "order", json!({ "n": 2 })).await;
     let refused = engine.release("default", "order", 9).await;
     assert!(matches!(refused, Err(Error::Refused(Refusal::NoVersion { version: 9, .. }))));
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(journal.take(), ["2:2:0", "1:1:1", "1:1:2"]);
 }
 
 /// Two engines: the first serves version 1, the second versions 1 and 2; both drive.
 async fn two_versions(
-    lab: &Lab,
+    harness: &TestHarness,
     journal: &Journal,
     handoff: &Handoff,
     runs: &[Value],
 ) -> (Engine, Engine, Vec<RunId>) {
     let order = |code| order(journal, code, secs(10)).handoff(handoff.clone());
-    let first = sharing(lab).workflow(order(1)).start().await.unwrap();
+    let first = sharing(harness).workflow(order(1)).start().await.unwrap();
     let mut ids = Vec::new();
     for data in runs {
         ids.push(start(&first, "order", data.clone()).await);
     }
-    lab.advance(secs(1)).await;
-    let second = sharing(lab).workflow(order(1)).workflow(order(2)).start().await.unwrap();
+    harness.advance(secs(1)).await;
+    let second = sharing(harness).workflow(order(1)).workflow(order(2)).start().await.unwrap();
     (first, second, ids)
 }
 
 /// spec B145, B149: within one version a second run waits, and says for what.
-pub(crate) async fn within_one_version_a_second_run_waits(lab: &Lab) {
+pub(crate) async fn within_one_version_a_second_run_waits(harness: &TestHarness) {
     for policy in [OnNewVersion::Supersede, OnNewVersion::Drain, OnNewVersion::Coexist] {
-        let journal = Journal::new(lab);
+        let journal = Journal::new(harness);
         let name = format!("{policy:?}");
         let noted = journal.clone();
         let order = Workflow::new(&name, move |_: Ctx, input: Value| {
@@ -126,44 +126,44 @@ pub(crate) async fn within_one_version_a_second_run_waits(lab: &Lab) {
             }
         });
         let order = order.version(1).handoff(Handoff::singleton(policy));
-        let engine = lab.engine().workflow(order).start().await.unwrap();
+        let engine = harness.engine().workflow(order).start().await.unwrap();
         assert_eq!(verdict(&engine, &name, json!({ "n": 0 })).await.outcome(), "started");
         let second = verdict(&engine, &name, json!({ "n": 1 })).await;
         assert!(matches!(&second, Verdict::Queued { by, .. } if by.control == "handoff"));
-        lab.advance(secs(2)).await;
+        harness.advance(secs(2)).await;
         assert_eq!((journal.take().len(), journal.most("order")), (2, 1));
     }
 }
 
 /// spec B150, B151, B152, B157, G7: the newer version's first run cancels the older one and takes
 /// those along that have not started, in their places; the release by itself does nothing.
-pub(crate) async fn supersede_cancels_older_runs(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn supersede_cancels_older_runs(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Supersede);
     let old = [json!({ "n": 0 }), json!({ "n": 1 })];
-    let (_first, second, old) = two_versions(lab, &journal, &handoff, &old).await;
-    lab.advance(secs(1)).await;
-    assert_eq!(states(lab, "order").await, ["running", "queued"], "no new run has come");
+    let (_first, second, old) = two_versions(harness, &journal, &handoff, &old).await;
+    harness.advance(secs(1)).await;
+    assert_eq!(states(harness, "order").await, ["running", "queued"], "no new run has come");
     let new = start(&second, "order", json!({ "n": 2 })).await;
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["1:1:0", "2:2:1", "2:2:2"]);
     assert_eq!(journal.most("order"), 1);
     let ending = second.ended(old[0]).await.unwrap().ending;
     let Ending::Cancelled { reason, by: Some(_) } = ending else { panic!("{ending:?}") };
     assert_eq!(reason, "superseded by version 2");
-    assert_eq!(lab.completed(&second, new).await, json!([2, 2]));
+    assert_eq!(harness.completed(&second, new).await, json!([2, 2]));
 }
 
 /// spec B153, B154, N48: older runs finish first, those in line too, asleep or not; then the newer
 /// one starts by itself.
-pub(crate) async fn drain_lets_older_runs_finish(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn drain_lets_older_runs_finish(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Drain);
     let old = [json!({ "n": 0, "nap": 30 }), json!({ "n": 1 })];
-    let (_first, second, _) = two_versions(lab, &journal, &handoff, &old).await;
+    let (_first, second, _) = two_versions(harness, &journal, &handoff, &old).await;
     let new = verdict(&second, "order", json!({ "n": 2 })).await;
     assert!(matches!(&new, Verdict::Queued { by, .. } if by.control == "handoff"), "{new:?}");
-    lab.advance(secs(120)).await;
+    harness.advance(secs(120)).await;
     let noted = journal.take_times();
     let lines: Vec<&str> = noted.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(lines, ["1:1:0", "1:1:1", "2:2:2"]);
@@ -171,28 +171,28 @@ pub(crate) async fn drain_lets_older_runs_finish(lab: &Lab) {
 }
 
 /// spec B156: versions that coexist are counted apart.
-pub(crate) async fn coexisting_versions_are_counted_apart(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn coexisting_versions_are_counted_apart(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Coexist);
-    let (_first, second, _) = two_versions(lab, &journal, &handoff, &[json!({ "n": 0 })]).await;
+    let (_first, second, _) = two_versions(harness, &journal, &handoff, &[json!({ "n": 0 })]).await;
     let new = verdict(&second, "order", json!({ "n": 1 })).await;
     assert_eq!(new.outcome(), "started");
     assert_eq!(verdict(&second, "order", json!({ "n": 2 })).await.outcome(), "queued");
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     assert_eq!(journal.inside("order"), 2, "one of each version");
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["1:1:0", "2:2:1", "2:2:2"]);
     assert_eq!(journal.most("order"), 2);
 }
 
 /// spec B144, B147, B148, B155, N46: keyed, the handover is for each value; without one it is
 /// refused.
-pub(crate) async fn a_keyed_handover_is_per_key(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn a_keyed_handover_is_per_key(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let user = |n: u32, id: Value| json!({ "n": n, "user": { "id": id } });
     let handoff = Handoff::keyed("user.id", OnNewVersion::Drain);
     let old = [user(0, json!(1)), user(1, json!(2))];
-    let (_first, second, _) = two_versions(lab, &journal, &handoff, &old).await;
+    let (_first, second, _) = two_versions(harness, &journal, &handoff, &old).await;
     assert_eq!(journal.take(), ["1:1:0", "1:1:1"], "two values run side by side");
     assert_eq!(verdict(&second, "order", user(2, json!(1))).await.outcome(), "queued");
     assert_eq!(verdict(&second, "order", user(3, json!(3))).await.outcome(), "started");
@@ -201,15 +201,15 @@ pub(crate) async fn a_keyed_handover_is_per_key(lab: &Lab) {
         assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("handoff")));
         assert!(told["error"].as_str().unwrap_or_default().contains("user.id"), "{told}");
     }
-    lab.advance(secs(5)).await;
+    harness.advance(secs(5)).await;
     assert_eq!(journal.take(), ["2:2:3"], "nothing old is in its way");
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["2:2:2"]);
 }
 
 /// spec B161: a call from a run and a request meet the older runs by the same rule.
-pub(crate) async fn every_way_in_meets_the_handoff(lab: &Lab) {
-    let journal = Journal::new(lab);
+pub(crate) async fn every_way_in_meets_the_handoff(harness: &TestHarness) {
+    let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Drain);
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
         ctx.invoke::<Value>("call", "order", json!({ "n": 1 })).await
@@ -227,19 +227,19 @@ pub(crate) async fn every_way_in_meets_the_handoff(lab: &Lab) {
         Flow::new("chat").action(say.version(version).handoff(handoff))
     };
     let order = |code| order(&journal, code, secs(10)).handoff(handoff.clone());
-    let first = sharing(lab).workflow(order(1)).flow(say(1)).start().await.unwrap();
+    let first = sharing(harness).workflow(order(1)).flow(say(1)).start().await.unwrap();
     start(&first, "order", json!({ "n": 0 })).await;
     first.dispatch(new_request("chat", "say", json!({})).unwrap()).await.unwrap();
-    lab.advance(secs(1)).await;
-    let second = sharing(lab).workflow(order(2)).flow(say(2)).workflow(parent);
+    harness.advance(secs(1)).await;
+    let second = sharing(harness).workflow(order(2)).flow(say(2)).workflow(parent);
     let second = second.start().await.unwrap();
     start(&second, "parent", json!({})).await;
     let said = second.dispatch(new_request("chat", "say", json!({})).unwrap()).await.unwrap();
     assert_eq!(said.verdict.outcome(), "replaced");
-    lab.advance(secs(5)).await;
+    harness.advance(secs(5)).await;
     assert_eq!(journal.take(), ["1:1:0", "say:1", "say:2"], "the call waits for the older run");
-    lab.advance(secs(60)).await;
+    harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["2:2:1"]);
-    assert_eq!(states(lab, "parent").await, ["completed"]);
-    assert_eq!(states(lab, "chat/say").await, ["cancelled", "completed"]);
+    assert_eq!(states(harness, "parent").await, ["completed"]);
+    assert_eq!(states(harness, "chat/say").await, ["cancelled", "completed"]);
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Fault, RunId, Singleton, Workflow, core::time::Timestamp,
-    testing::Lab,
+    Concurrency, Ctx, Engine, RunId, Singleton, StepError, Workflow, core::time::Timestamp,
+    testing::TestHarness,
 };
 
 use crate::words::{Door, Journal, Marks, failed, ms, recorded_steps, secs, start, state, states};
@@ -15,8 +15,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// spec waits, N50: a sleep ends when its time has come, not before, and waking it early by
 /// something else changes nothing.
-pub(crate) async fn a_sleep_ends_at_its_time(lab: &Lab) {
-    let at = lab.now().plus_ms(5_000);
+pub(crate) async fn a_sleep_ends_at_its_time(harness: &TestHarness) {
+    let at = harness.now().plus_ms(5_000);
     let nap = Workflow::new("nap", move |ctx: Ctx, how: String| async move {
         match how.as_str() {
             "for" => ctx.sleep("nap", SECOND * 5).await?,
@@ -25,31 +25,31 @@ pub(crate) async fn a_sleep_ends_at_its_time(lab: &Lab) {
         }
         ctx.now("then").await
     });
-    let engine = lab.engine().workflow(nap).start().await.unwrap();
+    let engine = harness.engine().workflow(nap).start().await.unwrap();
     let span = start(&engine, "nap", json!("for")).await;
     let moment = start(&engine, "nap", json!("until")).await;
     let past = start(&engine, "nap", json!("past")).await;
-    lab.advance(Duration::from_millis(4_999)).await;
+    harness.advance(Duration::from_millis(4_999)).await;
     engine.pause(span).await.unwrap();
     engine.resume(span).await.unwrap();
-    lab.settle().await;
-    assert_eq!(state(lab, "nap", span).await, "waiting");
-    assert_eq!(state(lab, "nap", moment).await, "waiting");
+    harness.settle().await;
+    assert_eq!(state(harness, "nap", span).await, "waiting");
+    assert_eq!(state(harness, "nap", moment).await, "waiting");
     let started = at.micros() - 5_000_000;
-    assert_eq!(lab.completed(&engine, past).await, json!(started));
-    lab.advance(Duration::from_millis(1)).await;
-    assert_eq!(lab.completed(&engine, span).await, json!(at));
-    assert_eq!(lab.completed(&engine, moment).await, json!(at));
+    assert_eq!(harness.completed(&engine, past).await, json!(started));
+    harness.advance(Duration::from_millis(1)).await;
+    assert_eq!(harness.completed(&engine, span).await, json!(at));
+    assert_eq!(harness.completed(&engine, moment).await, json!(at));
 }
 
 /// spec N16, N17: an event wakes all who wait for one like it, with its data; one that came before
 /// does not count, and none at all is `None` when the time is up.
-pub(crate) async fn an_event_wakes_all_who_wait_for_it(lab: &Lab) {
+pub(crate) async fn an_event_wakes_all_who_wait_for_it(harness: &TestHarness) {
     let ship = Workflow::new("ship", |ctx: Ctx, order: u64| async move {
         let paid = ctx.wait_for_event::<Value>("paid", "order.paid").timeout(SECOND * 60);
         paid.matching("order", order).matching("cart.open", false).await
     });
-    let engine = lab.engine().workflow(ship).start().await.unwrap();
+    let engine = harness.engine().workflow(ship).start().await.unwrap();
     let paid = |order: Value, open: bool| {
         let data = json!({ "order": order, "cart": { "open": open } });
         let engine = engine.clone();
@@ -60,24 +60,24 @@ pub(crate) async fn an_event_wakes_all_who_wait_for_it(lab: &Lab) {
     for order in [1, 1, 2] {
         runs.push(start(&engine, "ship", json!(order)).await);
     }
-    lab.settle().await;
-    assert!(lab.runs("ship").await.iter().all(|run| run.state == "waiting"));
+    harness.settle().await;
+    assert!(harness.runs("ship").await.iter().all(|run| run.state == "waiting"));
     assert_eq!(paid(json!("1"), false).await, 0, "text is not a number");
     assert_eq!(paid(json!(1), true).await, 0, "all fields have to match");
     assert_eq!(paid(json!(1), false).await, 2);
-    lab.settle().await;
+    harness.settle().await;
     for run in &runs[..2] {
-        assert_eq!(lab.completed(&engine, *run).await["order"], json!(1));
+        assert_eq!(harness.completed(&engine, *run).await["order"], json!(1));
     }
-    assert_eq!(state(lab, "ship", runs[2]).await, "waiting");
-    lab.advance(SECOND * 60).await;
-    assert_eq!(lab.completed(&engine, runs[2]).await, json!(null));
+    assert_eq!(state(harness, "ship", runs[2]).await, "waiting");
+    harness.advance(SECOND * 60).await;
+    assert_eq!(harness.completed(&engine, runs[2]).await, json!(null));
     assert_eq!(paid(json!(2), false).await, 0, "nobody waits any more");
 }
 
 /// spec N51, N52, B165: signals are kept in order until they are asked for, also those to a run
 /// that has not started, is busy or is about to be swept; one of another name changes nothing.
-pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
+pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
     let chat = Workflow::new("chat", move |ctx: Ctx, _: Value| {
@@ -102,38 +102,38 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(lab: &Lab) {
         }
     });
     let chat = chat.concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(chat).start().await.unwrap();
+    let engine = harness.engine().workflow(chat).start().await.unwrap();
     let busy = start(&engine, "chat", json!(null)).await;
     let queued = start(&engine, "chat", json!(null)).await;
-    lab.settle().await;
-    assert_eq!(state(lab, "chat", busy).await, "running");
-    assert_eq!(state(lab, "chat", queued).await, "queued");
+    harness.settle().await;
+    assert_eq!(state(harness, "chat", busy).await, "running");
+    assert_eq!(state(harness, "chat", queued).await, "queued");
     for run in [busy, queued] {
         engine.signal(run, "word", "one").await.unwrap();
         engine.signal(run, "other", "nothing").await.unwrap();
         engine.signal(run, "word", "two").await.unwrap();
     }
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     for run in [busy, queued] {
-        assert_eq!(state(lab, "chat", run).await, "waiting");
+        assert_eq!(state(harness, "chat", run).await, "waiting");
         engine.signal(run, "word", "three").await.unwrap();
     }
     // A wait runs out in the very moment in which a signal comes.
-    lab.advance(Duration::from_millis(9_999)).await;
+    harness.advance(Duration::from_millis(9_999)).await;
     let late = engine.signal(busy, "word", "late");
-    let ((), late) = tokio::join!(lab.advance(Duration::from_millis(1)), late);
+    let ((), late) = tokio::join!(harness.advance(Duration::from_millis(1)), late);
     late.unwrap();
     engine.signal(queued, "word", "later").await.unwrap();
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, busy).await, json!(["one", "two", "three", "late"]));
-    assert_eq!(lab.completed(&engine, queued).await, json!(["one", "two", "three", "later"]));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, busy).await, json!(["one", "two", "three", "late"]));
+    assert_eq!(harness.completed(&engine, queued).await, json!(["one", "two", "three", "later"]));
     assert!(marks.count("hear") > 8, "one wait ran out");
 }
 
 /// spec N18, N51, wake-ups: a run signals another once, however often it is replayed; a run that
 /// has ended, or never was, is an error that the sender can deal with.
-pub(crate) async fn a_run_signals_another_once(lab: &Lab) {
+pub(crate) async fn a_run_signals_another_once(harness: &TestHarness) {
     let chat = Workflow::new("chat", |ctx: Ctx, _: Value| async move {
         let first = ctx.wait_for_signal::<u64>("first", "word").await?;
         let second = ctx.wait_for_signal::<u64>("second", "word").timeout(SECOND * 60).await?;
@@ -144,32 +144,32 @@ pub(crate) async fn a_run_signals_another_once(lab: &Lab) {
         ctx.sleep("nap", SECOND).await?;
         Ok(sent.err().map(|fault| fault.code().to_owned()))
     });
-    let engine = lab.engine().workflow(chat).workflow(caller).start().await.unwrap();
+    let engine = harness.engine().workflow(chat).workflow(caller).start().await.unwrap();
     let chat = start(&engine, "chat", json!(null)).await;
     let call = start(&engine, "caller", json!(chat)).await;
-    lab.advance(SECOND).await;
-    assert_eq!(lab.completed(&engine, call).await, json!(null));
-    lab.advance(SECOND * 60).await;
-    assert_eq!(lab.completed(&engine, chat).await, json!([7, null]));
+    harness.advance(SECOND).await;
+    assert_eq!(harness.completed(&engine, call).await, json!(null));
+    harness.advance(SECOND * 60).await;
+    assert_eq!(harness.completed(&engine, chat).await, json!([7, null]));
 
     let nobody = RunId { seq: tidegate::core::id::Seq(1), ..chat };
     for (other, code) in [(chat, "run_ended"), (nobody, "no_run")] {
         let call = start(&engine, "caller", json!(other)).await;
-        lab.advance(SECOND).await;
-        assert_eq!(lab.completed(&engine, call).await, json!(code));
+        harness.advance(SECOND).await;
+        assert_eq!(harness.completed(&engine, call).await, json!(code));
     }
 }
 
 /// spec N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
 /// meanwhile: both are in the same one.
-pub(crate) async fn a_child_answers_its_parent(lab: &Lab) {
+pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
     let family = |name: &'static str| {
         let work = Workflow::new(name, move |ctx: Ctx, depth: u64| async move {
             if depth == 0 {
                 return Ok(json!("grandchild"));
             }
             if depth > 5 {
-                return Err(Fault::coded("TooDeep", "no further").fatal());
+                return Err(StepError::coded("TooDeep", "no further").fatal());
             }
             let child = ctx.invoke::<Value>("child", "family", depth - 1).await?;
             Ok(json!([child]))
@@ -186,26 +186,29 @@ pub(crate) async fn a_child_answers_its_parent(lab: &Lab) {
             "slow",
             |ctx: Ctx, _: Value| async move { ctx.sleep("nap", SECOND * 60).await },
         );
-    let builder = lab.engine().workflow(family("family")).workflow(proud).workflow(slow);
+    let builder = harness.engine().workflow(family("family")).workflow(proud).workflow(slow);
     let engine = builder.start().await.unwrap();
     let good = start(&engine, "proud", json!(["family", 2])).await;
     let bad = start(&engine, "proud", json!(["family", 9])).await;
     let late = start(&engine, "proud", json!(["slow", 0])).await;
     let none = start(&engine, "proud", json!(["nobody", 0])).await;
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, good).await, json!([["grandchild"]]));
-    assert_eq!(lab.completed(&engine, bad).await, json!({ "code": "TooDeep", "is": "no further" }));
-    assert_eq!(lab.completed(&engine, none).await["code"], "UnknownWorkflow");
-    lab.advance(SECOND * 30).await;
-    assert_eq!(lab.completed(&engine, late).await["code"], "TimedOut");
-    lab.advance(SECOND * 30).await;
-    assert_eq!(lab.runs("slow").await[0].state, "completed", "the child goes on");
-    assert_eq!(lab.runs("family").await.len(), 3 + 1, "each was started once");
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, good).await, json!([["grandchild"]]));
+    assert_eq!(
+        harness.completed(&engine, bad).await,
+        json!({ "code": "TooDeep", "is": "no further" })
+    );
+    assert_eq!(harness.completed(&engine, none).await["code"], "UnknownWorkflow");
+    harness.advance(SECOND * 30).await;
+    assert_eq!(harness.completed(&engine, late).await["code"], "TimedOut");
+    harness.advance(SECOND * 30).await;
+    assert_eq!(harness.runs("slow").await[0].state, "completed", "the child goes on");
+    assert_eq!(harness.runs("family").await.len(), 3 + 1, "each was started once");
 }
 
 /// spec A5, G8, N40: a child that a gate refuses fails its step at once, with the control and the
 /// holder; a gate that an ancestor holds is named as such.
-pub(crate) async fn a_refused_child_fails_its_step(lab: &Lab) {
+pub(crate) async fn a_refused_child_fails_its_step(harness: &TestHarness) {
     let only = Workflow::new("only", |ctx: Ctx, deep: bool| async move {
         if deep {
             ctx.invoke::<Value>("again", "only", false).await?;
@@ -216,13 +219,13 @@ pub(crate) async fn a_refused_child_fails_its_step(lab: &Lab) {
         ctx.invoke::<Value>("child", "only", false).await
     });
     let only = only.singleton(Singleton::skip());
-    let engine = lab.engine().workflow(only).workflow(parent).start().await.unwrap();
+    let engine = harness.engine().workflow(only).workflow(parent).start().await.unwrap();
     let deep = start(&engine, "only", json!(true)).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(failed(&engine, deep).await.code(), "HeldByAncestor");
     let holder = start(&engine, "only", json!(false)).await;
     let refused = start(&engine, "parent", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     let fault = failed(&engine, refused).await;
     assert_eq!(fault.code(), "Refused");
     assert!(fault.message().contains("singleton"), "{fault}");
@@ -231,7 +234,7 @@ pub(crate) async fn a_refused_child_fails_its_step(lab: &Lab) {
 
 /// spec B61, B62, B63, B64: a run that sleeps, waits or backs off holds no slot, and queues for one
 /// when it wakes.
-pub(crate) async fn a_waiting_run_holds_no_slot(lab: &Lab) {
+pub(crate) async fn a_waiting_run_holds_no_slot(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, inside) = (door.clone(), marks.clone());
     let work = Workflow::new("work", move |ctx: Ctx, how: String| {
@@ -244,7 +247,7 @@ pub(crate) async fn a_waiting_run_holds_no_slot(lab: &Lab) {
                 "retry" => {
                     let flaky = || async move {
                         if first {
-                            Err(Fault::new("no")).map_err(|it| it.retry_after(SECOND * 10))
+                            Err(StepError::new("no")).map_err(|it| it.retry_after(SECOND * 10))
                         } else {
                             Ok(())
                         }
@@ -262,52 +265,52 @@ pub(crate) async fn a_waiting_run_holds_no_slot(lab: &Lab) {
         }
     });
     let work = work.concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(work).start().await.unwrap();
+    let engine = harness.engine().workflow(work).start().await.unwrap();
     let mut runs: Vec<RunId> = Vec::new();
     for how in ["sleep", "event", "retry", "hold"] {
         runs.push(start(&engine, "work", json!(how)).await);
-        lab.settle().await;
+        harness.settle().await;
     }
     assert_eq!(marks.all(), ["hold"]);
     engine.send("go", json!(null)).await.unwrap();
-    lab.advance(SECOND * 10).await;
+    harness.advance(SECOND * 10).await;
     for run in &runs[..3] {
-        assert_eq!(state(lab, "work", *run).await, "queued", "the slot is taken");
+        assert_eq!(state(harness, "work", *run).await, "queued", "the slot is taken");
     }
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     for run in runs {
-        lab.completed(&engine, run).await;
+        harness.completed(&engine, run).await;
     }
     assert_eq!(marks.all(), ["hold", "sleep", "event", "retry"], "in their first order");
 }
 
 /// spec N18: what a step sends is sent once, however often the handler is replayed.
-pub(crate) async fn a_sent_event_is_sent_once(lab: &Lab) {
+pub(crate) async fn a_sent_event_is_sent_once(harness: &TestHarness) {
     let teller = Workflow::new("teller", |ctx: Ctx, n: u64| async move {
         ctx.send_event("tell", "told", json!({ "n": n })).await?;
         let attempt = ctx.attempt("flaky");
         let flaky = ctx.step("flaky", || async move {
-            if attempt < 3 { Err(Fault::new("not yet")) } else { Ok(()) }
+            if attempt < 3 { Err(StepError::new("not yet")) } else { Ok(()) }
         });
         flaky.await?;
         ctx.sleep("nap", SECOND).await
     });
     let listener = Workflow::new("listener", |_: Ctx, told: Value| async move { Ok(told) });
     let listener = listener.on_event("told");
-    let engine = lab.engine().workflow(teller).workflow(listener).start().await.unwrap();
+    let engine = harness.engine().workflow(teller).workflow(listener).start().await.unwrap();
     for n in 0..3 {
         start(&engine, "teller", json!(n)).await;
     }
-    lab.advance(SECOND * 60).await;
-    let told = lab.runs("listener").await;
+    harness.advance(SECOND * 60).await;
+    let told = harness.runs("listener").await;
     assert_eq!(told.len(), 3);
-    assert!(lab.runs("teller").await.iter().all(|run| run.state == "completed"));
+    assert!(harness.runs("teller").await.iter().all(|run| run.state == "completed"));
 }
 
 /// spec waits: waits in parallel are answered each by its own, and the handler goes on with what it
 /// has; a call counts among them.
-pub(crate) async fn waits_in_parallel_are_answered_each(lab: &Lab) {
+pub(crate) async fn waits_in_parallel_are_answered_each(harness: &TestHarness) {
     let child = Workflow::new("child", |ctx: Ctx, _: Value| async move {
         ctx.sleep("nap", SECOND * 20).await?;
         Ok("grown")
@@ -331,29 +334,29 @@ pub(crate) async fn waits_in_parallel_are_answered_each(lab: &Lab) {
             let child = async {
                 let child = ctx.invoke::<String>("child", "child", json!(null)).await?;
                 after("child").await?;
-                Ok::<_, Fault>(child)
+                Ok::<_, StepError>(child)
             };
             let (_, _, child) = tokio::try_join!(nap, event, child)?;
             Ok(child)
         }
     });
-    let engine = lab.engine().workflow(both).workflow(child).start().await.unwrap();
+    let engine = harness.engine().workflow(both).workflow(child).start().await.unwrap();
     let run = start(&engine, "both", json!(null)).await;
-    lab.advance(SECOND * 5).await;
+    harness.advance(SECOND * 5).await;
     assert_eq!(engine.send("go", json!(null)).await.unwrap().woke, 1);
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["event"]);
-    lab.advance(SECOND * 5).await;
+    harness.advance(SECOND * 5).await;
     assert_eq!(marks.all(), ["event", "nap"]);
-    lab.advance(SECOND * 10).await;
+    harness.advance(SECOND * 10).await;
     assert_eq!(marks.all(), ["event", "nap", "child"]);
-    assert_eq!(lab.completed(&engine, run).await, json!("grown"));
-    assert_eq!(lab.runs("child").await.len(), 1);
+    assert_eq!(harness.completed(&engine, run).await, json!("grown"));
+    assert_eq!(harness.runs("child").await.len(), 1);
 }
 
 /// spec waits: of two waits that race, the one whose answer came first wins on every replay, in
 /// whatever order they are written, also when the other is answered later.
-pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(lab: &Lab) {
+pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
     let race = Workflow::new("race", move |ctx: Ctx, _: Value| {
@@ -371,24 +374,24 @@ pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(lab: &Lab) {
             Ok(winner)
         }
     });
-    let engine = lab.engine().workflow(race).start().await.unwrap();
+    let engine = harness.engine().workflow(race).start().await.unwrap();
     let event = start(&engine, "race", json!(null)).await;
-    lab.advance(SECOND).await;
+    harness.advance(SECOND).await;
     engine.send("go", json!(null)).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["event"]);
     let nap = start(&engine, "race", json!(null)).await;
-    lab.advance(SECOND * 11).await;
+    harness.advance(SECOND * 11).await;
     assert_eq!(engine.send("go", json!(null)).await.unwrap().woke, 1, "it is still registered");
-    lab.advance(SECOND * 60).await;
-    assert_eq!(lab.completed(&engine, event).await, json!("event"));
-    assert_eq!(lab.completed(&engine, nap).await, json!("nap"));
+    harness.advance(SECOND * 60).await;
+    assert_eq!(harness.completed(&engine, event).await, json!("event"));
+    assert_eq!(harness.completed(&engine, nap).await, json!("nap"));
     assert_eq!(marks.all(), ["event", "nap"]);
-    assert!(recorded_steps(lab, event).await.contains(&"nap".to_owned()));
+    assert!(recorded_steps(harness, event).await.contains(&"nap".to_owned()));
 }
 
 /// spec waits: code that has dropped a wait goes on with the answers of the others.
-pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(lab: &Lab) {
+pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(harness: &TestHarness) {
     let code = |both: bool| {
         Workflow::new("job", move |ctx: Ctx, _: Value| async move {
             if both {
@@ -398,20 +401,22 @@ pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(lab: &Lab)
             ctx.sleep("third", SECOND * 60).await
         })
     };
-    let engine = |both: bool| lab.engine().workflow(code(both)).start();
+    let engine = |both: bool| harness.engine().workflow(code(both)).start();
     let before: Engine = engine(true).await.unwrap();
     let run = start(&before, "job", json!(null)).await;
-    lab.advance(SECOND * 2).await;
-    before.shut_down().await;
+    harness.advance(SECOND * 2).await;
+    before.shutdown().await;
     let after = engine(false).await.unwrap();
-    lab.advance(SECOND * 60).await;
-    lab.completed(&after, run).await;
+    harness.advance(SECOND * 60).await;
+    harness.completed(&after, run).await;
 }
 
 /// A run that goes on remembers its steps, also where its event has just been read for another run
 /// of it that is next in line.
-pub(crate) async fn a_run_that_goes_on_shares_its_event_with_the_next_in_line(lab: &Lab) {
-    let (journal, marks) = (Journal::new(lab), Marks::default());
+pub(crate) async fn a_run_that_goes_on_shares_its_event_with_the_next_in_line(
+    harness: &TestHarness,
+) {
+    let (journal, marks) = (Journal::new(harness), Marks::default());
     let busy = journal.clone();
     let hot = Workflow::new("hot", move |ctx: Ctx, _: Value| {
         let busy = busy.clone();
@@ -436,13 +441,13 @@ pub(crate) async fn a_run_that_goes_on_shares_its_event_with_the_next_in_line(la
         }
     });
     let hot = hot.on_event("both").concurrency(Concurrency::limit(1));
-    let engine = lab.engine().workflow(hot).workflow(calm.on_event("both"));
+    let engine = harness.engine().workflow(hot).workflow(calm.on_event("both"));
     let engine = engine.start().await.unwrap();
     for n in 0..3 {
         engine.send("both", json!(n)).await.unwrap();
     }
-    lab.advance(secs(60)).await;
-    assert_eq!(states(lab, "hot").await, ["completed"; 3]);
-    assert_eq!(states(lab, "calm").await, ["completed"; 3]);
+    harness.advance(secs(60)).await;
+    assert_eq!(states(harness, "hot").await, ["completed"; 3]);
+    assert_eq!(states(harness, "calm").await, ["completed"; 3]);
     assert_eq!(marks.all(), ["0", "1", "2"], "each once");
 }

@@ -1,7 +1,7 @@
 //! What wakes reactions, and what must not disturb them.
 
 use serde_json::json;
-use tidegate::{Reaction, ReactionCtx, StreamEvent, events, testing::Lab};
+use tidegate::{Reaction, ReactionCtx, StreamEvent, events, testing::TestHarness};
 
 use crate::{
     faults::Faults,
@@ -25,7 +25,7 @@ async fn commit(engine: &tidegate::Engine, stream: &str, count: usize) {
 
 /// spec N78: what is committed while a reaction has its hands full is handled when they are free,
 /// on the same stream and on others, though the clock stands still and nobody looks around.
-pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(lab: &Lab) {
+pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (inside, noted) = (door.clone(), marks.clone());
     let reaction = Reaction::new("mail").parallel_streams(1).on_any(
@@ -38,25 +38,25 @@ pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(lab: &La
             }
         },
     );
-    let engine = lab.engine().reaction(reaction).start().await.unwrap();
+    let engine = harness.engine().reaction(reaction).start().await.unwrap();
     commit(&engine, "a", 1).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["a 0"]);
     commit(&engine, "a", 1).await;
     commit(&engine, "b", 1).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(marks.all(), ["a 0"], "one at a time");
-    let before = lab.now();
+    let before = harness.now();
     door.open();
-    lab.settle().await;
+    harness.settle().await;
     let mut all = marks.all();
     all.sort();
-    assert_eq!((all, lab.now()), (vec!["a 0".into(), "a 1".into(), "b 0".into()], before));
+    assert_eq!((all, harness.now()), (vec!["a 0".into(), "a 1".into(), "b 0".into()], before));
 }
 
 /// spec N80: a handler that panics stops one stream of one reaction. Other streams, other reactions
 /// and whoever commits notice nothing.
-pub(crate) async fn a_handler_that_panics_harms_no_other(lab: &Lab) {
+pub(crate) async fn a_handler_that_panics_harms_no_other(harness: &TestHarness) {
     let (mine, others) = (Marks::default(), Marks::default());
     let noted = mine.clone();
     let panics = Reaction::new("panics").max_retries(0).on_any(
@@ -69,12 +69,12 @@ pub(crate) async fn a_handler_that_panics_harms_no_other(lab: &Lab) {
         },
     );
     let other = marking(&others, "other", "*");
-    let engine = lab.engine().reaction(panics).reaction(other).start().await.unwrap();
+    let engine = harness.engine().reaction(panics).reaction(other).start().await.unwrap();
     commit(&engine, "bad", 2).await;
-    lab.settle().await;
+    harness.settle().await;
     commit(&engine, "good", 2).await;
     commit(&engine, "bad", 1).await;
-    lab.settle().await;
+    harness.settle().await;
     let told = view(&engine, "panics", "bad").await.blocked.unwrap();
     assert!(told.contains("the handler falls over"), "{told}");
     assert_eq!(mine.all(), ["bad 0", "good 0", "good 1"]);
@@ -86,20 +86,24 @@ pub(crate) async fn a_handler_that_panics_harms_no_other(lab: &Lab) {
 /// spec N76: nobody is woken for what an engine does itself; for what it leaves to others they are
 /// woken once for each commit, however many events it has; and a wake-up that is lost costs no
 /// more than the time until somebody looks.
-pub(crate) async fn others_are_woken_for_what_is_left_to_them(lab: &Lab, faults: &Faults) {
+pub(crate) async fn others_are_woken_for_what_is_left_to_them(
+    harness: &TestHarness,
+    faults: &Faults,
+) {
     let (here, there) = (Marks::default(), Marks::default());
-    let engine = lab.engine().reaction(marking(&here, "here", "mine-*")).start().await.unwrap();
-    let other = looking(lab).reaction(marking(&there, "there", "theirs-*")).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().reaction(marking(&here, "here", "mine-*")).start().await.unwrap();
+    let other =
+        looking(harness).reaction(marking(&there, "there", "theirs-*")).start().await.unwrap();
+    harness.settle().await;
     let before = faults.wakes_given();
     commit(&engine, "mine-1", 2).await;
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!((here.all().len(), faults.wakes_given() - before), (2, 0));
     commit(&engine, "theirs-1", 3).await;
     assert_eq!(faults.wakes_given() - before, 1, "one for the commit");
-    append_quietly(lab, "theirs-2", &numbered(1)).await;
+    append_quietly(harness, "theirs-2", &numbered(1)).await;
     assert_eq!(faults.wakes_given() - before, 1, "a process that was killed wakes nobody");
-    lab.advance(secs(1)).await;
+    harness.advance(secs(1)).await;
     let mut all = there.all();
     all.sort();
     assert_eq!(all, ["theirs-1 0", "theirs-1 1", "theirs-1 2", "theirs-2 0"]);
@@ -108,18 +112,18 @@ pub(crate) async fn others_are_woken_for_what_is_left_to_them(lab: &Lab, faults:
 
 /// spec N77: while the store cannot be reached nothing is lost, and when it is back the work goes
 /// on without anybody committing anything.
-pub(crate) async fn reactions_outlast_an_outage(lab: &Lab, faults: &Faults) {
+pub(crate) async fn reactions_outlast_an_outage(harness: &TestHarness, faults: &Faults) {
     let marks = Marks::default();
     let reaction = marking(&marks, "mail", "*");
-    let engine = looking(lab).lease_ttl(secs(30)).reaction(reaction).start().await.unwrap();
+    let engine = looking(harness).lease_ttl(secs(30)).reaction(reaction).start().await.unwrap();
     // Its first look is over, or it might find what comes next.
-    lab.settle().await;
-    append_quietly(lab, "a", &numbered(3)).await;
+    harness.settle().await;
+    append_quietly(harness, "a", &numbered(3)).await;
     faults.set_outage(true);
-    lab.advance(secs(10)).await;
+    harness.advance(secs(10)).await;
     assert_eq!(marks.all(), [""; 0], "nothing can be claimed");
     faults.set_outage(false);
-    lab.advance(secs(2)).await;
+    harness.advance(secs(2)).await;
     assert_eq!(marks.all(), ["a 0", "a 1", "a 2"]);
     let place = view(&engine, "mail", "a").await;
     assert_eq!((place.position, place.failures, place.blocked), (2, 0, None));

@@ -9,12 +9,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Ctx, Engine, EngineBuilder, Fault, Result, RunId, Timer, Workflow,
+    Ctx, Engine, EngineBuilder, Result, RunId, StepError, Timer, Workflow,
     core::{
         flow::Verdict,
         row::{Row, Step},
     },
-    testing::Lab,
+    testing::TestHarness,
 };
 use tokio::sync::watch;
 use tracing::{
@@ -54,18 +54,18 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
 }
 
 /// An engine that shares the store with others: it beats and looks around.
-pub(crate) fn sharing(lab: &Lab) -> EngineBuilder {
-    lab.engine().lease_ttl(secs(30)).poll_interval(secs(1))
+pub(crate) fn sharing(harness: &TestHarness) -> EngineBuilder {
+    harness.engine().lease_ttl(secs(30)).poll_interval(secs(1))
 }
 
 /// The states of all runs of a workflow, oldest first.
-pub(crate) async fn states(lab: &Lab, workflow: &str) -> Vec<&'static str> {
-    lab.runs(workflow).await.iter().map(|run| run.state).collect()
+pub(crate) async fn states(harness: &TestHarness, workflow: &str) -> Vec<&'static str> {
+    harness.runs(workflow).await.iter().map(|run| run.state).collect()
 }
 
 /// How many events of this name are recorded.
-pub(crate) async fn recorded(lab: &Lab, name: &str) -> usize {
-    let rows = lab.store().dump().await.unwrap();
+pub(crate) async fn recorded(harness: &TestHarness, name: &str) -> usize {
+    let rows = harness.store().dump().await.unwrap();
     rows.iter().filter(|row| matches!(row, Row::Event(event) if event.name == name)).count()
 }
 
@@ -84,8 +84,8 @@ struct Notes {
 }
 
 impl Journal {
-    pub(crate) fn new(lab: &Lab) -> Self {
-        Self { notes: Arc::default(), timer: lab.timer() }
+    pub(crate) fn new(harness: &TestHarness) -> Self {
+        Self { notes: Arc::default(), timer: harness.timer() }
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -123,13 +123,13 @@ impl Journal {
         std::mem::take(&mut self.notes().lines).into_iter().map(|(_, line)| line).collect()
     }
 
-    /// As [`Journal::take`], with the time in milliseconds since the lab began.
+    /// As [`Journal::take`], with the time in milliseconds since the harness began.
     pub(crate) fn take_times(&self) -> Vec<(u128, String)> {
         let lines = std::mem::take(&mut self.notes().lines);
         lines.into_iter().map(|(at, line)| (at.as_millis(), line)).collect()
     }
 
-    /// When things were noted, in milliseconds since the lab began.
+    /// When things were noted, in milliseconds since the harness began.
     pub(crate) fn take_moments(&self) -> Vec<u128> {
         self.take_times().into_iter().map(|(at, _)| at).collect()
     }
@@ -189,21 +189,21 @@ async fn worked(
 }
 
 /// How a run failed that must have failed.
-pub(crate) async fn failed(engine: &Engine, run: RunId) -> Fault {
+pub(crate) async fn failed(engine: &Engine, run: RunId) -> StepError {
     let (live, ended) = engine.look_up(run).await.unwrap();
     assert!(ended.is_some(), "{run} has not ended: {live:?}");
     engine.output::<Value>(run).await.unwrap().unwrap_err()
 }
 
 /// The state that a run is in.
-pub(crate) async fn state(lab: &Lab, workflow: &str, run: RunId) -> &'static str {
-    let runs = lab.runs(workflow).await;
+pub(crate) async fn state(harness: &TestHarness, workflow: &str, run: RunId) -> &'static str {
+    let runs = harness.runs(workflow).await;
     runs.iter().find(|view| view.id == run).map_or("none", |view| view.state)
 }
 
 /// What a run has on record.
-pub(crate) async fn steps(lab: &Lab, run: RunId) -> Vec<Step> {
-    let rows = lab.store().dump().await.unwrap();
+pub(crate) async fn steps(harness: &TestHarness, run: RunId) -> Vec<Step> {
+    let rows = harness.store().dump().await.unwrap();
     let step = |row| if let Row::Step(step) = row { Some(step) } else { None };
     let steps = rows.into_iter().filter_map(step);
     let mut steps: Vec<Step> = steps.filter(|step| step.run == run.seq).collect();
@@ -212,8 +212,8 @@ pub(crate) async fn steps(lab: &Lab, run: RunId) -> Vec<Step> {
 }
 
 /// The ids of these, in the order of their records.
-pub(crate) async fn recorded_steps(lab: &Lab, run: RunId) -> Vec<String> {
-    steps(lab, run).await.into_iter().map(|step| step.id).collect()
+pub(crate) async fn recorded_steps(harness: &TestHarness, run: RunId) -> Vec<String> {
+    steps(harness, run).await.into_iter().map(|step| step.id).collect()
 }
 
 /// What handlers did, in order.

@@ -21,9 +21,9 @@ use std::{
 use expect_test::expect_file;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use tidegate::{
-    core::{reaction::Which, time::Timestamp},
+    core::{reaction::StreamSelection, time::Timestamp},
     store::MemoryStore,
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 use self::{
@@ -78,16 +78,16 @@ impl Recorder for Notes {
 async fn work() {
     let clock = Arc::new(VirtualClock::new(Timestamp::parse_rfc3339(BEGINS).unwrap()));
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    let lab = Lab::on(store.clone(), clock);
-    fill(&lab, &*store).await;
-    let engine = lab.engine().poll_interval(Duration::from_secs(60));
+    let harness = TestHarness::on(store.clone(), clock);
+    fill(&harness, &*store).await;
+    let engine = harness.engine().poll_interval(Duration::from_secs(60));
     let engine = serve(engine, Life::Opened).start().await.unwrap();
-    lab.advance(Duration::from_secs(180)).await;
-    engine.unblock("fragile", Which::All).await.unwrap();
+    harness.advance(Duration::from_secs(180)).await;
+    engine.unblock("fragile", StreamSelection::All).await.unwrap();
     let stream = engine.stream::<Account>("account-1").expecting(0);
     stream.act(|_| Ok::<_, ()>(vec![Moved::Deposited { amount: 1 }])).await.unwrap_err();
-    lab.advance(Duration::from_secs(60)).await;
-    engine.shut_down().await;
+    harness.advance(Duration::from_secs(60)).await;
+    engine.shutdown().await;
 }
 
 /// Every name in the source of the crates.

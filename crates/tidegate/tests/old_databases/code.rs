@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Batch, Concurrency, Ctx, Debounce, EngineBuilder, Fault, Flow, Handoff, Idempotency,
-    OnNewVersion, Policy, Priority, Rate, Reaction, ReactionCtx, Result, Retry, Schedule, Served,
-    Singleton, State, StreamEvent, Workflow,
+    Action, Batch, Concurrency, Ctx, Debounce, EngineBuilder, Flow, Handoff, Idempotency,
+    OnNewVersion, Policy, Priority, Rate, Reaction, ReactionCtx, Result, Retry, Schedule,
+    ServedWorkflow, Singleton, State, StepError, StreamEvent, Workflow,
 };
 
 /// The workspaces of the databases.
@@ -105,7 +105,7 @@ async fn nap(ctx: Ctx, _: Value, life: Life) -> Result<Value> {
 }
 
 /// Runs that wait, or are in the middle of something.
-fn waiting(life: Life) -> Vec<Served> {
+fn waiting(life: Life) -> Vec<ServedWorkflow> {
     let signalled = |ctx: Ctx, _: Value, life: Life| async move {
         let first = life.mark(&ctx, "first").await?;
         let answer = ctx.wait_for_signal::<Value>("answer", "approve").await?;
@@ -130,14 +130,14 @@ fn waiting(life: Life) -> Vec<Served> {
         let first = life.mark(&ctx, "first").await?;
         let call = ctx.step("call", || async {
             let attempt = ctx.attempt("call");
-            if life == Life::Made { Err(Fault::new("no answer")) } else { Ok(attempt) }
+            if life == Life::Made { Err(StepError::new("no answer")) } else { Ok(attempt) }
         });
         let call = call.retry(Retry { jitter: false, ..Retry::attempts(5).fixed(HOUR) });
         Ok(json!([first, call.await?]))
     };
     let undone = |ctx: Ctx, input: Value, life: Life| async move {
         ctx.compensate("undo", move || async move {
-            if life == Life::Opened { Ok(()) } else { Err(Fault::new("too early")) }
+            if life == Life::Opened { Ok(()) } else { Err(StepError::new("too early")) }
         })
         .await?;
         between(ctx, input, life).await
@@ -159,7 +159,7 @@ fn waiting(life: Life) -> Vec<Served> {
 }
 
 /// Runs that controls decide on.
-fn controlled(life: Life) -> Vec<Served> {
+fn controlled(life: Life) -> Vec<ServedWorkflow> {
     let batched = move |ctx: Ctx, all: Vec<Value>| async move {
         let numbers: Vec<_> = all.iter().map(|one| one["n"].clone()).collect();
         Ok(json!([numbers, life.mark(&ctx, "work").await?]))
@@ -196,10 +196,10 @@ fn controlled(life: Life) -> Vec<Served> {
 }
 
 /// Runs that have ended.
-fn ending(life: Life) -> Vec<Served> {
+fn ending(life: Life) -> Vec<ServedWorkflow> {
     let fails = |ctx: Ctx, input: Value, life: Life| async move {
         if life == Life::Made {
-            return Err(Fault::coded("Declined", "the card was declined").fatal());
+            return Err(StepError::coded("Declined", "the card was declined").fatal());
         }
         done(ctx, input, life).await
     };
@@ -305,7 +305,7 @@ fn fragile(life: Life) -> Reaction {
     let reaction = Reaction::new("fragile").source("account-*").max_retries(1);
     reaction.on_any(move |ctx: ReactionCtx, event: StreamEvent| async move {
         if life == Life::Made && event.version >= 1 {
-            return Err(Fault::new("the printer is on fire"));
+            return Err(StepError::new("the printer is on fire"));
         }
         copy(&ctx, &event, life)
     })

@@ -46,7 +46,7 @@ fn line(row: &Row) -> Option<String> {
             let (ws, control, name) = (&scope.ws, scope.class.control(), &scope.name);
             format!("gate {ws} {control} {name} [{}] {state}", scope.key)
         }
-        Row::Sub(sub) => {
+        Row::Subscription(sub) => {
             let (ws, reaction, stream, blocked) =
                 (&sub.ws, &sub.reaction, &sub.stream, sub.blocked.is_some());
             format!("place {ws} {reaction} {stream} {} of {} blocked={blocked}", sub.at, sub.want)
@@ -89,7 +89,7 @@ fn awaited(wait: &Wait) -> String {
 
 fn state(phase: Phase) -> &'static str {
     match phase {
-        Phase::Line { .. } => "queued",
+        Phase::Queued { .. } => "queued",
         Phase::Ready => "ready",
         Phase::Driven => "driven",
         Phase::Waiting => "waits",

@@ -11,13 +11,13 @@ use tidegate::{
     Engine, RunId,
     core::{
         id::Seq,
-        reaction::Which,
+        reaction::StreamSelection,
         row::{GateState, Row},
         time::Timestamp,
     },
     lease::Acquire,
     store::{Store, check_up},
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::{
@@ -32,50 +32,50 @@ const ENOUGH: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The whole life of a database after the upgrade.
 pub(crate) async fn finish(opened: &Opened, build: &str) {
-    let Opened { lab, leases, .. } = opened;
-    let before = lab.store().dump().await.unwrap();
+    let Opened { harness, leases, .. } = opened;
+    let before = harness.store().dump().await.unwrap();
     expect_file![folder(build).join("content.txt")].assert_eq(&describe(&before));
-    healthy(&**lab.store()).await;
+    healthy(&**harness.store()).await;
     let taken = leases.acquire(LEASE[0], "another", HOUR).await.unwrap();
     assert!(matches!(taken, Acquire::Held { .. }), "the lease is still held: {taken:?}");
 
-    let engine = start(lab).await;
+    let engine = start(harness).await;
     remembers(&engine).await;
     let ids = live(&before);
-    go_on(lab, &engine, &ids).await;
-    lab.advance(ENOUGH).await;
+    go_on(harness, &engine, &ids).await;
+    harness.advance(ENOUGH).await;
 
     let lease = leases.acquire(LEASE[0], "another", HOUR).await.unwrap().acquired();
     assert_eq!(lease.expect("the old lease has ended").fence, 2, "fences go on from the old ones");
     let account = engine.stream::<Account>("account-1").load().await.unwrap();
     assert_eq!((account.state, account.version), (Account { balance: 20 }, 3));
-    let after = lab.store().dump().await.unwrap();
+    let after = harness.store().dump().await.unwrap();
     expect_file![folder(build).join("finished.txt")].assert_eq(&describe(&after));
     all_ended(&before, &after);
-    healthy(&**lab.store()).await;
-    engine.shut_down().await;
+    healthy(&**harness.store()).await;
+    engine.shutdown().await;
 }
 
 /// A database that is opened when everything in it is long overdue.
 pub(crate) async fn finish_late(opened: &Opened) {
-    let lab = &opened.lab;
-    let before = lab.store().dump().await.unwrap();
-    let engine = start(lab).await;
-    lab.advance(Duration::from_secs(180)).await;
+    let harness = &opened.harness;
+    let before = harness.store().dump().await.unwrap();
+    let engine = start(harness).await;
+    harness.advance(Duration::from_secs(180)).await;
     let live = live(&before);
     engine.signal(live["signalled"], "approve", json!({ "by": "bob" })).await.unwrap();
     engine.resume(live["paused"]).await.unwrap();
-    engine.unblock("fragile", Which::All).await.unwrap();
-    go(lab, &engine).await;
-    lab.advance(ENOUGH).await;
-    all_ended(&before, &lab.store().dump().await.unwrap());
-    healthy(&**lab.store()).await;
-    engine.shut_down().await;
+    engine.unblock("fragile", StreamSelection::All).await.unwrap();
+    go(harness, &engine).await;
+    harness.advance(ENOUGH).await;
+    all_ended(&before, &harness.store().dump().await.unwrap());
+    healthy(&**harness.store()).await;
+    engine.shutdown().await;
 }
 
 /// An engine that takes over from the one that made the database.
-async fn start(lab: &Lab) -> Engine {
-    let engine = lab.engine().lease_ttl(Duration::from_secs(600));
+async fn start(harness: &TestHarness) -> Engine {
+    let engine = harness.engine().lease_ttl(Duration::from_secs(600));
     let engine = serve(engine.poll_interval(Duration::from_secs(60)), Life::Opened);
     engine.start().await.unwrap()
 }
@@ -105,24 +105,24 @@ async fn remembers(engine: &Engine) {
 }
 
 /// Gives everything what it waits for.
-async fn go_on(lab: &Lab, engine: &Engine, live: &BTreeMap<String, RunId>) {
+async fn go_on(harness: &TestHarness, engine: &Engine, live: &BTreeMap<String, RunId>) {
     // The leases of the engine that died end, and what it drove is driven again.
-    lab.advance(Duration::from_secs(180)).await;
+    harness.advance(Duration::from_secs(180)).await;
     engine.signal(live["signalled"], "approve", json!({ "by": "bob" })).await.unwrap();
     engine.resume(live["paused"]).await.unwrap();
     engine.cancel(live["undone"], "no longer wanted").await.unwrap();
-    engine.unblock("fragile", Which::All).await.unwrap();
+    engine.unblock("fragile", StreamSelection::All).await.unwrap();
     engine.resume_schedule(held()).await.unwrap();
-    go(lab, engine).await;
+    go(harness, engine).await;
 }
 
 /// Posts what runs of both workspaces wait for, twice: some of them wait behind the first ones.
-async fn go(lab: &Lab, engine: &Engine) {
+async fn go(harness: &TestHarness, engine: &Engine) {
     for n in [1, 2, 1, 2] {
         for engine in [engine.clone(), engine.in_workspace("other")] {
             engine.send("go", json!({ "n": n, "word": format!("go {n}") })).await.unwrap();
         }
-        lab.advance(Duration::from_secs(60)).await;
+        harness.advance(Duration::from_secs(60)).await;
     }
 }
 

@@ -89,8 +89,8 @@ async fn the_generator_fills_a_postgres_schema() {
 }
 
 async fn generate(opened: Opened) {
-    fill(&opened.lab, &*opened.leases).await;
-    let rows = opened.lab.store().dump().await.unwrap();
+    fill(&opened.harness, &*opened.leases).await;
+    let rows = opened.harness.store().dump().await.unwrap();
     if let Ok(build) = env::var(MAKE) {
         fs::create_dir_all(folder(&build)).unwrap();
         expect_file![folder(&build).join("content.txt")].assert_eq(&content::describe(&rows));

@@ -8,18 +8,18 @@ use tidegate::{
     core::{
         access::AccessCommand,
         command::Command,
+        definition::Definition,
         flow::Verdict,
+        idempotency_key::IdempotentRequest,
         json::Payload,
-        reply::Asked,
         row::{ApiKey, BulkFilter, BulkWhat, SessionOp, SessionRef},
         time::Timestamp,
-        workflow::Workflow as Definition,
     },
     events,
     lease::Leases,
     new_event, new_request,
     store::commit,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use crate::code::{Account, HOUR, Life, Moved, serve};
@@ -33,47 +33,47 @@ pub(crate) const TAKES: Duration = Duration::from_secs(65 * 60);
 /// The name and the holder of the lease.
 pub(crate) const LEASE: [&str; 2] = ["report", "one"];
 
-/// Fills the store of a lab, then stops as a crash does: what is driven stays leased.
-pub(crate) async fn fill(lab: &Lab, leases: &dyn Leases) {
-    let engine = lab.engine().lease_ttl(Duration::from_secs(60));
+/// Fills the store of a harness, then stops as a crash does: what is driven stays leased.
+pub(crate) async fn fill(harness: &TestHarness, leases: &dyn Leases) {
+    let engine = harness.engine().lease_ttl(Duration::from_secs(60));
     let engine = serve(engine.poll_interval(Duration::from_secs(30)), Life::Made);
     let engine = engine.start().await.unwrap();
     // The first occurrences of both schedules; then one of them is paused.
-    lab.advance(Duration::from_secs(55 * 60)).await;
+    harness.advance(Duration::from_secs(55 * 60)).await;
     engine.pause_schedule(held()).await.unwrap();
-    ended(lab, &engine).await;
-    waiting(lab, &engine).await;
+    ended(harness, &engine).await;
+    waiting(harness, &engine).await;
     controlled(&engine).await;
-    lab.advance(Duration::from_secs(60)).await;
-    requests(lab, &engine).await;
+    harness.advance(Duration::from_secs(60)).await;
+    requests(harness, &engine).await;
     streams(&engine).await;
-    lab.advance(Duration::from_secs(60)).await;
-    around(lab, &engine, leases).await;
+    harness.advance(Duration::from_secs(60)).await;
+    around(harness, &engine, leases).await;
     other_workspace(&engine.in_workspace("other")).await;
-    lab.advance(TAKES.saturating_sub(Duration::from_secs(57 * 60))).await;
-    lab.crash(&engine).await;
-    unserved(lab).await;
+    harness.advance(TAKES.saturating_sub(Duration::from_secs(57 * 60))).await;
+    harness.crash(&engine).await;
+    unserved(harness).await;
 }
 
 /// Decides a command without an engine.
-async fn decide(lab: &Lab, salt: u64, command: Command) {
-    for answer in commit(&**lab.store(), vec![(command, salt)]).await.unwrap() {
+async fn decide(harness: &TestHarness, salt: u64, command: Command) {
+    for answer in commit(&**harness.store(), vec![(command, salt)]).await.unwrap() {
         answer.unwrap();
     }
 }
 
 /// What others ask for while no engine is there: a run that is ready, one that is stopped while its
 /// worker does not answer, and a bulk operation that has not begun.
-async fn unserved(lab: &Lab) {
+async fn unserved(harness: &TestHarness) {
     let ws = || "default".into();
     let events = vec![new_event("completing", json!({ "n": 4 })).unwrap()];
-    decide(lab, 101, Command::Post { ws: ws(), events }).await;
-    let run = lab.runs("stopped").await[0].id;
+    decide(harness, 101, Command::Post { ws: ws(), events }).await;
+    let run = harness.runs("stopped").await[0].id;
     let reason = "stopped from outside".to_owned();
-    decide(lab, 102, Command::Cancel { ws: ws(), run, reason }).await;
+    decide(harness, 102, Command::Cancel { ws: ws(), run, reason }).await;
     let filter = BulkFilter { workflow: Some("swept".to_owned()), ..BulkFilter::default() };
     let what = BulkWhat::Cancel { reason: "swept".to_owned() };
-    decide(lab, 103, Command::Bulk { ws: ws(), what, filter }).await;
+    decide(harness, 103, Command::Bulk { ws: ws(), what, filter }).await;
 }
 
 /// Posts events of one name, and says what became of each.
@@ -109,8 +109,8 @@ pub(crate) fn call(flow: &str, action: &str, session: &str, input: Value) -> Req
 }
 
 /// A request under an idempotency key.
-pub(crate) fn keyed(id: &str) -> Asked {
-    Asked { ws: "default".into(), id: id.to_owned(), hash: "ab".repeat(32) }
+pub(crate) fn keyed(id: &str) -> IdempotentRequest {
+    IdempotentRequest { ws: "default".into(), id: id.to_owned(), hash: "ab".repeat(32) }
 }
 
 /// An event that is posted once under this id.
@@ -124,12 +124,12 @@ pub(crate) fn deduped() -> NewEvent {
 }
 
 /// Runs that have completed, failed and been cancelled, and new goes at them.
-async fn ended(lab: &Lab, engine: &Engine) {
+async fn ended(harness: &TestHarness, engine: &Engine) {
     let completed = start(engine, "completing").await;
     engine.send_all(vec![deduped()]).await.unwrap();
     let failed = start(engine, "failing").await;
     start(engine, "cancelled").await;
-    lab.advance(Duration::from_secs(60)).await;
+    harness.advance(Duration::from_secs(60)).await;
     engine.replay(failed).await.unwrap();
     engine.retry_from(completed, "work").await.unwrap();
     let filter = BulkFilter { workflow: Some("cancelled".to_owned()), ..BulkFilter::default() };
@@ -137,14 +137,14 @@ async fn ended(lab: &Lab, engine: &Engine) {
 }
 
 /// Runs that wait, and one that is driven.
-async fn waiting(lab: &Lab, engine: &Engine) {
+async fn waiting(harness: &TestHarness, engine: &Engine) {
     let plain = ["sleeping", "awaiting", "parent", "halfway", "retrying", "undone"];
     for name in plain.into_iter().chain(["stopped", "swept"]) {
         start(engine, name).await;
     }
     let signalled = start(engine, "signalled").await;
     let paused = start(engine, "paused").await;
-    lab.settle().await;
+    harness.settle().await;
     engine.signal(signalled, "earlier", json!({ "by": "ann" })).await.unwrap();
     engine.pause(paused).await.unwrap();
 }
@@ -177,10 +177,10 @@ async fn controlled(engine: &Engine) {
 }
 
 /// Sessions with state, requests that are served, wait, are folded, staged and refused.
-async fn requests(lab: &Lab, engine: &Engine) {
+async fn requests(harness: &TestHarness, engine: &Engine) {
     let send = async |flow: &str, action: &str, session: &str, input: Value| {
         let outcome = engine.dispatch(call(flow, action, session, input)).await.unwrap();
-        lab.settle().await;
+        harness.settle().await;
         outcome.verdict.outcome()
     };
     assert_eq!(send("chat", "append", "s1", json!({ "line": "hello" })).await, "started");
@@ -194,7 +194,7 @@ async fn requests(lab: &Lab, engine: &Engine) {
     let first = call("desk", "sum", "s1", json!({ "n": 1 }));
     let then = call("chat", "append", "s2", json!({ "line": "afterwards" }));
     engine.dispatch_then(first, then).await.unwrap();
-    lab.settle().await;
+    harness.settle().await;
     assert_eq!(send("desk", "sum", "s2", json!({ "n": 2 })).await, "skipped");
 }
 
@@ -218,7 +218,7 @@ fn closing() -> Closing {
 
 /// Keys of the API, answers that are repeated, a lease, a session that was written from outside,
 /// and a definition that no program serves.
-async fn around(lab: &Lab, engine: &Engine, leases: &dyn Leases) {
+async fn around(harness: &TestHarness, engine: &Engine, leases: &dyn Leases) {
     let closed = engine.close(&closing()).await.unwrap();
     assert_eq!(closed, CloseProgress::Closed { guard: 1 });
     let key = |id: &str, read_only: bool| ApiKey {
@@ -227,12 +227,12 @@ async fn around(lab: &Lab, engine: &Engine, leases: &dyn Leases) {
         name: format!("key {id}"),
         hash: "cd".repeat(32),
         read_only,
-        made_at: lab.now(),
-        expires_at: read_only.then(|| lab.now().plus_ms(1_000_000_000)),
+        made_at: harness.now(),
+        expires_at: read_only.then(|| harness.now().plus_ms(1_000_000_000)),
         used_at: None,
         revoked_at: None,
     };
-    let used = AccessCommand::Used { id: "k1".to_owned(), at: lab.now() };
+    let used = AccessCommand::Used { id: "k1".to_owned(), at: harness.now() };
     let revoke = AccessCommand::Revoke { ws: "default".into(), id: "k2".to_owned() };
     let made = ["k1", "k2"].map(|id| AccessCommand::Make(Box::new(key(id, id == "k2"))));
     let access = made.into_iter().chain([used, revoke]).map(|command| Command::Access { command });
@@ -240,7 +240,7 @@ async fn around(lab: &Lab, engine: &Engine, leases: &dyn Leases) {
     let workflow = Box::new(Definition::parse(&called).unwrap().value);
     let register = Command::Register { ws: "default".into(), workflow, dev: false };
     for (salt, command) in (1..).zip(access.chain([register])) {
-        decide(lab, salt, command).await;
+        decide(harness, salt, command).await;
     }
     let (repeated, once) = engine.once(keyed("POST /v1/events a"));
     let posted = repeated.send("completing", json!({ "n": 3 })).await.unwrap();

@@ -11,7 +11,7 @@ use std::{
 use tidegate::{
     lease::Leases,
     store::{PostgresOptions, PostgresStore, SqliteStore, Store, rusqlite, tokio_postgres},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 
 /// The schema of a dump, which is replaced by another name where it is restored.
@@ -22,9 +22,9 @@ pub(crate) fn folder(build: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old_databases").join(build)
 }
 
-/// A store that the test owns, and a lab on it.
+/// A store that the test owns, and a harness on it.
 pub(crate) struct Opened {
-    pub(crate) lab: Lab,
+    pub(crate) harness: TestHarness,
     pub(crate) leases: Arc<dyn Leases>,
     place: Place,
 }
@@ -50,7 +50,7 @@ impl Drop for Folder {
 impl Opened {
     fn new<S: Store + Leases + 'static>(store: S, clock: Arc<VirtualClock>, place: Place) -> Self {
         let store = Arc::new(store);
-        Self { lab: Lab::on(store.clone(), clock), leases: store, place }
+        Self { harness: TestHarness::on(store.clone(), clock), leases: store, place }
     }
 
     /// Opens a SQLite file: a copy of this one, or a new one.
@@ -96,8 +96,8 @@ impl Opened {
 
     /// Closes the store and writes its rows into the databases of a build.
     pub(crate) fn write(self, build: &str) {
-        let Self { lab, leases, place } = self;
-        drop((lab, leases));
+        let Self { harness, leases, place } = self;
+        drop((harness, leases));
         let folder = folder(build);
         match place {
             Place::File(made) => {

@@ -82,7 +82,7 @@ pub(crate) async fn live(me: &'static Me) {
     me.note("up");
     asked.recv().await;
     ASKED.store(true, Ordering::SeqCst);
-    engine.shut_down().await;
+    engine.shutdown().await;
     me.note("gone");
 }
 

@@ -42,7 +42,7 @@ impl Ledger {
         }
         let mut streams: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         for row in rows {
-            if let Row::Logged(it) = row {
+            if let Row::StreamEventRow(it) = row {
                 let (name, data) = (it.name.clone(), it.data.clone());
                 let entry = Entry { version: it.version, position: it.pos, name, data };
                 streams.entry(names[&it.stream].clone()).or_default().push(entry);

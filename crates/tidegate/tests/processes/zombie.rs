@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tidegate::{
     Action, Ctx, Flow, Request, Workflow,
     core::{
+        definition::DEFAULT_APP,
         json::Payload,
         row::{Ending, Row},
-        workflow::DEFAULT_APP,
     },
 };
 use tokio::sync::Notify;

@@ -163,12 +163,12 @@ impl Store for Door {
         snapshot
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         self.check(&self.cut, 0)?;
         self.check(&self.mute, self.world.plan.mix.lost_beat)?;
         self.dawdle().await;
-        let alive = finish(self.store()?.beat(engine, lease_ms))?;
-        self.world.beat(self.process, (engine, lease_ms), alive);
+        let alive = finish(self.store()?.heartbeat(engine, lease_ms))?;
+        self.world.heartbeat(self.process, (engine, lease_ms), alive);
         self.check(&self.mute, self.world.plan.mix.lost_beat)?;
         Ok(alive)
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, EngineBuilder, Fault, Result, Retry, Workflow};
+use tidegate::{Ctx, EngineBuilder, Result, Retry, StepError, Workflow};
 use tidegate_testkit::sim::{script::Op, task::SIGNAL};
 
 use crate::{
@@ -100,7 +100,7 @@ impl Host {
         call.asked.add(["end"]);
         sessions::end(&call.ctx).await?;
         if code.script.fails {
-            return Err(Fault::coded("Scripted", "as scripted").fatal());
+            return Err(StepError::coded("Scripted", "as scripted").fatal());
         }
         Ok(json!("done"))
     }
@@ -168,9 +168,9 @@ impl Host {
         let step = ctx.step(id.clone(), || async {
             let _inside = self.world.enter((self.process, ctx.run_id()), &id, asked);
             self.spend(ms).await;
-            if fails { Err(Fault::new("as scripted")) } else { Ok(()) }
+            if fails { Err(StepError::new("as scripted")) } else { Ok(()) }
         });
-        step.retry(retry).await.map_err(Fault::fatal)
+        step.retry(retry).await.map_err(StepError::fatal)
     }
 
     /// Time that a closure takes.

@@ -6,7 +6,7 @@ use tidegate::{
     Engine,
     core::time::Timestamp,
     store::{Store, commit},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 use tidegate_testkit::{
     sim::{
@@ -113,30 +113,34 @@ pub(crate) fn play(kind: Kind, seed: u64, text: bool) -> Played {
 
 /// Kills those that die at a commit, while their calls are under way. Nobody waits for the end of
 /// that here: another may be about to die meanwhile.
-async fn reap(world: Arc<World>, lab: Arc<Lab>, mut doomed: mpsc::UnboundedReceiver<Doom>) {
+async fn reap(
+    world: Arc<World>,
+    harness: Arc<TestHarness>,
+    mut doomed: mpsc::UnboundedReceiver<Doom>,
+) {
     while let Some(doom) = doomed.recv().await {
-        let (world, lab) = (world.clone(), lab.clone());
+        let (world, harness) = (world.clone(), harness.clone());
         tokio::spawn(async move {
             match doom {
-                Doom::Process(number) => kill(&world, &lab, number).await,
-                Doom::Machine => kill_all(&world, &lab).await,
+                Doom::Process(number) => kill(&world, &harness, number).await,
+                Doom::Machine => kill_all(&world, &harness).await,
             }
         });
     }
 }
 
-async fn kill(world: &World, lab: &Lab, number: usize) {
+async fn kill(world: &World, harness: &TestHarness, number: usize) {
     let engine = world.engines().remove(&number);
     if let Some(engine) = engine {
-        lab.crash(&engine).await;
+        harness.crash(&engine).await;
     }
 }
 
 /// Kills all, and lets nothing of them reach the store any more.
-async fn kill_all(world: &World, lab: &Lab) {
+async fn kill_all(world: &World, harness: &TestHarness) {
     world.store.shut_off();
     let engines = std::mem::take(&mut *world.engines());
-    let crashes = engines.values().map(|engine| lab.crash(engine));
+    let crashes = engines.values().map(|engine| harness.crash(engine));
     drop(futures_util::future::join_all(crashes).await);
 }
 
@@ -151,7 +155,7 @@ struct Process {
 #[derive(Debug)]
 struct Player {
     world: Arc<World>,
-    lab: Arc<Lab>,
+    harness: Arc<TestHarness>,
     chance: Chance,
     client: Client,
     processes: Vec<Process>,
@@ -178,16 +182,29 @@ impl Player {
         let before = i64::try_from(chance.between(50, 600)).expect("a few");
         let start = Timestamp::from_ms(MIDNIGHT_MS - before);
         let clock = Arc::new(VirtualClock::new(start));
-        let lab =
-            Lab::on(Arc::new(tidegate::store::MemoryStore::new(clock.clone())), clock.clone());
-        let lab = Arc::new(lab.seeded(seed.wrapping_mul(1000)));
+        let harness = TestHarness::on(
+            Arc::new(tidegate::store::MemoryStore::new(clock.clone())),
+            clock.clone(),
+        );
+        let harness = Arc::new(harness.seeded(seed.wrapping_mul(1000)));
         let (client, wanted) = (Client::new(&plan), plan.engines.min(3));
-        let (world, doomed) = World::new(setting, plan, clock, lab.timer());
+        let (world, doomed) = World::new(setting, plan, clock, harness.timer());
         let world = Arc::new(world);
-        tokio::spawn(reap(world.clone(), lab.clone(), doomed));
+        tokio::spawn(reap(world.clone(), harness.clone(), doomed));
         let unnumbered = world.plan.releases > 0 && chance.percent(50);
         let (processes, started, newest, build) = (Vec::new(), 0, 1, 0);
-        Self { world, lab, chance, client, processes, wanted, started, newest, build, unnumbered }
+        Self {
+            world,
+            harness,
+            chance,
+            client,
+            processes,
+            wanted,
+            started,
+            newest,
+            build,
+            unnumbered,
+        }
     }
 
     /// The storm, then the calm in which all must finish.
@@ -226,7 +243,7 @@ impl Player {
     }
 
     async fn pass(&self, ms: u64) {
-        self.lab.advance(Duration::from_millis(ms)).await;
+        self.harness.advance(Duration::from_millis(ms)).await;
     }
 
     /// Starts a process with what is deployed now, if the store lets it.
@@ -235,7 +252,8 @@ impl Player {
         let (world, number) = (self.world.clone(), self.started);
         let door = Arc::new(Door::new(world.clone(), number));
         let ttl = Duration::from_millis(world.plan.lease_ms(number).into());
-        let builder = self.lab.engine_through(door.clone()).lease_ttl(ttl).poll_interval(ttl / 2);
+        let builder =
+            self.harness.engine_through(door.clone()).lease_ttl(ttl).poll_interval(ttl / 2);
         let builder = builder.workers(world.plan.workers);
         let builder = builder.pause_after_deaths(world.plan.max_deaths);
         let builder = builder.workspaces(world.plan.workspaces.iter().copied());
@@ -340,14 +358,14 @@ impl Player {
             } else if world.strikes(mix.crash * 3 + mix.crash_loop / 15) {
                 let process = self.processes.swap_remove(one);
                 world.note(|| format!("process {} dies", process.number));
-                kill(&world, &self.lab, process.number).await;
+                kill(&world, &self.harness, process.number).await;
             } else if self.chance.permille(if world.builds.len() > 1 { 25 } else { 5 }) {
-                self.shut_down(one);
+                self.shutdown(one);
             }
         }
         if world.store.is_file() && world.strikes(MACHINE) {
             world.note(|| "the machine stops".to_owned());
-            kill_all(&world, &self.lab).await;
+            kill_all(&world, &self.harness).await;
             self.bury();
         }
         if self.processes.len() < self.wanted && self.chance.percent(20) {
@@ -364,11 +382,11 @@ impl Player {
         }
     }
 
-    fn shut_down(&mut self, one: usize) {
+    fn shutdown(&mut self, one: usize) {
         let process = self.processes.swap_remove(one);
         self.world.note(|| format!("process {} shuts down", process.number));
         self.world.leaves(process.number);
-        tokio::spawn(async move { process.engine.shut_down().await });
+        tokio::spawn(async move { process.engine.shutdown().await });
     }
 
     /// From now on nothing goes wrong, and somebody serves all there is.
@@ -399,7 +417,7 @@ impl Player {
         self.world.settled();
         self.world.compare();
         if self.world.store.is_file() {
-            kill_all(&self.world, &self.lab).await;
+            kill_all(&self.world, &self.harness).await;
             self.bury();
         }
     }

@@ -305,7 +305,7 @@ impl World {
     }
 
     /// Sees a beat.
-    pub(crate) fn beat(&self, process: usize, engine: (EngineId, u32), alive: bool) {
+    pub(crate) fn heartbeat(&self, process: usize, engine: (EngineId, u32), alive: bool) {
         let now = self.now();
         let mut inner = self.lock();
         let id = engine.0;
@@ -313,7 +313,7 @@ impl World {
         if alive {
             inner.beats.insert(id, (now, process));
         }
-        inner.judge.beat(now, engine, alive);
+        inner.judge.heartbeat(now, engine, alive);
     }
 
     /// A handler is called.
@@ -402,7 +402,7 @@ impl Inner {
         let state = &self.judge.state;
         let gates: Vec<GateKey> = state
             .run(effect.run.seq)
-            .map(|run| run.needs.iter().map(|need| need.gate.clone()).collect())
+            .map(|run| run.plan.iter().map(|need| need.gate.clone()).collect())
             .unwrap_or_default();
         let mut broken = None;
         for gate in gates.iter().filter(|_| plan.releases == 0) {

@@ -64,7 +64,7 @@ impl Play {
         Some((leased.lease.clone(), want.min(leased.at + ahead)))
     }
 
-    fn subs(&self) -> BTreeMap<String, Sub> {
+    fn subs(&self) -> BTreeMap<String, Subscription> {
         let subs = self.scene.world.subs();
         subs.map(|sub| (sub.stream.clone(), sub.clone())).collect()
     }
@@ -132,7 +132,7 @@ impl Play {
     }
 
     /// What must hold between two moments, whatever happened.
-    fn check(&self, step: &Step, before: &BTreeMap<String, Sub>) {
+    fn check(&self, step: &Step, before: &BTreeMap<String, Subscription>) {
         for (stream, now) in self.subs() {
             let head = self.scene.world.stream(&stream).unwrap().head;
             assert_eq!(now.want, head);

@@ -21,16 +21,20 @@ fn stuck() -> Scene {
     scene
 }
 
-fn filter(value: serde_json::Value) -> Which {
-    Which::Where(serde_json::from_value(value).unwrap())
+fn filter(value: serde_json::Value) -> StreamSelection {
+    StreamSelection::Where(serde_json::from_value(value).unwrap())
 }
 
-fn repair(scene: &Scene, remedy: Remedy, which: Which) -> Repair {
+fn repair(scene: &Scene, remedy: Remedy, which: StreamSelection) -> Repair {
     Repair { ws: ws(), follower: scene.follower(), remedy, which }
 }
 
 /// Finds and mends in pages of two, as an engine does.
-fn run(scene: &mut Scene, remedy: Remedy, which: Which) -> Result<Vec<String>, ReactionRefusal> {
+fn run(
+    scene: &mut Scene,
+    remedy: Remedy,
+    which: StreamSelection,
+) -> Result<Vec<String>, ReactionRefusal> {
     let repair = repair(scene, remedy, which);
     let (mut all, mut after) = (Vec::new(), None);
     loop {
@@ -45,7 +49,7 @@ fn run(scene: &mut Scene, remedy: Remedy, which: Which) -> Result<Vec<String>, R
 #[test]
 fn an_unblocked_stream_goes_on_after_the_last_acked_event() {
     let mut scene = stuck();
-    let names = Which::Names(vec!["a-1".to_owned()]);
+    let names = StreamSelection::Names(vec!["a-1".to_owned()]);
     assert_eq!(run(&mut scene, Remedy::Unblock, names).unwrap(), ["a-1"]);
     let leased = scene.claim(BOB);
     assert_eq!((&*leased.lease.stream, leased.at), ("a-1", 0));
@@ -70,10 +74,11 @@ fn a_reset_stream_is_replayed_from_its_first_event() {
 #[test]
 fn names_and_filters_mean_what_they_say() {
     use serde_json::json;
-    let names = |names: &[&str]| Which::Names(names.iter().map(|&it| it.to_owned()).collect());
-    let unblocked: [(Which, &[&str]); 10] = [
+    let names =
+        |names: &[&str]| StreamSelection::Names(names.iter().map(|&it| it.to_owned()).collect());
+    let unblocked: [(StreamSelection, &[&str]); 10] = [
         (filter(json!({})), &["a-1", "a-2"]),
-        (Which::All, &["a-1", "a-2"]),
+        (StreamSelection::All, &["a-1", "a-2"]),
         (names(&[]), &[]),
         (names(&["a-2", "b-1", "none"]), &["a-2"]),
         (filter(json!({"stream": "^a-"})), &["a-1", "a-2"]),
@@ -87,8 +92,8 @@ fn names_and_filters_mean_what_they_say() {
         let shown = format!("{which:?}");
         assert_eq!(run(&mut stuck(), Remedy::Unblock, which).unwrap(), streams, "{shown}");
     }
-    let reset: [(Which, &[&str]); 5] = [
-        (Which::All, &["A-1", "a-1", "a-2", "b-1"]),
+    let reset: [(StreamSelection, &[&str]); 5] = [
+        (StreamSelection::All, &["A-1", "a-1", "a-2", "b-1"]),
         (names(&[]), &[]),
         (filter(json!({"blocked": true})), &["a-1", "a-2"]),
         (filter(json!({"blocked": false})), &["A-1", "b-1"]),
@@ -109,7 +114,7 @@ fn a_reset_without_any_restriction_has_to_be_meant() {
         refusal.to_string(),
         "reaction `mail`: a reset of all streams needs all: true, or give a filter"
     );
-    let empty = repair(&scene, Remedy::Reset, Which::Where(Filter::default()));
+    let empty = repair(&scene, Remedy::Reset, StreamSelection::Where(Filter::default()));
     let names = ["a-1".to_owned()];
     scene.world.decide(|draft| empty.apply(draft, &names)).unwrap_err();
     assert_eq!(scene.world.rows, before);
@@ -144,7 +149,7 @@ fn premises_are_asked_again_when_a_page_is_mended() {
     let blocked = repair(&scene, Remedy::Reset, filter(serde_json::json!({"blocked": true})));
     let page = scene.world.decide(|draft| blocked.find(draft, None, 9)).unwrap();
     assert_eq!(page, ["a-1", "a-2"]);
-    run(&mut scene, Remedy::Unblock, Which::Names(vec!["a-1".to_owned()])).unwrap();
+    run(&mut scene, Remedy::Unblock, StreamSelection::Names(vec!["a-1".to_owned()])).unwrap();
     assert_eq!(scene.world.decide(|draft| blocked.apply(draft, &page)).unwrap(), ["a-2"]);
 }
 
@@ -153,7 +158,7 @@ fn a_reset_frees_no_lease_but_its_holder_can_move_nothing() {
     let mut scene = Scene::plain();
     scene.commit("a", 3);
     let leased = scene.claim(ANN);
-    run(&mut scene, Remedy::Reset, Which::All).unwrap();
+    run(&mut scene, Remedy::Reset, StreamSelection::All).unwrap();
     assert_eq!(scene.claim_all(BOB, 9), Claimed::default(), "the holder may be at work");
     assert_eq!(scene.ack(&leased, 2), Outcome::Lost);
     scene.world.now = leased.until;
@@ -166,7 +171,7 @@ fn thousands_of_places_are_all_found() {
     for n in 0..2500 {
         scene.commit(&format!("s-{n}"), 1);
     }
-    let all = repair(&scene, Remedy::Reset, Which::All);
+    let all = repair(&scene, Remedy::Reset, StreamSelection::All);
     let found = scene.world.decide(|draft| all.find(draft, None, 9999)).unwrap();
     assert_eq!(found.len(), 2500);
 }

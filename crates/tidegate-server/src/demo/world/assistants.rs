@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tidegate::{
-    Ctx, EngineBuilder, Handoff, OnNewVersion, Result, Workflow, core::workflow::DEFAULT_APP,
+    Ctx, EngineBuilder, Handoff, OnNewVersion, Result, Workflow, core::definition::DEFAULT_APP,
 };
 
 use super::{Check, Ledger, Seen, Town};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate::{Ctx, EngineBuilder, Fault, Result, Retry, Workflow};
+use tidegate::{Ctx, EngineBuilder, Result, Retry, StepError, Workflow};
 
 use super::{Town, work};
 
@@ -24,7 +24,7 @@ async fn import(ctx: Ctx, file: File) -> Result<u64> {
     ctx.step("download", || async {
         work(250).await?;
         if ctx.attempt("download") <= file.breaks {
-            return Err(Fault::coded("BrokenOff", "the connection was reset"));
+            return Err(StepError::coded("BrokenOff", "the connection was reset"));
         }
         Ok(())
     })
@@ -34,7 +34,7 @@ async fn import(ctx: Ctx, file: File) -> Result<u64> {
     ctx.step("read", || async {
         work(150).await?;
         match file.contacts {
-            0 => Err(Fault::coded("NotCsv", format!("{} is a picture", file.name)).fatal()),
+            0 => Err(StepError::coded("NotCsv", format!("{} is a picture", file.name)).fatal()),
             contacts => Ok(contacts),
         }
     })

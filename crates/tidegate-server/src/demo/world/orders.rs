@@ -11,8 +11,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tidegate::{
-    EngineBuilder, EventId, Fault, Reaction, ReactionCtx, Result,
-    core::reaction::{Backoff, BackoffKind, Filter, Which},
+    EngineBuilder, EventId, Reaction, ReactionCtx, Result, StepError,
+    core::reaction::{Backoff, BackoffKind, Filter, StreamSelection},
     events,
 };
 
@@ -41,7 +41,7 @@ async fn invoice(ctx: ReactionCtx, order: Order, tries: Tries) -> Result<()> {
         let count = tries.entry(ctx.event().id).or_default();
         *count += 1;
         if *count <= RETRIES + 1 {
-            return Err(Fault::coded("Damaged", format!("order {order} has no address")));
+            return Err(StepError::coded("Damaged", format!("order {order} has no address")));
         }
         tries.remove(&ctx.event().id);
     }
@@ -96,7 +96,8 @@ async fn commit(town: &Town, stream: &str, order: &Order) -> anyhow::Result<()> 
 
 /// Unblocks what is still blocked.
 pub(in crate::demo) async fn mend(town: &Town) -> anyhow::Result<()> {
-    let unblocked = town.engine.unblock(INVOICES, Which::Where(Filter::default())).await?;
+    let unblocked =
+        town.engine.unblock(INVOICES, StreamSelection::Where(Filter::default())).await?;
     town.ledger.count("streams unblocked", unblocked.len());
     Ok(())
 }

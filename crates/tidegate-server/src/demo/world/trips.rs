@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate::{Ctx, EngineBuilder, Fault, Result, Retry, Workflow};
+use tidegate::{Ctx, EngineBuilder, Result, Retry, StepError, Workflow};
 
 use super::{Check, Seen, Town, work};
 
@@ -31,7 +31,7 @@ async fn book_trip(ctx: Ctx, trip: Trip) -> Result<Value> {
     ctx.step("charge", || async {
         work(150).await?;
         if ctx.attempt("charge") <= trip.refusals {
-            return Err(Fault::coded("CardRefused", "the bank says no"));
+            return Err(StepError::coded("CardRefused", "the bank says no"));
         }
         Ok(())
     })

@@ -29,8 +29,8 @@ use super::{
 use crate::http::{
     App, Caller, access, actions,
     body::as_is,
-    follow::{self, Receiver},
     problem::Problem,
+    run_stream::{self, Receiver},
     workflows,
 };
 
@@ -266,7 +266,7 @@ fn error(what: &Value) -> Box<RawValue> {
 
 /// Tells of a run as it goes on, and at last of its end. Whoever goes away changes nothing.
 fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
-    let room = follow::room()?;
+    let room = run_stream::room()?;
     let (sender, receiver) = mpsc::channel(WAITING);
     let id = id.to_owned();
     tokio::spawn(async move {
@@ -325,7 +325,7 @@ impl Progress {
                 self.said = Some(said);
             }
         }
-        for chunk in follow::emitted(&self.engine, self.run, &mut self.after).await? {
+        for chunk in run_stream::emitted(&self.engine, self.run, &mut self.after).await? {
             messages.extend(self.notification(chunk.data.as_str()));
         }
         Ok((messages, ended))
@@ -377,7 +377,7 @@ mod tests {
                     said.iter().filter(|it| it.contains(&format!("\\\"{chunk}\\\""))).count();
                 assert_eq!(told, 1, "{chunk}; the run ends behind read {reads}: {said:?}");
             }
-            ending.engine.shut_down().await;
+            ending.engine.shutdown().await;
         }
     }
 }

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tidegate::core::{
     catalog::Catalog,
-    workflow::{DEFAULT_APP, Workflow},
+    definition::{DEFAULT_APP, Definition},
 };
 
 use super::frame::{Fault, Request, Told, told};
-use crate::{keys::hash, ways::Ways};
+use crate::{ingress::Ingress, keys::hash};
 
 /// How many tools a page has.
 const PAGE: usize = 100;
@@ -21,11 +21,11 @@ const MAX_NAME: usize = 64;
 pub(super) struct Tool<'a> {
     pub(super) name: String,
     pub(super) flow: &'a str,
-    pub(super) action: &'a Workflow,
+    pub(super) action: &'a Definition,
 }
 
 /// All tools, by name. `ways` are those of the file, where it speaks of this workspace.
-pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ways>) -> Vec<Tool<'a>> {
+pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ingress>) -> Vec<Tool<'a>> {
     let open = catalog.entries().filter_map(|(_, entry)| Some(&*entry.open()?.workflow));
     let mut tools: Vec<_> = open
         .filter_map(|action| {
@@ -141,14 +141,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::{Value, json, value::to_raw_value};
-    use tidegate::core::workflow::Workflow;
+    use tidegate::core::definition::Definition;
 
     use super::{Tool, list, name};
     use crate::http::mcp::frame;
 
     #[test]
     fn a_list_is_read_page_by_page() {
-        let action = Workflow::new("default", "f/a");
+        let action = Definition::new("default", "f/a");
         let tool = |n| Tool { name: format!("f_{n:03}"), flow: "f", action: &action };
         let tools: Vec<_> = (0..250).map(tool).collect();
         let (mut params, mut seen, mut pages) = (json!({}), Vec::new(), 0);

@@ -136,7 +136,7 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     let mut live: BTreeMap<_, &Run> = BTreeMap::new();
     let over = |run: &&Run| run.phase == Phase::Stopping || undoes(run);
     for run in look.state.runs().filter(|run| !over(run)) {
-        for need in &run.needs {
+        for need in &run.plan {
             if need.gate.class() == Some(Class::Singleton)
                 && let Some(other) = live.insert(&need.gate, run)
             {

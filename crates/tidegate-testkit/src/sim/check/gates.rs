@@ -55,7 +55,7 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as iterators hand them out")]
 fn place(run: &&Run) -> Option<Place> {
-    if let Phase::Line { place, .. } = run.phase { Some(place) } else { None }
+    if let Phase::Queued { place, .. } = run.phase { Some(place) } else { None }
 }
 
 /// Room and a line mean that somebody will look.
@@ -105,7 +105,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
             if undoes(run) {
                 continue;
             }
-            let Some(need) = run.needs.iter().find(|need| need.gate == gate.key) else { continue };
+            let Some(need) = run.plan.iter().find(|need| need.gate == gate.key) else { continue };
             let by_arrival = gate.key.class().is_some_and(Class::is_arbitrated);
             let mut rank = run.rank;
             if by_arrival {
@@ -123,12 +123,12 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
 /// Nobody waits for what its own caller keeps.
 pub(super) fn i11(look: &Look<'_>, _: &History) -> Checked {
     for run in look.lines.values().flatten() {
-        let (Some(parent), Some(need)) = (&run.parent, run.needs.get(run.has)) else { continue };
+        let (Some(parent), Some(need)) = (&run.parent, run.plan.get(run.entered)) else { continue };
         if need.span != Span::Run || need.gate.class() == Some(Class::Handoff) {
             continue;
         }
         let Some(gate) = look.state.gate(&need.gate) else { continue };
-        let blocked = |hold: &&Hold| !hold.draining && parent.line.contains(&hold.run.seq);
+        let blocked = |hold: &&Hold| !hold.draining && parent.ancestors.contains(&hold.run.seq);
         if let Some(hold) = holders(gate).iter().find(blocked) {
             return Err(format!("{} waits for its ancestor {}", run.id, hold.run));
         }

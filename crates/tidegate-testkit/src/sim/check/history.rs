@@ -183,7 +183,7 @@ impl History {
             if self.let_through.contains(&run.id.seq) {
                 continue;
             }
-            for need in run.needs.iter().filter(|need| need.span == Span::Start) {
+            for need in run.plan.iter().filter(|need| need.span == Span::Start) {
                 self.starts.entry(need.gate.clone()).or_default().push(look.at);
             }
         }

@@ -9,7 +9,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     id::Seq,
     reaction::{Effect, Effected, Reaction},
-    row::{Row, RowKey, Stream, Sub, Workspace},
+    row::{Row, RowKey, Stream, Subscription, Workspace},
     stream::{Closed, Committed, Expected, StreamRefusal, Truncated},
     time::Timestamp,
 };
@@ -314,7 +314,7 @@ impl StreamModel {
     /// A row that a commit changed is what the model has come to.
     fn compare(&mut self, delta: &Delta) -> Ruled {
         match (&delta.key, &delta.after) {
-            (RowKey::Logged(stream, version), after) => {
+            (RowKey::StreamEventRow(stream, version), after) => {
                 for log in self.logs.values_mut().filter(|log| log.id == *stream) {
                     log.first = log.first.max(if after.is_none() { version + 1 } else { 0 });
                 }
@@ -339,15 +339,15 @@ impl StreamModel {
                 let position = self.positions.get(ws).copied().unwrap_or_default();
                 hold(head.pos == position, "I37", || format!("{head:?} is not {position}"))
             }
-            (RowKey::Sub(ws, reaction, stream), Some(Row::Sub(sub))) => {
+            (RowKey::Subscription(ws, reaction, stream), Some(Row::Subscription(sub))) => {
                 self.compare_place(&(ws.clone(), reaction.clone(), stream.clone()), sub)
             }
-            (RowKey::Sub(..), None) => Err(("I38", format!("a place is gone: {delta:?}"))),
+            (RowKey::Subscription(..), None) => Err(("I38", format!("a place is gone: {delta:?}"))),
             _ => Ok(()),
         }
     }
 
-    fn compare_place(&mut self, key: &PlaceKey, sub: &Sub) -> Ruled {
+    fn compare_place(&mut self, key: &PlaceKey, sub: &Subscription) -> Ruled {
         let (head, stepped) = (self.head(&key.0, &key.2), self.stepped);
         hold(sub.want == head, "I50", || format!("its stream ends at {head}: {sub:?}"))?;
         match self.places.get_mut(key) {

@@ -24,12 +24,12 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         matches!(policy, Some(Policy::Queue(_)))
     };
     for run in started(look).filter(|run| queues(run)) {
-        let session = run.needs.iter().find(|need| need.gate.class() == Some(Class::Policy));
+        let session = run.plan.iter().find(|need| need.gate.class() == Some(Class::Policy));
         let Some(need) = session else { continue };
-        let shares = |other: &&Run| other.needs.iter().any(|it| it.gate == need.gate);
+        let shares = |other: &&Run| other.plan.iter().any(|it| it.gate == need.gate);
         for other in look.state.runs().filter(shares).filter(|other| other.id != run.id) {
             // A fold's id is as old as its window; its order is that of its flush.
-            let next = other.needs.get(other.has).is_some_and(|it| it.gate == need.gate);
+            let next = other.plan.get(other.entered).is_some_and(|it| it.gate == need.gate);
             let earlier = other.rank.seq < run.rank.seq && next && queues(other);
             // A run that replaced another has that one's place.
             let plain = run.replaced.is_none() && other.replaced.is_none();
@@ -61,7 +61,7 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
         let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
         // Its own, not one that a later release gave it.
         let own = |scope: Scope| scope.class == Class::Handoff && scope.slot == path.unwrap_or("");
-        let gate = run.needs.iter().find(|need| need.gate.scope().is_some_and(own));
+        let gate = run.plan.iter().find(|need| need.gate.scope().is_some_and(own));
         let Some(gate) = gate.filter(|_| on != "coexist") else { continue };
         let key = |run: &Run| path.map(|path| field(look, run, path));
         for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
@@ -71,7 +71,7 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             if !older || late || is_behind(look, other, release) || key(other) != key(run) {
                 continue;
             }
-            let shares = other.needs.iter().any(|it| it.gate == gate.gate);
+            let shares = other.plan.iter().any(|it| it.gate == gate.gate);
             let over = other.phase == Phase::Stopping || !other.started || undoes(other);
             if on == "supersede" && shares && !over && !run.started {
                 return Err(format!("{} leaves the older {other:?} alone", run.id));
@@ -95,7 +95,8 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
 /// Whether a run waits behind one of a newer release. One that replaces the holder of a schedule
 /// has its place before the occurrences that wait; were it to wait for them, nobody could go on.
 fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool {
-    let waits = matches!(run.phase, Phase::Line { .. }).then(|| run.needs.get(run.has)).flatten();
+    let waits =
+        matches!(run.phase, Phase::Queued { .. }).then(|| run.plan.get(run.entered)).flatten();
     let gate = waits.and_then(|need| look.state.gate(&need.gate));
     let Some(GateState::Slots(slots)) = gate.map(|gate| &gate.state) else { return false };
     let holders = slots.holders.iter().filter_map(|hold| look.state.run(hold.run.seq));
@@ -105,7 +106,7 @@ fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool 
 /// Whether a run holds a gate or is queued at it. A run that is queued at an earlier gate has no
 /// place in the order of this one yet.
 fn has_reached(run: &Run, gate: &GateKey) -> bool {
-    run.needs.iter().position(|need| need.gate == *gate).is_some_and(|at| at <= run.has)
+    run.plan.iter().position(|need| need.gate == *gate).is_some_and(|at| at <= run.entered)
 }
 
 /// Whether a run was let in before another, which a later release gave its hold.

@@ -21,7 +21,7 @@ use tidegate::{
         stream::Expected,
     },
     store::{Decide, Decision, Store, StoreError},
-    testing::{Lab, VirtualClock},
+    testing::{TestHarness, VirtualClock},
 };
 use tokio::{sync::watch, task::block_in_place};
 
@@ -61,8 +61,8 @@ impl Store for Stopped {
         self.store.read(reads).await
     }
 
-    async fn beat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
-        self.store.beat(engine, lease_ms).await
+    async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
+        self.store.heartbeat(engine, lease_ms).await
     }
 
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
@@ -153,7 +153,7 @@ async fn a_reader_skips_no_commit_that_was_held_open() {
     let gone = Mutex::new(gone);
     let decided = move |decision: &Decision| {
         let Decision::Apply(changes) = decision else { return };
-        let holding = |change: &Change| matches!(change, Change::Insert(Row::Logged(event)) if event.name == "Withdrawn");
+        let holding = |change: &Change| matches!(change, Change::Insert(Row::StreamEventRow(event)) if event.name == "Withdrawn");
         if changes.iter().any(holding) {
             let _ = held.send(true);
             block_in_place(|| gone.lock().unwrap().recv().unwrap());
@@ -203,10 +203,10 @@ impl Chance {
 /// spec B183, B186–B188: in whatever order actions of several engines come, pinned or not, refused
 /// or not, versions have no gap, everyone is told what is there, and the state is the fold of it
 /// all.
-pub(crate) async fn any_order_of_actions_gives_one_history(lab: &Lab) {
+pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness) {
     let mut all = Vec::new();
     for _ in 0..3 {
-        all.push(lab.engine().start().await.unwrap());
+        all.push(harness.engine().start().await.unwrap());
     }
     for seed in 0..6 {
         let stream = format!("account-{seed}");

@@ -5,20 +5,20 @@ use tidegate::{
     Engine, Query, State, StreamEvent,
     core::{row::Row, stream::NewLogged},
     events,
-    testing::Lab,
+    testing::TestHarness,
 };
 
 use super::{Account, SECOND, deposit, withdraw};
 
 /// spec streams: a state can be loaded as it was at a version and at a moment.
-pub(crate) async fn a_state_is_loaded_as_it_was(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_state_is_loaded_as_it_was(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     let mut moments = Vec::new();
     for n in 0..10 {
         account.act(deposit(1)).await.unwrap();
-        moments.push(lab.now());
-        lab.advance(SECOND).await;
+        moments.push(harness.now());
+        harness.advance(SECOND).await;
         let at = account.load_at(n / 2).await.unwrap();
         assert_eq!((at.version, at.state.moves), (n / 2, (n / 2).unsigned_abs() + 1));
     }
@@ -38,12 +38,12 @@ pub(crate) async fn a_state_is_loaded_as_it_was(lab: &Lab) {
 
 /// spec streams: a snapshot is kept every so many events, and what is loaded is the same without
 /// it.
-pub(crate) async fn a_snapshot_changes_nothing_but_the_work(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_snapshot_changes_nothing_but_the_work(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     let kept = async || {
-        lab.settle().await;
-        let rows = lab.store().dump().await.unwrap();
+        harness.settle().await;
+        let rows = harness.store().dump().await.unwrap();
         let version = |row: &Row| match row {
             Row::StreamSnapshot(row) => Some(row.version),
             _ => None,
@@ -63,10 +63,10 @@ pub(crate) async fn a_snapshot_changes_nothing_but_the_work(lab: &Lab) {
     // The same stream as another type sees it: the snapshot is not its own.
     let counted = engine.stream::<Counted>("account-1").load().await.unwrap();
     assert_eq!((counted.state.0, counted.version), (10, 9));
-    let forged = forge(lab, "not an account").await;
+    let forged = forge(harness, "not an account").await;
     assert_eq!(forged, 1);
     assert_eq!(account.load().await.unwrap().state.moves, 10, "it is passed over");
-    forge(lab, r#"{"balance":1000,"moves":8}"#).await;
+    forge(harness, r#"{"balance":1000,"moves":8}"#).await;
     assert_eq!(account.load().await.unwrap().state.balance, 1017, "it is what is begun with");
     assert_eq!(account.load_at(6).await.unwrap().state.balance, 21, "unless it is too new");
 }
@@ -86,7 +86,7 @@ impl State for Counted {
 }
 
 /// Puts something else into every snapshot.
-async fn forge(lab: &Lab, body: &str) -> usize {
+async fn forge(harness: &TestHarness, body: &str) -> usize {
     use tidegate::{
         core::{
             json::Payload,
@@ -94,7 +94,7 @@ async fn forge(lab: &Lab, body: &str) -> usize {
         },
         store::Decision,
     };
-    let rows = lab.store().dump().await.unwrap();
+    let rows = harness.store().dump().await.unwrap();
     let body = match Payload::parse(body.as_bytes(), 100) {
         Ok(body) => body,
         Err(_) => Payload::from_value(&json!(body)),
@@ -111,13 +111,13 @@ async fn forge(lab: &Lab, body: &str) -> usize {
         .collect();
     let count = forged.len();
     let decide = Box::new(move |_| Decision::Apply(forged.clone()));
-    lab.store().transact(ReadSet::default(), decide).await.unwrap();
+    harness.store().transact(ReadSet::default(), decide).await.unwrap();
     count
 }
 
 /// An event that the type does not know is named, with its stream and version.
-pub(crate) async fn an_unknown_event_is_named(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn an_unknown_event_is_named(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     account.act(deposit(1)).await.unwrap();
     commit(&engine, "account-1", &["Burnt"]).await;
@@ -146,14 +146,14 @@ fn told(events: &[StreamEvent]) -> Vec<String> {
 
 /// spec streams: events are read forwards and backwards, of one stream, of a family and of all, by
 /// name, position, time and correlation, a page at a time.
-pub(crate) async fn events_are_read_both_ways_and_filtered(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn events_are_read_both_ways_and_filtered(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     commit(&engine, "a-1", &["x", "y"]).await;
-    lab.advance(SECOND).await;
-    let second = lab.now();
+    harness.advance(SECOND).await;
+    let second = harness.now();
     commit(&engine, "a-2", &["x"]).await;
     commit(&engine, "b", &["y", "x"]).await;
-    lab.advance(SECOND).await;
+    harness.advance(SECOND).await;
     let of = engine.streams().correlated("order-7", "evt_1");
     let event = vec![events::new("z", 1).unwrap()];
     of.commit("a-1", event, None).await.unwrap();
@@ -191,7 +191,7 @@ pub(crate) async fn events_are_read_both_ways_and_filtered(lab: &Lab) {
     let last = engine.streams().read(&Query::all().backwards().limit(1)).await.unwrap();
     assert_eq!(last.events[0].correlation.as_deref(), Some("order-7"));
     assert_eq!(last.events[0].causation.as_deref(), Some("evt_1"));
-    assert_eq!((last.events[0].at, last.more), (lab.now(), true));
+    assert_eq!((last.events[0].at, last.more), (harness.now(), true));
     assert_eq!(engine.streams().position().await.unwrap(), 6);
     let head = engine.streams().head("a-1").await.unwrap().unwrap();
     assert_eq!((head.version, head.closed), (2, false));
@@ -218,8 +218,8 @@ async fn paged(engine: &Engine, query: &Query) {
 }
 
 /// spec streams: who follows the feed goes on from where it was, and sees what came since, once.
-pub(crate) async fn a_reader_goes_on_where_it_was(lab: &Lab) {
-    let engine = lab.engine().start().await.unwrap();
+pub(crate) async fn a_reader_goes_on_where_it_was(harness: &TestHarness) {
+    let engine = harness.engine().start().await.unwrap();
     let follow = Query::family("a").named(["x"]);
     let mut next = follow.clone();
     let mut seen = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use serde_json::json;
-use tidegate::{Ctx, Fault, Query, Retry, Workflow, testing::Lab};
+use tidegate::{Ctx, Query, Retry, StepError, Workflow, testing::TestHarness};
 
 use super::{Account, Moved, append, versions};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 
 /// spec steps, streams: a run's commits happen once however often its handler is replayed, belong
 /// to the run, and name the step as their cause.
-pub(crate) async fn a_run_commits_to_a_stream_once(lab: &Lab) {
+pub(crate) async fn a_run_commits_to_a_stream_once(harness: &TestHarness) {
     let goes = Arc::new(AtomicU32::new(0));
     let counted = goes.clone();
     let pay = Workflow::new("pay", move |ctx: Ctx, amount: u64| {
@@ -34,16 +34,16 @@ pub(crate) async fn a_run_commits_to_a_stream_once(lab: &Lab) {
             let nothing = ctx.act("none", "account-1", |_: &Account| Ok(Vec::new())).await?;
             assert!(nothing.is_none());
             if go < 2 {
-                return Err(Fault::new("once more"));
+                return Err(StepError::new("once more"));
             }
             Ok(json!([paid.first, paid.last, taken.map(|taken| taken.first)]))
         }
     })
     .retry(Retry { max_attempts: 5, ..Retry::default() });
-    let engine = lab.engine().workflow(pay).start().await.unwrap();
+    let engine = harness.engine().workflow(pay).start().await.unwrap();
     let run = start(&engine, "pay", json!(10)).await;
-    lab.advance(super::SECOND * 3600).await;
-    assert_eq!(lab.completed(&engine, run).await, json!([0, 1, 2]));
+    harness.advance(super::SECOND * 3600).await;
+    assert_eq!(harness.completed(&engine, run).await, json!([0, 1, 2]));
     assert_eq!(goes.load(Ordering::SeqCst), 3);
     assert_eq!(versions(&engine, "account-1").await, [0, 1, 2]);
     let query = Query::all().correlation(run.to_string());
@@ -54,7 +54,10 @@ pub(crate) async fn a_run_commits_to_a_stream_once(lab: &Lab) {
 
 /// spec streams: a run whose decision is overtaken decides again; nothing of the first is
 /// committed.
-pub(crate) async fn a_run_that_is_overtaken_decides_again(lab: &Lab, faults: &Arc<Faults>) {
+pub(crate) async fn a_run_that_is_overtaken_decides_again(
+    harness: &TestHarness,
+    faults: &Arc<Faults>,
+) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (noted, overtaker) = (seen.clone(), faults.clone());
     let pay = Workflow::new("pay", move |ctx: Ctx, (): ()| {
@@ -71,34 +74,34 @@ pub(crate) async fn a_run_that_is_overtaken_decides_again(lab: &Lab, faults: &Ar
             Ok(out.await?.map(|committed| committed.first))
         }
     });
-    let engine = lab.engine().workflow(pay).start().await.unwrap();
+    let engine = harness.engine().workflow(pay).start().await.unwrap();
     let run = start(&engine, "pay", json!(null)).await;
-    lab.settle().await;
-    assert_eq!(lab.completed(&engine, run).await, json!(1));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, run).await, json!(1));
     assert_eq!(*seen.lock().unwrap(), [0, 5]);
     let loaded = engine.stream::<Account>("account-1").load().await.unwrap();
     assert_eq!((loaded.state.balance, loaded.version), (0, 1));
 }
 
 /// spec steps, streams: wherever the store's answer is lost, a run's commits are there once.
-pub(crate) async fn a_lost_answer_doubles_no_commit(lab: &Lab, faults: &Arc<Faults>) {
+pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, faults: &Arc<Faults>) {
     let pay = Workflow::new("pay", |ctx: Ctx, stream: String| async move {
         ctx.commit("in", &stream, &[Moved::Deposited { amount: 2 }]).await?;
         let half = |account: &Account| Ok(vec![Moved::Withdrawn { amount: account.balance / 2 }]);
         ctx.act("out", &stream, half).await?;
         Ok(())
     });
-    let engine = lab.engine().workflow(pay).start().await.unwrap();
-    lab.settle().await;
+    let engine = harness.engine().workflow(pay).start().await.unwrap();
+    harness.settle().await;
     let failures = [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable];
     for (n, failure) in (0..6).zip(failures.into_iter().cycle()) {
         let stream = format!("account-{n}");
         // The first one of all is the event's.
         faults.fail(1 + n / 3, failure);
         let run = start(&engine, "pay", json!(stream)).await;
-        lab.advance(super::SECOND * 60).await;
+        harness.advance(super::SECOND * 60).await;
         assert!(faults.has_failed());
-        lab.completed(&engine, run).await;
+        harness.completed(&engine, run).await;
         let loaded = engine.stream::<Account>(&stream).load().await.unwrap();
         let told = (loaded.state.balance, loaded.version);
         assert_eq!(told, (1, 1), "transaction {} lost: {failure:?}", n / 3);
@@ -106,19 +109,19 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(lab: &Lab, faults: &Arc<Faul
 }
 
 /// spec steps: what a stream or an action refuses is how the step ends, on every replay.
-pub(crate) async fn a_refused_commit_is_how_its_step_ends(lab: &Lab) {
+pub(crate) async fn a_refused_commit_is_how_its_step_ends(harness: &TestHarness) {
     let pay = Workflow::new("pay", |ctx: Ctx, (): ()| async move {
         let bad = ctx.commit("bad", "", &[Moved::Looked]).await.unwrap_err();
         let no = ctx
-            .act("no", "account-1", |_: &Account| Err(Fault::coded("Frozen", "not today")))
+            .act("no", "account-1", |_: &Account| Err(StepError::coded("Frozen", "not today")))
             .await
             .unwrap_err();
         Ok(json!([bad.code(), no.code(), no.message(), no.is_fatal()]))
     });
-    let engine = lab.engine().workflow(pay).start().await.unwrap();
+    let engine = harness.engine().workflow(pay).start().await.unwrap();
     let run = start(&engine, "pay", json!(null)).await;
-    lab.settle().await;
+    harness.settle().await;
     let told = json!(["BadName", "Frozen", "not today", true]);
-    assert_eq!(lab.completed(&engine, run).await, told);
+    assert_eq!(harness.completed(&engine, run).await, told);
     assert_eq!(engine.streams().position().await.unwrap(), 0);
 }

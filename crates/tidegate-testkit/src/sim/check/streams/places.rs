@@ -4,9 +4,9 @@ use tidegate_core::{
     command::{Refusal, StreamAnswer, StreamCommand},
     reaction::{
         Claimed, Failed, Failure, Lease, Leased, Outcome, React, Reacted, ReactionRefusal, Remedy,
-        Repair, Then, Which,
+        Repair, StreamSelection, Then,
     },
-    row::{EngineId, Sub, Workspace},
+    row::{EngineId, Subscription, Workspace},
     time::Timestamp,
 };
 
@@ -90,7 +90,7 @@ impl Place {
 
     /// Takes over times that a claim has capped, because the clock has stepped back: they come
     /// earlier, and never later.
-    pub(super) fn cap(&mut self, sub: &Sub) {
+    pub(super) fn cap(&mut self, sub: &Subscription) {
         let earlier = |capped: Option<Timestamp>, time: Option<Timestamp>| {
             capped.is_some() == time.is_some() && capped <= time
         };
@@ -100,7 +100,7 @@ impl Place {
     }
 
     /// A row is what the model has come to.
-    pub(super) fn compare(&self, sub: &Sub) -> Ruled {
+    pub(super) fn compare(&self, sub: &Subscription) -> Ruled {
         let text = || format!("{sub:?} is not {self:?}");
         hold(
             (sub.at, sub.failures, sub.claims) == (self.at, self.failures, self.claims),
@@ -370,9 +370,11 @@ impl StreamModel {
             let key = (repair.ws.clone(), repair.follower.reaction.clone(), stream.clone());
             let Some(place) = self.places.get_mut(&key) else { continue };
             let wanted = match &repair.which {
-                Which::Names(names) => names.contains(stream),
-                Which::Where(filter) => filter.blocked.is_none_or(|it| it == place.blocked),
-                Which::All => true,
+                StreamSelection::Names(names) => names.contains(stream),
+                StreamSelection::Where(filter) => {
+                    filter.blocked.is_none_or(|it| it == place.blocked)
+                }
+                StreamSelection::All => true,
             };
             let fits = match repair.remedy {
                 Remedy::Unblock => place.blocked,

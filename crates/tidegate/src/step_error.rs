@@ -5,22 +5,22 @@ use std::{fmt, time::Duration};
 use tidegate_core::row;
 
 /// What handlers and steps return.
-pub type Result<T, E = Fault> = std::result::Result<T, E>;
+pub type Result<T, E = StepError> = std::result::Result<T, E>;
 
 /// An error of a handler or a step.
 ///
-/// Any error converts into one, and is tried again as its step's retry says. [`OrFault::fatal`]
-/// makes it final, [`OrFault::retry_after`] says when to try again.
+/// Any error converts into one, and is tried again as its step's retry says. [`StepResultExt::fatal`]
+/// makes it final, [`StepResultExt::retry_after`] says when to try again.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct StepError {
     code: String,
     message: String,
-    again: Again,
+    again: RetryDecision,
 }
 
 /// Whether and when a failed step is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum RetryDecision {
     /// As the step's retry says.
     Retry,
     /// After this time, if an attempt is left.
@@ -29,7 +29,7 @@ pub(crate) enum Again {
     Never,
 }
 
-impl Fault {
+impl StepError {
     /// An error in the caller's words, tried again as the step's retry says.
     pub fn new(message: impl Into<String>) -> Self {
         Self::coded("Error", message)
@@ -37,19 +37,19 @@ impl Fault {
 
     /// An error with a stable name that callers and consoles can tell apart.
     pub fn coded(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), again: Again::Retry }
+        Self { code: code.into(), message: message.into(), again: RetryDecision::Retry }
     }
 
     /// Trying again will not help.
     #[must_use]
     pub fn fatal(self) -> Self {
-        Self { again: Again::Never, ..self }
+        Self { again: RetryDecision::Never, ..self }
     }
 
     /// Trying again will help after this time.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
-        Self { again: Again::After(delay), ..self }
+        Self { again: RetryDecision::After(delay), ..self }
     }
 
     /// The stable name.
@@ -64,19 +64,19 @@ impl Fault {
 
     /// Whether trying again may help.
     pub fn is_fatal(&self) -> bool {
-        self.again == Again::Never
+        self.again == RetryDecision::Never
     }
 
-    pub(crate) fn again(&self) -> Again {
+    pub(crate) fn again(&self) -> RetryDecision {
         self.again
     }
 
-    pub(crate) fn to_row(&self) -> row::Fault {
-        row::Fault { code: self.code.clone(), message: self.message.clone() }
+    pub(crate) fn to_row(&self) -> row::RunError {
+        row::RunError { code: self.code.clone(), message: self.message.clone() }
     }
 
     /// A recorded failure: what is recorded is not tried again.
-    pub(crate) fn recorded(fault: &row::Fault) -> Self {
+    pub(crate) fn recorded(fault: &row::RunError) -> Self {
         Self::coded(&fault.code, &fault.message).fatal()
     }
 
@@ -88,20 +88,20 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for StepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl fmt::Debug for Fault {
+impl fmt::Debug for StepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.message)
     }
 }
 
 // Not an error itself, so that every error converts: two conversions would overlap otherwise.
-impl<E: std::error::Error> From<E> for Fault {
+impl<E: std::error::Error> From<E> for StepError {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -117,14 +117,14 @@ impl<E: std::error::Error> From<E> for Fault {
 }
 
 /// Says of a result whether and when to try again.
-pub trait OrFault<T> {
+pub trait StepResultExt<T> {
     /// Trying again will not help.
     fn fatal(self) -> Result<T>;
     /// Trying again will help after this time.
     fn retry_after(self, delay: Duration) -> Result<T>;
 }
 
-impl<T, E: Into<Fault>> OrFault<T> for std::result::Result<T, E> {
+impl<T, E: Into<StepError>> StepResultExt<T> for std::result::Result<T, E> {
     fn fatal(self) -> Result<T> {
         self.map_err(|error| error.into().fatal())
     }

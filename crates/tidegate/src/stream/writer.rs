@@ -26,16 +26,16 @@ use tokio::sync::{Mutex as TurnMutex, watch};
 
 use super::{
     Loaded, State,
-    lines::{Key, Lines},
     load::{Until, kind, load, stream_row},
     trail::Trail,
+    writer_cache::{Key, WriterCache},
 };
 use crate::{api::unexpected, committer::step_aside, engine::Shared, error::Error, stream::event};
 
 /// The actions on one stream.
-pub(super) struct Line<S> {
+pub(super) struct StreamWriter<S> {
     key: Key,
-    lines: Weak<Lines>,
+    lines: Weak<WriterCache>,
     /// The state after all that has been decided; held by whoever decides.
     turn: TurnMutex<Option<Ahead<S>>>,
     queue: Mutex<Queue>,
@@ -101,7 +101,7 @@ pub(super) enum Verdict<S: State, E> {
 /// A function of the state to events, or a no.
 pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Event>, E> + Send + 'a;
 
-impl<S> Drop for Line<S> {
+impl<S> Drop for StreamWriter<S> {
     fn drop(&mut self) {
         if let Some(lines) = self.lines.upgrade() {
             lines.forget(&self.key);
@@ -109,8 +109,8 @@ impl<S> Drop for Line<S> {
     }
 }
 
-impl<S: State> Line<S> {
-    pub(super) fn new(key: Key, lines: Weak<Lines>) -> Self {
+impl<S: State> StreamWriter<S> {
+    pub(super) fn new(key: Key, lines: Weak<WriterCache>) -> Self {
         Self { key, lines, turn: TurnMutex::new(None), queue: Mutex::default() }
     }
 
@@ -306,7 +306,7 @@ fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
 
 /// Sends batch after batch, until none waits. A task of its own: whoever waits for an answer may
 /// stop waiting.
-async fn send<S: State>(line: Arc<Line<S>>, shared: Arc<Shared>) {
+async fn send<S: State>(line: Arc<StreamWriter<S>>, shared: Arc<Shared>) {
     let mut sending = Sending { line, done: false };
     let line = sending.line.clone();
     loop {
@@ -348,7 +348,7 @@ async fn send<S: State>(line: Arc<Line<S>>, shared: Arc<Shared>) {
     }
 }
 
-impl<S: State> Line<S> {
+impl<S: State> StreamWriter<S> {
     /// Lets those act first who were just told: otherwise callers split into two halves, and each
     /// commit is for one of them.
     async fn gather(&self) {
@@ -374,7 +374,7 @@ impl<S: State> Line<S> {
 
 /// Whoever waits behind a sender that was stopped is told so.
 struct Sending<S: State> {
-    line: Arc<Line<S>>,
+    line: Arc<StreamWriter<S>>,
     done: bool,
 }
 
@@ -396,7 +396,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::testing::Lab;
+    use crate::testing::TestHarness;
 
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     struct Count(u32);
@@ -425,8 +425,8 @@ mod tests {
 
     #[tokio::test]
     async fn no_line_is_left_when_nobody_waits_and_none_is_kept() {
-        let lab = Lab::new();
-        let engine = lab.engine().kept_states(0).start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().stream_state_cache(0).start().await.unwrap();
         let lines = engine.shared().lines.clone();
         let (a, b) = (engine.stream::<Count>("a"), engine.stream::<Count>("b"));
         let (first, second, third) = tokio::join!(a.act(one), a.act(one), b.act(one));
@@ -434,19 +434,19 @@ mod tests {
         assert_eq!(third.unwrap().version, 0);
         let dropped = Box::pin(a.act(one));
         drop(dropped);
-        lab.settle().await;
+        harness.settle().await;
         assert_eq!(lines.len(), 0);
     }
 
     #[tokio::test]
     async fn the_states_used_last_are_kept_and_no_more() {
-        let lab = Lab::new();
-        let engine = lab.engine().kept_states(2).start().await.unwrap();
-        let other = lab.engine().start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().stream_state_cache(2).start().await.unwrap();
+        let other = harness.engine().start().await.unwrap();
         for name in ["a", "b", "a", "c"] {
             engine.stream::<Count>(name).act(one).await.unwrap();
         }
-        lab.settle().await;
+        harness.settle().await;
         assert_eq!(engine.shared().lines.len(), 2);
         for (name, attempts) in [("b", 1), ("c", 2)] {
             let before = other.stream::<Count>(name).act(one).await.unwrap();
@@ -460,8 +460,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_action_that_panics_harms_nobody_else() {
-        let lab = Lab::new();
-        let engine = lab.engine().start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().start().await.unwrap();
         let count = engine.stream::<Count>("a");
         count.act(one).await.unwrap();
         let panicking = count.clone();
@@ -476,15 +476,15 @@ mod tests {
         assert!(panics.unwrap_err().is_panic() && halves.unwrap_err().is_panic());
         assert_eq!(acted.unwrap().state.0, 2);
         assert_eq!(count.act(one).await.unwrap().state.0, 3);
-        lab.settle().await;
+        harness.settle().await;
         assert_eq!(engine.shared().lines.len(), 1);
     }
 
     #[tokio::test]
     async fn a_refusal_is_of_the_stream_as_it_is_now() {
-        let lab = Lab::new();
-        let engine = lab.engine().start().await.unwrap();
-        let other = lab.engine().start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().start().await.unwrap();
+        let other = harness.engine().start().await.unwrap();
         let count = engine.stream::<Count>("a");
         count.act(one).await.unwrap();
         other.stream::<Count>("a").act(one).await.unwrap();
@@ -499,9 +499,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_kept_state_is_not_taken_for_that_of_a_stream_which_began_anew() {
-        let lab = Lab::new();
-        let engine = lab.engine().start().await.unwrap();
-        let other = lab.engine().start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().start().await.unwrap();
+        let other = harness.engine().start().await.unwrap();
         let count = engine.stream::<Count>("a");
         count.act(one).await.unwrap();
         let closing = crate::Closing::new("a").expecting(Expected::Version(0));
@@ -524,10 +524,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_killed_engine_tells_whoever_waits() {
-        let lab = Lab::new();
-        let engine = lab.engine().kept_states(0).start().await.unwrap();
+        let harness = TestHarness::new();
+        let engine = harness.engine().stream_state_cache(0).start().await.unwrap();
         let count = engine.stream::<Count>("a");
-        lab.crash(&engine).await;
+        harness.crash(&engine).await;
         let error = count.act(one).await.unwrap_err();
         assert_eq!(error.to_string(), "the engine has been shut down");
         assert_eq!(engine.shared().lines.len(), 0);

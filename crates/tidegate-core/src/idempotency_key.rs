@@ -24,7 +24,7 @@ pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A request under an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct IdempotentRequest {
     /// The workspace.
     pub ws: Workspace,
     /// Stands for its method, its path and the key.
@@ -33,7 +33,7 @@ pub struct Asked {
     pub hash: String,
 }
 
-impl Asked {
+impl IdempotentRequest {
     /// What was kept of it, if it is not too old.
     fn find(&self, draft: &Draft) -> Decided<Option<Reply>> {
         let key = RowKey::Reply(self.ws.clone(), self.id.clone());
@@ -61,12 +61,12 @@ impl Asked {
 /// Decides something once: again, it is told what it came to.
 pub fn once(
     draft: &mut Draft,
-    asked: &Asked,
+    asked: &IdempotentRequest,
     decide: impl FnOnce(&mut Draft) -> Decided<Answer>,
 ) -> Decided<Answer> {
     match asked.find(draft)? {
         Some(Reply { answer: Some(answer), .. }) => {
-            let kept: Kept = serde_json::from_str(answer.as_str())
+            let kept: StoredAnswer = serde_json::from_str(answer.as_str())
                 .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
             return Ok(Answer::Again(Box::new(kept.into())));
         }
@@ -75,7 +75,7 @@ pub fn once(
         None => {}
     }
     let answer = decide(draft)?;
-    if let Some(kept) = Kept::of(&answer) {
+    if let Some(kept) = StoredAnswer::of(&answer) {
         let reply = asked.begin(draft)?;
         draft.put(Reply { answer: Some(kept.to_payload()), ..reply });
     }
@@ -85,7 +85,12 @@ pub fn once(
 /// Keeps what a sender is told, and says what that is: the first word counts.
 ///
 /// A request that was refused while another under its key took place has no say in it.
-pub fn keep(draft: &mut Draft, asked: &Asked, response: &Payload, done: bool) -> Decided<Payload> {
+pub fn keep(
+    draft: &mut Draft,
+    asked: &IdempotentRequest,
+    response: &Payload,
+    done: bool,
+) -> Decided<Payload> {
     let reply = match asked.find(draft)? {
         Some(Reply { response: Some(response), .. }) => return Ok(response),
         Some(Reply { answer: Some(_), .. }) if !done => return Ok(response.clone()),
@@ -99,7 +104,7 @@ pub fn keep(draft: &mut Draft, asked: &Asked, response: &Payload, done: bool) ->
 /// Answers to what has an effect.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Kept {
+enum StoredAnswer {
     Posted(Vec<Posted>),
     Admitted(Outcome),
     AdmittedBoth(Outcome, Option<Box<Outcome>>),
@@ -113,7 +118,7 @@ enum Kept {
     Done,
 }
 
-impl Kept {
+impl StoredAnswer {
     /// None where nothing took place: asked again, it may.
     fn of(answer: &Answer) -> Option<Self> {
         Some(match answer.clone() {
@@ -147,20 +152,20 @@ impl Kept {
     }
 }
 
-impl From<Kept> for Answer {
-    fn from(kept: Kept) -> Self {
+impl From<StoredAnswer> for Answer {
+    fn from(kept: StoredAnswer) -> Self {
         match kept {
-            Kept::Posted(posted) => Self::Posted(posted),
-            Kept::Admitted(outcome) => Self::Admitted(outcome),
-            Kept::AdmittedBoth(first, then) => Self::AdmittedBoth(first, then),
-            Kept::Registered(registered) => Self::Registered(registered),
-            Kept::Released(released) => Self::Released(released),
-            Kept::Retired(retired) => Self::Retired(retired),
-            Kept::Session(outcome) => Self::Session(outcome),
-            Kept::Committed(committed) => Self::Stream(StreamAnswer::Committed(committed)),
-            Kept::Repaired(streams) => Self::Stream(StreamAnswer::Repaired(streams)),
-            Kept::Left(chore) => Self::Left(chore),
-            Kept::Done => Self::Done,
+            StoredAnswer::Posted(posted) => Self::Posted(posted),
+            StoredAnswer::Admitted(outcome) => Self::Admitted(outcome),
+            StoredAnswer::AdmittedBoth(first, then) => Self::AdmittedBoth(first, then),
+            StoredAnswer::Registered(registered) => Self::Registered(registered),
+            StoredAnswer::Released(released) => Self::Released(released),
+            StoredAnswer::Retired(retired) => Self::Retired(retired),
+            StoredAnswer::Session(outcome) => Self::Session(outcome),
+            StoredAnswer::Committed(committed) => Self::Stream(StreamAnswer::Committed(committed)),
+            StoredAnswer::Repaired(streams) => Self::Stream(StreamAnswer::Repaired(streams)),
+            StoredAnswer::Left(chore) => Self::Left(chore),
+            StoredAnswer::Done => Self::Done,
         }
     }
 }

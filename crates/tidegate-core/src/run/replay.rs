@@ -7,7 +7,7 @@
 
 use std::cell::OnceCell;
 
-use super::follow::follower;
+use super::follow_up::follower;
 use crate::{
     catalog::{Current, Entry},
     command::Refusal,
@@ -16,7 +16,7 @@ use crate::{
     event::Outcome,
     flow::{
         admit::create,
-        needs::{Again, Candidate, Origin},
+        plan::{Candidate, Origin, ReplayOf},
         receipts,
         verdict::Verdict,
     },
@@ -39,7 +39,7 @@ const STEPS_NAMED: usize = 10;
 
 /// What is different this time.
 #[derive(Clone, Copy, Debug)]
-pub struct Go<'a> {
+pub struct ReplayRequest<'a> {
     /// Another input.
     pub input: &'a Option<Payload>,
     /// The first step that is not kept.
@@ -49,7 +49,12 @@ pub struct Go<'a> {
 }
 
 /// Makes a new run of one that has ended.
-pub fn replay(draft: &mut Draft, ws: &Workspace, id: RunId, go: Go<'_>) -> Decided<Outcome> {
+pub fn replay(
+    draft: &mut Draft,
+    ws: &Workspace,
+    id: RunId,
+    go: ReplayRequest<'_>,
+) -> Decided<Outcome> {
     let old = ended(draft, ws, id)?;
     let steps = match go.from_step {
         Some(step) => steps_before(draft, &old, step)?,
@@ -59,7 +64,7 @@ pub fn replay(draft: &mut Draft, ws: &Workspace, id: RunId, go: Go<'_>) -> Decid
     let outcome = if old.purpose == Purpose::Ordinary {
         let compensations = steps.iter().filter(|step| step.kind == StepKind::Compensate).count();
         let compensations = u32::try_from(compensations).unwrap_or(u32::MAX);
-        admit(draft, &old, go, Again { of: id, effects, batch: None, compensations })?
+        admit(draft, &old, go, ReplayOf { of: id, effects, batch: None, compensations })?
     } else {
         follow_again(draft, &old, go, effects)?
     };
@@ -125,7 +130,12 @@ fn hint(unknown: &str, steps: &[Step]) -> String {
 }
 
 /// Takes the new run through admission.
-fn admit(draft: &mut Draft, old: &Ended, go: Go<'_>, mut again: Again) -> Decided<Outcome> {
+fn admit(
+    draft: &mut Draft,
+    old: &Ended,
+    go: ReplayRequest<'_>,
+    mut again: ReplayOf,
+) -> Decided<Outcome> {
     let catalog = draft.catalog(&old.ws)?;
     let current = catalog.entry(&old.app, &old.workflow).and_then(Entry::open).cloned();
     let Some(mut current) = current else {
@@ -160,7 +170,7 @@ fn admit(draft: &mut Draft, old: &Ended, go: Go<'_>, mut again: Again) -> Decide
 
 /// What it is started with. A new input is one event, also where the old run had a batch; that
 /// of an action keeps the request's session, user and metadata.
-fn input(draft: &mut Draft, old: &Ended, go: Go<'_>) -> Decided<(Event, Source)> {
+fn input(draft: &mut Draft, old: &Ended, go: ReplayRequest<'_>) -> Decided<(Event, Source)> {
     let Some(event) = draft.event(old.source.first())?.cloned() else {
         return Err(Stop::Refused(Refusal::InputGone(old.id)));
     };
@@ -182,7 +192,7 @@ fn input(draft: &mut Draft, old: &Ended, go: Go<'_>) -> Decided<(Event, Source)>
 fn follow_again(
     draft: &mut Draft,
     old: &Ended,
-    go: Go<'_>,
+    go: ReplayRequest<'_>,
     effect_run: Option<RunId>,
 ) -> Decided<Outcome> {
     if go.input.is_some() {

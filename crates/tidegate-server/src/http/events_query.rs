@@ -11,7 +11,7 @@ use tidegate::{
         observe::{
             Part,
             events::Name,
-            receipts::{Listed, Which},
+            receipts::{ReceiptEntry, ReceiptFilter},
         },
         row::{Event, Receipt},
     },
@@ -23,7 +23,9 @@ use super::{
     operation::Operation,
     problem::Problem,
     runs::{RunView, view},
-    shape::{any, count, cursor, list as many, number, object, of, page, string, text, time, word},
+    schema::{
+        any, count, cursor, list as many, number, object, of, page, string, text, time, word,
+    },
 };
 
 /// The largest data that a list shows; `GET /events/{id}` shows all.
@@ -158,8 +160,8 @@ struct ReceiptView {
     survivor: Option<RunId>,
 }
 
-impl From<Listed> for ReceiptView {
-    fn from(Listed { receipt, event: event_id, cancelled }: Listed) -> Self {
+impl From<ReceiptEntry> for ReceiptView {
+    fn from(ReceiptEntry { receipt, event: event_id, cancelled }: ReceiptEntry) -> Self {
         let Receipt { app, workflow, verdict, .. } = receipt;
         let (reason, survivor) = cancelled.unzip();
         let survivor = survivor.flatten();
@@ -168,19 +170,19 @@ impl From<Listed> for ReceiptView {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Told {
+pub(super) struct EventDetailsView {
     #[serde(flatten)]
     event: EventView,
     receipts: Vec<ReceiptView>,
     runs: Vec<RunView>,
 }
 
-async fn show(caller: Caller, At(id): At<String>) -> Result<Json<Told>, Problem> {
+async fn show(caller: Caller, At(id): At<String>) -> Result<Json<EventDetailsView>, Problem> {
     let unknown = || Problem::not_found("no_event", format!("there is no event `{id}`"));
     let event = id.parse().map_err(|_| unknown())?;
     let told = caller.engine.event(event).await?.ok_or_else(unknown)?;
     let receipts = told.receipts.into_iter().map(ReceiptView::from);
-    Ok(Json(Told {
+    Ok(Json(EventDetailsView {
         event: EventView::whole(&told.event),
         receipts: receipts.collect(),
         runs: told.runs.iter().filter_map(view).collect(),
@@ -220,7 +222,7 @@ async fn receipts(
     }
     let control = control.map(known_control).transpose()?;
     let event = query.event.map(event_of).transpose()?;
-    let which = Which { event, app, workflow, control, key, outcome };
+    let which = ReceiptFilter { event, app, workflow, control, key, outcome };
     let part = Part { below: newest_below(query.cursor)?, limit: page_size(query.limit)? };
     let page = caller.engine.receipts(&which, part).await?;
     let receipts = page.items.into_iter().map(ReceiptView::from).collect();

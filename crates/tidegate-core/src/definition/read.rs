@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::{
-    DEFAULT_APP, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry, Trigger,
-    Workflow, Written, rules, url::read_url,
+    DEFAULT_APP, Definition, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry,
+    Trigger, Written, rules, url::read_url,
 };
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
@@ -49,7 +49,7 @@ pub(crate) fn read(
     value: &Value,
     context: &Context<'_>,
     problems: &mut Problems,
-) -> Option<Workflow> {
+) -> Option<Definition> {
     let mut known: Vec<&str> = FIELDS.to_vec();
     if problems.kind == Kind::Action {
         known.push("flow");
@@ -107,7 +107,7 @@ pub(crate) fn read(
     Some(workflow)
 }
 
-fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Workflow {
+fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Definition {
     let app = fields.name("app").unwrap_or_default();
     let flow = match context {
         Context::Alone => fields.name("flow").unwrap_or_default(),
@@ -129,7 +129,7 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Workflow {
         Context::Alone => app.unwrap_or(DEFAULT_APP),
         Context::Inside { app: of_flow, .. } => of_flow,
     };
-    let Some(flow) = flow else { return Workflow::new(app, name) };
+    let Some(flow) = flow else { return Definition::new(app, name) };
     for (field, text) in [("flow", flow), ("name", name)] {
         // The slash stands between the two in the full name. A flow around it says so itself.
         let told = field == "flow" && matches!(context, Context::Inside { .. });
@@ -138,7 +138,7 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Workflow {
             fields.error(Code::BadName, field, message);
         }
     }
-    let mut workflow = Workflow::new(app, &format!("{flow}/{name}"));
+    let mut workflow = Definition::new(app, &format!("{flow}/{name}"));
     workflow.flow = Some(flow.to_owned());
     workflow
 }
@@ -189,7 +189,7 @@ fn control<T>(
 /// Reads `concurrency` in all its spellings; gives the places of the limits, and a handoff.
 fn read_concurrency(
     fields: &mut Fields<'_>,
-    workflow: &mut Workflow,
+    workflow: &mut Definition,
 ) -> (Vec<String>, Option<Handoff>) {
     let (mut places, mut handoff) = (Vec::new(), None);
     let Some(value) = fields.get("concurrency") else { return (places, handoff) };

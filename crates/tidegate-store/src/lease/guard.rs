@@ -12,7 +12,7 @@ use crate::StoreError;
 
 /// A lease that is renewed at a third of its time, until it is lost, released or dropped.
 #[derive(Debug)]
-pub struct Kept {
+pub struct LeaseGuard {
     lease: Lease,
     lost: watch::Receiver<bool>,
     /// Dropped, it ends the renewals, and the lease is given back.
@@ -25,7 +25,7 @@ pub async fn keep(
     name: &str,
     holder: &str,
     ttl: Duration,
-) -> Result<Acquire<Kept>, StoreError> {
+) -> Result<Acquire<LeaseGuard>, StoreError> {
     let asked = Instant::now();
     let lease = match leases.acquire(name, holder, ttl).await? {
         Acquire::Acquired(lease) => lease,
@@ -44,10 +44,10 @@ pub async fn keep(
             }
         }
     });
-    Ok(Acquire::Acquired(Kept { lease, lost, release }))
+    Ok(Acquire::Acquired(LeaseGuard { lease, lost, release }))
 }
 
-impl Kept {
+impl LeaseGuard {
     /// The lease as it was acquired: its fence stays the same, its end moves on.
     pub fn lease(&self) -> &Lease {
         &self.lease
@@ -127,7 +127,7 @@ mod tests {
             }
         }
 
-        async fn keep(&self, leases: Arc<dyn Leases>) -> Kept {
+        async fn keep(&self, leases: Arc<dyn Leases>) -> LeaseGuard {
             keep(leases, "a", "one", TTL).await.unwrap().acquired().expect("nobody has it")
         }
 

@@ -22,8 +22,8 @@ fn define(fields: &Value) -> Value {
 }
 
 #[track_caller]
-fn parse(fields: &Value) -> Workflow {
-    let parsed = Workflow::parse(&define(fields)).unwrap_or_else(|errors| panic!("{errors}"));
+fn parse(fields: &Value) -> Definition {
+    let parsed = Definition::parse(&define(fields)).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(parsed.warnings, []);
     parsed.value
 }
@@ -33,7 +33,7 @@ fn parse(fields: &Value) -> Workflow {
 fn check<const N: usize>(definitions: [Value; N], table: Expect) {
     let mut lines = String::new();
     for fields in definitions {
-        let problems = match Workflow::parse(&define(&fields)) {
+        let problems = match Definition::parse(&define(&fields)) {
             Ok(parsed) if parsed.warnings.is_empty() => {
                 lines.push_str("ok\n");
                 continue;
@@ -57,7 +57,7 @@ fn check<const N: usize>(definitions: [Value; N], table: Expect) {
 #[test]
 fn a_workflow_without_controls_is_unshaped() {
     let workflow = parse(&json!({}));
-    assert_eq!(workflow, Workflow::new("default", "w"));
+    assert_eq!(workflow, Definition::new("default", "w"));
     assert_eq!(workflow.flow_control(), None);
     assert!(workflow.is_triggered_by("w"));
     assert!(!workflow.is_triggered_by("w2"));
@@ -107,11 +107,12 @@ fn any_subset_of_controls_is_accepted_and_survives_both_forms() {
             }
             fields.as_object_mut().unwrap().remove("handoff");
         }
-        let parsed = Workflow::parse(&define(&fields)).unwrap_or_else(|errors| panic!("{errors}"));
+        let parsed =
+            Definition::parse(&define(&fields)).unwrap_or_else(|errors| panic!("{errors}"));
         let workflow = parsed.value;
-        assert_eq!(Workflow::parse(&workflow.to_value()).unwrap().value, workflow);
+        assert_eq!(Definition::parse(&workflow.to_value()).unwrap().value, workflow);
         let stored = serde_json::to_string(&workflow).unwrap();
-        assert_eq!(serde_json::from_str::<Workflow>(&stored).unwrap(), workflow);
+        assert_eq!(serde_json::from_str::<Definition>(&stored).unwrap(), workflow);
     }
 }
 
@@ -160,7 +161,7 @@ fn everything_else_survives_the_way_through_json() {
     assert_eq!(parse(&workflow.to_value()), workflow);
     assert_eq!(workflow.timeout_ms, Some(60_000));
     let stored = serde_json::to_string(&workflow).unwrap();
-    assert_eq!(serde_json::from_str::<Workflow>(&stored).unwrap(), workflow);
+    assert_eq!(serde_json::from_str::<Definition>(&stored).unwrap(), workflow);
     assert_eq!(workflow.overlap("@weekly"), Some(Overlap::Queue { max_wait_ms: Some(5) }));
     assert_eq!(workflow.overlap("@yearly"), Some(Overlap::Skip), "another word for it");
     assert_eq!(workflow.overlap("@never"), None);
@@ -504,7 +505,7 @@ fn every_problem_is_said_at_once_and_only_once() {
             error out_of_range: workflow `sync.account`: batch.maxSize must be at least 1, got 0
         "#]],
     );
-    let error = Workflow::parse(&json!("w")).unwrap_err();
+    let error = Definition::parse(&json!("w")).unwrap_err();
     expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, got "w""#]].assert_eq(&error.to_string());
 }
 
@@ -512,14 +513,14 @@ fn every_problem_is_said_at_once_and_only_once() {
 fn the_answer_to_a_huge_definition_is_bounded() {
     let many = (0..1000).map(|n| (format!("field{n}"), json!(1)));
     let value = Value::Object(many.chain([("name".to_owned(), json!("n".repeat(9999)))]).collect());
-    let DefinitionErrors(errors) = Workflow::parse(&value).unwrap_err();
-    assert_eq!(errors.len(), crate::definition::MAX_PROBLEMS);
+    let DefinitionErrors(errors) = Definition::parse(&value).unwrap_err();
+    assert_eq!(errors.len(), MAX_PROBLEMS);
     assert!(errors[0].to_string().len() < 400);
 }
 
 #[test]
 fn a_definition_built_in_rust_is_held_to_the_same_rules() {
-    let mut workflow = Workflow::new("default", "w");
+    let mut workflow = Definition::new("default", "w");
     workflow.priority = Some(Priority { shift_ms: 0 });
     workflow.singleton = Some(Singleton { key: None, mode: Mode::Cancel });
     let error = workflow.check().unwrap_err();
@@ -530,12 +531,12 @@ fn a_definition_built_in_rust_is_held_to_the_same_rules() {
     expect!["workflow `w`: singleton.mode `cancel` would lose the events of a cancelled batch: use `skip`"].assert_eq(&workflow.check().unwrap_err().to_string());
     workflow.singleton = None;
     assert_eq!(workflow.check().unwrap().len(), 1);
-    let mut action = Workflow::new("default", "f/a");
+    let mut action = Definition::new("default", "f/a");
     action.flow = Some("f".to_owned());
     let key = PolicyKey::Function("by_delivery".to_owned());
     action.policy = Some(Policy { kind: PolicyKind::Reject, key });
     assert_eq!(action.check(), Ok(vec![]));
-    assert_eq!(Workflow::parse(&action.to_value()).unwrap().value, action);
+    assert_eq!(Definition::parse(&action.to_value()).unwrap().value, action);
 }
 
 #[test]
@@ -568,10 +569,10 @@ fn a_failure_is_handled_by_code_or_by_a_url_of_its_own() {
     );
     let workflow = parse(&json!({"onFailure": handler, "url": "https://a"}));
     assert!(workflow.handles_failure());
-    assert_eq!(Workflow::parse(&workflow.to_value()).unwrap().value, workflow);
+    assert_eq!(Definition::parse(&workflow.to_value()).unwrap().value, workflow);
     let stored = serde_json::to_value(&workflow).unwrap();
     assert_eq!(stored["onFailure"], handler);
-    assert_eq!(serde_json::from_value::<Workflow>(stored).unwrap(), workflow);
+    assert_eq!(serde_json::from_value::<Definition>(stored).unwrap(), workflow);
 }
 
 #[test]
@@ -595,7 +596,7 @@ fn the_silence_of_a_service_is_bounded() {
     );
     let bounded = parse(&json!({"url": url, "callTimeoutMs": 7}));
     assert_eq!(parse(&bounded.to_value()), bounded);
-    let plain = Workflow { call_timeout_ms: None, ..bounded.clone() };
+    let plain = Definition { call_timeout_ms: None, ..bounded.clone() };
     assert!(!plain.works_like(&bounded), "a new version, as with every other time-out");
 }
 
@@ -605,12 +606,12 @@ fn a_stored_flag_for_a_failure_handler_is_read() {
     let url = Some("http://a");
     let flags = [(false, None, false), (true, None, true), (false, url, false), (true, url, false)];
     for (flag, url, handled) in flags {
-        let mut stored = serde_json::to_value(Workflow::new("default", "w")).unwrap();
+        let mut stored = serde_json::to_value(Definition::new("default", "w")).unwrap();
         stored["onFailure"] = json!(flag);
         if let Some(url) = url {
             stored["url"] = json!(url);
         }
-        let workflow: Workflow = serde_json::from_value(stored.clone()).unwrap();
+        let workflow: Definition = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(workflow.handles_failure(), handled, "{stored}");
         assert_eq!(serde_json::to_value(workflow).unwrap(), stored);
     }

@@ -17,7 +17,7 @@ use tidegate::{
     Engine, Error,
     core::{
         id::Seq,
-        list::Which,
+        list::RunFilter,
         observe::{Part, events::Name},
         row::{Event, Row, RowKey},
     },
@@ -25,8 +25,8 @@ use tidegate::{
 use tokio::sync::{Mutex, broadcast, mpsc};
 
 use super::{
-    Caller, follow::Receiver, live::LIFE, operation::Operation, problem::Problem,
-    recorded::EventView, runs::view, shape::string,
+    Caller, console_feed::LIFE, events_query::EventView, operation::Operation, problem::Problem,
+    run_stream::Receiver, runs::view, schema::string,
 };
 use crate::listen;
 
@@ -82,7 +82,7 @@ impl Kind {
                 page.items.iter().filter_map(item).collect()
             }
             Self::Runs => {
-                let page = engine.runs(&Which::default(), None, limit).await?;
+                let page = engine.runs(&RunFilter::default(), None, limit).await?;
                 let item =
                     |row: &Row| Some((number(row)?, serde_json::to_string(&view(row)?).ok()?));
                 page.runs.iter().filter_map(item).collect()

@@ -8,7 +8,7 @@ use std::{
 
 use tidegate_core::row::Workspace;
 
-use super::{State, line::Line};
+use super::{State, writer::StreamWriter};
 
 pub(super) type Key = (Workspace, String, TypeId);
 
@@ -16,7 +16,7 @@ type Erased = dyn Any + Send + Sync;
 
 /// The lines of an engine: one for each stream that somebody acts on, and those used last.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct WriterCache {
     book: Mutex<Book>,
     /// How many are kept.
     most: usize,
@@ -31,20 +31,24 @@ struct Book {
     uses: u64,
 }
 
-impl Lines {
+impl WriterCache {
     /// Keeps so many lines that nobody uses.
     pub(crate) fn new(most: usize) -> Self {
         Self { book: Mutex::default(), most }
     }
 
     /// The line of a stream, as a type sees it.
-    pub(super) fn of<S: State>(self: &Arc<Self>, ws: &Workspace, stream: &str) -> Arc<Line<S>> {
+    pub(super) fn of<S: State>(
+        self: &Arc<Self>,
+        ws: &Workspace,
+        stream: &str,
+    ) -> Arc<StreamWriter<S>> {
         let key = (ws.clone(), stream.to_owned(), TypeId::of::<S>());
         let mut book = self.lock();
         let known = book.lines.get(&key).and_then(|(line, _)| line.upgrade());
         let line = known
-            .and_then(|line| line.downcast::<Line<S>>().ok())
-            .unwrap_or_else(|| Arc::new(Line::new(key.clone(), Arc::downgrade(self))));
+            .and_then(|line| line.downcast::<StreamWriter<S>>().ok())
+            .unwrap_or_else(|| Arc::new(StreamWriter::new(key.clone(), Arc::downgrade(self))));
         let old = book.used(key, line.clone(), self.most);
         drop(book);
         // A line that goes looks into the book.

@@ -30,7 +30,7 @@ pub(super) const CONTESTED: [Table; 10] = [
     Table::Gate,
     Table::Session,
     Table::Stream,
-    Table::Sub,
+    Table::Subscription,
     Table::LogHead,
     Table::Epoch,
     Table::WaitPath,

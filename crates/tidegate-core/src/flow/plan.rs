@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{
     catalog::Current,
+    definition::{Definition, Overlap},
     draft::{Decided, Stop},
     id::{EventId, RunId},
     json::Payload,
     key::{Key, Path},
-    row::{Class, GateKey, Need, Parent, Scope, Span, Workspace},
+    row::{Class, GateKey, Parent, PlannedGate, Scope, Span, Workspace},
     time::Timestamp,
-    workflow::{Overlap, Workflow},
 };
 
 /// Which way an input came in; it decides which controls it passes (spec A5).
@@ -43,12 +43,12 @@ pub enum Origin {
     /// A parent's call: as [`Origin::Cron`].
     Invoke,
     /// A new go at a run that has ended: gates, throttle and handoff only.
-    Replay(Again),
+    Replay(ReplayOf),
 }
 
 /// What a new go at a run takes over from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
+pub struct ReplayOf {
     /// The run.
     pub of: RunId,
     /// The run whose id its effect keys begin with, where it goes on from recorded steps.
@@ -77,7 +77,7 @@ pub struct Candidate<'a> {
     /// What the program's key function said of the request; none where nobody asked it.
     pub function_key: Option<Key>,
     /// The gates, once they have been worked out.
-    pub known: OnceCell<Vec<Passage>>,
+    pub known: OnceCell<Vec<GateStep>>,
 }
 
 /// What a run does when a gate of it is full.
@@ -96,16 +96,16 @@ pub const IN_PLACE: i64 = -1;
 
 /// A gate to pass, and what happens when it is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub struct GateStep {
     /// The gate.
-    pub need: Need,
+    pub planned: PlannedGate,
     /// What happens.
     pub when_full: WhenFull,
 }
 
 impl Candidate<'_> {
     /// The definition.
-    pub fn workflow(&self) -> &Workflow {
+    pub fn workflow(&self) -> &Definition {
         &self.current.workflow
     }
 
@@ -162,21 +162,21 @@ impl Candidate<'_> {
     }
 
     /// The gates that the run has to pass, in the order of spec G9.
-    pub fn passages(&self) -> Decided<&[Passage], Verdict> {
+    pub fn plan(&self) -> Decided<&[GateStep], Verdict> {
         if let Some(known) = self.known.get() {
             return Ok(known);
         }
-        let passages = self.work_out()?;
-        Ok(self.known.get_or_init(|| passages))
+        let steps = self.build_plan()?;
+        Ok(self.known.get_or_init(|| steps))
     }
 
-    fn work_out(&self) -> Decided<Vec<Passage>, Verdict> {
+    fn build_plan(&self) -> Decided<Vec<GateStep>, Verdict> {
         let workflow = self.workflow();
         let mut all = Vec::new();
         let mut add = |scope: Scope, span, tier, when_full| {
             let tier = if when_full == WhenFull::Replace { IN_PLACE } else { tier };
-            let need = Need { gate: GateKey::new(&scope), span, tier };
-            all.push(Passage { need, when_full });
+            let planned = PlannedGate { gate: GateKey::new(&scope), span, tier };
+            all.push(GateStep { planned, when_full });
         };
         if let Some(singleton) = &workflow.singleton {
             let mut scope = self.scope(Class::Singleton, singleton.key.as_ref())?;
@@ -210,7 +210,7 @@ impl Candidate<'_> {
             let scope = self.scope(Class::Throttle, throttle.key.as_ref())?;
             add(scope, Span::Start, 0, WhenFull::Wait);
         }
-        all.sort_by(|a, b| a.need.gate.cmp(&b.need.gate));
+        all.sort_by(|a, b| a.planned.gate.cmp(&b.planned.gate));
         Ok(all)
     }
 
@@ -274,8 +274,8 @@ impl Candidate<'_> {
     }
 
     /// What it takes over, if it is a new go at a run.
-    pub fn again(&self) -> Option<&Again> {
-        if let Origin::Replay(again) = &self.origin { Some(again) } else { None }
+    pub fn replay(&self) -> Option<&ReplayOf> {
+        if let Origin::Replay(replay) = &self.origin { Some(replay) } else { None }
     }
 
     /// When the run counts as queued for its priority.
@@ -330,7 +330,7 @@ impl Concurrency {
     }
 }
 
-impl Workflow {
+impl Definition {
     /// The limit that a concurrency gate of this class and slot has.
     pub fn slots(&self, class: Class, slot: &str) -> Option<u32> {
         let alike = self.concurrency.iter().filter(|limit| {
@@ -341,9 +341,9 @@ impl Workflow {
     }
 }
 
-/// The gate of a passage, for people.
-impl From<&Passage> for By {
-    fn from(passage: &Passage) -> Self {
-        By::gate(&passage.need.gate)
+/// The gate of a plan step, for people.
+impl From<&GateStep> for By {
+    fn from(step: &GateStep) -> Self {
+        By::gate(&step.planned.gate)
     }
 }

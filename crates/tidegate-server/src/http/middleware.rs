@@ -12,11 +12,11 @@ use axum::{
 };
 use tidegate::{
     Engine,
-    core::{row::ApiKey, workflow::DEFAULT_APP},
+    core::{definition::DEFAULT_APP, row::ApiKey},
 };
 use tokio::sync::Semaphore;
 
-use super::{App, body::MAX_BODY_BYTES, operation::Needs, problem::Problem, repeat};
+use super::{App, body::MAX_BODY_BYTES, idempotency_key, operation::Needs, problem::Problem};
 
 /// How long a client may take to send its body.
 const BODY: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(super) engine: Engine,
-    pub(super) once: Option<Arc<tidegate::Once>>,
+    pub(super) once: Option<Arc<tidegate::IdempotentCall>>,
     /// The key that was shown; none where none is needed.
     pub(super) key: Option<Arc<ApiKey>>,
     /// The app that is meant where none is named: that of the server's file in its workspace.
@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
 /// Every operation is behind it, with what it needs.
 pub(super) async fn pass(
-    State((app, asks, operation)): State<(App, Asks, &'static str)>,
+    State((app, asks, operation)): State<(App, Requirements, &'static str)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -79,13 +79,13 @@ pub(super) async fn pass(
 
 /// What an operation asks of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Asks {
+pub(super) struct Requirements {
     pub(super) needs: Needs,
     /// The members that its query may have; none where any may be there.
     pub(super) query: Option<Arc<[String]>>,
 }
 
-impl Asks {
+impl Requirements {
     /// Refuses a query with a member that the operation does not know: a filter with a typing
     /// error would silently match everything.
     fn check_query(&self, parts: &Parts) -> Result<(), Problem> {
@@ -104,7 +104,12 @@ impl Asks {
     }
 }
 
-async fn passed(app: &App, asks: &Asks, request: Request, next: Next) -> Result<Response, Problem> {
+async fn passed(
+    app: &App,
+    asks: &Requirements,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     if asks.needs == Needs::Nothing {
         asks.check_query(&parts)?;
@@ -129,18 +134,18 @@ async fn passed(app: &App, asks: &Asks, request: Request, next: Next) -> Result<
     }
     let body = read(&parts.headers, body).await?;
     let _room = app.access.room(caller.key.as_deref())?;
-    let Some(asked) = repeat::asked(&caller, &parts, &body)? else {
+    let Some(asked) = idempotency_key::asked(&caller, &parts, &body)? else {
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body.into())).await);
     };
-    if let Some(told) = repeat::told(&caller, &asked).await? {
+    if let Some(told) = idempotency_key::told(&caller, &asked).await? {
         return Ok(told);
     }
     let (engine, once) = caller.engine.once(asked);
     caller = Caller { engine, once: Some(once.clone()), ..caller };
     parts.extensions.insert(caller.clone());
     let response = next.run(Request::from_parts(parts, body.into())).await;
-    repeat::keep(&caller.engine, &once, response).await
+    idempotency_key::keep(&caller.engine, &once, response).await
 }
 
 /// The whole body, if it is JSON, not too large, and comes in time.

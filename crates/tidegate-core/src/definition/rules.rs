@@ -1,7 +1,7 @@
 //! The rules between controls: what is refused because it would lose events or mean nothing, and
 //! what is only odd.
 
-use super::{Trigger, Workflow};
+use super::{Definition, Trigger};
 use crate::{
     definition::{Code, Problems},
     flow::{
@@ -16,7 +16,7 @@ use crate::{
 /// Reports what the controls of a definition have against each other.
 ///
 /// `limits_at` says where each of the concurrency limits stands.
-pub(super) fn check(workflow: &Workflow, limits_at: &[String], problems: &mut Problems) {
+pub(super) fn check(workflow: &Definition, limits_at: &[String], problems: &mut Problems) {
     let limits = limits(workflow, limits_at);
     check_limits(&limits, &exclusive(workflow), problems);
     check_batch(workflow, &limits, problems);
@@ -38,7 +38,7 @@ pub(super) fn check(workflow: &Workflow, limits_at: &[String], problems: &mut Pr
 const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// A burst that never comes back in anybody's lifetime is a mistake, and would not fit a clock.
-fn check_bursts(workflow: &Workflow, problems: &mut Problems) {
+fn check_bursts(workflow: &Definition, problems: &mut Problems) {
     let throttle = workflow.throttle.as_ref().map(|throttle| ("throttle", throttle.rate()));
     let limit = workflow.rate_limit.as_ref().map(|limit| ("rateLimit", limit.rate()));
     for (control, rate) in throttle.into_iter().chain(limit) {
@@ -91,7 +91,7 @@ fn check_limits(limits: &[Limit<'_>], exclusive: &[Limit<'_>], problems: &mut Pr
     }
 }
 
-fn limits<'a>(workflow: &'a Workflow, limits_at: &'a [String]) -> Vec<Limit<'a>> {
+fn limits<'a>(workflow: &'a Definition, limits_at: &'a [String]) -> Vec<Limit<'a>> {
     let limits = workflow.concurrency.iter().zip(limits_at).map(|(concurrency, field)| Limit {
         field,
         most: concurrency.limit,
@@ -102,7 +102,7 @@ fn limits<'a>(workflow: &'a Workflow, limits_at: &'a [String]) -> Vec<Limit<'a>>
 }
 
 /// The controls that let in one run at a time, and hold it until it is over.
-fn exclusive(workflow: &Workflow) -> Vec<Limit<'_>> {
+fn exclusive(workflow: &Definition) -> Vec<Limit<'_>> {
     let singleton =
         workflow.singleton.as_ref().map(|singleton| ("singleton", singleton.key.as_ref()));
     // Versions that coexist are counted apart, so that together they may be many.
@@ -114,7 +114,7 @@ fn exclusive(workflow: &Workflow) -> Vec<Limit<'_>> {
 }
 
 /// A batch is one run with one key, so that what its run needs must go by that key or by none.
-fn check_batch(workflow: &Workflow, limits: &[Limit<'_>], problems: &mut Problems) {
+fn check_batch(workflow: &Definition, limits: &[Limit<'_>], problems: &mut Problems) {
     let Some(batch) = &workflow.batch else { return };
     if batch.max_size == 1 {
         problems.warn(Code::NoEffect, "batch.maxSize", "of 1 collects nothing");
@@ -147,7 +147,7 @@ fn check_batch(workflow: &Workflow, limits: &[Limit<'_>], problems: &mut Problem
 }
 
 /// A schedule's data has no key to hand over by.
-fn check_handoff(workflow: &Workflow, problems: &mut Problems) {
+fn check_handoff(workflow: &Definition, problems: &mut Problems) {
     let Some(handoff) = &workflow.handoff else { return };
     let cron = workflow.triggers.iter().any(|trigger| matches!(trigger, Trigger::Cron { .. }));
     if let HandoffScope::Keyed(path) = &handoff.scope
@@ -159,7 +159,7 @@ fn check_handoff(workflow: &Workflow, problems: &mut Problems) {
     }
 }
 
-fn check_policy(workflow: &Workflow, problems: &mut Problems) {
+fn check_policy(workflow: &Definition, problems: &mut Problems) {
     let Some(policy) = &workflow.policy else { return };
     match (&policy.kind, &policy.key) {
         (PolicyKind::Allow, PolicyKey::Session) => {}
@@ -191,7 +191,7 @@ fn check_policy(workflow: &Workflow, problems: &mut Problems) {
 }
 
 /// Actions are called; workflows need no trigger twice.
-fn check_triggers(workflow: &Workflow, problems: &mut Problems) {
+fn check_triggers(workflow: &Definition, problems: &mut Problems) {
     for (n, trigger) in workflow.triggers.iter().enumerate() {
         let field = format!("triggers[{n}]");
         let timed = matches!(trigger, Trigger::Cron { .. });

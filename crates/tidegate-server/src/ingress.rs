@@ -16,24 +16,24 @@ use serde_json::{Map, Value, json};
 
 use tidegate::core::{
     action,
+    definition::DEFAULT_APP,
     flow::{
         concurrency::{Concurrency, Span},
         policy::{Policy, PolicyKind},
     },
-    workflow::DEFAULT_APP,
 };
 
 use self::webhook::Webhook;
 
 /// All ways in.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct Ingress {
     /// The app of the file, which is that of requests that name none.
     pub(crate) app: Arc<str>,
     flows: BTreeMap<String, Flow>,
 }
 
-impl Default for Ways {
+impl Default for Ingress {
     fn default() -> Self {
         Self { app: DEFAULT_APP.into(), flows: BTreeMap::new() }
     }
@@ -59,7 +59,7 @@ pub(crate) struct Chat {
     pub(crate) respond: String,
 }
 
-impl Ways {
+impl Ingress {
     /// Takes the ways in out of the definitions of flows, which are plain definitions afterwards.
     pub(crate) fn take(
         app: &str,
@@ -207,7 +207,7 @@ fn plan(fields: &mut Map<String, Value>, name: &str, mut schedule: Value) -> any
 mod tests {
     use serde_json::json;
 
-    use super::Ways;
+    use super::Ingress;
 
     #[test]
     fn ways_in_are_taken_out_of_a_definition() {
@@ -219,7 +219,7 @@ mod tests {
             "webhooks": { "w": { "action": "append", "scheme": "github", "secretEnv": "S" } },
             "schedules": { "s": { "action": "respond", "cron": "0 3 * * *" } },
         })];
-        let ways = Ways::take("a", &mut flows, |_| Some("secret".to_owned())).unwrap();
+        let ways = Ingress::take("a", &mut flows, |_| Some("secret".to_owned())).unwrap();
         let flow = ways.flow("f").unwrap();
         assert_eq!((flow.app.as_str(), flow.webhooks["w"].action.as_str()), ("shop", "append"));
         assert_eq!(flow.chat.as_ref().unwrap().respond, "respond");
@@ -268,11 +268,12 @@ mod tests {
             } else {
                 flow[field] = value;
             }
-            let error = format!("{:#}", Ways::take("a", &mut [flow], |_| None).unwrap_err());
+            let error = format!("{:#}", Ingress::take("a", &mut [flow], |_| None).unwrap_err());
             assert!(error.starts_with("flow `f`: ") && error.contains(said), "{error}");
         }
         let twice = json!({ "name": "f", "actions": {} });
-        let error = Ways::take("a", &mut [twice.clone(), twice], |_| None).unwrap_err().to_string();
+        let error =
+            Ingress::take("a", &mut [twice.clone(), twice], |_| None).unwrap_err().to_string();
         assert!(error.contains("given twice"), "{error}");
     }
 }

@@ -7,9 +7,9 @@ use std::sync::{
 
 use tidegate_core::{
     command::{Answer, Command},
+    idempotency_key::{IdempotentRequest, KEPT_MS},
     json::Payload,
     reads::ReadSet,
-    reply::{Asked, KEPT_MS},
     row::{Reply, Row, RowKey},
 };
 
@@ -20,8 +20,8 @@ use crate::{
 
 /// A request under an idempotency key, while it is answered.
 #[derive(Debug)]
-pub struct Once {
-    asked: Asked,
+pub struct IdempotentCall {
+    asked: IdempotentRequest,
     /// How many commands it has asked for.
     asks: AtomicU32,
     seen: AtomicU8,
@@ -32,7 +32,7 @@ const DONE: u8 = 1;
 /// It took place before.
 const AGAIN: u8 = 2;
 
-impl Once {
+impl IdempotentCall {
     /// Whether it took place before: what is said now is what was, or would have been, said then.
     pub fn is_again(&self) -> bool {
         self.seen.load(Ordering::SeqCst) == AGAIN
@@ -66,14 +66,14 @@ impl Engine {
     /// The same engine for one request: what it asks for takes place once, over all engines of the
     /// store and for 24 hours, and is answered the same again.
     #[must_use]
-    pub fn once(&self, asked: Asked) -> (Self, Arc<Once>) {
+    pub fn once(&self, asked: IdempotentRequest) -> (Self, Arc<IdempotentCall>) {
         let (asks, seen) = (AtomicU32::new(0), AtomicU8::new(0));
-        let once = Arc::new(Once { asked, asks, seen });
+        let once = Arc::new(IdempotentCall { asked, asks, seen });
         (self.under(once.clone()), once)
     }
 
     /// What was kept of such a request.
-    pub async fn kept(&self, asked: &Asked) -> Result<Option<Reply>, Error> {
+    pub async fn kept(&self, asked: &IdempotentRequest) -> Result<Option<Reply>, Error> {
         let key = RowKey::Reply(asked.ws.clone(), asked.id.clone());
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
         let Some(Some(Row::Reply(kept))) = snapshot.rows.get(&key) else { return Ok(None) };
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Keeps what its sender is told, and says what that is: whoever answered it first counts.
-    pub async fn keep(&self, once: &Once, response: Payload) -> Result<Payload, Error> {
+    pub async fn keep(&self, once: &IdempotentCall, response: Payload) -> Result<Payload, Error> {
         let done = once.seen.load(Ordering::SeqCst) != 0;
         let command = Command::Keep { asked: once.asked.clone(), response, done };
         match self.shared().ask(command).await? {

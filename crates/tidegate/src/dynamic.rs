@@ -13,10 +13,10 @@ use tidegate_core::{
     action::Flow as FlowDefinition,
     catalog::Version as StoredVersion,
     command::{Answer, Command, StreamCommand},
+    definition::Definition,
     row::Workspace,
     turn::Turn,
     version::Registered,
-    workflow::Workflow as Definition,
 };
 
 use crate::{
@@ -24,70 +24,73 @@ use crate::{
     builder::{check_schedules, known},
     engine::Shared,
     error::Error,
-    handler::{Handler, NoFailureHandler, Served},
+    handler::{Handler, NoFailureHandler, ServedWorkflow},
     reaction,
-    registry::Version,
-    turns::Kind,
+    registry::ServedVersion,
+    turns::WorkerKind,
 };
 
 /// The code of a stored definition, if this program has any.
-pub(crate) type CodeFor = dyn Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync;
+pub(crate) type HandlerResolver = dyn Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync;
 
 /// The code that stored versions are driven by.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct DynamicHandlers {
     pub(crate) workspaces: Vec<Workspace>,
     /// This program's workflows and actions.
-    pub(crate) served: Vec<(Definition, Served)>,
+    pub(crate) served: Vec<(Definition, ServedWorkflow)>,
     /// Where these are in `served`, by app and name.
     places: BTreeMap<(String, String), Vec<usize>>,
     /// Code for all that this program has no workflow for.
-    pub(crate) code_for: Option<Box<CodeFor>>,
+    pub(crate) handler_resolver: Option<Box<HandlerResolver>>,
     /// The epochs of the definitions that were taken up last.
     taken_up: Mutex<BTreeMap<Workspace, i64>>,
 }
 
-impl fmt::Debug for Stored {
+impl fmt::Debug for DynamicHandlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stored").field("workspaces", &self.workspaces).finish_non_exhaustive()
+        f.debug_struct("DynamicHandlers")
+            .field("workspaces", &self.workspaces)
+            .finish_non_exhaustive()
     }
 }
 
-impl Stored {
+impl DynamicHandlers {
     pub(crate) fn new(
         workspaces: Vec<Workspace>,
-        served: Vec<(Definition, Served)>,
-        code_for: Option<Box<CodeFor>>,
+        served: Vec<(Definition, ServedWorkflow)>,
+        handler_resolver: Option<Box<HandlerResolver>>,
     ) -> Self {
         let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (place, (definition, _)) in served.iter().enumerate() {
             let name = (definition.app.clone(), definition.name.clone());
             places.entry(name).or_default().push(place);
         }
-        Self { workspaces, served, places, code_for, taken_up: Mutex::default() }
+        Self { workspaces, served, places, handler_resolver, taken_up: Mutex::default() }
     }
 
     /// Whether versions that others register later may have code here.
     pub(crate) fn follows(&self) -> bool {
-        let follows = |(definition, served): &(Definition, Served)| {
+        let follows = |(definition, served): &(Definition, ServedWorkflow)| {
             definition.version.is_none() || served.also_serves.is_some()
         };
-        self.code_for.is_some() || self.served.iter().any(follows)
+        self.handler_resolver.is_some() || self.served.iter().any(follows)
     }
 
     /// What drives the runs of a version: code of its number, code that says that it also serves
     /// it, or code without a number if the version was registered without one. A version that is
     /// called by URL has its code elsewhere.
-    fn code(&self, version: &StoredVersion) -> Option<Version> {
+    fn code(&self, version: &StoredVersion) -> Option<ServedVersion> {
         let stored = version.workflow()?;
         let places = self.places.get(&(stored.app.clone(), stored.name.clone()));
-        let find = |fits: &dyn Fn(&Definition, &Served) -> bool| {
+        let find = |fits: &dyn Fn(&Definition, &ServedWorkflow) -> bool| {
             let mut same = places.into_iter().flatten().map(|place| &self.served[*place]);
             same.find(|(definition, served)| fits(definition, served))
         };
         let number = version.number;
-        let also =
-            |served: &Served| served.also_serves.as_ref().is_some_and(|it| it.contains(&number));
+        let also = |served: &ServedWorkflow| {
+            served.also_serves.as_ref().is_some_and(|it| it.contains(&number))
+        };
         let follows = version.is_assigned() && stored.url.is_none();
         let own = find(&|definition, _| definition.version == Some(number))
             .or_else(|| find(&|_, served| also(served)))
@@ -95,18 +98,18 @@ impl Stored {
         if let Some((_, served)) = own {
             return Some(in_process(stored, served));
         }
-        let handler = self.code_for.as_ref()?(stored)?;
-        Some(Version::new(stored.clone(), handler, None, Kind::Call))
+        let handler = self.handler_resolver.as_ref()?(stored)?;
+        Some(ServedVersion::new(stored.clone(), handler, None, WorkerKind::Call))
     }
 }
 
 /// A version that is driven by code of this program, which may be another version's.
-fn in_process(stored: &Arc<Definition>, served: &Served) -> Version {
+fn in_process(stored: &Arc<Definition>, served: &ServedWorkflow) -> ServedVersion {
     let (definition, handler) = (stored.clone(), served.handler.clone());
     let promised = stored.handles_failure();
     let missing = || promised.then(|| Arc::new(NoFailureHandler) as Arc<dyn Handler>);
     let on_failure = served.on_failure.clone().or_else(missing);
-    Version::new(definition, handler, on_failure, Kind::Handler)
+    ServedVersion::new(definition, handler, on_failure, WorkerKind::Handler)
 }
 
 /// Follows what others define, for as long as the engine lives.
@@ -174,10 +177,10 @@ pub(crate) async fn look(shared: &Arc<Shared>) -> Result<(), Error> {
 }
 
 impl Engine {
-    /// Registers a definition as data, whose code is found as [`EngineBuilder::code_for`] says. A
+    /// Registers a definition as data, whose code is found as [`EngineBuilder::handler_resolver`] says. A
     /// definition without a version gets the next number, unless nothing has changed.
     ///
-    /// [`EngineBuilder::code_for`]: crate::EngineBuilder::code_for
+    /// [`EngineBuilder::handler_resolver`]: crate::EngineBuilder::handler_resolver
     pub async fn define(&self, definition: &Value) -> Result<Registered, Error> {
         let mut registered = self.define_all(std::slice::from_ref(definition)).await?;
         registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))

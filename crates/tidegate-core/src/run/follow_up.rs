@@ -5,10 +5,10 @@
 //! any more, so that no code of it runs beside theirs, and neither is missed or made twice.
 
 use crate::{
+    definition::COMPENSATE_TIMEOUT_MS,
     draft::{Decided, Draft},
     flow::gate,
-    row::{Ended, Ending, GateState, Need, Purpose, Rank, Row, RowKey, Run, Span},
-    workflow::COMPENSATE_TIMEOUT_MS,
+    row::{Ended, Ending, GateState, PlannedGate, Purpose, Rank, Row, RowKey, Run, Span},
 };
 
 /// Creates the runs that follow this one. A compensating run takes its run gates over: whoever
@@ -46,7 +46,7 @@ pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let phase = run.phase;
     let freed = gate::vacate(draft, &mut run, 0)?;
     run.phase = phase;
-    run.needs.clear();
+    run.plan.clear();
     draft.put(run);
     gate::hand_on(draft, freed)
 }
@@ -63,8 +63,8 @@ fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
     let definition = catalog.definition(run.lane);
     let wait_ms = definition.map_or(COMPENSATE_TIMEOUT_MS, |said| said.compensate_timeout_ms);
     let mut undo = follower(draft, ended, Purpose::Compensates(run.id))?;
-    undo.needs = take_over(draft, run, &undo)?;
-    undo.has = undo.needs.len();
+    undo.plan = take_over(draft, run, &undo)?;
+    undo.entered = undo.plan.len();
     undo.gives_up_at = Some(draft.now().plus_ms(wait_ms));
     draft.put(undo);
     Ok(())
@@ -74,11 +74,12 @@ fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
 ///
 /// Its holds are *draining*, as those of a run that is being stopped are: nobody is refused
 /// because of it or takes its place, and who would have replaced it stands first in line.
-fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Need>, E> {
-    let held = run.needs.drain(..run.has);
-    let (kept, rest): (Vec<Need>, Vec<Need>) = held.partition(|need| need.span == Span::Run);
-    run.has = rest.len();
-    run.needs.splice(..0, rest);
+fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<PlannedGate>, E> {
+    let held = run.plan.drain(..run.entered);
+    let (kept, rest): (Vec<PlannedGate>, Vec<PlannedGate>) =
+        held.partition(|need| need.span == Span::Run);
+    run.entered = rest.len();
+    run.plan.splice(..0, rest);
     for need in &kept {
         let Some(gate) = draft.gate(&need.gate)? else { continue };
         let mut gate = gate.clone();

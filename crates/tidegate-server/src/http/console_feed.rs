@@ -19,14 +19,14 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tidegate::{
     Engine, Error, StreamQuery,
-    core::{list::Which, reaction::Filter, row::GateKey, time::Timestamp},
+    core::{list::RunFilter, reaction::Filter, row::GateKey, time::Timestamp},
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
     time::Instant,
 };
 
-use super::{Caller, follow::Receiver, operation::Operation, problem::Problem, shape::string};
+use super::{Caller, operation::Operation, problem::Problem, run_stream::Receiver, schema::string};
 use crate::{
     listen,
     metrics::{self, Done},
@@ -229,9 +229,11 @@ impl Looker {
     async fn look(&mut self) -> Result<Seen, Error> {
         let engine = &self.engine;
         let done = metrics::done(engine.workspace());
-        let newest = engine.runs(&Which::default(), None, 1).await?;
-        let newest =
-            newest.runs.first().map_or(0, |row| super::tail::number(row).map_or(0, |seq| seq.0));
+        let newest = engine.runs(&RunFilter::default(), None, 1).await?;
+        let newest = newest
+            .runs
+            .first()
+            .map_or(0, |row| super::event_stream::number(row).map_or(0, |seq| seq.0));
         let stats = engine.stats().await?;
         let folds = engine.flow_state(None, None).await?.workflows;
         let busy = engine.busiest_gates(&self.known, GATES).await?;
@@ -252,7 +254,7 @@ impl Looker {
             ("workers", json!(engine.workers())),
             ("gates", busy.iter().map(|(_, shown)| json!(shown)).collect()),
         ];
-        let name = |of: &tidegate::core::observe::stats::Of| {
+        let name = |of: &tidegate::core::observe::stats::VersionCounts| {
             json!([of.app, of.workflow, of.version]).to_string()
         };
         Ok(Seen {

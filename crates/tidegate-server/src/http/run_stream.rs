@@ -18,7 +18,7 @@ use tidegate::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
-    Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView, shape::string,
+    Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView, schema::string,
 };
 
 /// What this file adds to the API.
@@ -202,7 +202,7 @@ mod tests {
             said.retain(|(kind, _)| *kind != "state");
             let chunks = ["first", "last"].map(|it| ("chunk", format!("\"{it}\"")));
             assert_eq!(said, chunks, "the run ends behind read {reads}");
-            ending.engine.shut_down().await;
+            ending.engine.shutdown().await;
         }
     }
 }

@@ -101,12 +101,13 @@ async fn follow_all(
     streams: &[&Stream],
 ) -> Result<(usize, Option<Error>), Error> {
     let reaction = &runner.served.definition.name;
-    let key =
-        |stream: &Stream| RowKey::Sub(runner.ws.clone(), reaction.clone(), stream.name.clone());
+    let key = |stream: &Stream| {
+        RowKey::Subscription(runner.ws.clone(), reaction.clone(), stream.name.clone())
+    };
     let reads = streams.iter().map(|it| key(it)).fold(ReadSet::default(), ReadSet::row);
     let snapshot = shared.store.read(reads).await?;
     let missing = streams.iter().filter(|stream| match snapshot.rows.get(&key(stream)) {
-        Some(Some(Row::Sub(sub))) => sub.log != stream.id || sub.want < stream.head,
+        Some(Some(Row::Subscription(sub))) => sub.log != stream.id || sub.want < stream.head,
         _ => true,
     });
     let asked: Vec<_> = missing

@@ -9,11 +9,11 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tidegate::{
-    Engine, Once,
-    core::{json::Payload, reply::Asked},
+    Engine, IdempotentCall,
+    core::{idempotency_key::IdempotentRequest, json::Payload},
 };
 
-use super::{gate::Caller, problem::Problem};
+use super::{middleware::Caller, problem::Problem};
 use crate::keys::hash;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -37,11 +37,11 @@ const NOT_KEPT: [StatusCode; 6] = [
 
 /// Marks an answer that says what the effect came to and nothing else: it needs not be kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MadeAgain;
+pub(super) struct Recomputable;
 
 /// Marks an answer that nobody may hear twice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NeverAgain;
+pub(super) struct NotReplayable;
 
 /// An answer as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub(super) fn asked(
     caller: &Caller,
     parts: &Parts,
     body: &Bytes,
-) -> Result<Option<Asked>, Problem> {
+) -> Result<Option<IdempotentRequest>, Problem> {
     let Some(key) = parts.headers.get(KEY) else { return Ok(None) };
     if key.is_empty() || key.len() > MAX_KEY {
         let detail = format!("an Idempotency-Key has 1 to {MAX_KEY} characters, got {}", key.len());
@@ -66,11 +66,14 @@ pub(super) fn asked(
     let id = [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes(), key.as_bytes()];
     let rest = [parts.uri.query().unwrap_or_default().as_bytes(), body];
     let ws = caller.engine.workspace().into();
-    Ok(Some(Asked { ws, id: hash(id.join(&b'\n')), hash: hash(rest.join(&b'\n')) }))
+    Ok(Some(IdempotentRequest { ws, id: hash(id.join(&b'\n')), hash: hash(rest.join(&b'\n')) }))
 }
 
 /// What its sender was told before.
-pub(super) async fn told(caller: &Caller, asked: &Asked) -> Result<Option<Response>, Problem> {
+pub(super) async fn told(
+    caller: &Caller,
+    asked: &IdempotentRequest,
+) -> Result<Option<Response>, Problem> {
     let kept = caller.engine.kept(asked).await?;
     let Some(response) = kept.and_then(|kept| kept.response) else { return Ok(None) };
     read(&response).map(Some)
@@ -79,21 +82,21 @@ pub(super) async fn told(caller: &Caller, asked: &Asked) -> Result<Option<Respon
 /// Keeps what its sender is told, where that is final.
 pub(super) async fn keep(
     engine: &Engine,
-    once: &Arc<Once>,
+    once: &Arc<IdempotentCall>,
     response: Response,
 ) -> Result<Response, Problem> {
     let status = response.status();
     let final_word = status.is_success() || status.is_client_error();
     let marks = response.extensions();
-    if marks.get::<NeverAgain>().is_some() || NOT_KEPT.contains(&status) || !final_word {
+    if marks.get::<NotReplayable>().is_some() || NOT_KEPT.contains(&status) || !final_word {
         return Ok(response);
     }
-    if marks.get::<MadeAgain>().is_some() && once.is_again() {
+    if marks.get::<Recomputable>().is_some() && once.is_again() {
         return Ok(replayed(response));
     }
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
-    if marks.get::<MadeAgain>().is_some() || !kind.contains("json") {
+    if marks.get::<Recomputable>().is_some() || !kind.contains("json") {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();

@@ -16,7 +16,7 @@ use tidegate_core::{
 };
 use tidegate_store::{StoreError, commit};
 
-use crate::{builder::LEASE_TTL, drive::Stop, engine::Shared, error::Error, telemetry};
+use crate::{builder::LEASE_TTL, drive::StopReason, engine::Shared, error::Error, telemetry};
 
 /// How many runs of a dead engine are taken over in one go.
 const REAP: u32 = 256;
@@ -41,7 +41,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
         let deadline = renewed + ttl * 3 / 4;
         let answer = tokio::select! {
             biased;
-            answer = shared.store.beat(id, shared.options.lease_ms()) => {
+            answer = shared.store.heartbeat(id, shared.options.lease_ms()) => {
                 Some(answer.map_err(Arc::new))
             }
             () = timer.sleep_until(deadline.max(asked)) => None,
@@ -304,7 +304,7 @@ async fn look_at_own(
         let (seq, fence) = (run.id.seq, run.fence);
         if shared.drives(seq, fence) {
             if run.phase == Phase::Stopping {
-                shared.stop(seq, Stop::Cancelled);
+                shared.stop(seq, StopReason::Cancelled);
             }
             continue;
         }
@@ -407,7 +407,7 @@ mod tests {
         }
 
         /// The second one is written at once and answered ten seconds later, all others fail.
-        async fn beat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
+        async fn heartbeat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
             let before = self.written.lock().unwrap().len();
             if before > 1 {
                 return Err(gone());
@@ -444,7 +444,7 @@ mod tests {
             lease_ttl: ttl,
             max_deaths: 0,
             poll: ttl,
-            kept_states: 0,
+            stream_state_cache: 0,
             retention: Retention::default(),
         };
         let (timer, entropy) = (Arc::new(Moved(slow.clone())), Entropy::seeded(1));

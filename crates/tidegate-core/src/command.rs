@@ -1,7 +1,7 @@
-//! What callers ask for, and what they are told.
+//! Commands and their answers.
 //!
-//! A command is data: it can be kept, sent again with the same ids, probed for what it will
-//! read, and decided on a draft together with others.
+//! A command is data: it can be kept, sent again with the same ids, probed for the rows that it
+//! will read, and decided on a draft together with others.
 
 mod stream;
 mod workers;
@@ -43,7 +43,7 @@ use crate::{
     version::{self, Registered, Released, Retired},
 };
 
-/// Something to be decided, in one transaction with others.
+/// Command, decided in one transaction with others.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Posts events, all or none.
@@ -71,23 +71,24 @@ pub enum Command {
     },
     /// Starts a planned occurrence of a schedule, once over all engines.
     Occur {
-        /// The occurrence, and the one after it.
+        /// The occurrence, and its successor.
         occurrence: Occurrence,
     },
     /// Leases ready runs.
     Lease {
-        /// For whom.
+        /// The leasing engine.
         engine: EngineId,
-        /// Whose, by workspace, in the order of their turns; how many of each at the most.
+        /// The claims, by workspace, in the order of their turns; each with its maximum number of
+        /// runs.
         claims: Vec<(Claim, u32)>,
-        /// The lanes whose runs it can drive: others may be registered between those of a range.
+        /// The lanes whose runs the engine can drive: other lanes may be registered within a range.
         serves: Lanes,
-        /// How many of all at the most.
+        /// The maximum number of runs in total.
         limit: u32,
     },
     /// Reports on a leased run.
     Record {
-        /// The run as its worker knows it: a hint of what the report will touch.
+        /// The run as its worker knows it: a hint of the rows that the report will touch.
         known: Box<Run>,
         /// The report.
         report: Record,
@@ -103,7 +104,7 @@ pub enum Command {
         ws: Workspace,
         /// The run.
         run: RunId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Pauses a run.
@@ -113,7 +114,7 @@ pub enum Command {
         /// The run.
         run: RunId,
     },
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     Resume {
         /// The workspace.
         ws: Workspace,
@@ -128,10 +129,10 @@ pub enum Command {
         run: RunId,
         /// The signal's name.
         name: String,
-        /// What it carries.
+        /// The payload.
         data: Payload,
     },
-    /// Makes a new run of one that has ended.
+    /// Creates a new run from one that has ended.
     Replay {
         /// The workspace.
         ws: Workspace,
@@ -139,53 +140,54 @@ pub enum Command {
         run: RunId,
         /// Another input; the same one unless given.
         input: Option<Payload>,
-        /// Keeps the steps that were recorded before this one.
+        /// The first step that is not kept: the steps recorded before it are.
         from_step: Option<String>,
-        /// What the program's key function says of the input, where the policy has one.
+        /// The result of the program's key function for the input, where the policy has one.
         function_key: Option<Key>,
     },
-    /// Looks at a gate that is due.
+    /// Processes a gate that is due.
     SweepGate {
         /// The workspace.
         ws: Workspace,
         /// The gate.
         gate: GateKey,
     },
-    /// Looks at a run that is due.
+    /// Processes a run that is due.
     SweepRun {
         /// The workspace.
         ws: Workspace,
         /// The run.
         run: Seq,
     },
-    /// Does one thing to many runs, in chunks, after its own transaction.
+    /// Applies one action to many runs, in chunks, after its own transaction.
     Bulk {
         /// The workspace.
         ws: Workspace,
-        /// What is done to them.
+        /// The action.
         what: BulkWhat,
-        /// To which runs.
+        /// The filter.
         filter: BulkFilter,
     },
     /// Does the next chunk of a chore that is due.
     SweepChore {
-        /// The chore as it was found.
+        /// The chore as the scan found it.
         known: Box<Chore>,
     },
-    /// Declares an engine dead, if its beat has not changed.
+    /// Declares an engine dead, if its heartbeat has not changed.
     MarkDead {
         /// The engine.
         engine: EngineId,
-        /// The beat that was seen a lease ago.
+        /// The heartbeat that was seen a lease ago.
         beat: i64,
     },
     /// Takes a run from a dead engine.
     Reap {
-        /// The run as it was found.
+        /// The run as the scan found it.
         known: Box<Run>,
         /// The engine.
         engine: EngineId,
-        /// How many deaths in a row pause a run that was under way; 0 pauses none.
+        /// The number of consecutive deaths that pause a run whose handler was running; 0 pauses
+        /// none.
         max_deaths: u32,
     },
     /// Registers a version.
@@ -208,7 +210,7 @@ pub enum Command {
         /// The version.
         version: u32,
     },
-    /// Retires a workflow: nothing starts it any more.
+    /// Retires a workflow: it is never started again.
     Retire {
         /// The workspace.
         ws: Workspace,
@@ -217,27 +219,27 @@ pub enum Command {
         /// The workflow.
         name: String,
     },
-    /// Reads or changes the state of a session from outside of any run.
+    /// Reads or changes the state of a session from outside any run.
     Session {
         /// The workspace.
         ws: Workspace,
         /// The session.
         session: SessionRef,
-        /// What is done.
+        /// The operation.
         op: SessionOp,
-        /// The version that the document must have; any, if none is given.
+        /// The version that the document must have; none means any.
         expected_version: Option<i64>,
     },
-    /// Something about streams.
+    /// A command on streams.
     Stream {
         /// The workspace.
         ws: Workspace,
-        /// What.
+        /// The command.
         command: StreamCommand,
     },
-    /// Says which versions an engine takes runs of, instead of what it said before.
+    /// Replaces the list of versions that an engine takes runs of.
     Serve {
-        /// The engine; it has beaten before.
+        /// The engine; it has sent a heartbeat before.
         engine: EngineId,
         /// The lanes of those versions, in all workspaces.
         lanes: Vec<Seq>,
@@ -252,14 +254,14 @@ pub enum Command {
         workflow: String,
         /// The schedule.
         schedule: String,
-        /// When its first occurrence is.
+        /// The time of its first occurrence.
         next: Timestamp,
     },
-    /// Passes over an occurrence, and all before the one after it, that came too late.
+    /// Skips an occurrence that is too late, and all others before its given successor.
     Miss {
-        /// The occurrence, and the first that is not missed.
+        /// The occurrence, and the first one that is not missed.
         occurrence: Occurrence,
-        /// How many they are.
+        /// The number of missed occurrences.
         missed: Missed,
     },
     /// Pauses or resumes a schedule of the current release.
@@ -272,49 +274,50 @@ pub enum Command {
         workflow: String,
         /// The schedule.
         schedule: String,
-        /// Which of the two.
+        /// Pause or resume.
         hold: Hold,
     },
-    /// Deletes a part of what is over and old.
+    /// Deletes a chunk of ended and expired rows.
     Forget {
-        /// What.
+        /// The kind of rows.
         past: Past,
-        /// What was over before this moment goes.
+        /// Rows that ended before this time are deleted.
         before: Timestamp,
-        /// Where the pass goes on: the last number seen.
+        /// The cursor of the pass: the last number seen.
         after: Seq,
-        /// How many are looked at.
+        /// The maximum number of rows to examine.
         most: u32,
     },
-    /// Deletes a dead engine that owns nothing any more.
+    /// Deletes a dead engine that owns no runs.
     Bury {
         /// The engine.
         engine: EngineId,
     },
-    /// Decides a command of a request that may be sent again: the first one takes place.
+    /// Decides a command of a request with an idempotency key: only the first such request takes
+    /// effect.
     Once {
         /// The request.
         asked: IdempotentRequest,
-        /// What it asks for.
+        /// The request's command.
         command: Box<Command>,
     },
-    /// Keeps what the sender of such a request is told.
+    /// Stores the response to a request with an idempotency key.
     Keep {
         /// The request.
         asked: IdempotentRequest,
-        /// What its sender is told.
+        /// The response.
         response: Payload,
-        /// Whether that says what its effect came to.
+        /// Whether the response contains the result of the request's effect.
         done: bool,
     },
-    /// Something about the keys of the API.
+    /// A command on API keys.
     Access {
-        /// What.
+        /// The command.
         command: AccessCommand,
     },
 }
 
-/// What a command came to.
+/// Answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// To [`Command::Post`], event by event.
@@ -328,12 +331,13 @@ pub enum Answer {
     /// To [`Command::Record`].
     Recorded(Recorded),
     /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`],
-    /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether it took place. To [`Command::Occur`], always `false`: it was
-    /// somebody else's, or the schedule is gone.
+    /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether it took place. To
+    /// [`Command::Occur`], always `false`: another engine started the occurrence, or the schedule
+    /// is gone.
     Changed(bool),
-    /// To [`Command::Reap`] of a run that does not go on by itself.
+    /// To [`Command::Reap`] of a run that was paused instead of continued.
     Paused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// To [`Command::Register`].
@@ -348,17 +352,17 @@ pub enum Answer {
     Session(session::Outcome),
     /// To [`Command::Stream`].
     Stream(StreamAnswer),
-    /// To [`Command::Bulk`]: where its progress can be read.
+    /// To [`Command::Bulk`]: the chore whose progress can be read.
     Left(ChoreId),
-    /// To [`Command::Once`] that is asked again: what it came to the first time.
+    /// To a repeated [`Command::Once`]: the answer of the first one.
     Again(Box<Answer>),
-    /// To [`Command::Keep`]: what its sender is to be told, by whoever was first.
+    /// To [`Command::Keep`]: the response to send, which is the one that was stored first.
     Kept(Payload),
     /// To all others.
     Done,
 }
 
-/// A plain no: nothing changed.
+/// Refusal of a command: nothing changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// No such run in this workspace.
@@ -382,10 +386,10 @@ pub enum Refusal {
         run: RunId,
         /// The step.
         step: String,
-        /// What was recorded.
+        /// The recorded steps.
         hint: String,
     },
-    /// What the kept steps did has been undone.
+    /// The effects of the kept steps have been compensated.
     #[error(
         "what run `{run}` did before step `{step}` is undone by a compensating run: \
          replay it from its start, or from step `{first}`"
@@ -393,18 +397,18 @@ pub enum Refusal {
     Undone {
         /// The run.
         run: RunId,
-        /// The step that was asked for.
+        /// The requested step.
         step: String,
-        /// The first compensation that it registered.
+        /// The first compensation that the run registered.
         first: String,
     },
-    /// The input is not kept any more.
+    /// The input is no longer stored.
     #[error("the input of run `{0}` is not kept any more: post it again")]
     InputGone(RunId),
     /// The run follows another and has no input of its own.
     #[error("run `{0}` follows another run and has that one's input: replay it without one")]
     InputFixed(RunId),
-    /// The lease is no longer good: another worker took over, or the run was cancelled.
+    /// The lease is no longer valid: another worker took over, or the run was cancelled.
     #[error("the lease with fence {fence} on run number {run} is no longer good")]
     Fenced {
         /// The run.
@@ -412,10 +416,10 @@ pub enum Refusal {
         /// The fence that was given.
         fence: i64,
     },
-    /// The engine was declared dead: its runs are others' now, and it gets no more.
+    /// The engine was declared dead: its runs belong to others now, and it gets no more.
     #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
     EngineDead(EngineId),
-    /// The engine has never beaten, or was declared dead and cleared away.
+    /// The engine has never sent a heartbeat, or was declared dead and deleted.
     #[error("engine {0:032x} is not known: it beats before it asks for anything")]
     NoEngine(EngineId),
     /// No version of this workflow is released.
@@ -431,7 +435,7 @@ pub enum Refusal {
     BadInput {
         /// The action.
         name: String,
-        /// Where it does not fit, and why.
+        /// The mismatch: its path and the reason.
         mismatch: Mismatch,
     },
     /// No such version.
@@ -447,7 +451,7 @@ pub enum Refusal {
     /// No such schedule.
     #[error("there is no schedule `{0}` in a current release: list those that there are")]
     NoSchedule(String),
-    /// The number is taken by another definition.
+    /// The version number is taken by another definition.
     #[error(
         "version {version} of `{name}` in app `{app}` is registered with another definition; \
          give the new one a higher number"
@@ -467,12 +471,12 @@ pub enum Refusal {
     ChunkTooLarge {
         /// The step; empty for the handler itself.
         step: String,
-        /// The chunk's place in it.
+        /// The chunk's position in the step.
         n: u32,
-        /// How large it is.
+        /// The chunk's size.
         bytes: usize,
     },
-    /// The run has emitted all that it may.
+    /// The run has reached the limit of emitted chunks.
     #[error(
         "run `{0}` has emitted {MAX_CHUNKS} chunks, which is the limit; emit fewer and larger ones"
     )]
@@ -480,25 +484,25 @@ pub enum Refusal {
     /// No such reaction.
     #[error("there is no reaction `{0}`")]
     NoReaction(String),
-    /// A stream said no.
+    /// A refusal of a stream command.
     #[error(transparent)]
     Stream(#[from] StreamRefusal),
-    /// A reaction said no.
+    /// A refusal of a reaction command.
     #[error(transparent)]
     Reaction(#[from] ReactionRefusal),
-    /// An operation on a session cannot be done.
+    /// An operation on a session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Another request was sent under the same idempotency key.
+    /// Another request was sent with the same idempotency key.
     #[error(
         "the Idempotency-Key was used for another request within 24 hours: repeat that one as it \
          was, or take a new key"
     )]
     KeyReused,
-    /// The same request is being answered.
+    /// The same request is still being answered.
     #[error("the same request under this Idempotency-Key is being answered: ask again")]
     InProgress,
-    /// A change of API keys cannot be done.
+    /// A refused change of API keys.
     #[error(transparent)]
     Access(#[from] AccessRefusal),
     /// A stored definition cannot be read.
@@ -507,7 +511,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The stable code.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoRun(_) => "no_run",
@@ -540,7 +544,7 @@ impl Refusal {
 }
 
 impl Command {
-    /// What it relies on besides rows: definitions and latches.
+    /// Returns the reads besides rows: definitions and latches.
     fn reads(&self) -> ReadSet {
         let none = ReadSet::default();
         let topic = |ws: &Workspace, name: &str| Latch::Topic(ws.clone(), name.to_owned());
@@ -603,7 +607,7 @@ impl Command {
         }
     }
 
-    /// The run or the chore that the caller knows.
+    /// Returns the run or the chore that the caller passed along.
     fn known(&self) -> Option<Row> {
         if let Self::SweepChore { known } = self {
             return Some(Row::from(Chore::clone(known)));
@@ -616,13 +620,13 @@ impl Command {
         None
     }
 
-    /// What a plain report reads, which need not be tried out.
+    /// Returns the reads of a plain report, which needs no probe.
     fn plain_reads(&self) -> Option<ReadSet> {
         let Self::Record { known, report } = self else { return None };
         report.plain_reads(known)
     }
 
-    /// Decides it on a draft.
+    /// Decides the command on a draft.
     #[expect(clippy::too_many_lines, reason = "a table: where each command is decided")]
     fn decide(&self, draft: &mut Draft) -> Decided<Answer> {
         match self {
@@ -713,9 +717,9 @@ fn done(decided: Decided<()>) -> Decided<Answer> {
     decided.map(|()| Answer::Done)
 }
 
-/// Guesses what the commands will read, by deciding them once on what is known.
+/// Predicts the reads of the commands by deciding them once on the rows that are known.
 ///
-/// The guess may be short: a decision asks for what is missing. It is never wrong.
+/// The prediction may be incomplete: a decision asks for missing rows. It is never wrong.
 pub fn probe(
     commands: &[(Command, u64)],
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
@@ -738,31 +742,31 @@ pub fn probe(
     reads
 }
 
-/// What the commands would read next if all that is not in the snapshot were absent.
+/// Returns the next reads of the commands, taking all rows outside the snapshot as absent.
 fn missing<'a>(
     commands: impl IntoIterator<Item = (&'a Command, u64)>,
     base: Snapshot,
 ) -> (ReadSet, Snapshot) {
     let mut draft = Draft::probing(base);
     for (command, salt) in commands {
-        // What it comes to is of no interest here.
+        // Only the reads are of interest here, not the answer.
         let _ = draft.attempt(salt, |draft| command.decide(draft));
     }
     draft.into_probed()
 }
 
-/// What deciding a batch came to.
+/// Result of deciding a batch.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a transaction")]
 pub enum Batch {
-    /// These changes, and an answer for each command; `None` for one that did not fit any more
-    /// and goes into the next transaction.
+    /// The changes, and an answer for each command; `None` for a command that did not fit into the
+    /// transaction and goes into the next one.
     Decided(Vec<Change>, Vec<Option<Result<Answer, Refusal>>>),
     /// More rows are needed; nothing is decided.
     Need(ReadSet, Snapshot),
 }
 
-/// Decides commands one after another, each on what the one before left.
+/// Decides commands one after another, each on the changes of those before it.
 pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     let mut draft = Draft::new(snapshot);
     let mut answers = Vec::with_capacity(commands.len());
@@ -790,8 +794,8 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     if needed.is_empty() {
         return Batch::Decided(draft.changes(), answers);
     }
-    // A decision stops at the first row that is missing; with many gates on its way it would ask
-    // once for each.
+    // A decision stops at the first missing row; with many gates on its way it would ask once for
+    // each.
     let commands = commands.iter().map(|(command, salt)| (command, *salt));
     let (more, base) = missing(commands, draft.into_base());
     needed.merge(more);

@@ -1,11 +1,11 @@
-//! The working copy on which commands are decided one after another.
+//! Working copy of the rows, on which commands are decided one after another.
 //!
 //! A command reads rows through the draft and writes its changes back into it, so that the next
-//! command of the same transaction sees them. A command that finds a row missing from the
-//! snapshot stops with [`Stop::Need`], and its changes are undone.
+//! command of the same transaction sees them. A command that finds a row missing from the snapshot
+//! stops with [`Stop::Need`], and its changes are undone.
 //!
-//! A *probing* draft takes every row that it has not got for absent and notes that it was asked
-//! for: what a command would read is found by deciding it once on what is known, be that nothing.
+//! A *probing* draft takes every row that it does not have as absent and records the read: the
+//! reads of a command are found by deciding it once on the known rows, even if there are none.
 
 use std::{
     cell::RefCell,
@@ -22,21 +22,21 @@ use crate::{
     time::Timestamp,
 };
 
-/// Why a command went no further.
+/// Reason why a command stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop<E> {
-    /// These are not in the snapshot.
+    /// These reads are not in the snapshot.
     Need(Box<ReadSet>),
     /// The transaction is full; the command goes into the next.
     Full,
-    /// The answer is no, and nothing changes.
+    /// The command is refused, and nothing changes.
     Refused(E),
 }
 
 /// The result of a decision, or of a part of one.
 pub type Decided<T, E = Refusal> = Result<T, Stop<E>>;
 
-/// The most rows that one transaction changes.
+/// Maximum number of rows that one transaction changes.
 pub const MAX_CHANGES: usize = 4000;
 
 /// A snapshot with the changes decided so far.
@@ -45,27 +45,27 @@ pub struct Draft {
     base: Snapshot,
     /// Rows as they are after the changes.
     changed: BTreeMap<RowKey, Changed>,
-    /// What to put back if the command under way stops.
+    /// Undo log of the current command, applied if it stops.
     undo: Vec<(RowKey, Option<Changed>)>,
     used: i64,
     salt: u64,
-    /// What was asked for, while probing.
+    /// The reads requested while probing.
     probed: Option<RefCell<ReadSet>>,
-    /// The lines as far as they are known, by the gate's number.
+    /// The known part of the queues, by the gate's number.
     lines: BTreeMap<Seq, Line>,
     /// The definitions of workspaces that have changed, as they are after the changes.
     redefined: BTreeMap<Workspace, Arc<Catalog>>,
 }
 
-/// A gate's line: who is known to stand in it, in order.
+/// Queue of a gate: its known runs, in order.
 #[derive(Debug, Default)]
 struct Line {
     places: BTreeSet<(Place, Seq)>,
-    /// The last place that the snapshot read.
+    /// The last position that the snapshot read.
     horizon: Option<Place>,
 }
 
-/// The line that a run stands in, and where.
+/// Returns the gate whose queue a run is in, its position and its number.
 fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
     let run = row?.as_run()?;
     match run.phase {
@@ -78,11 +78,11 @@ fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are rows")]
 enum Changed {
-    /// As it is now.
+    /// The current row.
     Row(Row),
     /// Deleted, or never there.
     Gone,
-    /// Deleted without having been read: it is known to be there.
+    /// Deleted without having been read: the row is known to exist.
     Erased,
 }
 
@@ -96,7 +96,7 @@ impl Changed {
 }
 
 impl Draft {
-    /// A draft of nothing yet.
+    /// Creates a draft without changes.
     pub fn new(base: Snapshot) -> Self {
         let mut lines: BTreeMap<Seq, Line> = BTreeMap::new();
         for (scan, found) in &base.scans {
@@ -117,12 +117,12 @@ impl Draft {
         Self { base, changed, undo, used: 0, salt: 0, probed: None, lines, redefined }
     }
 
-    /// A draft that finds out what its commands would read.
+    /// Creates a probing draft, which records the reads of its commands.
     pub fn probing(base: Snapshot) -> Self {
         Self { probed: Some(RefCell::default()), ..Self::new(base) }
     }
 
-    /// What was asked for while probing and is not there yet, and what is there.
+    /// Returns the reads that were requested while probing and are missing, and the snapshot.
     pub fn into_probed(self) -> (ReadSet, Snapshot) {
         let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
         let Snapshot { rows, scans, counts, .. } = &self.base;
@@ -132,12 +132,12 @@ impl Draft {
         (reads, self.base)
     }
 
-    /// The snapshot, without the changes.
+    /// Returns the snapshot, without the changes.
     pub fn into_base(self) -> Snapshot {
         self.base
     }
 
-    /// Notes a read; true while probing.
+    /// Records a read; true while probing.
     fn probe(&self, note: impl FnOnce(ReadSet) -> ReadSet) -> bool {
         let Some(probed) = &self.probed else { return false };
         let reads = probed.take();
@@ -145,7 +145,7 @@ impl Draft {
         true
     }
 
-    /// Stops until these are read; while probing notes them and goes on with what there is.
+    /// Stops until these are read; while probing, records them and continues with `instead`.
     fn without<T, E>(&self, reads: ReadSet, instead: T) -> Decided<T, E> {
         let mut reads = Some(reads);
         let noted = self.probe(|mut noted| {
@@ -155,8 +155,8 @@ impl Draft {
         if noted { Ok(instead) } else { need(reads.unwrap_or_default()) }
     }
 
-    /// Says while probing that the first of a gate's line will be let in: each time, one more of
-    /// them is read, and one to see who is next.
+    /// Announces, while probing, that the first run of a gate's queue will be admitted: each call
+    /// reads one more run of the queue, besides the one that will be next.
     pub fn expect_line(&self, gate: &GateKey) {
         self.probe(|reads| {
             let scan = Scan::Queue(gate.clone());
@@ -167,7 +167,7 @@ impl Draft {
 
     /// Decides one command: keeps its changes if it succeeds, none of them otherwise.
     ///
-    /// `salt` is the caller's random number for the ids that the command makes.
+    /// `salt` is the caller's random number for the ids that the command creates.
     pub fn attempt<T, E>(
         &mut self,
         salt: u64,
@@ -202,12 +202,12 @@ impl Draft {
         outcome
     }
 
-    /// The store's clock.
+    /// Returns the store's clock.
     pub fn now(&self) -> Timestamp {
         self.base.now
     }
 
-    /// The next sequence number of this transaction.
+    /// Returns the next sequence number of this transaction.
     pub fn next_seq<E>(&mut self) -> Decided<Seq, E> {
         if self.used >= BLOCK {
             return Err(Stop::Full);
@@ -216,33 +216,33 @@ impl Draft {
         Ok(Seq(self.base.block.0 + self.used - 1))
     }
 
-    /// Whether a sequence number is of this transaction.
+    /// Whether a sequence number was issued to this transaction.
     pub fn is_new(&self, seq: Seq) -> bool {
         (self.base.block.0..self.base.block.0 + self.used).contains(&seq.0)
     }
 
-    /// A fresh run id.
+    /// Creates a run id.
     pub fn new_run_id<E>(&mut self) -> Decided<RunId, E> {
         Ok(RunId { seq: self.next_seq()?, salt: self.salt })
     }
 
-    /// A fresh event id.
+    /// Creates an event id.
     pub fn new_event_id<E>(&mut self) -> Decided<EventId, E> {
         Ok(EventId { seq: self.next_seq()?, salt: self.salt })
     }
 
-    /// A fresh id for work that is left.
+    /// Creates a chore id.
     pub fn new_chore_id<E>(&mut self) -> Decided<ChoreId, E> {
         Ok(ChoreId { seq: self.next_seq()?, salt: self.salt })
     }
 
-    /// Whether so much is changed already that what can be left for later is.
+    /// Whether the transaction has so many changes that deferrable work is deferred.
     pub fn is_crowded(&self) -> bool {
         self.changed.len() > MAX_CHANGES / 2
     }
 
-    /// A workspace's definitions. All that a transaction decides by them is decided by one epoch:
-    /// once this draft has changed them, the rest goes into the next transaction.
+    /// Returns a workspace's definitions. All decisions of a transaction use one epoch of them:
+    /// once this draft has changed them, the remaining commands go into the next transaction.
     pub fn catalog<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
         if self.changed.contains_key(&RowKey::Epoch(ws.clone())) {
             return Err(Stop::Full);
@@ -250,8 +250,8 @@ impl Draft {
         self.definitions(ws)
     }
 
-    /// A workspace's definitions as this draft has changed them, for commands that change them
-    /// further: many definitions are registered in one transaction.
+    /// Returns a workspace's definitions with the changes of this draft, for commands that change
+    /// them further: many definitions are registered in one transaction.
     pub fn definitions<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
         match self.redefined.get(ws).or_else(|| self.base.catalogs.get(ws)) {
             Some(catalog) => Ok(catalog.clone()),
@@ -259,7 +259,7 @@ impl Draft {
         }
     }
 
-    /// Writes a row of definitions, and the workspace's epoch, once in a transaction.
+    /// Writes a definition row, and the workspace's epoch, once in a transaction.
     pub fn define(&mut self, def: Def) -> Decided<()> {
         let (ws, catalog) = (def.ws.clone(), self.definitions(&def.ws)?);
         let key = RowKey::Epoch(ws.clone());
@@ -279,7 +279,7 @@ impl Draft {
         Ok(())
     }
 
-    /// A row as it is now.
+    /// Returns a row with the changes of this draft.
     pub fn row<E>(&self, key: &RowKey) -> Decided<Option<&Row>, E> {
         if let Some(changed) = self.changed.get(key) {
             return Ok(changed.row());
@@ -292,7 +292,7 @@ impl Draft {
         }
     }
 
-    /// A gate, if there is one.
+    /// Returns a gate, if there is one.
     pub fn gate<E>(&self, key: &GateKey) -> Decided<Option<&Gate>, E> {
         match self.row(&RowKey::Gate(key.clone()))? {
             Some(Row::Gate(gate)) => Ok(Some(gate)),
@@ -300,7 +300,7 @@ impl Draft {
         }
     }
 
-    /// A run that has not ended.
+    /// Returns a run that has not ended.
     pub fn run<E>(&self, seq: Seq) -> Decided<Option<&Run>, E> {
         match self.row(&RowKey::Run(seq))? {
             Some(Row::Run(run)) => Ok(Some(run)),
@@ -308,7 +308,7 @@ impl Draft {
         }
     }
 
-    /// An event or other input.
+    /// Returns an event or other input.
     pub fn event<E>(&self, id: EventId) -> Decided<Option<&Event>, E> {
         match self.row(&RowKey::Event(id.seq))? {
             Some(Row::Event(event)) => Ok(Some(event)),
@@ -316,7 +316,7 @@ impl Draft {
         }
     }
 
-    /// Writes a row, new or not. A run leaves a mark where it is.
+    /// Writes a row, new or not. A run's state is recorded in its trail.
     pub fn put(&mut self, row: impl Into<Row>) {
         let mut row = row.into();
         if let Row::Run(run) = &mut row {
@@ -330,7 +330,7 @@ impl Draft {
         self.set(key, Changed::Gone);
     }
 
-    /// Deletes a row that another row says is there, without reading it.
+    /// Deletes a row without reading it; another row proves that it exists.
     pub fn delete_known(&mut self, key: RowKey) {
         let new = matches!(self.changed.get(&key), Some(Changed::Row(_)))
             && !matches!(self.base.rows.get(&key), Some(Some(_)));
@@ -342,7 +342,7 @@ impl Draft {
         self.undo.push((key, before));
     }
 
-    /// Changes a row, or takes the change back, and keeps the lines in step.
+    /// Applies or undoes the change of a row, and updates the queues.
     fn change(&mut self, key: RowKey, after: Option<Changed>) -> Option<Changed> {
         let base = if matches!(key, RowKey::Run(_)) { self.base.rows.get(&key) } else { None };
         let base = base.and_then(Option::as_ref);
@@ -365,18 +365,18 @@ impl Draft {
         }
     }
 
-    /// The run at the front of a gate's line.
+    /// Returns the run at the front of a gate's queue.
     ///
-    /// Sees the changes of this draft: runs that joined or left the line since the snapshot.
+    /// Includes the changes of this draft: runs that joined or left the queue since the snapshot.
     pub fn head_of_line<E>(&self, gate: &Gate) -> Decided<Option<(Place, Seq)>, E> {
         Ok(self.line(gate, 1)?.first().copied())
     }
 
-    /// The first `count` runs in a gate's line.
+    /// Returns the first `count` runs in a gate's queue.
     pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Queue(gate.key.clone());
         let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
-        // A gate that is new has only the line that this draft gave it.
+        // A new gate has only the queue that this draft gave it.
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
         let full = match self.base.scans.get(&scan) {
             Some(found) => found.is_full(),
@@ -385,7 +385,7 @@ impl Draft {
             None => return need(ReadSet::default().scan(scan, LINE_READ)),
         };
         let Some(line) = self.lines.get(&gate.id) else { return Ok(Vec::new()) };
-        // Beyond the last place that was read, others may stand in between.
+        // Beyond the last position that was read, unread runs may be in between.
         let horizon = line.horizon.filter(|_| full);
         let known = line.places.iter().take_while(|at| horizon.is_none_or(|to| at.0 <= to));
         let places: Vec<_> = known.take(count).copied().collect();
@@ -397,8 +397,8 @@ impl Draft {
         Ok(places)
     }
 
-    /// How many runs stand before one in a gate's line, counted up to `most`. Those that were not
-    /// read do, unless its place is among those that were.
+    /// Counts the runs before one in a gate's queue, up to `most`. Runs that were not read count as
+    /// before it, unless its position is within the part that was read.
     pub fn ahead_in_line<E>(&self, gate: &Gate, run: Seq, most: u32) -> Decided<usize, E> {
         let scan = Scan::Queue(gate.key.clone());
         let Some(line) = self.lines.get(&gate.id) else { return Ok(0) };
@@ -415,12 +415,13 @@ impl Draft {
         Ok((known + unread).min(most as usize))
     }
 
-    /// While probing, says that the length of a gate's line will be asked for.
+    /// Announces, while probing, that the length of a gate's queue will be needed.
     pub fn expect_length(&self, gate: &GateKey, most: u32) {
         self.probe(|reads| reads.count(Count::Queue(gate.clone()), most));
     }
 
-    /// What a scan found, as the rows are now. Rows that this draft added are not among them.
+    /// Returns the rows of a scan, with the changes of this draft, but without the rows that it
+    /// added.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
@@ -428,7 +429,7 @@ impl Draft {
         }
     }
 
-    /// How many rows there are, up to `limit`, without the changes of this draft.
+    /// Returns a count, up to `limit`, without the changes of this draft.
     pub fn count<E>(&self, count: &Count, limit: u32) -> Decided<u32, E> {
         match self.base.counts.get(count) {
             Some(counted) if counted.limit >= limit => Ok(counted.count.min(limit)),
@@ -436,7 +437,7 @@ impl Draft {
         }
     }
 
-    /// All that a scan finds, however much it is; `limit` is a first guess.
+    /// Returns all rows of a scan, however many there are; `limit` is a first guess.
     pub fn found_all<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
         let rows = self.found(scan, limit)?;
         match self.base.scans.get(scan) {
@@ -448,8 +449,8 @@ impl Draft {
         }
     }
 
-    /// The first `limit` rows of a scan that are still wanted, after the changes of this draft;
-    /// reads on where those changes have made what was read too short.
+    /// Returns the first `limit` rows of a scan that are still wanted after the changes of this
+    /// draft; reads more where those changes have made the result too short.
     pub fn found_still<E>(
         &self,
         scan: &Scan,
@@ -479,12 +480,12 @@ impl Draft {
         found.keys.iter().filter_map(now).collect()
     }
 
-    /// Rows that this draft wrote, of one kind: those between two keys.
+    /// Returns the rows that this draft wrote, between two keys of one kind.
     pub fn written(&self, from: RowKey, to: RowKey) -> impl Iterator<Item = &Row> {
         self.changed.range(from..=to).filter_map(|(_, changed)| changed.row())
     }
 
-    /// The net difference, at most one change for a row, in lock order.
+    /// Returns the net difference: at most one change per row, in lock order.
     pub fn changes(self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.changed.len());
         for (key, changed) in self.changed {
@@ -503,23 +504,23 @@ impl Draft {
     }
 }
 
-/// How much of a line is read at first: the one to let in, and the one after.
+/// How many runs of a queue are read at first: the one to admit, and the next one.
 pub const LINE_READ: u32 = 2;
 
-/// How far down a line places are counted.
+/// Maximum depth to which positions in a queue are counted.
 pub const LINE_COUNTED: u32 = 1000;
 
-/// Stops a decision until `reads` are there.
+/// Stops a decision until `reads` are done.
 pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {
     Err(Stop::Need(Box::new(reads)))
 }
 
-/// Reads that are asked for together: one round for all instead of one for each.
+/// Reads that are requested together: one round trip for all instead of one for each.
 #[derive(Default)]
 pub(crate) struct Missing(ReadSet);
 
 impl Missing {
-    /// What was read, or the note that it was not.
+    /// Returns the value that was read, or records its missing reads.
     pub(crate) fn note<T, E>(&mut self, read: Decided<T, E>) -> Decided<Option<T>, E> {
         match read {
             Ok(read) => Ok(Some(read)),
@@ -531,7 +532,7 @@ impl Missing {
         }
     }
 
-    /// Stops until all that was missing is read.
+    /// Stops until all missing reads are done.
     pub(crate) fn settle<E>(self) -> Decided<(), E> {
         if self.0.is_empty() { Ok(()) } else { need(self.0) }
     }

@@ -1,8 +1,8 @@
-//! The pure decisions of Tidegate.
+//! Pure decision functions of Tidegate.
 //!
 //! Everything here is a function of its arguments: rows in, changes out. No I/O, no clock, no
-//! randomness, no iteration order that differs between runs. A store reads the rows that a
-//! decision needs under lock, asks, and writes what it answers, in one transaction.
+//! randomness, no iteration order that differs between runs. A store reads the rows that a decision
+//! needs under lock, calls the decision, and writes the returned changes, in one transaction.
 
 pub mod access;
 pub mod action;

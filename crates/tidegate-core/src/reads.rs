@@ -1,4 +1,4 @@
-//! What a decision asks a store for, and what it gets.
+//! Reads that a decision requests from a store, and the snapshot that it gets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,35 +13,35 @@ use crate::{
     turn::{Claim, Turn},
 };
 
-/// A lock that is not a row's.
+/// Advisory lock: a lock that does not belong to a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Latch {
-    /// A workspace's definitions: shared by all who rely on them, exclusive to change them.
+    /// A workspace's definitions: shared by all decisions that use them, exclusive to change them.
     Definitions(Workspace),
-    /// An event's name: shared to post, exclusive to begin a wait. Without it a post and a wait
-    /// that happen together both see nothing, and a wake-up is lost.
+    /// An event's name: shared to post, exclusive to begin a wait. Without it a post and a wait at
+    /// the same time would not see each other, and a wake-up would be lost.
     Topic(Workspace, String),
 }
 
-/// How a latch is held.
+/// Mode of a latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// With others.
+    /// Held together with others.
     Shared,
-    /// Alone.
+    /// Held alone.
     Exclusive,
 }
 
-/// Rows that are found by something else than their key.
+/// Query for rows by something other than their primary key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scan {
-    /// The first runs in a gate's line, by place. Locks them; call it with the gate locked.
+    /// The first runs in a gate's queue, by position. Locks them; needs the gate to be locked.
     Queue(GateKey),
-    /// Ready runs in the order of their turns, as [`Claim::take`] says. Locks them and skips those
-    /// that others lock.
+    /// Ready runs in the order of their turns, as defined by [`Claim::take`]. Locks them and skips
+    /// those that others have locked.
     Ready(Claim),
-    /// Gates with a due time from this one on, the earliest first: those that are due, then the
-    /// next to be. A hint: nothing is locked.
+    /// Gates with a due time from this one on, the earliest first: due gates, then upcoming ones. A
+    /// hint: nothing is locked.
     DueGates(Timestamp),
     /// Runs with a due time from this one on, the earliest first. A hint: nothing is locked.
     DueRuns(Timestamp),
@@ -57,12 +57,12 @@ pub enum Scan {
     Live(Vec<Seq>, Seq),
     /// Runs of the lanes that have ended in one of these states, below a number, newest first.
     Ended(Vec<Seq>, Vec<&'static str>, Seq),
-    /// Engines that are not marked dead, and dead ones that still own runs: whoever marked them
-    /// may be gone before it has reaped all. A hint.
+    /// Engines that are not marked dead, and dead ones that still own runs: the engine that marked
+    /// them may be gone before it has reaped all. A hint.
     Engines,
     /// All steps of a run, by id.
     Steps(Seq),
-    /// All items of a batch, by place.
+    /// All items of a batch, by position.
     Items(Seq),
     /// The paths that waits for an event of this name are filed under.
     WaitPaths(Workspace, String),
@@ -73,7 +73,7 @@ pub enum Scan {
     Inbox(Seq, String),
     /// Receipts of an event.
     Receipts(Seq),
-    /// The open window or buffer that gathers for the run of a number. A hint.
+    /// The open window or buffer that collects events for the run of this number. A hint.
     Window(Seq),
     /// Gates whose key begins with these bytes, in key order. A hint.
     Gates(Vec<u8>),
@@ -81,27 +81,27 @@ pub enum Scan {
     Log(Seq, i64),
     /// A workspace's stream events after a global position, in order.
     Feed(Workspace, i64),
-    /// A reaction's streams that have work and no live lease, longest waiting first.
-    /// Locks them and skips those that others lock.
+    /// A reaction's streams that have work and no live lease, longest waiting first. Locks them and
+    /// skips those that others have locked.
     Work(Workspace, String),
-    /// The places of reactions in a workspace, by reaction and stream, after these. A hint.
+    /// Subscriptions in a workspace, by reaction and stream, after these. A hint.
     Subs(Workspace, String, String),
-    /// Schedules that have an occurrence planned, the earliest first: those that are due, then the
-    /// next to be. A hint.
+    /// Schedules that have a planned occurrence, the earliest first: due schedules, then upcoming
+    /// ones. A hint.
     Schedules,
     /// All schedules of a workflow, by workspace, app and name. A hint.
     SchedulesOf(Workspace, String, String),
-    /// What a run has emitted after a place, in order.
+    /// Chunks of a run after a position, in order.
     Chunks(Seq, u32),
     /// All signals in a run's inbox, by name.
     Signals(Seq),
     /// Events after a number, by number.
     EventsAfter(Seq),
-    /// Those after a number and up to another that no run, ended run, batch or window relies on.
+    /// Events with `after < id <= upto` that no run, ended run, batch or window references.
     LooseEvents(Seq, Seq),
     /// Ended runs after a number, by number.
     EndedAfter(Seq),
-    /// Those after a number and up to another that no run relies on.
+    /// Ended runs with `after < id <= upto` that no run references.
     LooseEnded(Seq, Seq),
     /// Receipts after a number, by number.
     ReceiptsAfter(Seq),
@@ -113,7 +113,7 @@ pub enum Scan {
     FeedBack(Workspace, i64),
     /// The stream of a number. A hint.
     StreamOf(Seq),
-    /// All snapshots of a stream, by what folded it.
+    /// All snapshots of a stream, by kind.
     Snapshots(Seq),
     /// Posted events of a workspace below a number, newest first.
     EventsBelow(Workspace, Seq),
@@ -125,11 +125,11 @@ pub enum Scan {
     RunsOf(Seq),
     /// Ended runs that were started with an event, by number.
     EndedOf(Seq),
-    /// An event's places in batches, by run.
+    /// The batch items of an event, by run.
     ItemsOf(Seq),
-    /// Kept answers after a number, by number. A hint.
+    /// Stored answers of idempotent requests after a number, by number. A hint.
     RepliesAfter(Seq),
-    /// All keys of the API, by id. A hint.
+    /// All API keys, by id. A hint.
     ApiKeys,
 }
 
@@ -140,35 +140,36 @@ impl Scan {
     }
 }
 
-/// Rows that are only counted.
+/// Query for a number of rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Count {
     /// Runs of a definition that have not ended.
     Live(Seq),
-    /// Those that an engine owns.
+    /// Runs of a definition that an engine owns.
     Driven(Seq),
-    /// Those that wait for a time, an event, a signal, a child or their next attempt.
+    /// Runs of a definition that wait for a time, an event, a signal, a child or their next
+    /// attempt.
     Waiting(Seq),
-    /// Those stopped by hand.
+    /// Runs of a definition that are paused.
     Paused(Seq),
-    /// Those that are ready and nobody's.
+    /// Runs of a turn that are ready and not leased.
     Ready(Workspace, Turn),
-    /// Runs in a gate's line.
+    /// Runs in a gate's queue.
     Queue(GateKey),
 }
 
-/// What a decision has to see.
+/// Reads of a decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSet {
-    /// Locks that are not a row's, taken first, in order.
+    /// Advisory locks, taken first, in order.
     pub latches: BTreeMap<Latch, Mode>,
     /// Workspaces whose definitions are needed.
     pub catalogs: BTreeSet<Workspace>,
     /// Rows by key.
     pub rows: BTreeSet<RowKey>,
-    /// Rows by something else, with how many are wanted at the most.
+    /// Scans, each with the maximum number of rows.
     pub scans: BTreeMap<Scan, u32>,
-    /// What is only counted, with how far at the most.
+    /// Counts, each with its upper bound.
     pub counts: BTreeMap<Count, u32>,
 }
 
@@ -196,7 +197,7 @@ impl ReadSet {
         self
     }
 
-    /// Adds a workspace's definitions, held still.
+    /// Adds a workspace's definitions, under a shared latch.
     #[must_use]
     pub fn catalog(self, ws: &Workspace) -> Self {
         let mut reads = self.latch(Latch::Definitions(ws.clone()), Mode::Shared);
@@ -212,7 +213,7 @@ impl ReadSet {
         self
     }
 
-    /// Adds all that another set asks for.
+    /// Adds all reads of another set.
     pub fn merge(&mut self, other: ReadSet) {
         let mut all = std::mem::take(self);
         for (latch, mode) in other.latches {
@@ -229,13 +230,13 @@ impl ReadSet {
         *self = all;
     }
 
-    /// Whether nothing is asked for.
+    /// Whether the set has no reads.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The rows that a store found.
+/// Rows that a store has read for a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The store's clock, read after the locks were taken.
@@ -243,21 +244,21 @@ pub struct Snapshot {
     /// The first of [`BLOCK`] sequence numbers that belong to this transaction, issued after the
     /// locks were taken.
     pub block: Seq,
-    /// Every row asked for by key or found by a scan; `None` where there is none.
+    /// Every row requested by key or found by a scan; `None` where there is none.
     pub rows: BTreeMap<RowKey, Option<Row>>,
-    /// What each scan found, in its order. Shorter than its limit means complete.
+    /// The result of each scan, in its order. Shorter than its limit means complete.
     pub scans: BTreeMap<Scan, Found>,
-    /// How many there are of what was counted, up to the limit.
+    /// The result of each count, up to its limit.
     pub counts: BTreeMap<Count, Counted>,
-    /// Rows of a locked kind that a scan found without locking them: good for finding out what
-    /// to ask for, never for deciding.
+    /// Rows of a locked kind that a scan found without locking them: usable to find out what to
+    /// read, never for a decision.
     pub hints: BTreeMap<RowKey, Row>,
     /// Definitions by workspace.
     pub catalogs: BTreeMap<Workspace, Arc<Catalog>>,
 }
 
 impl Snapshot {
-    /// Files what a scan found.
+    /// Adds the result of a scan.
     pub fn add(&mut self, scan: Scan, limit: u32, rows: Vec<Row>) {
         let keys = rows.iter().map(Row::key).collect();
         for row in rows {
@@ -271,7 +272,7 @@ impl Snapshot {
         self.scans.insert(scan, Found { limit, keys });
     }
 
-    /// The rows that a scan found, in its order.
+    /// Returns the rows that a scan found, in its order.
     pub fn found(&self, scan: &Scan) -> Vec<&Row> {
         let keys = self.scans.get(scan).into_iter().flat_map(|found| &found.keys);
         keys.filter_map(|key| match self.rows.get(key) {
@@ -282,47 +283,47 @@ impl Snapshot {
     }
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// How many were asked for at the most.
+    /// The requested maximum.
     pub limit: u32,
     /// The rows' keys, in the scan's order.
     pub keys: Vec<RowKey>,
 }
 
 impl Found {
-    /// Whether there may be more than was asked for.
+    /// Whether there may be more rows than requested.
     pub fn is_full(&self) -> bool {
         self.keys.len() >= self.limit as usize
     }
 }
 
-/// What a count came to.
+/// Result of a count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// How far was counted at the most.
+    /// The upper bound of the count.
     pub limit: u32,
-    /// How many there are: at least so many where that is the limit.
+    /// The number of rows; at the upper bound there may be more.
     pub count: u32,
 }
 
-/// How many sequence numbers a transaction gets.
+/// Number of sequence numbers that a transaction gets.
 pub const BLOCK: i64 = 4096;
 
-/// One row's change. A transaction carries at most one for a row.
+/// Change of one row. A transaction has at most one per row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A row that was not there. A store that finds one there starts again.
+    /// A row that did not exist. A store that finds it existing retries the transaction.
     Insert(Row),
-    /// A row that was there, with its new contents.
+    /// A row that existed, with its new contents.
     Update(Row),
-    /// A row that was there.
+    /// A row that existed.
     Delete(RowKey),
 }
 
 impl Change {
-    /// The row that changes.
+    /// Returns the key of the changed row.
     pub fn key(&self) -> RowKey {
         match self {
             Self::Insert(row) | Self::Update(row) => row.key(),

@@ -1,4 +1,4 @@
-//! The commands about streams and reactions.
+//! Commands on streams and reactions.
 
 use super::Refusal;
 use crate::{
@@ -15,27 +15,27 @@ use crate::{
     version,
 };
 
-/// Something to be decided about streams.
+/// Command on streams or reactions.
 #[derive(Clone, Debug)]
 pub enum StreamCommand {
     /// Appends events.
     Commit(Commit),
-    /// Keeps what a stream has come to.
+    /// Stores a stream's folded state.
     Snapshot(NewSnapshot),
-    /// Ends a stream with a guard.
+    /// Closes a stream with a guard.
     Close(Close),
-    /// Deletes the oldest events of a closed stream that everyone has passed.
+    /// Deletes the oldest events of a closed stream that all reactions have passed.
     Truncate {
         /// The stream's name.
         stream: String,
-        /// How many at the most.
+        /// The maximum number of events.
         limit: u32,
     },
-    /// Begins a truncated stream anew.
+    /// Restarts a truncated stream.
     Restart(Restart),
     /// Defines a reaction, or changes it.
     Define(Reaction),
-    /// Brings a reaction up to a stream that was there before it.
+    /// Subscribes a reaction to a stream that existed before it.
     Follow {
         /// The reaction.
         reaction: String,
@@ -46,57 +46,57 @@ pub enum StreamCommand {
     Claim {
         /// The reaction.
         reaction: String,
-        /// For whom.
+        /// The leasing engine.
         engine: EngineId,
-        /// How many at the most.
+        /// The maximum number of streams.
         limit: u32,
     },
-    /// Keeps leases for longer.
+    /// Renews leases.
     Renew {
-        /// The reaction that they belong to.
+        /// The reaction that the leases belong to.
         reaction: String,
         /// The leases.
         leases: Vec<Lease>,
     },
-    /// Moves places forward and frees their leases.
+    /// Advances cursors and releases their leases.
     Ack(Vec<Ack>),
-    /// Moves a place forward together with what its handler wants to happen.
+    /// Advances a cursor together with the effects of its handler.
     React(React),
     /// Reports a failure.
     Fail {
         /// The lease.
         lease: Lease,
-        /// What went wrong.
+        /// The failure.
         failure: Failure,
     },
-    /// Stops a stream by its holder's hand.
+    /// Blocks a stream, at the request of its lease holder.
     Block {
         /// The lease.
         lease: Lease,
-        /// The last version that was handled.
+        /// The last version that was processed.
         done_upto: i64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Puts a stream off.
+    /// Defers a stream.
     Defer {
         /// The lease.
         lease: Lease,
-        /// The last version that was handled.
+        /// The last version that was processed.
         done_upto: i64,
-        /// Until when.
+        /// The end of the deferral.
         until: Timestamp,
     },
-    /// Unblocks, resets, puts off or puts first those of the streams that are still meant.
+    /// Unblocks, resets, defers or expedites those of the streams that still match.
     Repair {
-        /// What is meant.
+        /// The repair and its filter.
         repair: Repair,
         /// The streams that were found.
         streams: Vec<String>,
     },
 }
 
-/// What a command about streams came to.
+/// Answer to a command on streams.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamAnswer {
     /// To `Commit` and `Restart`.
@@ -107,22 +107,22 @@ pub enum StreamAnswer {
     Truncated(Truncated),
     /// To `Claim`.
     Claimed(Claimed),
-    /// To `Renew`, lease by lease.
+    /// To `Renew`, per lease.
     Renewed(Vec<Outcome<Timestamp>>),
-    /// To `Ack`, `Block` and `Defer`: where each place is.
+    /// To `Ack`, `Block` and `Defer`: each cursor.
     At(Vec<Outcome<i64>>),
     /// To `React`.
     Reacted(Reacted),
     /// To `Fail`.
     Failed(Outcome<Failed>),
-    /// To `Repair`: the streams that were mended.
+    /// To `Repair`: the repaired streams.
     Repaired(Vec<String>),
     /// To `Define`, `Follow` and `Snapshot`.
     Done,
 }
 
 impl StreamCommand {
-    /// What it relies on besides rows: definitions and latches.
+    /// Returns the reads besides rows: definitions and latches.
     pub(super) fn reads(&self, ws: &Workspace) -> ReadSet {
         let reads = ReadSet::default().catalog(ws);
         match self {
@@ -149,7 +149,7 @@ impl StreamCommand {
         }
     }
 
-    /// Decides it on a draft.
+    /// Decides the command on a draft.
     pub(super) fn decide(&self, draft: &mut Draft, ws: &Workspace) -> Decided<StreamAnswer> {
         let catalog = draft.catalog(ws)?;
         let all = catalog.followers();
@@ -215,7 +215,7 @@ fn known<'a>(catalog: &'a Catalog, name: &str) -> Decided<&'a Reaction> {
     catalog.reaction(name).ok_or_else(unknown)
 }
 
-/// A refusal of a part is a refusal of the whole.
+/// Turns the refusal of a part into the refusal of the whole.
 fn no<T, E: Into<Refusal>>(decided: Decided<T, E>) -> Decided<T> {
     decided.map_err(|stop| match stop {
         Stop::Need(reads) => Stop::Need(reads),

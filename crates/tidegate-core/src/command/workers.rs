@@ -1,4 +1,4 @@
-//! Workers as a gate: what callers are told of runs that find none free.
+//! Workers as a gate: the verdict on runs that find no free worker.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::Answer;
 use crate::{event::Outcome, flow::Verdict, id::RunId};
 
 impl Answer {
-    /// Says of these runs, which are ready to be driven, that they wait for a worker.
+    /// Changes the verdict on these runs, which are ready, to waiting for a worker.
     ///
-    /// Nothing is kept of it: it is so at the end of the transaction, and until somebody has a
-    /// worker for them.
+    /// The verdict is not stored: it holds at the end of the transaction, until an engine has a
+    /// free worker for the run.
     pub fn wait_for_worker(&mut self, late: &BTreeSet<RunId>) {
         let told = |outcome: &mut Outcome| {
             if let Verdict::Started { run } = outcome.verdict

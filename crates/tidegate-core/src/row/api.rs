@@ -1,46 +1,46 @@
-//! Who may ask, and what was told to those who ask again.
+//! API keys and stored answers of idempotent requests.
 
 use super::Workspace;
 use crate::{id::Seq, json::Payload, time::Timestamp};
 
-/// What a request under an idempotency key came to.
+/// Stored answer of a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The workspace.
     pub ws: Workspace,
-    /// Stands for the request's method, path and key.
+    /// A digest of the request's method, path and key.
     pub id: String,
-    /// Its place among all, by which the old are found.
+    /// The row's number, by which old rows are found.
     pub seq: Seq,
-    /// When the request came first.
+    /// When the request first arrived.
     pub at: Timestamp,
-    /// Stands for all else of the request.
+    /// A digest of the rest of the request.
     pub hash: String,
-    /// What its effect came to, written with the effect; none where there was none.
+    /// The result of the request's effect, written with the effect; none where there was none.
     pub answer: Option<Payload>,
-    /// What its sender was told, once that is known.
+    /// The response that was sent, once it is known.
     pub response: Option<Payload>,
 }
 
-/// A key of the API. The secret itself is not kept.
+/// API key. The secret itself is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// The public part.
+    /// The public part of the key.
     pub id: String,
-    /// The workspace that it opens.
+    /// The workspace that the key gives access to.
     pub ws: Workspace,
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// The SHA-256 of the whole key, in hex.
     pub hash: String,
-    /// Whether it only lets look.
+    /// Whether the key is read-only.
     pub read_only: bool,
-    /// When it was made.
+    /// When the key was created.
     pub made_at: Timestamp,
-    /// When it ends.
+    /// When the key expires.
     pub expires_at: Option<Timestamp>,
-    /// When it was used last, roughly.
+    /// When the key was last used, roughly.
     pub used_at: Option<Timestamp>,
-    /// When it was taken back.
+    /// When the key was revoked.
     pub revoked_at: Option<Timestamp>,
 }

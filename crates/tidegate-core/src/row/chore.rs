@@ -1,4 +1,4 @@
-//! The chore row: work that is too much for one transaction and is done in chunks.
+//! The chore row: work that is too large for one transaction and is done in chunks.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,103 +8,103 @@ use crate::{
     time::Timestamp,
 };
 
-/// What is left to do after the transaction that asked for it.
+/// Work left after the transaction that requested it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chore {
-    /// Its id; what has a later number came too late for it.
+    /// The chore's id; rows with a later number are not part of it.
     pub id: ChoreId,
     /// The workspace.
     pub ws: Workspace,
-    /// The name of the event that it wakes waiters of. Those of one name are done in order.
+    /// The name of the event whose waiters the chore wakes. Chores of one name are done in order.
     pub topic: Option<String>,
-    /// When the sweep has to look at it: for its next chunk, or to forget it.
+    /// When the sweep has to process the chore: for its next chunk, or to delete it.
     pub due: Option<Timestamp>,
-    /// What there is to do, and how far it is.
+    /// The work and its progress.
     pub work: Work,
 }
 
 impl Chore {
-    /// Whether nothing is left to do but to forget it.
+    /// Whether the work is finished, so that only its row is left to delete.
     pub fn is_over(&self) -> bool {
         matches!(&self.work, Work::Bulk(Bulk { ended_at: Some(_), .. }))
     }
 }
 
-/// What there is to do, and how far it is.
+/// Work of a chore and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Work {
-    /// Wakes those who waited for an event when it came.
+    /// Wakes the runs that were waiting for an event when it arrived.
     Wake {
         /// The event.
         event: Seq,
-        /// The last wait that was looked at.
+        /// The last wait that was processed.
         after: WaitPlace,
     },
     /// Cancels the children of a run that was cancelled.
     Orphans {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Those that are left.
+        /// The children that are left.
         runs: Vec<Seq>,
     },
-    /// Does one thing to many runs.
+    /// Applies one action to many runs.
     Bulk(Bulk),
 }
 
-/// Where a wait stands among those for one event.
+/// Position of a wait among the waits for one event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WaitPlace {
-    /// The path that it is filed under.
+    /// The path that the wait is filed under.
     pub path: String,
-    /// The run.
+    /// The waiting run.
     pub run: Seq,
-    /// Its step.
+    /// The run's step.
     pub step: String,
 }
 
 impl WaitPlace {
-    /// Before all others under a path.
+    /// Returns the position before all waits under a path.
     pub fn first(path: String) -> Self {
         Self { path, run: Seq(i64::MIN), step: String::new() }
     }
 }
 
-/// One thing that is done to many runs. It stays readable for a day after its end.
+/// One action applied to many runs. It stays readable for a day after its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bulk {
-    /// What is done to them.
+    /// The action.
     pub what: BulkWhat,
-    /// To which of those that had been admitted by then.
+    /// The filter, applied to the runs that were admitted before the operation.
     pub filter: BulkFilter,
-    /// The definitions whose runs are left to look at.
+    /// The definitions whose runs are left to process.
     pub lanes: Vec<Seq>,
-    /// The last run of the first of them that was looked at.
+    /// The last processed run of the first of these definitions.
     pub after: Seq,
-    /// What has come of it so far.
+    /// The results so far.
     pub counts: BulkCounts,
-    /// When all was done.
+    /// When the operation was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
-/// What is done to each run.
+/// Action applied to each run of a bulk operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BulkWhat {
-    /// It is cancelled.
+    /// Cancels the run.
     Cancel {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is paused.
+    /// Pauses the run.
     Pause,
-    /// It goes on, if it is paused.
+    /// Resumes the run, if it is paused.
     Resume,
 }
 
-/// Which runs are meant; what is left out does not matter.
+/// Filter of a bulk operation; absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct BulkFilter {
@@ -114,13 +114,13 @@ pub struct BulkFilter {
     pub workflow: Option<String>,
     /// Of this version.
     pub version: Option<u32>,
-    /// In this state when it is their turn.
+    /// In this state when the run is processed.
     pub state: Option<LiveState>,
-    /// Admitted before this moment.
+    /// Admitted before this time.
     pub queued_before: Option<Timestamp>,
 }
 
-/// The states that users see of runs that have not ended.
+/// User-visible states of runs that have not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LiveState {
@@ -134,11 +134,11 @@ pub enum LiveState {
     Paused,
 }
 
-/// What has come of a bulk operation so far, run by run.
+/// Results of a bulk operation so far, per run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkCounts {
-    /// It was done.
+    /// Runs on which the action was done.
     pub done: u32,
-    /// The run had ended by then, or is too entangled for one transaction.
+    /// Runs that had ended by then, or that have too many relations for one transaction.
     pub refused: u32,
 }

@@ -1,4 +1,4 @@
-//! The rows about who serves what: engines, definitions, and the heads that order them.
+//! Engine, definition and schedule rows, and the counters that order them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,30 +9,30 @@ use crate::{
     time::Timestamp,
 };
 
-/// A process that drives runs, alive as long as its beat changes.
+/// Process that drives runs, alive as long as its heartbeat changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Engine {
-    /// Fresh at every start.
+    /// The engine's id, new at every start.
     pub id: EngineId,
-    /// Grows with every renewal.
+    /// The heartbeat counter; grows with every renewal.
     pub beat: i64,
-    /// Set once by whoever saw no beat for a whole lease; never cleared.
+    /// Set once by the engine that saw no heartbeat for a whole lease; never cleared.
     pub dead: bool,
-    /// The lanes that it takes runs from, in all workspaces.
+    /// The lanes that the engine takes runs from, in all workspaces.
     pub serves: Vec<Seq>,
-    /// The length of its lease in milliseconds: others wait at least that long after the last
-    /// change of its beat that they saw. None in rows that an older binary has written.
+    /// The length of the engine's lease in milliseconds: others wait at least that long after the
+    /// last heartbeat change that they saw. None in rows that an older binary has written.
     pub lease_ms: Option<u32>,
 }
 
 impl Engine {
-    /// An engine at its first beat.
+    /// Creates an engine with its first heartbeat.
     pub fn new(id: EngineId, lease_ms: u32) -> Self {
         Self { id, beat: 1, dead: false, serves: Vec::new(), lease_ms: Some(lease_ms) }
     }
 }
 
-/// A schedule of a workflow, with what it plans.
+/// Schedule of a workflow, with its planned occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The workspace.
@@ -41,28 +41,28 @@ pub struct Schedule {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// Its expression, and its time zone where that is not UTC.
+    /// The schedule's expression, and its time zone where that is not UTC.
     pub id: String,
-    /// When the next occurrence is planned for; none after the last.
+    /// The planned time of the next occurrence; none after the last.
     pub next: Option<Timestamp>,
-    /// When the last one that took place or was passed over had been planned for.
+    /// The planned time of the last occurrence that took place or was skipped.
     pub last: Option<Timestamp>,
-    /// What became of that one.
+    /// The outcome of that occurrence.
     pub outcome: Option<Occurred>,
-    /// Since when nothing is planned, because somebody said so.
+    /// When the schedule was paused by hand; nothing is planned while it is paused.
     pub paused_at: Option<Timestamp>,
 }
 
-/// What became of an occurrence.
+/// Outcome of an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Occurred {
-    /// The word of its verdict, or `missed`.
+    /// The code of its verdict, or `missed`.
     pub outcome: String,
-    /// Its run, where there is one.
+    /// The occurrence's run, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// How many were missed with it.
+    /// How many occurrences were missed, this one included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u32>,
 }
@@ -76,20 +76,20 @@ pub struct LogHead {
     pub pos: i64,
 }
 
-/// Grows with every change of a workspace's definitions. That of no workspace is the horizon of
-/// retention (`retention::horizon`).
+/// Counter that grows with every change of a workspace's definitions. The epoch of the empty
+/// workspace name is the horizon of retention (`retention::horizon`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// The workspace.
     pub ws: Workspace,
-    /// How many changes there have been.
+    /// The number of changes.
     pub n: i64,
 }
 
 /// One version of a workflow, an action or a reaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Def {
-    /// The number that runs of this version are found by when they are ready.
+    /// The number by which ready runs of this version are found.
     pub lane: Seq,
     /// The workspace.
     pub ws: Workspace,
@@ -103,9 +103,9 @@ pub struct Def {
     pub body: Payload,
     /// Grows with each release in the workspace; none before the first. The greatest is current.
     pub released: Option<i64>,
-    /// Whether code without a version number has registered it; none in rows of a schema that
-    /// did not record it.
+    /// Whether the version was registered by code without a version number; none in rows of a
+    /// schema that did not record it.
     pub assigned: Option<bool>,
-    /// Whether its last release came with a registration, and not by hand.
+    /// Whether the last release came with a registration, and not by hand.
     pub deployed: bool,
 }

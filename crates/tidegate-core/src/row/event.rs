@@ -9,7 +9,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where an input came from.
+/// Origin of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
@@ -17,7 +17,7 @@ pub enum Kind {
     Event,
     /// A call of an action.
     Request,
-    /// A schedule's occurrence.
+    /// An occurrence of a schedule.
     Cron,
     /// A parent's call.
     Invoke,
@@ -26,51 +26,51 @@ pub enum Kind {
 /// An immutable input: a posted event, a request, an occurrence or a parent's call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Its id.
+    /// The event's id.
     pub id: EventId,
     /// The workspace.
     pub ws: Workspace,
-    /// Where it came from.
+    /// The origin.
     pub kind: Kind,
-    /// The event's name, or what was called.
+    /// The event's name, or the called workflow or action.
     pub name: String,
     /// When it was accepted.
     pub at: Timestamp,
-    /// When the sender says that it happened.
+    /// The time of the event according to its sender.
     pub ts: Option<Timestamp>,
-    /// The data, as it was sent.
+    /// The payload, as it was sent.
     pub data: Payload,
 }
 
-/// An event's place in a batch.
+/// Position of an event in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The run that will carry it.
+    /// The run that will get the event.
     pub run: Seq,
-    /// Its place, from 0.
+    /// The position, from 0.
     pub n: u32,
     /// The event.
     pub event: EventId,
 }
 
-/// A run that waits for an event of a name, filed under one field's value.
+/// Wait of a run for an event of a name, filed under one field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitRow {
     /// The workspace.
     pub ws: Workspace,
     /// The event's name.
     pub name: String,
-    /// The path to the field; empty when any event of the name will do.
+    /// The path to the field; empty when any event of the name matches.
     pub path: String,
-    /// The encoded value wanted there.
+    /// The encoded value that is expected there.
     pub value: Vec<u8>,
     /// The run.
     pub run: Seq,
-    /// Its step.
+    /// The run's step.
     pub step: String,
 }
 
-/// A path that waits for this name are filed under, so that an event knows what to probe.
+/// Path that waits for this name are filed under, so that an event knows which paths to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitPath {
     /// The workspace.
@@ -81,23 +81,23 @@ pub struct WaitPath {
     pub path: String,
 }
 
-/// A signal kept until its run asks for it.
+/// Signal kept until its run receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
     /// The run.
     pub run: Seq,
     /// The signal's name.
     pub name: String,
-    /// Its place in the inbox.
+    /// The signal's position in the inbox.
     pub seq: Seq,
-    /// What it carries.
+    /// The payload.
     pub data: Payload,
 }
 
-/// The durable record of a verdict other than a plain start.
+/// Durable record of a verdict other than a plain start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receipt {
-    /// Its number.
+    /// The receipt's number.
     pub seq: Seq,
     /// The workspace.
     pub ws: Workspace,
@@ -105,12 +105,12 @@ pub struct Receipt {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The key that the deciding control saw, as people read it.
+    /// The key that the deciding control evaluated, for display.
     pub key: String,
-    /// The event that was decided on.
+    /// The event that the verdict is about.
     pub event: Seq,
-    /// When.
+    /// When the verdict was decided.
     pub at: Timestamp,
-    /// The verdict as the caller was told it.
+    /// The verdict as it was returned to the caller.
     pub verdict: serde_json::Value,
 }

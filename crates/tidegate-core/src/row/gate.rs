@@ -1,4 +1,4 @@
-//! The gate row: what one control remembers for one key.
+//! The gate row: the state of one control for one key.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// What kind of thing a gate row is. The order is the order of spec G9 and of locking.
+/// Class of a gate. The order is the order of spec G9 and of locking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -28,13 +28,13 @@ pub enum Class {
     Batch = 31,
     /// The window of the policy `debounce`.
     Quiet = 32,
-    /// One run at a time, refusing or replacing.
+    /// One run at a time; others are refused or replace it.
     Singleton = 40,
-    /// One run at a time of a schedule.
+    /// One run at a time per schedule.
     Schedule = 41,
-    /// One run at a time between versions.
+    /// One run at a time across versions.
     Handoff = 42,
-    /// One request at a time of a flow's key.
+    /// One request at a time per key of a flow.
     Policy = 43,
     /// A limit on runs that have not ended.
     RunLimit = 44,
@@ -65,13 +65,13 @@ impl Class {
         Self::Whole,
     ];
 
-    /// Whether every newcomer's own policy says what it does when the gate is busy. Others may
-    /// queue there, and do so by arrival alone (spec policies).
+    /// Whether each newcomer's own policy decides what it does when the gate is busy. Other runs
+    /// may queue there, and do so by arrival alone (spec policies).
     pub fn is_arbitrated(self) -> bool {
         matches!(self, Self::Schedule | Self::Policy)
     }
 
-    /// The control that a user knows it by.
+    /// Returns the control's name in a definition.
     pub fn control(self) -> &'static str {
         match self {
             Self::Dedupe => "dedupeId",
@@ -89,36 +89,36 @@ impl Class {
     }
 }
 
-/// What a gate key says when it is taken apart.
+/// Decoded gate key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The workspace.
     pub ws: Workspace,
-    /// What kind of gate.
+    /// The gate's class.
     pub class: Class,
     /// The app.
     pub app: String,
     /// The workflow, or the flow for a policy.
     pub name: String,
-    /// Which of several alike: the key's path, a key kind or a version.
+    /// The discriminator between gates of one class: the key's path, a key kind or a version.
     pub slot: String,
     /// The key's value.
     pub key: Key,
 }
 
 impl Scope {
-    /// The key as people read it: that of a schedule's gate is the schedule.
+    /// Returns the key for display: for a schedule's gate, the schedule.
     pub fn shown_key(&self) -> String {
         if self.class == Class::Schedule { self.slot.clone() } else { self.key.to_string() }
     }
 }
 
-/// The bytes that name a gate: workspace first, tagged, injective, the same on every store.
+/// Encoded gate key: workspace first, tagged, injective, the same on every store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GateKey(Arc<[u8]>);
 
 impl GateKey {
-    /// The bytes for a scope.
+    /// Encodes a scope.
     pub fn new(scope: &Scope) -> Self {
         let mut bytes = Vec::with_capacity(64);
         push_part(&mut bytes, scope.ws.as_bytes());
@@ -130,7 +130,7 @@ impl GateKey {
         Self(bytes.into())
     }
 
-    /// What the keys of all gates of one kind begin with.
+    /// Returns the common prefix of the keys of all gates of one class.
     pub fn class_prefix(ws: &Workspace, class: Class) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         push_part(&mut bytes, ws.as_bytes());
@@ -138,7 +138,7 @@ impl GateKey {
         bytes
     }
 
-    /// What the keys of all gates of one kind and workflow begin with.
+    /// Returns the common prefix of the keys of all gates of one class and workflow.
     pub fn prefix(ws: &Workspace, class: Class, app: &str, name: &str) -> Vec<u8> {
         let mut bytes = Self::class_prefix(ws, class);
         push_part(&mut bytes, app.as_bytes());
@@ -146,17 +146,17 @@ impl GateKey {
         bytes
     }
 
-    /// A key that a store has kept.
+    /// Wraps the bytes of a stored key.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Takes the key apart; `None` for bytes that are not a gate's key.
+    /// Decodes the key; `None` for bytes that are not a gate key.
     pub fn scope(&self) -> Option<Scope> {
         let text = |part: &[u8]| std::str::from_utf8(part).ok().map(str::to_owned);
         let (ws, rest) = take_part(&self.0)?;
@@ -175,12 +175,12 @@ impl GateKey {
         })
     }
 
-    /// Whether it is of a workspace, read without taking the rest apart.
+    /// Whether the key belongs to a workspace, read without decoding the rest.
     pub fn is_of(&self, ws: &str) -> bool {
         take_part(&self.0).is_some_and(|(part, _)| part == ws.as_bytes())
     }
 
-    /// The class, read without taking the rest apart.
+    /// Returns the class, read without decoding the rest.
     pub fn class(&self) -> Option<Class> {
         let (_, rest) = take_part(&self.0)?;
         let class = rest.first()?;
@@ -189,7 +189,7 @@ impl GateKey {
 }
 
 impl Serialize for GateKey {
-    /// In hex: a body is JSON, and a key may hold any bytes.
+    /// Writes hex: a body is JSON, and a key may contain any bytes.
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = String::with_capacity(self.0.len() * 2);
@@ -216,24 +216,25 @@ impl<'de> Deserialize<'de> for GateKey {
     }
 }
 
-/// One control's memory for one key.
+/// State of one control for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name.
+    /// The gate's key.
     pub key: GateKey,
-    /// Its number, by which waiting runs point at it.
+    /// The gate's number, by which queued runs refer to it.
     pub id: Seq,
-    /// The latest moment that a decision on it has used; never moves back.
+    /// The latest time that a decision on this gate has used; never moves back.
     pub at: Timestamp,
-    /// When the sweep has to look at it.
+    /// When the sweep has to process the gate.
     pub due: Option<Timestamp>,
-    /// What it remembers.
+    /// The state.
     pub state: GateState,
 }
 
 impl Gate {
-    /// The event that an open window will fire with, or that a buffer begins with: the others of a
-    /// buffer are filed as items, and its row changes no index with each of them.
+    /// Returns the event that an open window will fire with, or the first event of a buffer: the
+    /// other events of a buffer are filed as items, so that adding one changes no index of the gate
+    /// row.
     pub fn event(&self) -> Option<Seq> {
         match &self.state {
             GateState::Fold(fold) if self.key.class() == Some(Class::Batch) => Some(fold.first.seq),
@@ -246,69 +247,69 @@ impl Gate {
     }
 }
 
-/// What a gate remembers, by primitive.
+/// State of a gate, by primitive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GateState {
-    /// Who is inside, and where the line begins.
+    /// The holders, and the head of the queue.
     Slots(Slots),
-    /// When the next arrival conforms.
+    /// The time when the next arrival conforms.
     Meter(Meter),
-    /// A meter with a line.
+    /// A meter with a queue.
     Turns(Turns),
     /// A window or a buffer.
     Fold(Fold),
-    /// Who was first.
+    /// The first taker.
     Claim(Claim),
 }
 
-/// A gate in the narrow sense: the set of holders, never a counter.
+/// Gate in the narrow sense: the set of holders, never a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Slots {
-    /// Who is inside.
+    /// The runs inside the gate.
     pub holders: Vec<Hold>,
-    /// A lower bound of the line's first place; none means that nobody waits.
+    /// A lower bound of the first position in the queue; none means that the queue is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Place>,
     /// Folds that could not flush because of a holder, and flush when it ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folds: Vec<GateKey>,
-    /// The release that older, unstarted waiters move to when they are let in (supersede).
+    /// The release that older, unstarted queued runs move to when they are admitted (supersede).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<i64>,
 }
 
-/// One run's place inside a gate.
+/// Hold of one run on a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The run.
     pub run: RunId,
-    /// Cancelled, and its worker has not confirmed the stop yet.
+    /// Whether the run is cancelled and its worker has not confirmed the stop yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
 }
 
-/// A GCRA: the theoretical arrival time, exact, with the rate that it was computed under.
+/// GCRA: the exact theoretical arrival time, with the rate that it was computed under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     /// Whole microseconds of the theoretical arrival time.
     pub tat: i64,
-    /// The rest, in `1/limit` of a microsecond.
+    /// The remainder, in `1/limit` of a microsecond.
     pub rest: u32,
-    /// The rate it was computed under.
+    /// The limit that the time was computed under.
     pub limit: u32,
-    /// The period it was computed under.
+    /// The period that the time was computed under.
     pub per_ms: u64,
 }
 
-/// A throttle: its meter, who was let through and has not started, and its line.
+/// Throttle: its meter, the runs that passed it and have not started, and its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turns {
     /// The meter; none before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meter: Option<Meter>,
-    /// Let through, not yet leased: they have a turn each.
+    /// Runs that passed the throttle and are not leased yet: each has a turn.
     pub pending: Vec<Seq>,
     /// As in [`Slots`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -319,56 +320,58 @@ pub struct Turns {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fold {
-    /// The run that will carry it.
+    /// The run that will get the folded events.
     pub run: RunId,
     /// The first event.
     pub first: EventId,
     /// The last event accepted.
     pub last: EventId,
-    /// The runs that go before its own: those that were live when they were last looked at.
+    /// The runs that precede its own: those that were live at the last check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<RunId>,
-    /// When the first event came.
+    /// When the first event arrived.
     pub opened: Timestamp,
-    /// When it flushes if nothing more comes.
+    /// When the fold flushes if no further event arrives.
     pub deadline: Timestamp,
-    /// How many events it holds.
+    /// Number of events in the fold.
     pub count: u32,
-    /// How many bytes of data it holds.
+    /// Number of payload bytes in the fold.
     pub bytes: u64,
-    /// Parts that grew full while it was held: each becomes a run of its own.
+    /// Parts that became full while the fold was held: each becomes its own run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub full: Vec<Part>,
-    /// Due, but its flush would be refused; keeps folding until the holder ends.
+    /// Whether the fold is due but its flush would be refused; it keeps folding until the holder
+    /// ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Paused by hand: it keeps folding, and does not flush until it is resumed.
+    /// Whether the fold is paused by hand: it keeps folding, and does not flush until it is
+    /// resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// Its run exists and has not started: later events still join it (policy `debounce`).
+    /// Whether its run exists and has not started: later events still join it (policy `debounce`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fired: bool,
 }
 
-/// A part of a held buffer that takes no more.
+/// Full part of a held buffer; it takes no more events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The run that will carry it.
+    /// The run that will get these events.
     pub run: RunId,
-    /// Its first event.
+    /// The part's first event.
     pub first: EventId,
-    /// How many events it holds.
+    /// Number of events in the part.
     pub count: u32,
 }
 
-/// A claim: the first taker wins until a moment.
+/// Claim of a key: the first taker has it until its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The event that took it.
     pub event: EventId,
-    /// The run it was taken for, where there is one.
+    /// The run that took it, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// When it comes free.
+    /// The expiry.
     pub until: Timestamp,
 }

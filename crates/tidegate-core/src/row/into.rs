@@ -1,4 +1,4 @@
-//! From a row of one kind to any, and back.
+//! Conversions between typed rows and [`Row`].
 
 use super::{
     ApiKey, Chore, Chunk, Def, Ended, Engine, Epoch, Event, Gate, Item, LogHead, Receipt, Reply,
@@ -6,19 +6,19 @@ use super::{
     Subscription, WaitPath, WaitRow,
 };
 
-/// The row of one kind, where it is of that kind.
+/// Typed access; `None` for a row of another kind.
 impl Row {
-    /// A gate.
+    /// Returns the gate.
     pub fn as_gate(&self) -> Option<&Gate> {
         if let Self::Gate(row) = self { Some(row) } else { None }
     }
 
-    /// An item of a batch.
+    /// Returns the batch item.
     pub fn as_item(&self) -> Option<&Item> {
         if let Self::Item(row) = self { Some(row) } else { None }
     }
 
-    /// A run that has not ended.
+    /// Returns the run that has not ended.
     pub fn as_run(&self) -> Option<&Run> {
         if let Self::Run(row) = self { Some(row) } else { None }
     }

@@ -1,4 +1,4 @@
-//! The rows that stores keep: what a decision reads and what it writes.
+//! Stored rows: the input and output of every decision.
 //!
 //! A store moves rows; it never looks inside a gate's state or a run's body. The order of
 //! [`RowKey`]'s variants is the order in which rows are locked.
@@ -33,24 +33,25 @@ pub use trail::{At, Awaited, Mark, Trail};
 
 use crate::id::Seq;
 
-/// A tenant's name.
+/// Name of a tenant.
 pub type Workspace = Arc<str>;
 
-/// One process's name: fresh at every start, so that a restart is never taken for its past.
+/// Id of one engine process: new at every start, so that a restarted process is never mistaken for
+/// its predecessor.
 pub type EngineId = u128;
 
 /// Any row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
-    /// What a request under an idempotency key came to.
+    /// The stored answer of a request with an idempotency key.
     Reply(Reply),
-    /// A key of the API.
+    /// An API key.
     ApiKey(ApiKey),
-    /// What is left to do, in chunks.
+    /// Work left for later transactions, done in chunks.
     Chore(Chore),
     /// A schedule, with its next planned occurrence.
     Schedule(Schedule),
-    /// What a control remembers for one key.
+    /// The state of a control for one key.
     Gate(Gate),
     /// A run that has not ended.
     Run(Box<Run>),
@@ -60,11 +61,11 @@ pub enum Row {
     Engine(Engine),
     /// A stream's head.
     Stream(Stream),
-    /// A reaction's place in one stream.
+    /// A reaction's cursor in one stream.
     Subscription(Subscription),
     /// The last global position of a workspace.
     LogHead(LogHead),
-    /// The number that changes with any definition of a workspace.
+    /// A counter that grows with every change of a workspace's definitions.
     Epoch(Epoch),
     /// One version of a definition.
     Def(Def),
@@ -72,13 +73,13 @@ pub enum Row {
     Event(Event),
     /// A run that has ended.
     Ended(Ended),
-    /// A remembered step.
+    /// A recorded step.
     Step(Step),
     /// An event in a batch.
     Item(Item),
     /// A run that waits for an event.
     Wait(WaitRow),
-    /// A path that some wait of this name has matched on.
+    /// A path that some wait for an event of this name matches on.
     WaitPath(WaitPath),
     /// A signal that has not been taken yet.
     Signal(Signal),
@@ -86,22 +87,23 @@ pub enum Row {
     Receipt(Receipt),
     /// An event of a stream.
     StreamEventRow(StreamEventRow),
-    /// Something that a run has emitted.
+    /// A chunk of output that a run has emitted.
     Chunk(Chunk),
-    /// What a run has staged for a session.
+    /// A session operation that a run has staged.
     Staged(Box<Staged>),
-    /// What a stream had come to at a version.
+    /// The folded state of a stream at a version.
     StreamSnapshot(StreamSnapshot),
 }
 
-/// What names a row.
+/// Primary key of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
-    /// By workspace and id; locked. First, because it says whether anything else is looked at.
+    /// By workspace and id; locked. First, because it decides whether any other row is read.
     Reply(Workspace, String),
     /// By id; locked.
     ApiKey(String),
-    /// By number; locked. Early, because what it touches is found out on the way.
+    /// By number; locked. Early, because the rows that a chore touches are only found while it is
+    /// done.
     Chore(Seq),
     /// By workspace, app, workflow and id; locked.
     Schedule(Workspace, String, String, String),
@@ -109,8 +111,8 @@ pub enum RowKey {
     Gate(GateKey),
     /// By its run's number; locked.
     Run(Seq),
-    /// By workspace, app, flow and session; locked. Behind runs: a report locks its run first and
-    /// learns from it which sessions its end will write. Nothing of a session leads to a run.
+    /// By workspace, app, flow and session; locked. After runs: a report locks its run first and
+    /// learns from it which sessions its end will write. Nothing in a session leads to a run.
     Session(Workspace, String, String, String),
     /// By the engine's id; locked.
     Engine(EngineId),
@@ -130,7 +132,7 @@ pub enum RowKey {
     Ended(Seq),
     /// By run and step id.
     Step(Seq, String),
-    /// By run and place.
+    /// By run and position.
     Item(Seq, u32),
     /// By workspace, event name, path, value, run and step.
     Wait(Workspace, String, String, Vec<u8>, Seq, String),
@@ -142,16 +144,16 @@ pub enum RowKey {
     Receipt(Seq),
     /// By the stream's number and the version.
     StreamEventRow(Seq, i64),
-    /// By run, step, attempt and place there.
+    /// By run, step, attempt and position in the attempt.
     Chunk(Seq, String, u32, u32),
-    /// By run and place.
+    /// By run and position.
     Staged(Seq, u32),
-    /// By the stream's number and what folded it.
+    /// By the stream's number and the kind of the fold.
     StreamSnapshot(Seq, String),
 }
 
 impl RowKey {
-    /// Whether a transaction locks this row before it looks at it.
+    /// Whether a transaction locks this row before it reads it.
     ///
     /// All others are written once, or only under the lock of a row that owns them.
     pub fn is_locked(&self) -> bool {
@@ -186,7 +188,7 @@ impl RowKey {
 }
 
 impl Row {
-    /// What names this row.
+    /// Returns the row's primary key.
     pub fn key(&self) -> RowKey {
         match self {
             Self::Reply(row) => RowKey::Reply(row.ws.clone(), row.id.clone()),

@@ -1,4 +1,4 @@
-//! The run rows: one that has not ended, one that has, and the steps of both.
+//! Run rows: live runs, ended runs, and the steps of both.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::{
     time::Timestamp,
 };
 
-/// The order in which waiting runs are served: queued at less the priority shift, then arrival.
+/// Order in which waiting runs are served: queue time minus the priority shift, then arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {
-    /// Queued at, less the shift.
+    /// Queue time minus the priority shift.
     pub at: Timestamp,
     /// Breaks ties by arrival.
     pub seq: Seq,
 }
 
-/// A place in a line: releases first where versions hand over, then rank.
+/// Position in a gate's queue: by release where versions hand off, then by rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// 0, or the release whose runs stand together in the line of a handoff.
+    /// 0, or the release by which runs are grouped in the queue of a handoff.
     pub tier: i64,
-    /// The rank that counts in this line.
+    /// The rank that applies in this queue.
     pub rank: Rank,
 }
 
@@ -38,7 +38,7 @@ pub enum Span {
     Run,
     /// Until its first start: a throttle's turn.
     Start,
-    /// Only while it is driven.
+    /// Only while the run is driven.
     Executing,
 }
 
@@ -47,19 +47,19 @@ pub enum Span {
 pub struct PlannedGate {
     /// The gate.
     pub gate: GateKey,
-    /// How long it is kept.
+    /// How long the gate is kept.
     pub span: Span,
-    /// The release that counts in the line of a handoff; 0 elsewhere.
+    /// The release that applies in the queue of a handoff; 0 elsewhere.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tier: i64,
 }
 
-/// What needs no mention in a body that is written with every change of a run.
+/// Whether a field can be left out of a body that is written with every change of a run.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a run was started with.
+/// Input of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
@@ -70,7 +70,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The event, for a batch the first.
+    /// Returns the event; for a batch, its first event.
     pub fn first(self) -> EventId {
         match self {
             Self::Event(id) | Self::Batch(id) => id,
@@ -78,90 +78,90 @@ impl Source {
     }
 }
 
-/// Who waits for a child.
+/// Parent of a child run, and the step that waits for the child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The run.
+    /// The parent run.
     pub run: Seq,
-    /// Its step.
+    /// The parent's step.
     pub step: String,
-    /// The run and all its own ancestors.
+    /// The parent and all of its ancestors.
     #[serde(rename = "line")]
     pub ancestors: Vec<Seq>,
 }
 
-/// Why there is a run.
+/// Reason why a run exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
-    /// Something came in.
+    /// Started by an input.
     #[default]
     Ordinary,
-    /// Undoes what this run did, newest first (spec replace).
+    /// Compensates the steps of this run, newest first (spec replace).
     Compensates(RunId),
     /// Runs the failure handler for this run (spec steps).
     OnFailure(RunId),
 }
 
-/// Where a run that has not ended is.
+/// State of a run that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// In the line of the gate it needs next.
+    /// In the queue of the next gate of its plan.
     #[serde(rename = "line")]
     Queued {
         /// The gate's number.
         gate: Seq,
-        /// The place.
+        /// The position in the queue.
         place: Place,
     },
-    /// Has all that it needs; any engine that serves it may lease it.
+    /// Has entered all gates of its plan; any engine that serves the run may lease it.
     Ready,
     /// Leased to an engine.
     Driven,
     /// Waits for a time, an event, a signal or a child.
     Waiting,
-    /// Stopped by hand until resumed.
+    /// Paused by hand until resumed.
     Paused,
     /// Ended from outside while driven; its worker has not confirmed the stop yet.
     Stopping,
 }
 
-/// Whether it is on record that the handler of a leased run is under way.
+/// Whether the handler of a leased run is recorded as running.
 ///
-/// An engine that dies with a run may not have called the handler yet, and then the run had no part
-/// in the death. To record each call would cost every run a transaction; it is recorded from the
-/// first death on, until there is progress.
+/// An engine that dies with a run may not have called the handler yet, and then the run did not
+/// cause the death. Recording each call would cost every run a transaction; calls are recorded from
+/// the first death on, until the run makes progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Begun {
     /// No engine has died with the run since its last progress.
     #[default]
     Untracked,
-    /// One has: the next engine reports before it calls the handler.
+    /// An engine has died: the next engine reports before it calls the handler.
     No,
     /// The engine that has the lease has reported.
     Yes,
 }
 
-/// What a waiting run waits for.
+/// Condition that a waiting run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WaitOn {
-    /// A moment.
+    /// A point in time.
     Time,
     /// The next attempt of a step.
     Retry,
-    /// An event; all fields must match. It is filed under the first.
+    /// An event; all fields must match. The wait is filed under the first field.
     Event {
         /// The event's name.
         name: String,
-        /// Path and encoded value, each.
+        /// Pairs of path and encoded value.
         matches: Vec<(String, Vec<u8>)>,
     },
     /// A signal.
     Signal {
-        /// Its name.
+        /// The signal's name.
         name: String,
     },
     /// A child's end.
@@ -169,29 +169,29 @@ pub enum WaitOn {
         /// The child.
         run: RunId,
     },
-    /// The end of a run that goes before it. It starts when none of those is left, and is
-    /// cancelled if none of them completed.
+    /// The end of a predecessor run. The run starts when no predecessor is left, and is cancelled
+    /// if none of them completed.
     Before {
-        /// That run.
+        /// The predecessor.
         run: RunId,
     },
 }
 
-/// One thing that a run waits for.
+/// One wait of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// The step that gets the answer.
     pub step: String,
-    /// For what.
+    /// The condition.
     pub on: WaitOn,
-    /// Until when: the moment itself, or a time-out.
+    /// The end of the wait: the wake-up time itself, or a timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The time from its beginning to `until`, where that was given: `until` is capped by it after
-    /// the clock has stepped back. None for a moment that the author named.
+    /// The duration from the start of the wait to `until`, where a duration was given: it caps
+    /// `until` after the clock has stepped back. None for a time that the author named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
-    /// When the wait began: an earlier event does not satisfy it.
+    /// The start of the wait: an earlier event does not satisfy it.
     pub since: Seq,
 }
 
@@ -199,7 +199,7 @@ pub struct Wait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Its id.
+    /// The run's id.
     pub id: RunId,
     /// The workspace.
     pub ws: Workspace,
@@ -211,123 +211,123 @@ pub struct Run {
     pub version: u32,
     /// The number of that version's definition.
     pub lane: Seq,
-    /// The number that the versions of its workflow share, where that is not the lane.
+    /// The number that all versions of the workflow share, where it is not the lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Seq>,
-    /// What it was started with.
+    /// The run's input.
     pub source: Source,
-    /// When it was admitted, or flushed; kept through everything that follows.
+    /// When the run was admitted, or flushed; never changed afterwards.
     pub queued_at: Timestamp,
-    /// Its order among others.
+    /// The run's order among waiting runs.
     pub rank: Rank,
-    /// What it has to pass, in order.
+    /// The gate plan: the gates that the run has to pass, in order.
     #[serde(default, rename = "needs", skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<PlannedGate>,
-    /// How many of them it has.
+    /// How many gates of the plan the run has entered.
     #[serde(default, rename = "has", skip_serializing_if = "is_default")]
     pub entered: usize,
-    /// Where it is.
+    /// The run's state.
     pub phase: Phase,
-    /// Who drives it.
+    /// The engine that drives the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EngineId>,
     /// Grows with every lease.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fence: i64,
-    /// Leased at least once: its version stays, its throttle turn is spent.
+    /// Whether the run was leased at least once: its version is fixed, its throttle turn is spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
     /// Failed attempts of steps that have not been recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
-    /// Deaths of engines in a row with its handler under way. Progress resets them.
+    /// Consecutive engine deaths while the handler was running. Progress resets the count.
     #[serde(default, rename = "losses", skip_serializing_if = "is_default")]
     pub deaths: u32,
-    /// Whether it is on record that its handler is under way.
+    /// Whether the handler is recorded as running.
     #[serde(default, skip_serializing_if = "is_default")]
     pub begun: Begun,
-    /// Why it was paused, where that was not by hand.
+    /// The reason for a pause that was not by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
-    /// How many times it was taken over from an engine that died.
+    /// How many times the run was taken over from an engine that died.
     #[serde(default, skip_serializing_if = "is_default")]
     pub takeovers: u32,
-    /// What it waits for.
+    /// The run's current waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
-    /// Steps that were answered while it was driven, so that its worker looks again.
+    /// Steps that were answered while the run was driven, so that its worker reads the answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<String>,
-    /// Asked to pause at the next boundary. Once it is paused: has something to do besides what it
-    /// waits for, so that it goes on when it is resumed.
+    /// A pause was requested for the next boundary. Once the run is paused: it has something to do
+    /// besides its waits, so that it continues when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pausing: bool,
-    /// Who waits for it.
+    /// The parent that waits for this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The run that starts when this one has completed: it has a [`WaitOn::Before`].
+    /// The successor that starts when this run has completed: it has a [`WaitOn::Before`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<RunId>,
-    /// While it has a [`WaitOn::Before`]: whether another run before it has completed.
+    /// While the run has a [`WaitOn::Before`]: whether another predecessor has completed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wanted: bool,
-    /// The run that it replaced, or whose place it has from others that never started.
+    /// The run that it replaced, or whose position it inherits from others that never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
-    /// The gate on which it took that place.
+    /// The gate on which it took that position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_on: Option<GateKey>,
-    /// The run that it is a new go at.
+    /// The run that this one replays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<RunId>,
-    /// The idempotency claim it gives back if it is replaced before its first step.
+    /// The idempotency claim to release if the run is replaced before its first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<GateKey>,
-    /// The place of the last chunk that it has emitted.
+    /// The number of the last chunk that the run has emitted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chunks: u32,
-    /// How far it says that it is.
+    /// The progress that the handler has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// How many operations on sessions it has staged, under `restart`.
+    /// How many session operations the run has staged, under `restart`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub staged: u32,
-    /// Why there is this run.
+    /// The reason why the run exists.
     #[serde(default, skip_serializing_if = "is_default")]
     pub purpose: Purpose,
-    /// How many compensations it has registered.
+    /// How many compensations the run has registered.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compensations: u32,
-    /// When it has failed for taking too long; from its first lease on.
+    /// When the run fails with a timeout; set at its first lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// When it gives up its place in the line of its session. For a compensating run: when it
-    /// lets go of the gates that it took over.
+    /// When the run gives up its position in its session's queue. For a compensating run: when it
+    /// leaves the gates that it took over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up_at: Option<Timestamp>,
-    /// The run whose id its effect keys begin with, where that is another: the first of a chain
-    /// of retries.
+    /// The run whose id prefixes the effect keys, where it is another run: the first of a chain of
+    /// retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_run: Option<RunId>,
-    /// The run that the items of its batch are filed under, where that is another.
+    /// The run that the batch items are filed under, where it is another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_of: Option<RunId>,
-    /// Where it has been.
+    /// The history of the run's states.
     #[serde(default, skip_serializing_if = "Trail::is_empty")]
     pub trail: Trail,
 }
 
-/// How far a run says that it is.
+/// Progress that a handler reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The part that is done, in thousandths.
+    /// The completed part, in thousandths.
     pub permille: u32,
-    /// What it is at.
+    /// The current activity.
     pub text: String,
 }
 
 impl Run {
-    /// A run that nothing has happened to yet and that needs nothing.
+    /// Creates a run with an empty gate plan and no history.
     pub fn new(
         id: RunId,
         ws: Workspace,
@@ -382,23 +382,23 @@ impl Run {
         }
     }
 
-    /// The number under which its workflow has its turn among others.
+    /// Returns the number under which the workflow takes turns with others.
     pub fn turn(&self) -> Seq {
         self.turn.unwrap_or(self.lane)
     }
 
-    /// It is of this version from now on.
+    /// Moves the run to this version.
     pub(crate) fn set_version(&mut self, version: &Version) {
         (self.version, self.lane) = (version.number, version.lane);
         self.turn = (version.turn != version.lane).then_some(version.turn);
     }
 
-    /// It has made progress: deaths of engines are counted anew.
+    /// Records progress: engine deaths are counted from zero again.
     pub(crate) fn made_progress(&mut self) {
         (self.deaths, self.begun) = (0, Begun::Untracked);
     }
 
-    /// When the sweep has to look at it: the first of all that time alone decides.
+    /// Returns when the sweep has to process the run: the earliest of all its deadlines.
     pub fn due(&self) -> Option<Timestamp> {
         let gives_up = match (self.purpose, self.phase) {
             (Purpose::Compensates(_), _) => self.entered > 0,
@@ -411,23 +411,23 @@ impl Run {
         times.min().filter(|_| self.phase != Phase::Stopping)
     }
 
-    /// The run whose id its effect keys begin with: `run_id:step_id`.
+    /// Returns the run whose id prefixes the effect keys: `run_id:step_id`.
     pub fn effects(&self) -> RunId {
         self.effect_run.unwrap_or(self.id)
     }
 
-    /// The run that the items of its batch are filed under.
+    /// Returns the run that the batch items are filed under.
     pub fn batch(&self) -> RunId {
         self.batch_of.unwrap_or(self.id)
     }
 
-    /// Whether it belongs to its version for good: it has started, or it goes on from steps that
-    /// were recorded under that version.
+    /// Whether the run's version is fixed: it has started, or it continues from steps that were
+    /// recorded under that version.
     pub fn keeps_version(&self) -> bool {
         self.started || self.effect_run.is_some()
     }
 
-    /// The ended run whose steps, items or input it relies on.
+    /// Returns the ended run whose steps, items or input this run relies on.
     pub fn past(&self) -> Option<Seq> {
         let follows = match self.purpose {
             Purpose::Ordinary => None,
@@ -436,14 +436,14 @@ impl Run {
         self.batch_of.or(follows).or(self.replay_of).map(|run| run.seq)
     }
 
-    /// The place of the first need that is kept only while the run is driven.
+    /// Returns the index of the first planned gate that is kept only while the run is driven.
     pub fn executing(&self) -> usize {
         let first = self.plan.iter().position(|need| need.span == Span::Executing);
         first.unwrap_or(self.plan.len())
     }
 
-    /// How many of its needs it keeps while it waits or is paused: not its slots, and before its
-    /// start not the turn of a throttle either.
+    /// Returns how many planned gates the run keeps while it waits or is paused: not its slots, and
+    /// before its start not the throttle turn either.
     pub fn kept(&self) -> usize {
         let first = self.plan.iter().position(|need| match need.span {
             Span::Run => false,
@@ -453,9 +453,10 @@ impl Run {
         first.unwrap_or(self.plan.len())
     }
 
-    /// Whose place one has that replaces this run on a gate, and on which gate it has it: this
-    /// run's own, or while this run has not started the place that it took itself, if the newcomer
-    /// passes that gate too. One that does not would not wait for the first to stop.
+    /// Returns the position that a replacing run takes on a gate, and the gate it belongs to: this
+    /// run's own position, or, while this run has not started, the position that it took itself, if
+    /// the newcomer passes that gate too. A newcomer that does not would not wait for the first run
+    /// to stop.
     pub fn place(&self, gate: &GateKey, newcomer: &[PlannedGate]) -> (RunId, GateKey) {
         let passes = |on: &&GateKey| newcomer.iter().any(|need| need.gate == **on);
         let taken = self.replaced.zip(self.replaced_on.as_ref().filter(passes));
@@ -468,46 +469,47 @@ impl Run {
         self.waits.iter().any(|wait| matches!(wait.on, WaitOn::Before { .. }))
     }
 
-    /// Has this run got the gate?
+    /// Whether the run has entered the gate.
     pub fn holds(&self, gate: &GateKey) -> bool {
         self.plan.iter().take(self.entered).any(|need| need.gate == *gate)
     }
 
-    /// Has this run still to pass a gate of this kind?
+    /// Whether the run has still to pass a gate of this class.
     pub fn lacks(&self, class: Class) -> bool {
         self.plan.iter().skip(self.entered).any(|need| need.gate.class() == Some(class))
     }
 }
 
-/// How a run ended.
+/// Final outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum Ending {
-    /// With an output.
+    /// Completed with an output.
     Completed {
-        /// What the handler returned.
+        /// The handler's return value.
         output: Payload,
     },
-    /// With an error.
+    /// Failed with an error.
     Failed {
-        /// What went wrong.
+        /// The error.
         error: RunError,
     },
-    /// From outside.
+    /// Cancelled from outside.
     Cancelled {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// The run that took its place, or has its idempotency key.
+        /// The run that replaced it, or that has its idempotency key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<RunId>,
     },
 }
 
 impl Ending {
-    /// Why a run was cancelled before it started: another run has its idempotency key.
+    /// Reason of a run that was cancelled before it started because another run has its idempotency
+    /// key.
     pub const DEDUPED: &str = "deduped";
 
-    /// The state's name.
+    /// Returns the state's name.
     pub fn state(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
@@ -516,7 +518,7 @@ impl Ending {
         }
     }
 
-    /// The run that has the idempotency key, where that is why this one was cancelled.
+    /// Returns the run that has the idempotency key, where this run was cancelled for that reason.
     pub fn deduped_by(&self) -> Option<RunId> {
         match self {
             Self::Cancelled { reason, by } if reason == Self::DEDUPED => *by,
@@ -525,17 +527,17 @@ impl Ending {
     }
 }
 
-/// An error that a run or a step ended with.
+/// Error of a run or a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunError {
     /// A stable name, such as `HeldByAncestor`.
     pub code: String,
-    /// What people read.
+    /// The message for people.
     pub message: String,
 }
 
 impl RunError {
-    /// A refusal as the error of a step or a run, whose codes are words: `SessionConflict`.
+    /// Creates the error of a step or a run from a refusal. Its codes are words: `SessionConflict`.
     pub fn of(code: &str, message: String) -> Self {
         let capital = |word: &str| {
             let (first, rest) = word.split_at(1);
@@ -548,7 +550,7 @@ impl RunError {
 /// A run that has ended. Final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its id.
+    /// The run's id.
     pub id: RunId,
     /// The workspace.
     pub ws: Workspace,
@@ -558,47 +560,47 @@ pub struct Ended {
     pub workflow: String,
     /// The version.
     pub version: u32,
-    /// What it was started with.
+    /// The run's input.
     pub source: Source,
-    /// When it was admitted.
+    /// When the run was admitted.
     pub queued_at: Timestamp,
-    /// When it ended.
+    /// When the run ended.
     pub ended_at: Timestamp,
-    /// How.
+    /// The outcome.
     pub ending: Ending,
-    /// Who waited for it.
+    /// The parent that waited for it.
     pub parent: Option<Seq>,
-    /// The run that started when it had completed, or was cancelled.
+    /// The successor that started when this run had completed, or that was cancelled.
     pub then: Option<RunId>,
-    /// The run that it was a new go at.
+    /// The run that this one replayed.
     pub replay_of: Option<RunId>,
     /// The number of its version's definition.
     pub lane: Seq,
-    /// Why there was this run.
+    /// The reason why the run existed.
     pub purpose: Purpose,
-    /// The run whose id its effect keys began with, where that is another.
+    /// The run whose id prefixed the effect keys, where it is another run.
     pub effect_run: Option<RunId>,
-    /// The run that the items of its batch are filed under, where that is another.
+    /// The run that the batch items are filed under, where it is another run.
     pub batch_of: Option<RunId>,
-    /// Where it was.
+    /// The history of the run's states.
     pub trail: Trail,
-    /// How many times it was taken over from an engine that died.
+    /// How many times the run was taken over from an engine that died.
     pub takeovers: u32,
 }
 
 impl Ended {
-    /// The run whose id its effect keys began with.
+    /// Returns the run whose id prefixed the effect keys.
     pub fn effects(&self) -> RunId {
         self.effect_run.unwrap_or(self.id)
     }
 
-    /// The run that the items of its batch are filed under.
+    /// Returns the run that the batch items are filed under.
     pub fn batch(&self) -> RunId {
         self.batch_of.unwrap_or(self.id)
     }
 }
 
-/// What a remembered step did.
+/// Kind of a recorded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
@@ -623,7 +625,7 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// Whether the code did something, as opposed to what it waited for.
+    /// Whether the step performed an effect, as opposed to a wait.
     pub fn is_effect(self) -> bool {
         match self {
             Self::Run | Self::Send | Self::State | Self::Compensate | Self::Commit => true,
@@ -632,29 +634,29 @@ impl StepKind {
     }
 }
 
-/// A remembered part of a run: written once, never changed.
+/// Recorded step of a run: written once, never changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The run.
     pub run: Seq,
     /// The step's id, unique in the run.
     pub id: String,
-    /// What it did.
+    /// The step's kind.
     pub kind: StepKind,
-    /// The fence that it was written under.
+    /// The fence of the lease under which the step was recorded.
     pub fence: i64,
-    /// When.
+    /// When the step was recorded.
     pub at: Timestamp,
-    /// What came of it.
+    /// The step's result.
     pub result: Result<Payload, RunError>,
-    /// Its order: grows with every step of the run.
+    /// The step's order: grows with every step of the run.
     pub seq: Seq,
 }
 
 impl Step {
-    /// Sorts the steps of a run into the order in which its code got them first. An answer that
-    /// came while an activation was under way is seen by the next one, after all that this one
-    /// recorded. Copies out of another run have no fences, and stand in this order already.
+    /// Sorts the steps of a run into the order in which its code first received them. An answer
+    /// that arrived during an activation is seen by the next activation, after everything that this
+    /// one recorded. Steps copied from another run have no fences, and are already in this order.
     pub fn sort(steps: &mut [Self]) {
         steps.sort_by(|a, b| (a.seq, &a.id).cmp(&(b.seq, &b.id)));
         let same = |a: &Self, b: &Self| a.fence == b.fence && a.fence != 0;
@@ -664,7 +666,7 @@ impl Step {
     }
 }
 
-/// Something that a run has emitted: written once, never changed.
+/// Chunk of output that a run has emitted: written once, never changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The run.
@@ -673,10 +675,10 @@ pub struct Chunk {
     pub step: String,
     /// The step's attempt.
     pub attempt: u32,
-    /// Its place in that attempt, from 0.
+    /// The chunk's position in that attempt, from 0.
     pub n: u32,
-    /// Its place among all that the run has emitted, from 1.
+    /// The chunk's position among all chunks of the run, from 1.
     pub seq: u32,
-    /// What it is.
+    /// The payload.
     pub data: Payload,
 }

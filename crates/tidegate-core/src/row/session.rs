@@ -1,4 +1,4 @@
-//! The state of a session, and what a run has staged for it.
+//! Session state, and session operations that a run has staged.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::{
     key::{Decimal, Path},
 };
 
-/// The document of one session. A session that was never written has no row.
+/// Document of one session. A session that was never written has no row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The workspace.
@@ -18,66 +18,66 @@ pub struct Session {
     pub app: String,
     /// The flow.
     pub flow: String,
-    /// The session, as requests name it.
+    /// The session's id, as in requests.
     pub id: String,
-    /// How often it has changed.
+    /// How many times the document has changed.
     pub version: i64,
     /// The document.
     pub body: Payload,
 }
 
-/// What names a session inside of a workspace.
+/// Key of a session within a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionRef {
     /// The flow's app.
     pub app: String,
     /// The flow.
     pub flow: String,
-    /// The session, as requests name it.
+    /// The session's id, as in requests.
     pub id: String,
 }
 
-/// What is done to a document. No path means the document as a whole.
+/// Operation on a session's document. No path means the whole document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionOp {
-    /// Reads what stands at the path; `null` where nothing does.
+    /// Reads the value at the path; `null` where there is none.
     Get {
-        /// Where.
+        /// The path.
         path: Option<Path>,
     },
-    /// Puts a value there, and makes the objects on the way to it.
+    /// Sets the value at the path, and creates the objects on the way to it.
     Set {
-        /// Where.
+        /// The path.
         path: Option<Path>,
-        /// What.
+        /// The value.
         value: Payload,
     },
-    /// Merges an object into the one there, as RFC 7396 says: `null` removes a member.
+    /// Merges an object into the object at the path, as in RFC 7396: `null` removes a member.
     Merge {
-        /// Where.
+        /// The path.
         path: Option<Path>,
         /// The members that change.
         value: Payload,
     },
-    /// Adds a value to the end of the list there.
+    /// Appends a value to the list at the path.
     Append {
-        /// Where.
+        /// The path.
         path: Option<Path>,
-        /// What.
+        /// The value.
         value: Payload,
     },
-    /// Adds to the number there, exactly.
+    /// Adds to the number at the path, exactly.
     Increment {
-        /// Where.
+        /// The path.
         path: Option<Path>,
-        /// How much.
+        /// The increment.
         by: Decimal,
     },
 }
 
 impl SessionOp {
-    /// The word for it.
+    /// Returns the operation's name.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Get { .. } => "get",
@@ -88,7 +88,7 @@ impl SessionOp {
         }
     }
 
-    /// Where it is done.
+    /// Returns the operation's path.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Get { path }
@@ -100,22 +100,22 @@ impl SessionOp {
     }
 }
 
-/// What a run under `restart` has done to a session so far, one row for each operation.
+/// Session operation that a run under `restart` has staged, one row for each.
 ///
-/// Owned by the run: written and deleted under its lock. The run's row says how many there are.
+/// Owned by the run: written and deleted under its lock. The run's row has their count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staged {
     /// The run.
     pub run: Seq,
-    /// Its place in the run's order, from 0 without a gap.
+    /// The operation's position in the run's order, from 0 without a gap.
     pub n: u32,
     /// The session.
     pub session: SessionRef,
-    /// What was done.
+    /// The operation.
     pub op: SessionOp,
-    /// The document's version at that moment, without anything staged.
+    /// The document's version at that time, without staged operations.
     pub version: i64,
-    /// Of a read: what others had written there. None where an earlier read of the same path at
-    /// the same version has kept it.
+    /// For a read: the value that others had written there. None where an earlier read of the same
+    /// path at the same version has stored it.
     pub seen: Option<Payload>,
 }

@@ -1,4 +1,4 @@
-//! The stream rows: heads, events and the places of reactions.
+//! Stream rows: heads, events, snapshots and the cursors of reactions.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,18 @@ use crate::{
     time::Timestamp,
 };
 
-/// A stream's head.
+/// Head of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// The workspace.
     pub ws: Workspace,
     /// The stream's name.
     pub name: String,
-    /// Its number, by which its events are filed.
+    /// The stream's number, by which its events are filed.
     pub id: Seq,
     /// The version of the last event; -1 when there is none.
     pub head: i64,
-    /// Ended by a guard: nothing more is committed.
+    /// Whether a guard has closed the stream: nothing more is committed.
     pub closed: bool,
 }
 
@@ -41,26 +41,26 @@ pub struct StreamEventRow {
     pub name: String,
     /// When it was committed.
     pub at: Timestamp,
-    /// The data as it was given.
+    /// The payload as it was given.
     pub data: Payload,
-    /// Correlation, causation and whatever else the caller adds.
+    /// Correlation id, causation id and any other metadata of the caller.
     pub meta: Payload,
 }
 
-/// What a stream had come to at a version: whoever folds it begins here instead of at its start.
+/// Folded state of a stream at a version: a fold starts here instead of at the first event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSnapshot {
-    /// The stream's number: a restarted stream has another.
+    /// The stream's number: a restarted stream has a new one.
     pub stream: Seq,
-    /// What folded it, and into which shape: no other can read it.
+    /// The fold, and the schema of its state: no other fold can read it.
     pub kind: String,
-    /// The version of the last event in it.
+    /// The version of the last folded event.
     pub version: i64,
     /// The state.
     pub body: Payload,
 }
 
-/// A reaction's place in one stream.
+/// Cursor of a reaction in one stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     /// The workspace.
@@ -69,38 +69,39 @@ pub struct Subscription {
     pub reaction: String,
     /// The stream's name.
     pub stream: String,
-    /// The stream's number that the versions below belong to: a restarted stream has another.
+    /// The stream's number that the versions below belong to: a restarted stream has a new one.
     pub log: Seq,
-    /// The version of the last event that it is done with; -1 at the start.
+    /// The version of the last processed event; -1 at the start.
     pub at: i64,
-    /// The greatest version committed for it.
+    /// The greatest version committed for the reaction.
     pub want: i64,
-    /// Who holds the lease.
+    /// The engine that holds the lease.
     pub owner: Option<EngineId>,
     /// Grows with every lease.
     pub fence: i64,
     /// When the lease ends.
     pub until: Option<Timestamp>,
-    /// Not before: backoff or deferral.
+    /// The earliest time of the next claim: backoff or deferral.
     pub due: Option<Timestamp>,
-    /// Since when it has waited for its turn, for fairness: the least is served first.
+    /// When the subscription began to wait for its turn, for fairness: the earliest is served
+    /// first.
     pub since: Timestamp,
-    /// Failures in a row; reset by progress.
+    /// Consecutive failures; reset by progress.
     pub failures: u32,
-    /// Claims in a row without progress.
+    /// Consecutive claims without progress.
     pub claims: u32,
-    /// What the last failure said; gone with progress.
+    /// The message of the last failure; cleared by progress.
     pub error: Option<String>,
-    /// Why nothing more is claimed until it is unblocked.
+    /// The reason why nothing more is claimed until the subscription is unblocked.
     pub blocked: Option<String>,
 }
 
-/// How far a place's `since` may be ahead of a clock that has not stepped back: claims within one
-/// moment move it on by a microsecond each. The statements `sub_work` have the same number.
+/// How far a subscription's `since` may be ahead of a clock that has not stepped back: each claim
+/// at the same time advances it by a microsecond. The statements `sub_work` have the same number.
 const STEP_MS: u64 = 1000;
 
 impl Subscription {
-    /// The place of a reaction that has seen nothing of a stream yet.
+    /// Creates the subscription of a reaction that has processed no event of a stream yet.
     pub fn new(stream: &Stream, reaction: &str) -> Self {
         Self {
             ws: stream.ws.clone(),
@@ -121,28 +122,28 @@ impl Subscription {
         }
     }
 
-    /// Whether there are events that it is not done with.
+    /// Whether there are unprocessed events.
     pub fn has_work(&self) -> bool {
         self.want > self.at
     }
 
-    /// Who holds a lease that has not ended.
+    /// Returns the holder of a lease that has not expired.
     pub fn holder(&self, now: Timestamp) -> Option<EngineId> {
         self.owner.filter(|_| self.until.is_some_and(|until| until > now))
     }
 
-    /// Whether [`Scan::Work`](crate::reads::Scan::Work) finds it: a claim may take it, or has to
-    /// cap its times.
+    /// Whether [`Scan::Work`](crate::reads::Scan::Work) finds the subscription: a claim may take
+    /// it, or has to cap its times.
     pub fn is_work(&self, now: Timestamp) -> bool {
         self.is_claimable(now) || self.is_ahead(now)
     }
 
-    /// Whether it has work and was written before the clock stepped back.
+    /// Whether the subscription has work and was written before the clock stepped back.
     pub fn is_ahead(&self, now: Timestamp) -> bool {
         self.has_work() && self.blocked.is_none() && self.since > now.plus_ms(STEP_MS)
     }
 
-    /// Whether a claim may take it.
+    /// Whether a claim may take the subscription.
     pub fn is_claimable(&self, now: Timestamp) -> bool {
         self.has_work()
             && self.blocked.is_none()

@@ -1,52 +1,52 @@
-//! Where a run has been, and since when: written along with the run, for whoever asks later.
+//! History of a run's states, written along with the run and read by timelines.
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateKey, Phase, Run, WaitOn};
 use crate::{id::RunId, time::Timestamp};
 
-/// How many places a run remembers; of more, the first and the last ones.
+/// Maximum number of states that a trail keeps; of more, the first and the last ones.
 const MOST: usize = 64;
 
-/// How many of the things that a run waits for at once are remembered.
+/// Maximum number of simultaneous waits that one mark keeps.
 const AWAITED: usize = 8;
 
-/// How many of the first ones are kept when there are more.
+/// How many of the first states are kept when there are more.
 const FIRST: usize = 16;
 
-/// The places of a run, oldest first. Each ends where the next one begins.
+/// States of a run, oldest first. Each ends where the next one begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Trail(Vec<Mark>);
 
-/// Since when a run was somewhere.
+/// State of a run, and the time when it began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark(pub Timestamp, pub At);
 
-/// Where a run was.
+/// State in a run's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum At {
-    /// In the line of a gate.
+    /// In the queue of a gate.
     #[serde(rename = "line")]
     Queue(GateKey),
-    /// Let in everywhere; waits for an engine.
+    /// Admitted by all gates; waits for an engine.
     Ready,
     /// Being driven.
     Driven,
-    /// Waits for the first of these, each for a step.
+    /// Waits for the first of these, with the step of each.
     Waiting(Vec<(String, Awaited)>),
-    /// Stopped by hand.
+    /// Paused by hand.
     Paused,
-    /// Several places that are not remembered one by one.
+    /// Several states that are not kept one by one.
     Several,
 }
 
-/// What is waited for.
+/// Kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Awaited {
-    /// A moment.
+    /// A point in time.
     Time,
     /// The next attempt of a step.
     Retry,
@@ -56,7 +56,7 @@ pub enum Awaited {
     Signal,
     /// The end of this child.
     Child(RunId),
-    /// The end of the run that goes before it.
+    /// The end of a predecessor run.
     Before(RunId),
 }
 
@@ -67,28 +67,28 @@ impl From<Vec<Mark>> for Trail {
 }
 
 impl Trail {
-    /// Whether nothing is remembered.
+    /// Whether the trail has no states.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The places, oldest first.
+    /// Returns the states, oldest first.
     pub fn marks(&self) -> &[Mark] {
         &self.0
     }
 
-    /// Notes where a run is. Where it was for no time is forgotten.
+    /// Records a run's state. A state that lasted no time is dropped.
     fn note(&mut self, now: Timestamp, at: At) {
         let last = self.0.last();
         if last.is_some_and(|last| last.1 == at) {
             return;
         }
         let took_no_time = last.is_some_and(|last| last.0 == now);
-        // The clock may step back: what was before it stays.
+        // The clock may step back: earlier marks keep their times.
         let now = last.map_or(now, |last| last.0.max(now));
         if took_no_time {
             self.0.pop();
-            // Nor does it come back to where it had been before.
+            // Nor does the trail record a return to the state before that one.
             if self.0.last().is_some_and(|last| last.1 == at) {
                 return;
             }
@@ -102,7 +102,7 @@ impl Trail {
 }
 
 impl Run {
-    /// Notes where it is now.
+    /// Records the current state.
     pub(crate) fn leave_mark(&mut self, now: Timestamp) {
         let at = match &self.phase {
             Phase::Queued { .. } => match self.plan.get(self.entered) {
@@ -116,7 +116,7 @@ impl Run {
                 At::Waiting(waits.map(|it| (it.step.clone(), Awaited::of(&it.on))).collect())
             }
             Phase::Paused => At::Paused,
-            // It has ended, and its worker does not know yet.
+            // The run has ended; only its worker has not confirmed the stop yet.
             Phase::Stopping => return,
         };
         self.trail.note(now, at);
@@ -124,7 +124,7 @@ impl Run {
 }
 
 impl Awaited {
-    /// In a word, and which child it is.
+    /// Returns the name of the wait, and the run that is waited for.
     pub fn told(self) -> (&'static str, Option<RunId>) {
         match self {
             Self::Time => ("time", None),

@@ -1,7 +1,7 @@
-//! Chores: what is too much for one transaction goes on in chunks, whoever sweeps.
+//! Chores: work that is too large for one transaction, done in chunks by any engine's sweep.
 //!
-//! A chunk and how far it is are one transaction, so that a crash repeats nothing and loses
-//! nothing. A chore keeps its due time while it is under way: the oldest comes first.
+//! A chunk and its progress are written in one transaction, so that a crash repeats nothing and
+//! loses nothing. A chore keeps its due time until it is finished: the oldest comes first.
 
 use super::{control, end, wake};
 use crate::{
@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// How many runs one chunk of a bulk operation looks at.
+/// How many runs one chunk of a bulk operation processes.
 const LOOKED_AT: u32 = 256;
 
 /// How long the counts of a bulk operation can be read after its end.
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Leaves work for the sweep.
+/// Creates a chore for the sweep.
 pub fn leave<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -33,7 +33,7 @@ pub fn leave<E>(
     Ok(id)
 }
 
-/// Does one thing to all runs that a filter means and that have been admitted by now.
+/// Starts a bulk operation on all runs that match a filter and are admitted by now.
 pub fn bulk(
     draft: &mut Draft,
     ws: &Workspace,
@@ -60,7 +60,7 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     let Some(Row::Chore(mut chore)) = draft.row(&RowKey::Chore(seq))?.cloned() else {
         return Ok(());
     };
-    // What is left to do does not wait for a clock that has stepped back.
+    // Unfinished work does not wait for a clock that has stepped back.
     if chore.due.is_none_or(|due| due > draft.now() && chore.is_over()) {
         return Ok(());
     }
@@ -79,7 +79,7 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     Ok(())
 }
 
-/// Cancels children whose parent was cancelled, as far as they fit.
+/// Cancels children whose parent was cancelled, as many as fit.
 fn orphans(draft: &mut Draft, reason: String, runs: Vec<Seq>) -> Decided<Option<Work>> {
     let mut left = runs.into_iter();
     while let Some(&run) = left.as_slice().first() {
@@ -94,7 +94,7 @@ fn orphans(draft: &mut Draft, reason: String, runs: Vec<Seq>) -> Decided<Option<
     Ok(None)
 }
 
-/// Goes on with a bulk operation; none once nobody asks for its counts any more.
+/// Continues a bulk operation; none once the retention of its counts has passed.
 fn go_on(draft: &mut Draft, chore: &mut Chore, mut bulk: Bulk) -> Decided<Option<Bulk>> {
     if bulk.ended_at.is_some() {
         return Ok(None);
@@ -112,7 +112,7 @@ fn go_on(draft: &mut Draft, chore: &mut Chore, mut bulk: Bulk) -> Decided<Option
     Ok(Some(bulk))
 }
 
-/// Looks at the next runs of a definition; whether those were the last.
+/// Processes the next runs of a definition; returns whether they were the last.
 fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Decided<bool> {
     let scan = Scan::Lane(lane, bulk.after);
     let found = draft.found_still(&scan, LOOKED_AT, |_| true)?;
@@ -128,7 +128,7 @@ fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Deci
                 Ok(done) => bulk.counts.done += u32::from(done),
                 Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
                 Err(Stop::Full) if acted => return Ok(false),
-                // Not even alone: it would be in the way of all others for ever.
+                // Too large even alone: it would block all other runs for ever.
                 Err(Stop::Full | Stop::Refused(_)) => bulk.counts.refused += 1,
             }
             acted = true;
@@ -141,7 +141,7 @@ fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Deci
     Ok(complete)
 }
 
-/// Does it to one run, if that is still meant now that it is locked.
+/// Applies the action to one run, if the run still matches now that it is locked.
 fn act(draft: &mut Draft, ws: &Workspace, bulk: &Bulk, run: RunId) -> Decided<bool> {
     if !draft.run::<Refusal>(run.seq)?.is_some_and(|run| is_meant(bulk, run)) {
         return Ok(false);
@@ -154,7 +154,7 @@ fn act(draft: &mut Draft, ws: &Workspace, bulk: &Bulk, run: RunId) -> Decided<bo
     Ok(true)
 }
 
-/// Whether there is something to do to a run, as it is now.
+/// Whether the action applies to a run in its current state.
 fn is_meant(bulk: &Bulk, run: &Run) -> bool {
     let state = match run.phase {
         Phase::Queued { .. } | Phase::Ready => LiveState::Queued,

@@ -1,4 +1,4 @@
-//! What people do to runs: cancel, pause, resume, signal.
+//! Manual control of runs: cancel, pause, resume, signal.
 
 use super::{end, wait};
 use crate::{
@@ -26,7 +26,7 @@ fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
     }
 }
 
-/// The run, or the window or buffer that is to become it.
+/// A run, or the window or buffer that will become it.
 enum Found {
     Run(Box<Run>),
     Fold(GateKey),
@@ -42,12 +42,12 @@ fn find_any(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Found> {
     }
 }
 
-/// A fold that was found without its lock has become something else.
+/// Refuses where a fold that was found without its lock has changed since.
 fn done_or_gone(done: bool, id: RunId) -> Decided<()> {
     if done { Ok(()) } else { Err(Stop::Refused(Refusal::NoRun(id))) }
 }
 
-/// Cancels a run that has not ended, wherever it is: also in a window or a buffer.
+/// Cancels a run that has not ended, in any state: also in a window or a buffer.
 pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Decided<()> {
     match find_any(draft, ws, id)? {
         Found::Run(run) => end::cancel(draft, *run, reason.to_owned(), None),
@@ -55,8 +55,8 @@ pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Dec
     }
 }
 
-/// Pauses a run: at once if nobody drives it, else at its next boundary. Twice is once. A window or
-/// buffer that is to become it stays open, with all of its parts.
+/// Pauses a run: at once if it is not driven, else at its next boundary. Idempotent. A window or
+/// buffer that will become the run stays open, with all of its parts.
 pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = match find_any(draft, ws, id)? {
         Found::Run(run) => *run,
@@ -67,7 +67,7 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             run.pausing = true;
             draft.put(run);
         }
-        // One that stays in a queue is paused once it is inside.
+        // A run that stays in a queue is paused once it is admitted.
         Phase::Queued { .. } | Phase::Ready => {
             if gate::hold_back(draft, &mut run)? {
                 run.phase = Phase::Paused;
@@ -84,8 +84,8 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     Ok(())
 }
 
-/// Lets a paused run go on where it was: waiting, or towards its start. One that was paused after
-/// deaths of its engines has all its tries again.
+/// Resumes a paused run where it was: waiting, or on its way to a start. For a run that was paused
+/// after engine deaths, the count of deaths starts from zero.
 pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = match find_any(draft, ws, id)? {
         Found::Run(run) => *run,
@@ -109,7 +109,7 @@ pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     }
 }
 
-/// Sends a signal: it answers the wait for it, or is kept until there is one.
+/// Sends a signal: it answers a wait for it, or is kept until there is one.
 pub fn signal(
     draft: &mut Draft,
     ws: &Workspace,

@@ -1,4 +1,4 @@
-//! The ways out: completed, failed, cancelled, replaced.
+//! Ends of a run: completed, failed, cancelled, replaced.
 
 use super::{chore, follow_up, wait};
 use crate::{
@@ -17,16 +17,16 @@ use crate::{
 };
 
 /// How many generations of children are cancelled with their parent in one transaction: each is
-/// found by reading the one before. Those after it follow at once, by a chore.
+/// found by reading the one before. The remaining generations follow at once, by a chore.
 pub const GENERATIONS_AT_ONCE: usize = 4;
 
-/// Ends a run: frees what it holds at once and hands it on.
+/// Ends a run: releases its holds at once and hands them on.
 pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
     let freed = leave(draft, run, ending)?;
     gate::hand_on(draft, freed)
 }
 
-/// Ends a run, and says which gates have places to hand on.
+/// Ends a run, and returns the gates that have freed slots to hand on.
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
@@ -38,15 +38,15 @@ fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<Gate
     Ok(freed)
 }
 
-/// Cancels a run. It is cancelled at once; one that is being driven keeps its holds until its
-/// worker confirms the stop or its lease ends (spec G7).
+/// Cancels a run at once; a run that is being driven keeps its holds until its worker confirms the
+/// stop or its lease ends (spec G7).
 pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>) -> Decided<(), E> {
     let freed = call_off(draft, run, Ending::Cancelled { reason, by }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
 }
 
-/// Fails a run that has taken longer than its workflow's `timeoutMs`. One that is being driven
-/// stops as a cancelled one does.
+/// Fails a run that has exceeded its workflow's `timeoutMs`. A run that is being driven stops as a
+/// cancelled one does.
 pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     let message = "it took longer than its timeoutMs".to_owned();
     let error = RunError { code: "TimedOut".to_owned(), message };
@@ -54,9 +54,9 @@ pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::hand_on(draft, freed)
 }
 
-/// As [`cancel`], and says which gates have places to hand on.
+/// As [`cancel`], and returns the gates that have freed slots to hand on.
 ///
-/// The children that it waits for are cancelled with it: nobody is left to use what they do.
+/// The children that the run waits for are cancelled with it: their results would not be used.
 fn call_off<E>(
     draft: &mut Draft,
     mut run: Run,
@@ -101,7 +101,7 @@ fn call_off<E>(
     Ok(freed)
 }
 
-/// Lets go of a cancelled run: its worker has stopped, or can write nothing any more.
+/// Releases the holds of a cancelled run: its worker has stopped, or its writes are fenced off.
 pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     follow_up::follow_stopped(draft, &mut run)?;
     gate::release(draft, &mut run, 0)?;
@@ -109,19 +109,19 @@ pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// A run that another one takes the place of, as it was.
+/// Run that was replaced by another one, as it was before.
 #[derive(Debug)]
 pub struct Replaced {
     /// The run.
     pub old: Run,
-    /// The gates that have places to hand on, once the newcomer stands where it stands.
+    /// The gates that have freed slots to hand on, once the newcomer is in the queue.
     pub freed: Vec<GateKey>,
 }
 
-/// Takes the place of whoever is inside, or was about to be.
+/// Replaces the run that holds the gate, or the one that was about to.
 ///
-/// Where the old one is still being stopped, the newcomer stands before all others in line. On a
-/// policy's gate others may queue: they keep their places, and none of them is replaced.
+/// Where the old run is still stopping, the newcomer is first in the queue. On a policy's gate
+/// other runs may queue: they keep their positions, and none of them is replaced.
 pub fn replace<E>(
     draft: &mut Draft,
     key: &GateKey,
@@ -148,8 +148,8 @@ pub fn replace<E>(
     Ok(Some(Replaced { old, freed }))
 }
 
-/// Ends the run of a window or a buffer whose flush created no run of this id: `verdict` says what
-/// became of its event instead.
+/// Ends the run of a window or a buffer whose flush created no run of this id; `verdict` is the
+/// verdict on its event.
 pub fn cancel_unstarted(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -167,7 +167,7 @@ pub fn cancel_unstarted(
         | Verdict::Dropped { .. }
         | Verdict::Skipped { .. }
         | Verdict::Replaced { .. }
-        // Whatever has become of the buffer: its run carries the event.
+        // Whatever has become of the buffer: its run gets the event.
         | Verdict::HeldByAncestor { .. } => ("buffered".to_owned(), verdict.run()),
     };
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
@@ -179,8 +179,8 @@ pub fn cancel_unstarted(
     draft.put(ended);
 }
 
-/// Ends the run of a window or a buffer that does not come to be: it was cancelled, or its event
-/// or its workflow was deleted by hand. The run's id resolves all the same.
+/// Ends the run of a window or a buffer that will not be created: it was cancelled, or its event or
+/// its workflow was deleted by hand. The run's id still resolves.
 pub fn end_unstarted(
     draft: &mut Draft,
     scope: Scope,
@@ -197,7 +197,7 @@ pub fn end_unstarted(
     draft.put(ended);
 }
 
-/// The row of a run that ends now.
+/// Creates the row of a run that ends now.
 fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
     Ended {
         id: run.id,
@@ -221,7 +221,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
     }
 }
 
-/// Writes how it ended, and tells whoever waits for it.
+/// Writes the ended run, and notifies the runs that wait for it.
 fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
     let result = match &ended.ending {
         Ending::Completed { output } => Ok(output.clone()),

@@ -1,8 +1,8 @@
-//! What follows a run that did not end well: the run that undoes what it did, and the one of its
+//! Follow-up runs of a run that failed or was cancelled: its compensating run, and the run of its
 //! failure handler.
 //!
-//! Both come into being in the transaction in which the old run has ended and nobody drives it
-//! any more, so that no code of it runs beside theirs, and neither is missed or made twice.
+//! Both are created in the transaction in which the old run has ended and is no longer driven, so
+//! that no code of the old run runs beside theirs, and neither is missed or created twice.
 
 use crate::{
     definition::COMPENSATE_TIMEOUT_MS,
@@ -11,8 +11,8 @@ use crate::{
     row::{Ended, Ending, GateState, PlannedGate, Purpose, Rank, Row, RowKey, Run, Span},
 };
 
-/// Creates the runs that follow this one. A compensating run takes its run gates over: whoever
-/// waits for them waits for it, as long as the workflow's `compensateTimeoutMs` says.
+/// Creates the follow-up runs. A compensating run takes over the gates that are kept for a whole
+/// run: other runs wait for it there, for at most the workflow's `compensateTimeoutMs`.
 pub fn follow<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(), E> {
     let handled = match ended.ending {
         Ending::Completed { .. } => return Ok(()),
@@ -29,7 +29,7 @@ pub fn follow<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
     Ok(())
 }
 
-/// As [`follow`], for a run whose end was written when it was called off.
+/// As [`follow`], for a run whose end was already written when it was cancelled or timed out.
 pub fn follow_stopped<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
     if run.compensations == 0 && !has_handler(draft, run)? {
         return Ok(());
@@ -40,8 +40,8 @@ pub fn follow_stopped<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
     follow(draft, run, &ended)
 }
 
-/// The sweep's look at a compensating run that others have waited for long enough: it goes on
-/// without the gates that it took over.
+/// Releases the gates that a compensating run took over, when other runs have waited long enough:
+/// it continues without them.
 pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let phase = run.phase;
     let freed = gate::vacate(draft, &mut run, 0)?;
@@ -51,7 +51,7 @@ pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     gate::hand_on(draft, freed)
 }
 
-/// Whether the failure of this run is handled by another.
+/// Whether the workflow has a failure handler for this run.
 fn has_handler<E>(draft: &Draft, run: &Run) -> Decided<bool, E> {
     let catalog = draft.catalog(&run.ws)?;
     let handled = catalog.definition(run.lane).is_some_and(|workflow| workflow.handles_failure());
@@ -70,10 +70,10 @@ fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
     Ok(())
 }
 
-/// Puts one run into the other's place in every gate that is kept to the end of a run.
+/// Transfers the holds on all gates that are kept to the end of a run to another run.
 ///
-/// Its holds are *draining*, as those of a run that is being stopped are: nobody is refused
-/// because of it or takes its place, and who would have replaced it stands first in line.
+/// The holds are *draining*, as those of a run that is being stopped: no run is refused because of
+/// it or replaces it, and a run that would have replaced it is first in the queue.
 fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<PlannedGate>, E> {
     let held = run.plan.drain(..run.entered);
     let (kept, rest): (Vec<PlannedGate>, Vec<PlannedGate>) =
@@ -87,7 +87,7 @@ fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Plann
             for hold in slots.holders.iter_mut().filter(|hold| hold.run == run.id) {
                 (hold.run, hold.draining) = (by.id, true);
             }
-            // The run has ended for the folds that it held up.
+            // For the folds that the run held up, it has ended.
             if !slots.folds.is_empty() {
                 gate.due = Some(draft.now());
             }
@@ -97,7 +97,7 @@ fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Plann
     Ok(kept)
 }
 
-/// A run of the same version and input that nothing keeps from being driven.
+/// Creates a run of the same version and input, with an empty gate plan.
 pub fn follower<E>(draft: &mut Draft, old: &Ended, purpose: Purpose) -> Decided<Run, E> {
     let (id, now) = (draft.new_run_id()?, draft.now());
     let (rank, version) = (Rank { at: now, seq: id.seq }, (old.version, old.lane));

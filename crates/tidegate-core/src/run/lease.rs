@@ -1,5 +1,5 @@
-//! The one door into *driven*: an engine says what it serves and leases ready runs, each with a
-//! new fence.
+//! Leasing: the only way into *driven*. An engine registers the lanes that it serves and leases
+//! ready runs, each with a new fence.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::{
 /// How many engines are read at first.
 const ENGINES_READ: u32 = 64;
 
-/// Leases up to `limit` ready runs to an engine: the workspaces of its claims in turn, in each of
-/// them its workflows in turn, in each of these by rank.
+/// Leases up to `limit` ready runs to an engine: the workspaces of its claims take turns, within
+/// each its workflows, and within these the runs are ordered by rank.
 pub fn lease(
     draft: &mut Draft,
     engine: EngineId,
@@ -33,20 +33,22 @@ pub fn lease(
         let scan = Scan::Ready(claim.clone());
         let is_ready = |row: &Row| row.as_run().is_some_and(is_ready);
         let found = missing.note(draft.found_still(&scan, *limit, is_ready))?;
-        // Runs that became ready in this very transaction are as ready as the others.
+        // Runs that became ready in this very transaction are included.
         let here = draft.written(from.clone(), to.clone());
         let here = found.unwrap_or_default().into_iter().chain(here.filter(|row| is_ready(row)));
         ready.push(claim.take(here.filter_map(Row::as_run), *limit));
     }
     missing.settle()?;
     let ready: Vec<Run> = turn::in_rounds(ready, limit).into_iter().cloned().collect();
-    // Last, so that a probe, which knows no engines, has noted all the rest. Nobody would ever take
-    // a run from an engine that is dead already, or find those of one that is not there.
+    // Last, so that a probe, which knows no engines, has recorded all other reads. No engine would
+    // ever take a run over from an engine that is dead already, or find the runs of one that does
+    // not exist.
     alive(draft, engine)?;
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
 }
 
-/// Writes down which lanes an engine takes runs from: what no live engine serves is stranded.
+/// Records the lanes that an engine takes runs from: runs in lanes that no live engine serves are
+/// stranded.
 pub fn serve(draft: &mut Draft, engine: EngineId, lanes: &[Seq]) -> Decided<()> {
     let mut row = alive(draft, engine)?;
     row.serves = lanes.to_vec();
@@ -56,9 +58,9 @@ pub fn serve(draft: &mut Draft, engine: EngineId, lanes: &[Seq]) -> Decided<()> 
     Ok(())
 }
 
-/// The lanes that live engines serve, as far as their rows say it now.
+/// Returns the lanes that live engines serve, according to their rows.
 ///
-/// An engine that fell counts until somebody has seen its beat stand still.
+/// An engine that has crashed counts until another one has noticed that its heartbeat stopped.
 pub fn served<E>(draft: &Draft) -> Decided<BTreeSet<Seq>, E> {
     let engines = draft.found_all(&Scan::Engines, ENGINES_READ)?.into_iter();
     let engines = engines.filter_map(|row| {
@@ -68,7 +70,7 @@ pub fn served<E>(draft: &Draft) -> Decided<BTreeSet<Seq>, E> {
     Ok(engines.flatten().copied().collect())
 }
 
-/// The engine's row, if it may still get runs.
+/// Returns the engine's row, if it may still get runs.
 fn alive(draft: &Draft, engine: EngineId) -> Decided<Engine> {
     match draft.row(&RowKey::Engine(engine))? {
         Some(Row::Engine(row)) if !row.dead => Ok(row.clone()),
@@ -94,8 +96,8 @@ fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Ru
     Ok(run)
 }
 
-/// When a run that starts now has taken too long, by the definition of its own version. What
-/// follows another run has all the time that it needs.
+/// Returns the deadline of a run that starts now, by the definition of its own version. Follow-up
+/// runs have no deadline.
 fn deadline<E>(draft: &Draft, run: &Run) -> Decided<Option<Timestamp>, E> {
     let catalog = draft.catalog(&run.ws)?;
     let timeout_ms = catalog.definition(run.lane).and_then(|workflow| workflow.timeout_ms);

@@ -1,7 +1,7 @@
 //! The life of a run after its admission: leased, recorded, suspended, woken, ended.
 //!
-//! One door leads into *driven* ([`lease`]), one out of life ([`end`]); every write of a worker
-//! repeats its fence ([`record`]).
+//! [`lease`] is the only way into *driven*, [`end`] the only way out of life; every write of a
+//! worker repeats its fence ([`record`]).
 
 pub mod chore;
 pub mod control;

@@ -1,7 +1,7 @@
-//! Streamed output: what a run emits while it is driven, and how far it says that it is.
+//! Streamed output: the chunks that a run emits while it is driven, and its progress.
 //!
-//! A chunk is known by its step, attempt and place there, so that a worker which repeats itself,
-//! or another which does the same again, changes nothing.
+//! A chunk is identified by its step, attempt and position there, so that a worker which repeats a
+//! report, or another worker which repeats the work, changes nothing.
 
 use super::record::Record;
 use crate::{
@@ -11,29 +11,29 @@ use crate::{
     row::{Chunk, Progress, RowKey, Run},
 };
 
-/// The largest chunk: what a follower has to take at once.
+/// Maximum size of a chunk: a follower has to take it at once.
 pub const MAX_CHUNK_BYTES: usize = 64 * 1024;
 
-/// The most chunks of a run: what a follower that comes late has to read.
+/// Maximum number of chunks of a run: a follower that joins late has to read them all.
 pub const MAX_CHUNKS: u32 = 10_000;
 
-/// How much of a progress text is kept: it is written with every change of its run.
+/// Maximum length of a progress text: it is written with every change of its run.
 pub const MAX_PROGRESS_BYTES: usize = 256;
 
-/// Something that a run emits.
+/// Chunk that a run emits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewChunk {
-    /// The step that emits it; empty for the handler itself.
+    /// The step that emits the chunk; empty for the handler itself.
     pub step: String,
     /// The step's attempt; the same at every replay of the handler.
     pub attempt: u32,
-    /// Its place in that attempt, from 0.
+    /// The chunk's position in that attempt, from 0.
     pub n: u32,
-    /// What it is.
+    /// The payload.
     pub data: Payload,
 }
 
-/// Keeps what a report brings of a run's output.
+/// Writes the output in a report.
 pub fn write(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<()> {
     if report.chunks.is_empty() && report.progress.is_none() {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn write(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<()> {
     Ok(())
 }
 
-/// Within its bounds: a status is never a reason to fail.
+/// Cuts progress to its bounds: a status is never a reason to fail.
 fn cut(progress: &Progress) -> Progress {
     let text = &progress.text;
     let end = text.floor_char_boundary(MAX_PROGRESS_BYTES);

@@ -1,7 +1,7 @@
-//! What a worker reports: steps that finished, and how the run goes on.
+//! Reports of workers: finished steps, and the next state of the run.
 //!
-//! Every report repeats the fence of its lease and is refused once another worker took over or
-//! the run was cancelled (spec replace, steps).
+//! Every report repeats the fence of its lease and is refused once another worker took over or the
+//! run was cancelled (spec replace, steps).
 
 use std::cell::OnceCell;
 
@@ -35,41 +35,41 @@ use crate::{
     time::Timestamp,
 };
 
-/// A worker's report on a run that it holds the lease of.
+/// Report of a worker on a run that it has leased.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The run.
     pub run: Seq,
     /// The worker's engine.
     pub engine: EngineId,
-    /// The fence of its lease.
+    /// The fence of the worker's lease.
     pub fence: i64,
     /// Steps that finished since the last report.
     pub steps: Vec<NewStep>,
-    /// What steps send: sent with the step's record, or not at all.
+    /// Events and signals that steps send: atomically with the step's record.
     pub sends: Vec<NewSend>,
-    /// What steps commit to streams: committed with the step's record, or not at all.
+    /// Stream commits of steps: atomically with the step's record.
     pub commits: Vec<NewCommit>,
-    /// What the run has emitted since.
+    /// Chunks that the run has emitted since.
     pub chunks: Vec<NewChunk>,
-    /// How far the run says that it is, where that has changed.
+    /// The run's progress, where it has changed.
     pub progress: Option<Progress>,
-    /// What steps do to the state of sessions: done with the step's record, or not at all.
+    /// Session operations of steps: atomically with the step's record.
     pub session: Vec<NewSessionOp>,
-    /// How the run goes on.
+    /// The next state of the run.
     pub then: Then,
 }
 
 impl Record {
-    /// A report that brings nothing but how the run goes on.
+    /// Creates a report with nothing but the next state of the run.
     pub fn new(run: Seq, engine: EngineId, fence: i64, then: Then) -> Self {
         Self { run, engine, fence, then, ..Self::default() }
     }
 
-    /// What a plain report reads: its run and the steps that it brings. None where the run has
-    /// more to do with others than that, and only trying it out tells.
+    /// Returns the reads of a plain report: its run and its steps. None where the report may touch
+    /// other rows, and only a probe can find them.
     ///
-    /// Most reports are plain, and to try each of them out was a tenth of all processor time.
+    /// Most reports are plain, and probing each of them took a tenth of all processor time.
     pub fn plain_reads(&self, known: &Run) -> Option<ReadSet> {
         let Self { sends, chunks, progress, session, commits, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
@@ -87,34 +87,34 @@ impl Record {
 /// A step that finished.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewStep {
-    /// Its id.
+    /// The step's id.
     pub id: String,
-    /// What it did.
+    /// The step's kind.
     pub kind: StepKind,
-    /// What came of it.
+    /// The step's result.
     pub result: Result<Payload, RunError>,
 }
 
-/// Something that a step sends. What its sender is told becomes the step's outcome.
+/// Event or signal that a step sends. The answer to it becomes the step's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSend {
     /// The step's id.
     pub step: String,
-    /// What it sends.
+    /// The event or signal.
     pub what: Sent,
 }
 
 impl NewSend {
-    /// A step that sends an event.
+    /// Creates the send of an event.
     pub fn event(step: impl Into<String>, event: NewEvent) -> Self {
         Self { step: step.into(), what: Sent::Event(event) }
     }
 }
 
-/// What a step sends.
+/// Event or signal to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sent {
-    /// An event, to whoever it concerns.
+    /// An event, to all workflows and waits that match.
     Event(NewEvent),
     /// A signal, to one run.
     Signal {
@@ -122,13 +122,13 @@ pub enum Sent {
         run: RunId,
         /// The signal's name.
         name: String,
-        /// What it carries.
+        /// The payload.
         data: Payload,
     },
 }
 
 impl Sent {
-    /// What it carries.
+    /// Returns the payload.
     pub fn data(&self) -> &Payload {
         match self {
             Self::Event(event) => &event.data,
@@ -137,9 +137,9 @@ impl Sent {
     }
 }
 
-/// Events that a step commits to a stream. Where they are becomes the step's output.
+/// Events that a step commits to a stream. Their positions become the step's output.
 ///
-/// A conflict is not recorded: the worker decides again on the stream as it is now.
+/// A conflict is not recorded: the worker decides again on the current state of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewCommit {
     /// The step's id.
@@ -148,39 +148,39 @@ pub struct NewCommit {
     pub commit: Commit,
 }
 
-/// How a run goes on after a report.
+/// Next state of a run after a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Then {
-    /// The worker goes on.
+    /// The worker continues.
     #[default]
     Continue,
-    /// Nothing is left to do until one of these is answered.
+    /// The run waits until one of these is answered.
     Suspend(Vec<NewWait>),
     /// The handler returned.
     Complete(Payload),
-    /// The handler failed for good.
+    /// The handler failed permanently.
     Fail(RunError),
-    /// The engine shuts down: another one goes on, and nothing counts as lost.
+    /// The engine shuts down: another one continues the run, and no death is counted.
     Yield,
 }
 
-/// Something to wait for.
+/// Wait to register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewWait {
     /// The step that gets the answer.
     pub step: String,
-    /// For what.
+    /// The condition.
     pub on: NewWaitOn,
-    /// Until when at the longest.
+    /// The end of the wait.
     pub until: Option<Until>,
 }
 
-/// The end of a wait.
+/// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// A moment.
+    /// A point in time.
     At(Timestamp),
-    /// So many milliseconds after the wait began, by the store's clock.
+    /// A duration in milliseconds after the start of the wait, by the store's clock.
     In(u64),
 }
 
@@ -206,10 +206,10 @@ impl Until {
     }
 }
 
-/// What to wait for.
+/// Condition of a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewWaitOn {
-    /// The moment itself.
+    /// The point in time itself.
     Time,
     /// The next attempt of the step, which has failed once more.
     Retry,
@@ -217,7 +217,7 @@ pub enum NewWaitOn {
     Event {
         /// The event's name.
         name: String,
-        /// Path and encoded value, each.
+        /// Pairs of path and encoded value.
         matches: Vec<(String, Vec<u8>)>,
     },
     /// A signal of this name.
@@ -231,19 +231,19 @@ pub enum NewWaitOn {
         app: String,
         /// The child's workflow.
         workflow: String,
-        /// What it is started with.
+        /// The child's input.
         data: Payload,
     },
 }
 
-/// What a worker is told.
+/// Answer to a worker's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// Go on.
+    /// The worker continues.
     GoOn,
-    /// Let go: the run waits, is queued again, is paused or has ended.
+    /// The worker drops the run: it waits, is queued again, is paused or has ended.
     LetGo,
-    /// Stop, and confirm it: an event that the run sent has replaced it.
+    /// The worker stops, and confirms it: an event that the run sent has replaced it.
     Stop,
 }
 
@@ -270,7 +270,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for asked in &report.commits {
         append(draft, report, asked)?;
     }
-    // What it sent may have answered the run itself, or replaced it.
+    // An event that the run sent may have answered the run itself, or replaced it.
     let mut run = match leased(draft, report) {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
         run => run?,
@@ -284,7 +284,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
         run.made_progress();
-        // A wait for what is recorded now would be answered by a second record.
+        // A wait of a step that is recorded now would be answered by a second record.
         wait::drop_one(draft, &mut run, step);
     }
     match report.then.clone() {
@@ -332,7 +332,7 @@ fn remember(
     Ok(())
 }
 
-/// Sends what a step sends. A run that takes no signal is the step's failure, not the report's.
+/// Sends the event or signal of a step. A run that takes no signals fails the step, not the report.
 fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payload, RunError>> {
     match what {
         Sent::Event(event) => {
@@ -349,7 +349,7 @@ fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payloa
     }
 }
 
-/// Commits to a stream and records it as a step; after a conflict neither.
+/// Commits to a stream and records the step; after a conflict, neither.
 fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> {
     let NewCommit { step, commit } = asked;
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, step.clone()))?.is_some();
@@ -368,7 +368,7 @@ fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> 
     remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result))
 }
 
-/// Counts a compensation with its record: the run may be replaced by what it sends next.
+/// Counts a compensation with its record: an event that the run sends next may replace the run.
 fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
     if kind == StepKind::Compensate {
         let mut run = leased(draft, report)?;
@@ -378,7 +378,7 @@ fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
     Ok(())
 }
 
-/// A worker confirms that it has stopped driving a cancelled run.
+/// Confirms that a worker has stopped driving a cancelled run.
 pub fn stopped(draft: &mut Draft, run: Seq, engine: EngineId, fence: i64) -> Decided<()> {
     match draft.run(run)?.cloned() {
         Some(run)
@@ -390,7 +390,7 @@ pub fn stopped(draft: &mut Draft, run: Seq, engine: EngineId, fence: i64) -> Dec
     }
 }
 
-/// The run, if the report's lease is still good.
+/// Returns the run, if the report's lease is still valid.
 fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
     let fenced = || Stop::Refused(Refusal::Fenced { run: report.run, fence: report.fence });
     let run = draft.run(report.run)?.ok_or_else(fenced)?;
@@ -430,7 +430,7 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
         let wait = Wait { step, on, until, within_ms, since };
         answered |= wait::register(draft, &mut run, wait)?;
     }
-    // The parent lets go of its executing gates first: its child may need them.
+    // The parent leaves its executing gates first: its child may need them.
     let id = run.id.seq;
     park(draft, run, answered)?;
     for (step, until, app, workflow, data) in children {
@@ -439,8 +439,8 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     Ok(())
 }
 
-/// Puts a run to sleep without its executing gates; one that has something to do goes on, unless
-/// it was asked to pause.
+/// Suspends a run without its executing gates; a run that has something to do continues, unless a
+/// pause was requested.
 fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     run.owner = None;
     if going && !run.pausing {
@@ -457,7 +457,7 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     Ok(())
 }
 
-/// Starts a child and waits for it; one that is refused fails the step at once.
+/// Starts a child and waits for it; a refused child fails the step at once.
 fn invoke(
     draft: &mut Draft,
     parent: Seq,
@@ -525,7 +525,7 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: RunError
     }
 }
 
-/// The error that a parent sees when a gate refused its child (spec A5, G8).
+/// Returns the error that a parent gets when a gate refused its child (spec A5, G8).
 fn refused(verdict: &Verdict) -> RunError {
     let ancestor = matches!(verdict, Verdict::HeldByAncestor { .. });
     let code = if ancestor { "HeldByAncestor" } else { "Refused" };

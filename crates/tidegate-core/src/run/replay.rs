@@ -1,9 +1,9 @@
-//! A new go at a run that has ended: replay, and retry from a step (spec replay, A5).
+//! Replay of a run that has ended, and retry from a step (spec replay, A5).
 //!
-//! It passes gates, throttle and handoff by the current release. A replay runs the current
-//! version from the start, with effect keys of its own. A retry from a step goes on from the
-//! steps that were recorded before that one, under their effect keys and, since step ids belong
-//! to code, in the version that recorded them.
+//! The new run passes gates, throttle and handoff by the current release. A replay runs the current
+//! version from the start, with its own effect keys. A retry from a step continues from the steps
+//! that were recorded before that one, under their effect keys and, since step ids belong to code,
+//! in the version that recorded them.
 
 use std::cell::OnceCell;
 
@@ -34,21 +34,21 @@ use crate::{
 /// How many steps of a run are read at first.
 const STEPS_READ: u32 = 64;
 
-/// How many steps are named to somebody who asked for another.
+/// How many steps are listed in the answer to a request for an unknown one.
 const STEPS_NAMED: usize = 10;
 
-/// What is different this time.
+/// Differences between a replay and its original.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayRequest<'a> {
     /// Another input.
     pub input: &'a Option<Payload>,
     /// The first step that is not kept.
     pub from_step: &'a Option<String>,
-    /// What the program's key function says of the input, where the policy has one.
+    /// The result of the program's key function for the input, where the policy has one.
     pub function_key: &'a Option<Key>,
 }
 
-/// Makes a new run of one that has ended.
+/// Creates a new run from one that has ended.
 pub fn replay(
     draft: &mut Draft,
     ws: &Workspace,
@@ -77,7 +77,7 @@ pub fn replay(
     Ok(outcome)
 }
 
-/// The run, if it has ended.
+/// Returns the run, if it has ended.
 fn ended(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Ended> {
     if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
         && ended.id == id
@@ -89,7 +89,7 @@ fn ended(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Ended> {
     Err(Stop::Refused(if live { Refusal::NotEnded(id) } else { Refusal::NoRun(id) }))
 }
 
-/// The steps that the code got before one, in that order.
+/// Returns the steps that the code received before one, in that order.
 fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     let run = old.id.seq;
     let [first, last] =
@@ -109,7 +109,7 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     if matches!(old.ending, Ending::Completed { .. }) {
         return Ok(steps);
     }
-    // What it had staged for sessions went with it: these steps are taken again.
+    // Session operations that the run had staged were discarded with it: their steps are repeated.
     let staged = draft.catalog(&old.ws)?.restarts(old.lane) || schedule::was_restarted(draft, old)?;
     steps.retain(|step| !staged || step.kind != StepKind::State);
     if let Some(undo) = steps.iter().find(|step| step.kind == StepKind::Compensate) {
@@ -119,7 +119,7 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     Ok(steps)
 }
 
-/// What to ask for instead of an unknown step.
+/// Returns the known steps, for the answer to a request for an unknown one.
 fn hint(unknown: &str, steps: &[Step]) -> String {
     let ids: Vec<&str> = steps.iter().map(|step| step.id.as_str()).collect();
     match nearest(unknown, &ids) {
@@ -168,8 +168,8 @@ fn admit(
     Ok(Outcome { app, workflow, version: current.version.number, verdict, key_missing })
 }
 
-/// What it is started with. A new input is one event, also where the old run had a batch; that
-/// of an action keeps the request's session, user and metadata.
+/// Returns the new run's input. A new input is one event, also where the old run had a batch; for
+/// an action it keeps the request's session, user and metadata.
 fn input(draft: &mut Draft, old: &Ended, go: ReplayRequest<'_>) -> Decided<(Event, Source)> {
     let Some(event) = draft.event(old.source.first())?.cloned() else {
         return Err(Stop::Refused(Refusal::InputGone(old.id)));
@@ -188,7 +188,7 @@ fn input(draft: &mut Draft, old: &Ended, go: ReplayRequest<'_>) -> Decided<(Even
     Ok((event, Source::Event(id)))
 }
 
-/// A new go at what followed another run: for the same one, past no gates, in its version.
+/// Replays a follow-up run: for the same original run, without gates, in its version.
 fn follow_again(
     draft: &mut Draft,
     old: &Ended,

@@ -1,13 +1,13 @@
-//! When a failed step is tried again.
+//! Retry delays of failed steps.
 
 use crate::definition::Retry;
 
 impl Retry {
-    /// How long to wait after so many failures; none when there are no attempts left.
+    /// Returns the delay after a number of failures; none when no attempts are left.
     ///
-    /// `jitter` is a number from 0 to 1 that the caller draws. It only ever adds, by at most a
-    /// tenth: a retry never comes sooner than its author asked for, and those that failed
-    /// together do not come back together.
+    /// `jitter` is a random number from 0 to 1, drawn by the caller. It only ever adds, by at most
+    /// a tenth: a retry is never earlier than its author asked for, and steps that failed together
+    /// do not retry together.
     pub fn delay_ms(&self, failures: u32, jitter: f64) -> Option<u64> {
         if failures >= self.max_attempts {
             return None;

@@ -1,4 +1,4 @@
-//! The sweep: frees what expired and starts what is due.
+//! Sweep: processes due gates, runs and chores, and takes runs from dead engines.
 //!
 //! Candidates are found without locks; each decision repeats its premise on the locked row.
 
@@ -18,18 +18,18 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many deaths of engines in a row, with its handler under way, pause a run unless set.
+/// Default number of consecutive engine deaths, with the handler running, that pause a run.
 pub const MAX_DEATHS: u32 = 10;
 
-/// Why a run was cancelled that has given up its place in line.
+/// Cancellation reason of a run that gave up its position in a queue.
 pub const WAITED_TOO_LONG: &str = "it waited longer than maxWaitMs";
 
-/// The command that looks at a row of the due scans, and the moment from which on it has something
-/// to do. `stepped` says that the clock may have stepped back since the row was written: then a row
-/// that was written later than `now` is looked at once, and its times are capped.
+/// Returns the command that processes a row of the due scans, and the time from which on it has
+/// work. `stepped` means that the clock may have stepped back since the row was written: then a row
+/// that was written later than `now` is processed at once, and its times are capped.
 ///
-/// What a rule puts off is put off by so much at the most. A due time that was written before the
-/// clock stepped back would add the step to it.
+/// A delay set by a rule has an upper bound. A due time that was written before the clock stepped
+/// back would add the step to the delay.
 pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Command)> {
     let (due, at_once, command) = if let Some(gate) = row.as_gate() {
         let (ws, key) = (gate.key.scope()?.ws, gate.key.clone());
@@ -38,7 +38,7 @@ pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Comm
         let command = Command::SweepRun { ws: run.ws.clone(), run: run.id.seq };
         (run.due()?, stepped && is_ahead(run, now), command)
     } else if let Row::Chore(chore) = row {
-        // Work that is left has no reason to wait, whatever the clock says.
+        // Unfinished work has no reason to wait, whatever the clock says.
         (chore.due?, !chore.is_over(), Command::SweepChore { known: Box::new(chore.clone()) })
     } else {
         return None;
@@ -51,7 +51,7 @@ fn is_ahead(run: &Run, now: Timestamp) -> bool {
     run.trail.marks().last().is_some_and(|mark| mark.0 > now)
 }
 
-/// Caps the times of a run by what set them. A moment that an author named stays.
+/// Caps the times of a run by the durations that set them. A time that an author named stays.
 fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
     let now = draft.now();
     let cap = |at: Option<Timestamp>, ms: Option<u64>| match ms {
@@ -80,18 +80,18 @@ fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// The schedule whose occurrence a run is, if it waits for others of it.
+/// Returns the schedule of a run that waits for earlier occurrences.
 fn schedule_of(run: &Run) -> Option<String> {
     let mut gates = run.plan.iter().map(|need| &need.gate);
     let gate = gates.find(|gate| gate.class() == Some(Class::Schedule))?;
     Some(gate.scope()?.slot)
 }
 
-/// Looks at a gate that is due.
+/// Processes a gate that is due.
 pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(row) = draft.gate(key)?.cloned() else { return Ok(()) };
     let now = draft.now();
-    // Each rule below caps the times of a row that the clock is behind.
+    // Each rule below caps the times of a row that was written later than now.
     if row.due.is_none_or(|due| due > now && row.at <= now) {
         return Ok(());
     }
@@ -108,7 +108,7 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             Ok(())
         }
         GateState::Slots(mut slots) => {
-            // One fold a look: most likely it takes the place, and the others go on waiting.
+            // One fold per pass: most likely it takes the slot, and the others continue to wait.
             let free = slots.holders.iter().all(|hold| hold.draining) && slots.head.is_none();
             if free && !slots.folds.is_empty() {
                 let longest_held = slots.folds.remove(0);
@@ -121,7 +121,7 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     }
 }
 
-/// Looks at a run that is due: its wait is over, or it has waited too long.
+/// Processes a run that is due: its wait has ended, or it has exceeded a deadline.
 pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     let Some(mut run) = draft.run(seq)?.cloned() else { return Ok(()) };
     let now = draft.now();
@@ -167,7 +167,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     }
 }
 
-/// Declares an engine dead, if its beat is still the one that was seen a lease ago.
+/// Declares an engine dead, if its heartbeat is still the one that was seen a lease ago.
 pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<bool, E> {
     match draft.row(&RowKey::Engine(engine))? {
         Some(Row::Engine(row)) if row.beat == beat && !row.dead => {
@@ -179,11 +179,11 @@ pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<b
     }
 }
 
-/// Takes a run from an engine that is dead.
+/// Takes a run over from a dead engine.
 ///
-/// A run whose handler was under way at `max_deaths` deaths in a row may be what kills its engines:
-/// it is paused until somebody resumes it. 0 pauses none. A run that is called by URL has no code
-/// in the engine and is never paused.
+/// A run whose handler was running at `max_deaths` consecutive deaths may be the cause of them: it
+/// is paused until it is resumed by hand. 0 pauses none. A run that is called by URL has no code in
+/// the engine and is never paused.
 pub fn reap<E>(
     draft: &mut Draft,
     seq: Seq,
@@ -219,8 +219,8 @@ pub fn reap<E>(
     Ok(reason.map_or(Answer::Changed(true), |reason| Answer::Paused { reason }))
 }
 
-/// Counts the death of an engine whose handler of this run was under way, and says why the run is
-/// paused if that was one too many.
+/// Counts the death of an engine that was running this run's handler, and returns the reason for a
+/// pause if that was one too many.
 fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Option<String>, E> {
     let catalog = draft.catalog(&run.ws)?;
     if catalog.definition(run.lane).is_some_and(|workflow| workflow.url.is_some()) {
@@ -242,9 +242,9 @@ fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Opti
     }))
 }
 
-/// Deletes an engine that is dead and owns nothing.
+/// Deletes an engine that is dead and owns no runs.
 ///
-/// It gets no more runs while its row is locked, so that what it does not own now it never will.
+/// It gets no more runs while its row is locked, so a run that it does not own now, it never will.
 pub fn bury<E>(draft: &mut Draft, engine: EngineId) -> Decided<bool, E> {
     let dead = matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead);
     let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine));

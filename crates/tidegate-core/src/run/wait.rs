@@ -1,7 +1,7 @@
-//! Waiting: for a time, an event, a signal or a child; and what ends it.
+//! Waits for a time, an event, a signal or a child, and their answers.
 //!
-//! A wait stays registered until it is answered, also while its run is driven for the sake of
-//! another one, so that nothing that comes in between is missed.
+//! A wait stays registered until it is answered, also while its run is driven because of another
+//! wait, so that no answer in between is missed.
 
 use super::end;
 use crate::{
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// How often a run looks whether those before it are still there.
+/// Interval at which a run checks whether its predecessors still exist.
 const RECHECK_MS: u64 = 60_000;
 
-/// Gives a wait its answer and wakes the run if it sleeps.
+/// Answers a wait and wakes the run if it is waiting.
 pub fn answer<E>(
     draft: &mut Draft,
     mut run: Run,
@@ -53,8 +53,8 @@ pub fn answer<E>(
     }
 }
 
-/// Lets a run that has not started wait for those that go before it and have not ended. It is
-/// refused where all have ended and none completed, so that nothing is left to start for.
+/// Makes an unstarted run wait for its predecessors that have not ended. Refused where all have
+/// ended and none completed: there is no reason left to start.
 pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decided<(), Verdict> {
     for id in before {
         match completed(draft, *id)? {
@@ -76,8 +76,8 @@ pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decide
     }
 }
 
-/// Tells a run that one of those before it has ended. If it was the last one and none completed,
-/// the run is cancelled.
+/// Notifies a run that a predecessor has ended. If it was the last one and none completed, the run
+/// is cancelled.
 pub fn ended_before<E>(
     draft: &mut Draft,
     mut run: Run,
@@ -96,8 +96,8 @@ pub fn ended_before<E>(
     answer(draft, run, &step, Ok(Payload::null()))
 }
 
-/// Looks whether the runs before this one are still there. Their end tells it; an engine of a
-/// version that does not know of it says nothing.
+/// Checks whether the predecessors still exist. Their end notifies the run; an engine of an older
+/// version does not know of it and does not.
 pub fn recheck<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     for wait in &run.waits {
         if let WaitOn::Before { run: before } = wait.on
@@ -113,8 +113,8 @@ pub fn recheck<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Whether a run that has ended completed; none where it goes on. One that retention has deleted
-/// counts as completed.
+/// Whether a run completed; none where it has not ended. A run that retention has deleted counts as
+/// completed.
 pub fn completed<E>(draft: &Draft, run: RunId) -> Decided<Option<bool>, E> {
     if draft.run(run.seq)?.is_some_and(|run| run.phase != Phase::Stopping) {
         return Ok(None);
@@ -126,12 +126,12 @@ pub fn completed<E>(draft: &Draft, run: RunId) -> Decided<Option<bool>, E> {
     Ok(Some(!failed))
 }
 
-/// Sends a run that waits on its way: it queues for its executing gates again.
+/// Wakes a waiting run: it queues for its executing gates again.
 pub fn wake<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::advance(draft, run)
 }
 
-/// Whether a step has its answer: one that is waited for again gets no second record.
+/// Whether a step has its answer: a step that is waited for again gets no second record.
 pub fn is_answered<E>(draft: &Draft, run: &Run, step: &String) -> Decided<bool, E> {
     let record = RowKey::Step(run.id.seq, step.clone());
     Ok(run.answered.contains(step) || draft.row(&record)?.is_some())
@@ -161,7 +161,7 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
     Ok(false)
 }
 
-/// The children that a run waits for.
+/// Returns the children that a run waits for.
 pub fn children(run: &Run) -> Vec<RunId> {
     let child = |wait: &Wait| match &wait.on {
         WaitOn::Child { run } => Some(*run),
@@ -189,7 +189,7 @@ pub fn forget(draft: &mut Draft, run: &mut Run) {
     }
 }
 
-/// What a field of the data is filed under; the empty path is filed under nothing.
+/// Encodes the value of a field, under which waits are filed; empty for the empty path.
 pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
     if path.is_empty() {
         return Some(Vec::new());

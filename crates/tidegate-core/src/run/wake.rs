@@ -1,10 +1,10 @@
-//! Waking: an event finds those who wait for it, and answers each of them once.
+//! Wake-ups: an event finds the waits that it matches, and answers each of them once.
 //!
-//! An event wakes only so many in its own transaction. If there are more it leaves a chore, which
-//! goes on in the order of the waits, chunk after chunk. A wait that begins after the event is
-//! none of its business: it says since when it waits. While such a chore is under way, later
-//! events of the same name stand behind it, so that every wait is answered by the first event
-//! that matches it.
+//! An event wakes a limited number of runs in its own transaction. If there are more, it creates a
+//! chore, which continues in the order of the waits, chunk after chunk. A wait that begins after
+//! the event is not answered by it: a wait has a start. Until such a chore is finished, later
+//! events of the same name queue behind it, so that every wait is answered by the first event that
+//! matches it.
 
 use super::{chore, wait};
 use crate::{
@@ -18,10 +18,10 @@ use crate::{
 /// event has workflows to start besides.
 pub const WOKEN_AT_ONCE: usize = 256;
 
-/// How many paths that waits of one name are filed under are read at first.
+/// How many paths of one event name are read at first.
 const PATHS_READ: u32 = 64;
 
-/// Wakes the runs that wait for this event; says how many, and whether others follow.
+/// Wakes the runs that wait for this event; returns their number, and whether others follow.
 pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
     let start = WaitPlace::first(String::new());
     let found = waiting(draft, event, &start)?;
@@ -38,7 +38,7 @@ pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
     Ok((woke, more))
 }
 
-/// Wakes the next of those who waited for an event; what is left then, if anything.
+/// Wakes the next runs that waited for an event; returns the remaining work, if any.
 pub fn go_on<E>(
     draft: &mut Draft,
     chore: &Chore,
@@ -56,8 +56,8 @@ pub fn go_on<E>(
     Ok(after.map(|after| Work::Wake { event, after }))
 }
 
-/// Answers these waits as far as they fit; says how many were woken, and the last that was looked
-/// at where there are more.
+/// Answers these waits as far as they fit; returns the number of woken runs, and the last processed
+/// wait where there are more.
 fn wake<E>(
     draft: &mut Draft,
     event: &Event,
@@ -75,10 +75,10 @@ fn wake<E>(
     Ok((woken, None))
 }
 
-/// Whether waiters of the same name are still being woken by an earlier event.
+/// Whether an earlier event is still waking waiters of the same name.
 ///
-/// What the scan finds is not locked, and need not be: a chore that has ended since costs a
-/// detour, and one that is not there yet belongs to an event that came at the same time.
+/// The rows of the scan are not locked, and need not be: a chore that has ended since costs a
+/// detour, and one that does not exist yet belongs to an event that arrived at the same time.
 fn is_behind<E>(draft: &Draft, event: &Event, before: Seq) -> Decided<bool, E> {
     let scan = Scan::Chores(event.ws.clone(), event.name.clone());
     let first = draft.found_still(&scan, 1, |_| true)?;
@@ -91,7 +91,7 @@ fn is_behind<E>(draft: &Draft, event: &Event, before: Seq) -> Decided<bool, E> {
     }))
 }
 
-/// The next waits that the event may answer, one more than are woken at once.
+/// Returns the next waits that the event may answer, one more than are woken at once.
 fn waiting<E>(draft: &Draft, event: &Event, after: &WaitPlace) -> Decided<Vec<WaitPlace>, E> {
     let mut found = Vec::new();
     for path in paths(draft, event)?.into_iter().filter(|path| *path >= after.path) {
@@ -103,7 +103,7 @@ fn waiting<E>(draft: &Draft, event: &Event, after: &WaitPlace) -> Decided<Vec<Wa
     Ok(found)
 }
 
-/// The paths that waits for events of this name are filed under, in order.
+/// Returns the paths that waits for events of this name are filed under, in order.
 fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
     let (ws, name) = (event.ws.clone(), event.name.clone());
     let scan = Scan::WaitPaths(ws.clone(), name.clone());
@@ -118,7 +118,7 @@ fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
     Ok(paths)
 }
 
-/// The first waits after a place that are filed under what the event says at its path.
+/// Returns the first waits after a position that are filed under the event's value at their path.
 fn under<E>(
     draft: &Draft,
     event: &Event,

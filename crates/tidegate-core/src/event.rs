@@ -1,4 +1,5 @@
-//! Events in: recorded, waking who waits for them, and admitted to every workflow they trigger.
+//! Event ingestion: records events, wakes the runs that wait for them, and admits them to every
+//! workflow that they trigger.
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
@@ -24,52 +25,52 @@ use crate::{
     time::Timestamp,
 };
 
-/// The most events that one request posts.
+/// Maximum number of events in one request.
 pub const MAX_EVENTS: usize = 1000;
 
 /// How many receipts of an event are read at first.
 const RECEIPTS_READ: u32 = 32;
 
-/// An event to be posted.
+/// Event to be posted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// Its name.
+    /// The event's name.
     pub name: String,
-    /// Its data.
+    /// The payload.
     pub data: Payload,
-    /// Drops a repeat within 24 hours before anything else.
+    /// The deduplication id: a repeat within 24 hours is dropped before anything else.
     pub dedupe_id: Option<String>,
-    /// When it happened; neither delays nor orders.
+    /// When the event happened; neither delays nor orders it.
     pub ts: Option<Timestamp>,
 }
 
-/// What the sender of an event is told.
+/// Answer to the sender of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Posted {
-    /// Its id, or that of the first with the same `dedupeId`.
+    /// The event's id, or that of the first event with the same `dedupeId`.
     pub id: EventId,
-    /// A repeat: nothing else happened.
+    /// Whether the event was a repeat, and had no effect.
     pub deduped: bool,
-    /// How many waiting runs it woke at once.
+    /// Number of waiting runs that it woke at once.
     pub woke: u32,
-    /// There are too many to wake in one transaction: the others are woken one chunk after
-    /// another.
+    /// Whether there are too many waiting runs for one transaction: the others are woken in chunks
+    /// afterwards.
     pub waking: bool,
-    /// What became of it, workflow by workflow.
+    /// The outcomes, one per workflow.
     pub runs: Vec<Outcome>,
-    /// What became of the first with the same `dedupeId`, as its receipts say by now.
+    /// The current outcomes of the first event with the same `dedupeId`, from its receipts.
     pub first: Vec<Value>,
 }
 
 impl Posted {
-    /// The run that carries the event: the first, where it concerns several workflows.
+    /// Returns the run of the event: the first, where it triggers several workflows.
     pub fn run(&self) -> Option<RunId> {
         self.runs.iter().find_map(|outcome| outcome.verdict.run())
     }
 }
 
-/// A verdict, and whom it concerns.
+/// Verdict of one workflow on an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -77,11 +78,11 @@ pub struct Outcome {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The version that decided.
+    /// The version that made the decision.
     pub version: u32,
-    /// What became of the event.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Controls whose key it lacks: it shares their one bucket for such events.
+    /// Controls whose key the event lacks: it goes to their one bucket for such events.
     #[serde(deserialize_with = "crate::flow::words")]
     pub key_missing: Vec<&'static str>,
 }
@@ -123,7 +124,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     Ok(Posted { id, deduped: false, woke, waking, runs, first: Vec::new() })
 }
 
-/// Keeps plain starts too, so that a repeat can be told of them.
+/// Stores plain starts too, so that the answer to a repeat can include them.
 fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
     for outcome in runs.iter().filter(|told| matches!(told.verdict, Verdict::Started { .. })) {
         let receipt = Receipt {
@@ -141,12 +142,12 @@ fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
     Ok(())
 }
 
-/// What the receipts of an event say by now: the last for each workflow.
+/// Returns the current outcomes from the receipts of an event: the last for each workflow.
 fn told(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
     let (from, to) = (RowKey::Receipt(Seq(i64::MIN)), RowKey::Receipt(Seq(i64::MAX)));
     let key = RowKey::Event(event.seq);
     // An event of this very transaction has no receipts in the store, and its number is not yet
-    // final: it must not be asked for.
+    // final: it must not be read.
     let new = draft.written(key.clone(), key).next().is_some();
     let kept = if new {
         Vec::new()
@@ -171,7 +172,7 @@ fn told(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
     Ok(values.collect())
 }
 
-/// Decides on one input and one workflow, and writes the receipt.
+/// Decides one input for one workflow, and writes the receipt.
 pub fn consider(
     draft: &mut Draft,
     ws: &Workspace,
@@ -200,7 +201,7 @@ pub fn consider(
 }
 
 impl Outcome {
-    /// The outcome as the caller reads it (spec events).
+    /// Returns the outcome as sent to the caller (spec events).
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         out.insert("workflow".into(), self.workflow.clone().into());
@@ -218,7 +219,7 @@ impl Outcome {
 }
 
 impl Posted {
-    /// The answer as the caller reads it (spec events).
+    /// Returns the answer as sent to the caller (spec events).
     pub fn to_value(&self) -> Value {
         let runs = self.runs.iter().map(Outcome::to_value).chain(self.first.iter().cloned());
         let runs: Vec<_> = runs.collect();

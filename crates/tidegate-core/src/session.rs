@@ -1,8 +1,8 @@
-//! The state of sessions: a JSON document each, with a version, changed by operations.
+//! Session state: one versioned JSON document per session, changed by operations.
 //!
 //! An operation is decided under the lock of its document, so that none is ever lost and none has
-//! to be tried again. A run's operation is one of its steps: it takes effect with the step's
-//! record, once. Under the policy `restart` it is staged until the run completes.
+//! to be retried. A run's operation is one of its steps: it takes effect with the step's record,
+//! once. Under the policy `restart` it is staged until the run completes.
 
 mod op;
 mod staged;
@@ -23,40 +23,41 @@ use crate::{
     stream::is_name,
 };
 
-/// The largest document. It is read and written whole; what grows without end belongs into a
-/// stream, or into a database of its own.
+/// Maximum size of a document. It is read and written whole; data that grows without end belongs in
+/// a stream, or in its own database.
 pub const MAX_SESSION_BYTES: usize = 1024 * 1024;
 
-/// The most bytes of app, flow and session together: an index entry of PostgreSQL holds them.
+/// Maximum total length of app, flow and session in bytes: an index entry of PostgreSQL holds them.
 pub const MAX_REF_BYTES: usize = 1024;
 
-/// An operation that a run does as one of its steps.
+/// Session operation that a run performs as one of its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSessionOp {
     /// The step's id.
     pub step: String,
     /// The session.
     pub session: SessionRef,
-    /// What is done.
+    /// The operation.
     pub op: SessionOp,
-    /// The version that the document must have; any, if none is given.
+    /// The version that the document must have; none means any.
     pub expected_version: Option<i64>,
 }
 
 impl NewSessionOp {
-    /// What is done and where, by which a repetition is known. A value may differ: a service that
-    /// is called again need not compute the same, and the first one counts.
+    /// Returns the operation and its path, by which a repetition is recognised. Its value may
+    /// differ: a service that is called again need not compute the same, and the first value
+    /// counts.
     fn named(&self) -> String {
         let SessionRef { app, flow, id } = &self.session;
         let at = place(op::names(&self.op));
         format!("{} at {at} of session {app}/{flow}/{id}", self.op.verb())
     }
 
-    /// Refuses an operation under the id of a step that has done another one.
+    /// Refuses an operation with the id of a step that performed another one.
     pub(crate) fn check_repeats(&self, step: &Step) -> Result<(), SessionError> {
         let done = step.result.as_ref().ok().and_then(|done| done.at(&[DONE.to_owned()]));
         let asked = Payload::from_value(&self.named().into());
-        // What was recorded before steps said what they did is not compared.
+        // Steps recorded before the operation's name was part of the output are not compared.
         match done {
             Some(done) if done != asked => Err(SessionError::StepMismatch {
                 step: self.step.clone(),
@@ -67,23 +68,23 @@ impl NewSessionOp {
     }
 }
 
-/// The member of a step's output that says what it did.
+/// Field of a step's output that names the operation.
 const DONE: &str = "op";
 
-/// What an operation came to. As a payload it is the output of the step.
+/// Result of an operation. As a payload it is the output of the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The document's version now; 0 where nobody has written it. What a run has staged is not
+    /// The document's current version; 0 where it was never written. Staged operations are not
     /// counted.
     pub version: i64,
-    /// What stands at the path now. After an append it is the list's length: a conversation that
+    /// The current value at the path. After an append it is the list's length: a conversation that
     /// grows message by message must not be copied into the record of each.
     pub value: Payload,
 }
 
 impl Outcome {
-    /// As a step's output. The value stays byte for byte.
+    /// Converts to a step's output. The value stays byte for byte.
     pub fn to_payload(&self) -> Payload {
         let (version, value) = (Payload::from_value(&self.version.into()), &self.value);
         let none = Payload::null();
@@ -92,7 +93,7 @@ impl Outcome {
         whole.expect("an object takes any member")
     }
 
-    /// Back from a step's output.
+    /// Converts back from a step's output.
     pub fn from_payload(payload: &Payload) -> Option<Outcome> {
         let version = payload.at(&["version".to_owned()])?;
         let value = payload.at(&["value".to_owned()])?;
@@ -100,23 +101,23 @@ impl Outcome {
     }
 }
 
-/// Why an operation was not done. Nothing changed.
+/// Reason why an operation failed. Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// What stands there is of a kind that the operation does not work on.
+    /// The value at the path has a type that the operation does not support.
     #[error("cannot {verb} at {path}: {reason}")]
     TypeMismatch {
-        /// What was to be done.
+        /// The operation.
         verb: &'static str,
-        /// Where.
+        /// The path.
         path: String,
-        /// What is in the way.
+        /// The value or name that is in the way.
         reason: String,
     },
-    /// The sum cannot be written down.
+    /// The sum is out of the range of numbers.
     #[error("cannot increment at {path}: the sum would have more than {MAX_SUM_DIGITS} digits")]
     Number {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// The document would be larger than [`MAX_SESSION_BYTES`].
@@ -124,59 +125,59 @@ pub enum SessionError {
         "a session's document must be at most {MAX_SESSION_BYTES} bytes, and would have {size}"
     )]
     TooLarge {
-        /// Its size then.
+        /// The size that it would have.
         size: usize,
     },
     /// The document would nest deeper than [`MAX_DEPTH`].
     #[error("a session's document must nest at most {MAX_DEPTH} deep, and would nest {depth} deep")]
     TooDeep {
-        /// Its depth then.
+        /// The depth that it would have.
         depth: usize,
     },
-    /// The run has staged all that it may.
+    /// The run has reached the limit of staged operations.
     #[error(
         "a run under `restart` stages at most {MAX_STAGED} operations of {MAX_STAGED_BYTES} bytes \
          in all"
     )]
     TooMuchStaged,
-    /// App, flow or session is no name.
+    /// App, flow or session is not a valid name.
     #[error("session `{name}` {rule}")]
     BadName {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// The rule that it breaks.
+        /// The rule that the name breaks.
         rule: String,
     },
-    /// The step has done something else.
+    /// The step has performed another operation.
     #[error("step `{step}` is recorded as {done}: give another operation another id")]
     StepMismatch {
         /// The step's id.
         step: String,
-        /// What it did.
+        /// The operation that it performed.
         done: String,
     },
-    /// The document is not of the version that the caller knows.
+    /// The document does not have the version that the caller expects.
     #[error("the session is at version {actual}, and version {expected} was expected")]
     Changed {
         /// The version that was expected.
         expected: i64,
-        /// The version that it has.
+        /// The current version.
         actual: i64,
     },
-    /// Somebody else changed what a run under `restart` has read and then set.
+    /// A value that a run under `restart` has read and then set was changed by others in between.
     #[error("{path} was {read} when the run read it, and is {now} now")]
     Conflict {
-        /// Where.
+        /// The path.
         path: String,
-        /// What the run read, shortened.
+        /// The value that the run read, shortened.
         read: String,
-        /// What stands there, shortened.
+        /// The current value, shortened.
         now: String,
     },
 }
 
 impl SessionError {
-    /// The stable code.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::TypeMismatch { .. } => "session_type_mismatch",
@@ -191,18 +192,18 @@ impl SessionError {
         }
     }
 
-    /// As the error of a step or a run, whose codes are words: `SessionConflict`.
+    /// Converts to the error of a step or a run. Its codes are words: `SessionConflict`.
     pub fn to_fault(&self) -> RunError {
         RunError::of(self.code(), self.to_string())
     }
 }
 
-/// A path as callers write it: dotted; empty for the whole document.
+/// Parses a path in the callers' notation: dotted; empty for the whole document.
 pub fn path(text: &str) -> Result<Option<Path>, PathError> {
     if text.is_empty() { Ok(None) } else { Path::parse(text).map(Some) }
 }
 
-/// Does what a step asks for; what came of it is the step's result.
+/// Performs the operation of a step; its result is the step's result.
 pub(crate) fn perform(
     draft: &mut Draft,
     run: Seq,
@@ -211,7 +212,7 @@ pub(crate) fn perform(
     let Some(run) = draft.run(run)?.cloned() else { return Ok(Ok(Payload::null())) };
     let NewSessionOp { session, op, expected_version: expected, .. } = asked;
     let restarts = draft.catalog(&run.ws)?.restarts(run.lane) || schedule::is_restarted(&run);
-    // What was staged before a definition changed in place is still staged.
+    // Operations that were staged before a definition changed in place are still staged.
     let outcome = if restarts || run.staged > 0 {
         staged::stage(draft, run, session, op, *expected)?
     } else {
@@ -225,7 +226,7 @@ pub(crate) fn perform(
     Ok(outcome.map(output).map_err(|error| error.to_fault()))
 }
 
-/// Does what somebody outside of any run asks for.
+/// Performs an operation from outside any run.
 pub(crate) fn outside(
     draft: &mut Draft,
     ws: &Workspace,
@@ -236,7 +237,7 @@ pub(crate) fn outside(
     write(draft, ws, session, op, expected)?.map_err(|error| Stop::Refused(Refusal::Session(error)))
 }
 
-/// Does an operation on the document as it is.
+/// Performs an operation on the current document.
 fn write(
     draft: &mut Draft,
     ws: &Workspace,
@@ -263,7 +264,7 @@ fn write(
     Ok(Ok(Outcome { version: row.version, value: done.value }))
 }
 
-/// A session's document; `null` at version 0 where nobody has written it.
+/// Returns a session's document; `null` at version 0 where it was never written.
 fn document(draft: &Draft, ws: &Workspace, session: &SessionRef) -> Decided<Session> {
     let SessionRef { app, flow, id } = session.clone();
     let key = RowKey::Session(ws.clone(), app.clone(), flow.clone(), id.clone());
@@ -302,7 +303,7 @@ fn check_version(row: &Session, expected: Option<i64>) -> Result<(), SessionErro
     }
 }
 
-/// A path as people read it.
+/// Formats a path for people.
 fn place(names: &[String]) -> String {
     match Path::from_names(names.to_vec()) {
         Ok(path) => format!("`{path}`"),

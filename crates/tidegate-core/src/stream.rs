@@ -3,9 +3,9 @@
 //! A commit appends to one stream, at the version that its caller expects or at the end. The
 //! stream's row is its lock, so versions have no gap and exactly one of two commits with the same
 //! expectation succeeds. Two first commits of one stream collide at the insert of its row; the
-//! store starts the loser again, and it sees the same [`StreamRefusal::Conflict`] as if it had
-//! come later. The workspace's [`LogHead`] is locked last and hands out global positions, so
-//! these become visible in order and no reader of the feed can skip a late commit.
+//! store retries the loser, and it gets the same [`StreamRefusal::Conflict`] as if it had come
+//! later. The workspace's [`LogHead`] is locked last and assigns global positions, so these become
+//! visible in order and no reader of the feed can skip a late commit.
 //!
 //! The log deduplicates nothing: the same event committed twice is two events.
 
@@ -45,47 +45,47 @@ pub struct Commit {
     pub ws: Workspace,
     /// The stream.
     pub stream: String,
-    /// What to append, in order.
+    /// The events to append, in order.
     pub events: Vec<NewLogged>,
-    /// The state that the caller decided on; without one the events go to the end.
+    /// The end of the stream that the caller decided on; without one the events go to the end.
     pub expected: Option<Expected>,
 }
 
 /// An event before it has a version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewLogged {
-    /// Its name. Names that begin with `$` are Tidegate's own.
+    /// The event's name. Names that begin with `$` are reserved for Tidegate.
     pub name: String,
-    /// The data, kept byte for byte.
+    /// The payload, kept byte for byte.
     pub data: Payload,
-    /// Correlation, causation and whatever else the caller adds.
+    /// Correlation id, causation id and any other metadata of the caller.
     pub meta: Payload,
 }
 
-/// What the caller believes to be the end of the stream.
+/// End of the stream that the caller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Nothing has ever been committed.
     NoStream,
     /// The last event has this version.
     Version(i64),
-    /// The last event has this version, and the stream this number: a stream that has begun anew
-    /// may have come to the same version with other events.
+    /// The last event has this version, and the stream this number: a restarted stream may have
+    /// reached the same version with other events.
     Of(Seq, i64),
 }
 
 impl Expected {
-    /// What a loaded stream says of its end: the last version, or -1 for none.
+    /// Returns the expectation for a loaded stream: its last version, or -1 for none.
     pub fn after(head: i64) -> Self {
         if head < 0 { Self::NoStream } else { Self::Version(head) }
     }
 
-    /// The same, for whoever also knows the stream's number.
+    /// As [`after`](Self::after), for a caller that also knows the stream's number.
     pub fn seen(log: Option<Seq>, head: i64) -> Self {
         log.filter(|_| head >= 0).map_or(Self::after(head), |log| Self::Of(log, head))
     }
 
-    /// The last version that is expected; -1 for none.
+    /// Returns the last version that is expected; -1 for none.
     pub fn version(self) -> i64 {
         match self {
             Self::NoStream => -1,
@@ -104,26 +104,26 @@ impl fmt::Display for Expected {
     }
 }
 
-/// Where the events of a commit have gone.
+/// Positions of the events of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Committed {
-    /// The stream's number: a restarted stream has another.
+    /// The stream's number: a restarted stream has a new one.
     pub log: Seq,
     /// The first event's version.
     pub first: i64,
     /// The last event's version.
     pub last: i64,
-    /// Their places among all events of the workspace: without a gap inside a commit.
+    /// The events' positions among all events of the workspace: without a gap inside a commit.
     pub positions: RangeInclusive<i64>,
-    /// Their ids, in order.
+    /// The events' ids, in order.
     pub ids: Vec<EventId>,
-    /// When, by the store's clock.
+    /// When they were committed, by the store's clock.
     pub at: Timestamp,
 }
 
 impl Committed {
-    /// As a step's record keeps it.
+    /// Converts to a step's record.
     pub fn to_value(&self) -> Value {
         json!({
             "log": self.log.0,
@@ -134,7 +134,7 @@ impl Committed {
         })
     }
 
-    /// What a step's record says; `None` if it is not one.
+    /// Converts from a step's record; `None` if it is not one.
     pub fn from_value(value: &Value) -> Option<Self> {
         let number = |name: &str| value.get(name)?.as_i64();
         let (first, position) = (number("first")?, number("position")?);
@@ -148,20 +148,20 @@ impl Committed {
     }
 }
 
-/// Why nothing was written.
+/// Reason why nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
-    /// The stream does not end where the caller believes.
+    /// The stream does not end where the caller expects.
     #[error("stream `{stream}`: expected {expected}, got {}", Expected::after(*actual))]
     Conflict {
         /// The stream.
         stream: String,
-        /// What the caller believes.
+        /// The end that the caller expects.
         expected: Expected,
         /// The last event's version; -1 when there is none.
         actual: i64,
     },
-    /// A guard ended the stream.
+    /// The stream was closed by a guard.
     #[error("stream `{stream}`: closed at version {guard}, nothing more is committed")]
     StreamClosed {
         /// The stream.
@@ -176,7 +176,7 @@ pub enum StreamRefusal {
         what: &'static str,
         /// The name, at most its first 64 characters.
         name: String,
-        /// What a name must be, and what this one is.
+        /// The rule for names, and how this one breaks it.
         rule: String,
     },
     /// No event, or too many.
@@ -184,7 +184,7 @@ pub enum StreamRefusal {
     Count {
         /// The stream.
         stream: String,
-        /// How many were given.
+        /// The given number.
         count: usize,
     },
     /// One event, or all of them together, are too large.
@@ -194,9 +194,9 @@ pub enum StreamRefusal {
         stream: String,
         /// One event, or the commit.
         what: &'static str,
-        /// The most that is allowed.
+        /// The maximum size.
         limit: usize,
-        /// What was given.
+        /// The given size.
         size: usize,
     },
     /// Only a stream that is closed can be truncated or restarted.
@@ -210,13 +210,13 @@ pub enum StreamRefusal {
     NotTruncated {
         /// The stream.
         stream: String,
-        /// How far its closing is.
+        /// The phase of its closing.
         phase: &'static str,
     },
 }
 
 impl StreamRefusal {
-    /// The stable code of this refusal.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Conflict { .. } => "conflict",
@@ -230,10 +230,10 @@ impl StreamRefusal {
     }
 }
 
-/// Appends events to a stream, and tells the reactions that follow it that there is work.
+/// Appends events to a stream, and notifies the reactions that follow it of work.
 ///
-/// `followers` are all reactions of the workspace; those that do not follow this stream are left
-/// alone. A lease on the stream neither delays a commit nor is touched by it.
+/// `followers` are all reactions of the workspace; those that do not follow this stream are not
+/// touched. A lease on the stream neither delays a commit nor is touched by it.
 pub fn commit(
     draft: &mut Draft,
     commit: &Commit,
@@ -253,10 +253,11 @@ pub fn commit(
     append(draft, stream, &commit.events, followers)
 }
 
-/// Brings the places of reactions up to a stream's end; `false` when there is no such stream.
+/// Creates or updates the subscriptions of reactions to a stream's end; `false` when there is no
+/// such stream.
 ///
-/// A commit does the same for those that follow at the time. This is for a reaction that is
-/// defined later: it begins with the stream's first event.
+/// A commit does the same for the followers at that time. This is for a reaction that is defined
+/// later: it begins with the stream's first event.
 pub fn follow<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -269,7 +270,7 @@ pub fn follow<E>(
     Ok(true)
 }
 
-/// Compares what the caller believes with the stream's end.
+/// Compares the caller's expectation with the stream's end.
 fn check_expected(
     name: &str,
     expected: Option<Expected>,
@@ -278,7 +279,7 @@ fn check_expected(
     let actual = stream.map_or(-1, |stream| stream.head);
     match expected {
         Some(expected) if !is_met(expected, actual, stream) => {
-            // The number says something only where the version does not.
+            // The refusal names the number only where the versions are equal.
             let expected = match expected {
                 Expected::Of(_, version) if version != actual => Expected::after(version),
                 Expected::NoStream | Expected::Version(_) | Expected::Of(..) => expected,
@@ -296,10 +297,10 @@ fn is_met(expected: Expected, actual: i64, stream: Option<&Stream>) -> bool {
     }
 }
 
-/// A stream with all that an append to it changes, asked for in one go.
+/// Returns a stream; requests all rows that an append changes together.
 ///
-/// Also when the answer will be no: what a command reads must not depend on what it finds, or a
-/// committer that guesses the reads by deciding on nothing guesses too few.
+/// Also when the append will be refused: the reads of a command must not depend on the rows that it
+/// finds, or a probe, which decides on no rows, would predict too few.
 fn opened<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -311,7 +312,7 @@ fn opened<E>(
     stream_row(draft, ws, stream)
 }
 
-/// Writes events behind the stream's end and tells its followers.
+/// Writes events after the stream's end and notifies its followers.
 fn append<E>(
     draft: &mut Draft,
     mut stream: Stream,
@@ -349,11 +350,11 @@ fn append<E>(
     Ok(Committed { log, first, last, positions, ids, at })
 }
 
-/// Moves `want` of every follower to the stream's end, never back. `before` is the last version
-/// that a follower from the head on has missed, if this is the first that it hears of the stream.
+/// Moves `want` of every follower to the stream's end, never back. `before` is the cursor of a new
+/// follower that starts at the head: the last version that it skips.
 ///
-/// A place that has work keeps its turn: otherwise a busy stream would be sent to the back of the
-/// line by each of its own commits.
+/// A subscription that has work keeps its turn: otherwise a busy stream would be sent to the back
+/// of the queue by each of its own commits.
 fn tell<E>(
     draft: &mut Draft,
     stream: &Stream,
@@ -373,10 +374,10 @@ fn tell<E>(
     Ok(())
 }
 
-/// A follower's place in this stream. If it has none: at the start, or from the head on behind
-/// `before`.
+/// Returns a follower's subscription to this stream. If it has none: one at the start or, for a
+/// follower that starts at the head, after `before`.
 ///
-/// A place in what the stream was before a restart says nothing about this one.
+/// A cursor from before a restart of the stream does not apply to the restarted one.
 fn place<E>(
     draft: &Draft,
     stream: &Stream,
@@ -400,10 +401,10 @@ fn place<E>(
     })
 }
 
-/// Puts a place at a version, whatever it was at, and forgets its troubles.
+/// Sets a cursor to a version, whatever it was, and clears its failures.
 ///
-/// A lease is not freed, its holder may be at work: but it has another fence, so that the holder
-/// can move nothing any more, and it ends when its time is up.
+/// A lease is not released, its holder may be working: but it gets a new fence, so that the holder
+/// can no longer move the cursor, and the lease expires as before.
 pub(crate) fn rewind(sub: &mut Subscription, at: i64) {
     sub.at = at;
     sub.due = None;
@@ -416,16 +417,16 @@ pub(crate) fn rewind(sub: &mut Subscription, at: i64) {
     }
 }
 
-/// Gives a place the last turn of all that wait.
+/// Moves a subscription to the back of the queue.
 ///
-/// Always later than its last one, also where the clock stands still or was set back: within one
-/// moment places then take turns.
+/// Its new turn is always later than its last one, also where the clock stands still or was set
+/// back: at one point in time, subscriptions then take turns.
 pub(crate) fn to_back(sub: &mut Subscription, now: Timestamp) {
     let after_last = Timestamp::from_micros(sub.since.micros().saturating_add(1));
     sub.since = now.max(after_last);
 }
 
-/// The row of a stream.
+/// Returns the row of a stream.
 fn stream_row<E>(draft: &Draft, ws: &Workspace, stream: &str) -> Decided<Option<Stream>, E> {
     match draft.row(&RowKey::Stream(ws.clone(), stream.to_owned()))? {
         Some(Row::Stream(stream)) => Ok(Some(stream.clone())),
@@ -438,12 +439,12 @@ fn new_stream<E>(draft: &mut Draft, ws: &Workspace, name: &str) -> Decided<Strea
     Ok(Stream { ws: ws.clone(), name: name.to_owned(), id, head: -1, closed: false })
 }
 
-/// Those who follow a stream.
+/// Returns the followers of a stream.
 fn following<'a>(followers: &'a [Follower], stream: &str) -> impl Iterator<Item = &'a Follower> {
     followers.iter().filter(move |follower| follower.source.covers(stream))
 }
 
-/// A stream's row and the places of its followers.
+/// Returns the keys of a stream's row and of its followers' subscriptions.
 fn keys(ws: &Workspace, stream: &str, followers: &[Follower]) -> impl Iterator<Item = RowKey> {
     let row = RowKey::Stream(ws.clone(), stream.to_owned());
     following(followers, stream)
@@ -451,12 +452,12 @@ fn keys(ws: &Workspace, stream: &str, followers: &[Follower]) -> impl Iterator<I
         .chain([row])
 }
 
-/// What names a place.
+/// Returns the key of a subscription.
 pub(crate) fn sub_key(ws: &Workspace, reaction: &str, stream: &str) -> RowKey {
     RowKey::Subscription(ws.clone(), reaction.to_owned(), stream.to_owned())
 }
 
-/// Stops unless all these rows are there, and then asks for all that are missing at once.
+/// Stops unless all these rows are read, and then requests all missing ones at once.
 pub(crate) fn ask<E>(draft: &Draft, keys: impl IntoIterator<Item = RowKey>) -> Decided<(), E> {
     let mut missing = ReadSet::default();
     for key in keys {

@@ -1,4 +1,4 @@
-//! What the author of a reaction writes.
+//! Definitions of reactions.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use serde_json::{Map, Value};
 
 use crate::stream::is_name;
 
-/// How many claims in a row may end without progress before the stream is blocked.
+/// Default number of consecutive claims without progress before the stream is blocked.
 pub const DEFAULT_MAX_LOST_LEASES: u32 = 10;
 
 const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-/// A reaction as data.
+/// Definition of a reaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {
-    /// Its name, unique in the workspace.
+    /// The reaction's name, unique in the workspace.
     pub name: String,
-    /// The streams that it follows.
+    /// The streams that the reaction follows.
     pub source: Source,
-    /// Whether it sees only what is committed after it was defined, not what was there before.
+    /// Whether the reaction gets only events that are committed after it was defined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_head: bool,
-    /// How often one event is tried again: n retries are n + 1 attempts.
+    /// How many times one event is retried: n retries are n + 1 attempts.
     pub max_retries: u32,
-    /// Whether a stream stops when its retries are used up; otherwise it is retried for ever.
+    /// Whether a stream is blocked when its retries are used up; otherwise it is retried for ever.
     pub block_on_error: bool,
-    /// The wait before an event is tried again; none tries at once.
+    /// The delay before an event is retried; none retries at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
     /// How long a lease lasts.
     pub lease_ms: u64,
-    /// How many events are handed to the handler at once.
+    /// Maximum number of events in one call of the handler.
     pub batch: u32,
-    /// How many claims in a row may end without progress before the stream is blocked.
+    /// How many consecutive claims may end without progress before the stream is blocked.
     pub max_lost_leases: u32,
 }
 
-/// What a commit has to know of a reaction.
+/// Part of a reaction's definition that a commit needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Follower {
     /// The reaction's name.
     pub reaction: String,
-    /// The streams that it follows.
+    /// The streams that the reaction follows.
     pub source: Source,
-    /// Whether it begins in each stream with the first commit after it was defined.
+    /// Whether the reaction begins in each stream with the first commit after it was defined.
     pub from_head: bool,
 }
 
@@ -58,19 +58,19 @@ impl From<&Reaction> for Follower {
     }
 }
 
-/// The streams that a reaction follows, spelled `orders-1`, `orders-*` or `*`.
+/// Streams that a reaction follows, written `orders-1`, `orders-*` or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// One stream.
     Stream(String),
-    /// All streams whose name begins so.
+    /// All streams whose name has this prefix.
     Family(String),
     /// All streams.
     All,
 }
 
 impl Source {
-    /// Reads the spelling; otherwise the rule that it breaks.
+    /// Parses the notation; returns the rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, String> {
         is_name(text)?;
         let (name, family) = match text.strip_suffix('*') {
@@ -84,7 +84,7 @@ impl Source {
         Ok(if family { Self::Family(name.to_owned()) } else { Self::Stream(name.to_owned()) })
     }
 
-    /// Whether a stream is among them.
+    /// Whether a stream is included.
     pub fn covers(&self, stream: &str) -> bool {
         match self {
             Self::Stream(name) => name == stream,
@@ -116,38 +116,38 @@ impl<'de> Deserialize<'de> for Source {
     }
 }
 
-/// The wait before an event is tried again.
+/// Delay before an event is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backoff {
-    /// How it grows.
+    /// How the delay grows.
     #[serde(rename = "type")]
     pub kind: BackoffKind,
-    /// The wait after the first failure.
+    /// The delay after the first failure.
     pub ms: u64,
-    /// The longest wait, before jitter.
+    /// The maximum delay, before jitter.
     pub max_ms: u64,
-    /// Whether waits are lengthened by chance, so that what failed together does not return
-    /// together. Never shortened: the wait is a promise.
+    /// Whether a random time is added to delays, so that events that failed together are not
+    /// retried together. Never subtracted: the delay is a promise.
     pub jitter: bool,
 }
 
-/// How a wait grows with the failures in a row.
+/// Growth of the delay with consecutive failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BackoffKind {
-    /// It does not.
+    /// No growth.
     Fixed,
-    /// By its first length each time.
+    /// Grows by the first delay each time.
     Linear,
-    /// It doubles.
+    /// Doubles each time.
     Exponential,
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row.
+    /// Returns the delay after a number of consecutive failures.
     ///
-    /// `chance` is any number, fresh for each failure; with jitter it adds up to a half.
+    /// `chance` is a random number, new for each failure; with jitter it adds up to a half.
     pub fn wait_ms(&self, failures: u32, chance: u32) -> u64 {
         let wait_ms = match self.kind {
             BackoffKind::Fixed => self.ms,
@@ -166,18 +166,18 @@ impl Backoff {
     }
 }
 
-/// Everything that is wrong with a reaction; never empty.
+/// All problems of a reaction's definition; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReactionErrors(pub Vec<ReactionProblem>);
 
-/// One thing that is wrong with a reaction.
+/// One problem of a reaction's definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReactionProblem {
     /// The stable code.
     pub code: &'static str,
-    /// What is defined: ``reaction `mail` ``.
+    /// The definition: ``reaction `mail` ``.
     pub subject: String,
-    /// The field as the author spells it: `backoff.ms`.
+    /// The field in the author's notation: `backoff.ms`.
     pub field: String,
     /// The rule, the value and the fix.
     pub message: String,
@@ -190,7 +190,7 @@ impl fmt::Display for ReactionProblem {
 }
 
 impl fmt::Display for ReactionErrors {
-    /// One problem a line.
+    /// Writes one problem per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&lines.join("\n"))
@@ -200,7 +200,7 @@ impl fmt::Display for ReactionErrors {
 impl std::error::Error for ReactionErrors {}
 
 impl Reaction {
-    /// A reaction with the defaults.
+    /// Creates a reaction with the defaults.
     pub fn new(name: &str, source: Source) -> Self {
         Self {
             name: name.to_owned(),
@@ -215,7 +215,7 @@ impl Reaction {
         }
     }
 
-    /// Reads a definition and says everything that is wrong with it.
+    /// Parses a definition and reports all of its problems.
     pub fn parse(value: &Value) -> Result<Self, ReactionErrors> {
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
         let mut read = Reader { subject: format!("reaction `{name}`"), problems: Vec::new() };
@@ -227,7 +227,7 @@ impl Reaction {
     }
 }
 
-/// Reads on after a problem, so that all of them are found.
+/// Parser that continues after a problem, so that all of them are found.
 struct Reader {
     subject: String,
     problems: Vec<ReactionProblem>,
@@ -302,7 +302,7 @@ impl Reader {
         Some(Backoff { kind, ms, max_ms: max_ms.unwrap_or(ms.max(HOUR_MS)), jitter })
     }
 
-    /// Opens an object, and reports what it holds beside the known fields.
+    /// Opens an object, and reports unknown fields.
     fn object<'a>(
         &mut self,
         at: &str,
@@ -323,7 +323,7 @@ impl Reader {
         Some(map)
     }
 
-    /// A required text, read further by `read`.
+    /// Reads a required string, parsed further by `read`.
     fn text<T>(
         &mut self,
         map: &Map<String, Value>,
@@ -343,7 +343,7 @@ impl Reader {
         None
     }
 
-    /// A whole number, where one is given.
+    /// Reads an integer, where one is given.
     fn number(
         &mut self,
         map: &Map<String, Value>,
@@ -388,7 +388,7 @@ fn narrow(number: Option<u64>) -> Option<u32> {
     number.map(|number| u32::try_from(number).expect("the range was checked"))
 }
 
-/// Enough of a value to find it again.
+/// Shortens a value for an error message.
 fn shorten(value: &Value) -> String {
     let text = value.to_string();
     let cut = text.floor_char_boundary(60);

@@ -1,4 +1,4 @@
-//! How leases end when it is not by time: done, failed, blocked or put off.
+//! Ends of leases other than expiry: done, failed, blocked or deferred.
 
 use super::{
     Reaction, ReactionRefusal,
@@ -11,70 +11,70 @@ use crate::{
     time::Timestamp,
 };
 
-/// The most of an error's text that is kept.
+/// Maximum length of an error message that is stored.
 pub const MAX_ERROR_BYTES: usize = 4096;
 
-/// All events up to a version are handled.
+/// Acknowledgement of all events up to a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The lease under which they were.
+    /// The lease under which they were processed.
     pub lease: Lease,
-    /// The last event fully handled.
+    /// The last event that was fully processed.
     pub upto: i64,
 }
 
-/// What a handler reports when it fails.
+/// Failure that a handler reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The last event fully handled before the failing one.
+    /// The last event that was fully processed before the failing one.
     pub done_upto: i64,
-    /// What went wrong.
+    /// The error message.
     pub error: String,
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub retryable: bool,
     /// A random number, for the jitter of the backoff.
     pub chance: u32,
-    /// How long the handler wants to wait, instead of the backoff.
+    /// The delay that the handler requests, instead of the backoff.
     pub wait_ms: Option<u64>,
 }
 
-/// What comes of a failure.
+/// Result of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The events after `at` are delivered again.
     Retry {
-        /// The last event that it is done with.
+        /// The last processed event.
         at: i64,
-        /// Failures in a row.
+        /// Consecutive failures.
         failures: u32,
-        /// Not before.
+        /// The earliest time of the retry.
         due: Option<Timestamp>,
     },
-    /// Nothing is delivered until it is unblocked.
+    /// Nothing is delivered until the stream is unblocked.
     Blocked {
-        /// The last event that it is done with.
+        /// The last processed event.
         at: i64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Moves places forward and frees their leases: all entries in one go, or none.
+/// Advances cursors and releases their leases: all entries together, or none.
 ///
-/// Answers in the order of the entries with the version that each place is at. Entries whose
-/// lease is lost change nothing and say so; the others are not harmed by them. Progress resets
-/// both counters; an ack without progress frees the lease and leaves them as they are.
+/// Returns the cursor for each entry, in their order. Entries whose lease is lost change nothing
+/// and are reported as such; they do not affect the others. Progress resets both counters; an ack
+/// without progress releases the lease and leaves them as they are.
 pub fn ack(draft: &mut Draft, acks: &[Ack]) -> Decided<Vec<Outcome<i64>>, ReactionRefusal> {
     lock(draft, acks.iter().map(|ack| &ack.lease))?;
     acks.iter().map(|ack| end(draft, &ack.lease, ack.upto, |_, _| ())).map(at).collect()
 }
 
-/// Counts one failure, frees the lease, and delivers the rest again, or blocks the stream.
+/// Counts one failure, releases the lease, and delivers the rest again, or blocks the stream.
 ///
 /// Progress before the failing event resets `failures` first, so the failure just reported is
-/// always counted: it is the first of the event that the place stands before now. Counted the
-/// other way round, each event of a stream whose batches all fail somewhere would have one
-/// attempt more than `maxRetries` says, and the failure would be on no record.
+/// always counted: it is the first of the event that the cursor is now before. Counted the other
+/// way round, each event of a stream whose batches all fail somewhere would have one attempt more
+/// than `maxRetries` says, and the failure would not be recorded.
 pub fn fail(
     draft: &mut Draft,
     reaction: &Reaction,
@@ -100,10 +100,10 @@ pub fn fail(
     }))
 }
 
-/// Stops a stream by its holder's hand, after what it has handled.
+/// Blocks a stream at the request of its lease holder, after the events that it has processed.
 ///
-/// Position and block change together, so a worker that got through half of a batch keeps that
-/// half. Blocking again is [`Outcome::Lost`]: the first one has freed the lease.
+/// Cursor and block change together, so a worker that processed half of a batch keeps that half.
+/// Blocking again is [`Outcome::Lost`]: the first one has released the lease.
 pub fn block(
     draft: &mut Draft,
     lease: &Lease,
@@ -118,9 +118,10 @@ pub fn block(
     }))
 }
 
-/// Puts a stream off until a moment, after what its holder has handled. Not a failure.
+/// Defers a stream until a time, after the events that its holder has processed. Not a failure.
 ///
-/// Also how a worker gives back what it will not get to: until now, and nothing is counted.
+/// Also used by a worker to return streams that it will not get to: deferred until now, and nothing
+/// is counted.
 pub fn defer(
     draft: &mut Draft,
     lease: &Lease,
@@ -133,7 +134,7 @@ pub fn defer(
     }))
 }
 
-/// Ends a lease that is still held: moves the place, frees it, then does the rest.
+/// Ends a lease that is still held: advances the cursor, releases the lease, then calls the rest.
 fn end(
     draft: &mut Draft,
     lease: &Lease,
@@ -152,7 +153,7 @@ fn end(
     Ok(Outcome::Done(sub))
 }
 
-/// Nobody has handled what was never committed.
+/// Refuses versions that were never committed: they cannot have been processed.
 pub(super) fn within(sub: &Subscription, upto: i64) -> Result<(), ReactionRefusal> {
     if upto <= sub.want {
         return Ok(());
@@ -161,7 +162,7 @@ pub(super) fn within(sub: &Subscription, upto: i64) -> Result<(), ReactionRefusa
     Err(ReactionRefusal::Beyond { reaction, stream, upto, want })
 }
 
-/// Moves a place forward, never back; progress resets what was counted.
+/// Advances a cursor, never back; progress resets the counters.
 pub(super) fn move_to(sub: &mut Subscription, upto: i64) {
     if upto > sub.at {
         sub.at = upto;
@@ -180,7 +181,7 @@ fn at(
     })
 }
 
-/// Why the stream has to stop, if it has to.
+/// Returns the reason to block the stream, if it has to be blocked.
 fn verdict(reaction: &Reaction, failures: u32, retryable: bool, error: &str) -> Option<String> {
     if !reaction.block_on_error {
         return None;
@@ -192,7 +193,7 @@ fn verdict(reaction: &Reaction, failures: u32, retryable: bool, error: &str) -> 
     (failures > max).then(|| format!("failed {failures} times, maxRetries is {max}: {error}"))
 }
 
-/// An error's text as every store can keep it.
+/// Cleans an error message so that every store can keep it.
 fn readable(error: &str) -> String {
     error[..error.floor_char_boundary(MAX_ERROR_BYTES)].replace('\0', "\u{fffd}")
 }

@@ -1,4 +1,4 @@
-//! Leases on places: taken by a claim, kept by renewal, checked before anything is done with them.
+//! Leases on subscriptions: claimed, renewed, and checked before every use.
 
 use super::Reaction;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// What names a lease: repeated by everything that its holder asks for.
+/// Identity of a lease, repeated in every request of its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The workspace.
@@ -21,61 +21,61 @@ pub struct Lease {
     pub stream: String,
     /// The holder.
     pub engine: EngineId,
-    /// Tells this lease from all others of the same place.
+    /// Distinguishes this lease from all others of the same subscription.
     pub fence: i64,
 }
 
-/// A lease that was just taken, and the work that goes with it: events `at + 1` to `want`.
+/// New lease, and the work that goes with it: events `at + 1` to `want`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased {
     /// The lease.
     pub lease: Lease,
     /// The stream's number, by which its events are found.
     pub log: Seq,
-    /// The last event that the reaction is done with.
+    /// The last event that the reaction has processed.
     pub at: i64,
-    /// The last event there is.
+    /// The last committed event.
     pub want: i64,
-    /// When the lease ends, unless it is renewed.
+    /// When the lease expires, unless it is renewed.
     pub until: Timestamp,
 }
 
-/// What a claim found.
+/// Result of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// Leased to the caller, longest waiting first.
+    /// Subscriptions leased to the caller, longest waiting first.
     pub leased: Vec<Leased>,
-    /// Blocked instead, since leases on them were lost too often.
+    /// Subscriptions that were blocked instead, since leases on them were lost too often.
     pub blocked: Vec<Blocked>,
-    /// Milliseconds until places can be claimed whose times were capped, as the clock has stepped
-    /// back.
+    /// Milliseconds until subscriptions can be claimed whose times were capped because the clock
+    /// has stepped back.
     pub capped_ms: Vec<u64>,
 }
 
-/// A place that a claim has blocked.
+/// Subscription that a claim has blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The stream.
     pub stream: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What came of something that only the holder of a lease may do.
+/// Result of an action that only the holder of a lease may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// It took effect.
+    /// The action took effect.
     Done(T),
-    /// The lease is not the caller's any more: nothing has changed.
+    /// The lease no longer belongs to the caller: nothing has changed.
     Lost,
 }
 
-/// Leases up to `limit` places that have work, longest waiting first, until now + `leaseMs`.
+/// Leases up to `limit` subscriptions that have work, longest waiting first, until now + `leaseMs`.
 ///
-/// Places that others are claiming, acking or committing to at this moment are skipped, so nobody
-/// waits. Each claim counts until there is progress; a place that was claimed `maxLostLeases`
-/// times without any is blocked instead, whatever `blockOnError` says: its handler never comes to
-/// an end, and nobody would be told.
+/// Subscriptions that others are claiming, acking or committing to at this time are skipped, so
+/// that claims never wait. Each claim counts until there is progress; a subscription that was
+/// claimed `maxLostLeases` times without any is blocked instead, whatever `blockOnError` says: its
+/// handler never returns, and nothing else would report it.
 pub fn claim<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -113,9 +113,9 @@ pub fn claim<E>(
     Ok(claimed)
 }
 
-/// Caps the times of a place that was written before the clock stepped back: a lease lasts for
-/// `leaseMs` from now at the most, and a retry waits for its backoff again at the most. A moment
-/// that a handler named stays, unless the place has failed as well.
+/// Caps the times of a subscription that was written before the clock stepped back: a lease lasts
+/// for at most `leaseMs` from now, and a retry waits for at most its backoff again. A time that a
+/// handler named stays, unless the subscription has failed as well.
 fn cap(sub: &mut Subscription, reaction: &Reaction, now: Timestamp) {
     let ahead = sub.since.micros().saturating_sub(now.micros());
     sub.until = sub.until.map(|until| until.capped(now, reaction.lease_ms));
@@ -126,16 +126,16 @@ fn cap(sub: &mut Subscription, reaction: &Reaction, now: Timestamp) {
     sub.since = now;
 }
 
-/// How long it is until a place can be claimed.
+/// Returns the milliseconds until a subscription can be claimed.
 fn free_in_ms(sub: &Subscription, now: Timestamp) -> u64 {
     let until = sub.until.filter(|_| sub.owner.is_some());
     let free = until.into_iter().chain(sub.due).max().unwrap_or(now);
     free.micros().saturating_sub(now.micros()).max(0).unsigned_abs().div_ceil(1000)
 }
 
-/// Keeps leases for another `leaseMs` from now. All of them may belong to one reaction only.
+/// Renews leases for another `leaseMs` from now. All of them must belong to one reaction.
 ///
-/// A lease that has ended cannot be renewed, even if nobody has taken it.
+/// An expired lease cannot be renewed, even if no other worker has taken it.
 pub fn renew<E>(
     draft: &mut Draft,
     reaction: &Reaction,
@@ -157,7 +157,7 @@ pub fn renew<E>(
     Ok(outcomes)
 }
 
-/// Asks for the places of all these leases at once.
+/// Requests the subscriptions of all these leases at once.
 pub(super) fn lock<'a, E>(
     draft: &Draft,
     leases: impl IntoIterator<Item = &'a Lease>,
@@ -165,7 +165,7 @@ pub(super) fn lock<'a, E>(
     ask(draft, leases.into_iter().map(|lease| sub_key(&lease.ws, &lease.reaction, &lease.stream)))
 }
 
-/// The place of a lease, if the lease is still what its holder believes.
+/// Returns the subscription of a lease, if the lease is still valid.
 pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Subscription>, E> {
     let key = sub_key(&lease.ws, &lease.reaction, &lease.stream);
     Ok(match draft.row(&key)? {
@@ -177,8 +177,8 @@ pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Subscripti
     })
 }
 
-/// The first `limit` places that can be claimed, as they are now; behind them those whose times
-/// have to be capped.
+/// Returns the first `limit` claimable subscriptions, with the changes of this draft; after them
+/// those whose times have to be capped.
 fn waiting<E>(
     draft: &Draft,
     ws: &Workspace,

@@ -1,5 +1,5 @@
-//! What a handler did and that it is done, in one go: effects and ack are kept together or not at
-//! all, so that effects on the same store happen exactly once.
+//! Atomic effects and ack of a handler: both are written together or not at all, so that effects on
+//! the same store happen exactly once.
 
 use super::{
     Reaction, ReactionRefusal,
@@ -16,49 +16,49 @@ use crate::{
     time::Timestamp,
 };
 
-/// Events that were handled, and what comes of them.
+/// Processed events, and their effects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct React {
-    /// The lease under which they were.
+    /// The lease under which they were processed.
     pub lease: Lease,
-    /// Where the place was before: a repeat of what was kept already changes nothing.
+    /// The cursor before: a repeat of a report that was already written changes nothing.
     pub from: i64,
-    /// The last event fully handled.
+    /// The last event that was fully processed.
     pub upto: i64,
-    /// What the handlers want, in order: all of it or none.
+    /// The handlers' effects, in order: all of them or none.
     pub effects: Vec<Effect>,
-    /// What becomes of the lease.
+    /// What happens to the lease.
     pub then: Then,
 }
 
-/// What becomes of a lease after its holder has moved on.
+/// What happens to a lease after its holder has advanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is renewed: there are more events at hand.
+    /// The lease is renewed: there are more events to process.
     Keep,
-    /// It is freed.
+    /// The lease is released.
     Free,
 }
 
-/// Something that a handler wants to happen with its ack.
+/// Effect that a handler requests together with its ack.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Events to append to the end of a stream, whatever that is by now.
+    /// Events to append to the current end of a stream.
     Commit {
         /// The stream.
         stream: String,
-        /// What to append, in order.
+        /// The events to append, in order.
         events: Vec<NewLogged>,
     },
-    /// An event for workflows and for those who wait.
+    /// An event for workflows and for waiting runs.
     Send(NewEvent),
-    /// The same, unless no workflow has a stream trigger for it: then nothing.
+    /// The same, but only if some workflow has a stream trigger for it.
     Trigger(NewEvent),
     /// A call of an action.
     Call(Request),
 }
 
-/// What became of an effect.
+/// Result of an effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effected {
     /// Of a commit.
@@ -71,20 +71,20 @@ pub enum Effected {
     Skipped,
 }
 
-/// What became of events that were handled.
+/// Result of processed events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reacted {
-    /// The version that the place is at.
+    /// The cursor.
     pub at: i64,
-    /// When the lease ends, if it was kept.
+    /// When the lease expires, if it was renewed.
     pub until: Option<Timestamp>,
-    /// It was kept before: nothing has changed now.
+    /// Whether the report was written before, and nothing has changed now.
     pub already: bool,
-    /// What became of the effects, in order.
+    /// The results of the effects, in order.
     pub effects: Vec<Effected>,
 }
 
-/// Carries out the effects, moves the place forward, and keeps or frees the lease.
+/// Carries out the effects, advances the cursor, and renews or releases the lease.
 ///
 /// Refused as a whole where the lease is lost or one of the effects is refused.
 pub fn react(draft: &mut Draft, reaction: &Reaction, react: &React) -> Decided<Reacted> {
@@ -93,13 +93,13 @@ pub fn react(draft: &mut Draft, reaction: &Reaction, react: &React) -> Decided<R
     if let Some(sub) = before.as_ref().filter(|sub| sub.at >= react.upto && sub.at != react.from) {
         return Ok(Reacted { at: sub.at, until: sub.until, already: true, effects: Vec::new() });
     }
-    // Also under a lease that is lost: what a command reads must not depend on what it finds.
+    // Also under a lost lease: the reads of a command must not depend on the rows that it finds.
     let effects = react.effects.iter().map(|effect| carry_out(draft, &react.lease, effect));
     let effects = match (effects.collect::<Decided<Vec<_>>>(), &before) {
         (Err(Stop::Refused(_)) | Ok(_), None) => return lost(&react.lease),
         (effects, _) => effects?,
     };
-    // As the effects have left it: they may have given this very place more work.
+    // Read again after the effects: they may have given this very subscription more work.
     let mut sub = match held(draft, &react.lease)? {
         Some(sub) if sub.at == react.from => sub,
         Some(_) | None => return lost(&react.lease),

@@ -1,9 +1,8 @@
-//! What people do about streams: unblock them, have them replayed from the start, put them off,
-//! or have them served next.
+//! Manual repair of subscriptions: unblock, replay from the start, defer, or serve next.
 //!
-//! The streams are selected first, without locks and a page at a time
-//! ([`Repair::find`]); then each page is changed, with everything that was asked of a stream
-//! asked again under its lock ([`Repair::apply`]).
+//! The streams are selected first, without locks and a page at a time ([`Repair::find`]); then each
+//! page is changed, with all conditions on a stream checked again under its lock
+//! ([`Repair::apply`]).
 
 use std::collections::BTreeSet;
 
@@ -18,63 +17,63 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many places are looked at first; four times as many as long as there are more.
+/// How many subscriptions are read at first; four times as many while there are more.
 const FIND_READ: u32 = 1000;
 
-/// What is to be done with which streams of one reaction.
+/// Remedy for selected streams of one reaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The workspace.
     pub ws: Workspace,
     /// The reaction.
     pub follower: Follower,
-    /// What to do.
+    /// The remedy.
     pub remedy: Remedy,
-    /// With which streams.
+    /// The selected streams.
     pub which: StreamSelection,
 }
 
-/// What can be done with a stuck stream.
+/// Remedy for a stuck stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Go on after the last event that was acked. Only for those that are blocked.
+    /// Continue after the last acked event. Only for blocked streams.
     Unblock,
-    /// Begin again with the first event, blocked or not.
+    /// Restart with the first event, blocked or not.
     Reset,
-    /// Claim it not before this moment. Only for those that nobody leases: a holder is at work.
+    /// Not to be claimed before this time. Only for streams without a lease: a holder is working.
     Defer(Timestamp),
-    /// Claim it next, before all that wait. Only for those that nobody leases; once.
+    /// To be claimed next, before all others. Only for streams without a lease; once.
     Prioritize,
 }
 
-/// Selects streams.
+/// Selection of streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamSelection {
     /// Exactly these; an empty list means none.
     Names(Vec<String>),
-    /// All that pass the filter. An empty filter is refused for a reset.
+    /// All that match the filter. An empty filter is refused for a reset.
     Where(Filter),
-    /// All, said so on purpose (`all: true`).
+    /// All, stated explicitly (`all: true`).
     All,
 }
 
-/// Restricts streams; what is absent restricts nothing.
+/// Filter of streams; absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Filter {
     /// By the stream's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<Pattern>,
-    /// By the reaction's source, as it is spelled in the definition.
+    /// By the reaction's source, as written in the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Only those that are blocked, or only those that are not.
+    /// Only blocked streams, or only unblocked ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
 }
 
 impl Filter {
-    /// Whether a place is among them.
+    /// Whether a subscription matches.
     pub fn passes(&self, sub: &Subscription, follower: &Follower) -> bool {
         let stream = self.stream.as_ref().is_none_or(|pattern| pattern.matches(&sub.stream));
         let source = self.source.as_ref();
@@ -83,9 +82,9 @@ impl Filter {
     }
 }
 
-/// Literal text that a stream's name contains; `^` in front and `$` behind tie it to the ends.
+/// Literal text that a stream's name contains; `^` in front and `$` behind anchor it to the ends.
 ///
-/// Case counts. This much means the same to every store and to everybody who reads it.
+/// Case-sensitive. This subset means the same to every store and to every reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
@@ -108,7 +107,7 @@ pub enum PatternError {
         /// The character.
         letter: char,
     },
-    /// Nothing to look for.
+    /// The filter has no text.
     #[error("stream filter `{text}`: must have at least 1 character besides ^ and $")]
     Empty {
         /// The filter.
@@ -117,18 +116,18 @@ pub enum PatternError {
 }
 
 impl PatternError {
-    /// The stable code of this error.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         "bad_stream_filter"
     }
 }
 
-/// What would be a pattern somewhere else. The dot and the underscore are not among them: too
-/// many names have them, and taken literally they match less than the pattern, not more.
+/// Characters that are special in other kinds of patterns. The dot and the underscore are not among
+/// them: too many names have them, and taken literally they match less than the pattern, not more.
 const SPECIAL: [char; 14] = ['*', '+', '?', '(', ')', '[', ']', '{', '}', '|', '\\', '%', '^', '$'];
 
 impl Pattern {
-    /// Reads a pattern, and refuses what might be meant as one of another kind.
+    /// Parses a pattern, and refuses text that might be meant as one of another kind.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let (rest, at_start) = text.strip_prefix('^').map_or((text, false), |rest| (rest, true));
         let (rest, at_end) = rest.strip_suffix('$').map_or((rest, false), |rest| (rest, true));
@@ -141,7 +140,7 @@ impl Pattern {
         Ok(Self { text: rest.to_owned(), at_start, at_end })
     }
 
-    /// Whether a name is meant.
+    /// Whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
         match (self.at_start, self.at_end) {
             (true, true) => name == self.text,
@@ -168,7 +167,7 @@ impl From<Pattern> for String {
 }
 
 impl Repair {
-    /// The next streams that are meant, by name, after one. A hint: ask it apart from changes.
+    /// Returns the next matching streams, by name, after one. A hint: read it apart from changes.
     pub fn find(
         &self,
         draft: &Draft,
@@ -187,7 +186,7 @@ impl Repair {
         Ok(streams)
     }
 
-    /// Does it with those of `streams` that are still meant, and says with which.
+    /// Applies the remedy to those of `streams` that still match, and returns them.
     pub fn apply(
         &self,
         draft: &mut Draft,
@@ -225,11 +224,11 @@ impl Repair {
             }
         };
         rewind(sub, at);
-        // To the back: who unblocks one stream does not mean to hold up the others.
+        // To the back: unblocking one stream is not meant to hold up the others.
         to_back(sub, draft.now());
     }
 
-    /// A filter left empty by mistake must not replay everything.
+    /// Refuses a reset with an empty filter: one left empty by mistake must not replay everything.
     fn check(&self) -> Decided<(), ReactionRefusal> {
         match (self.remedy, &self.which) {
             (Remedy::Reset, StreamSelection::Where(filter)) if *filter == Filter::default() => {
@@ -254,7 +253,7 @@ impl Repair {
         wanted && fits && sub.ws == self.ws && sub.reaction == self.follower.reaction
     }
 
-    /// At least the next `wanted` streams that are meant, or all that are left.
+    /// Returns at least the next `wanted` matching streams, or all that are left.
     fn scan(
         &self,
         draft: &Draft,
@@ -281,7 +280,7 @@ impl Repair {
     }
 }
 
-/// Unblocks exactly these streams, and says which of them were blocked.
+/// Unblocks exactly these streams, and returns those that were blocked.
 pub fn unblock(
     draft: &mut Draft,
     ws: &Workspace,
@@ -291,7 +290,7 @@ pub fn unblock(
     by_name(ws, follower, Remedy::Unblock, streams).apply(draft, streams)
 }
 
-/// Has exactly these streams replayed from their first event, and says which of them exist.
+/// Resets exactly these streams to their first event, and returns those that exist.
 pub fn reset(
     draft: &mut Draft,
     ws: &Workspace,

@@ -1,4 +1,4 @@
-//! Reactions, by spec B194–B217, B222, N62–N71.
+//! Tests of reactions, by spec B194–B217, B222, N62–N71.
 
 mod definitions;
 mod fairness;
@@ -18,7 +18,7 @@ use crate::{
 const ANN: EngineId = 1;
 const BOB: EngineId = 2;
 
-/// One reaction, the streams that it follows, and whoever works on them.
+/// One reaction, the streams that it follows, and its workers.
 struct Scene {
     world: World,
     reaction: Reaction,
@@ -49,7 +49,7 @@ impl Scene {
             .expect("a claim is never refused")
     }
 
-    /// Claims what there is, and gives the streams' names.
+    /// Claims all that can be claimed, and returns the streams' names.
     fn claim_names(&mut self, engine: EngineId, limit: u32) -> Vec<String> {
         let claimed = self.claim_all(engine, limit);
         claimed.leased.into_iter().map(|leased| leased.lease.stream).collect()
@@ -446,7 +446,7 @@ fn a_renewed_lease_lasts_longer_and_a_lost_one_stays_lost() {
     assert_eq!(keep(&mut scene), Outcome::Lost);
 }
 
-/// spec N69: each reaction has a place of its own.
+/// spec N69: each reaction has its own subscription.
 #[test]
 fn reactions_of_one_stream_do_not_disturb_each_other() {
     let mut world = World::at_ms(1000);

@@ -1,4 +1,4 @@
-//! What each operation does to a document.
+//! Effects of each operation on a document.
 
 use super::{MAX_SESSION_BYTES, SessionError, place};
 use crate::{
@@ -7,22 +7,22 @@ use crate::{
     row::SessionOp,
 };
 
-/// What an operation came to.
+/// Result of an operation.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// The document then; none where it was only read.
+    /// The new document; none where it was only read.
     pub(super) body: Option<Payload>,
-    /// What the caller is told.
+    /// The value returned to the caller.
     pub(super) value: Payload,
 }
 
-/// Does an operation. Whatever it does not touch stays byte for byte.
+/// Applies an operation. All other parts of the document stay byte for byte.
 pub(super) fn apply(body: &Payload, op: &SessionOp) -> Result<Done, SessionError> {
     let names = names(op);
     let there = body.at(names).filter(|value| value.kind() != "null");
     let mismatch =
         |verb, reason: String| SessionError::TypeMismatch { verb, path: place(names), reason };
-    // `told` is the caller's answer where it is not simply what stands there then.
+    // `told` is the caller's answer where it is not simply the new value at the path.
     let (verb, value, told) = match op {
         SessionOp::Get { .. } => {
             return Ok(Done { body: None, value: there.unwrap_or_else(Payload::null) });
@@ -61,7 +61,7 @@ pub(super) fn apply(body: &Payload, op: &SessionOp) -> Result<Done, SessionError
     Ok(Done { body: Some(body), value: told.unwrap_or(value) })
 }
 
-/// The names of an operation's path; none for the whole document.
+/// Returns the names of an operation's path; none for the whole document.
 pub(super) fn names(op: &SessionOp) -> &[String] {
     op.path().map(crate::key::Path::names).unwrap_or_default()
 }
@@ -78,7 +78,7 @@ fn in_the_way(verb: &'static str, names: &[String], blocked: &Blocked) -> Sessio
     SessionError::TypeMismatch { verb, path: place(names), reason }
 }
 
-/// A value may come from a program's own types, which nobody has measured.
+/// Checks the depth of a value: it may come from a program's own types, which were never measured.
 fn check_depth(value: &Payload) -> Result<&Payload, SessionError> {
     match value.depth() {
         depth if depth > MAX_DEPTH => Err(SessionError::TooDeep { depth }),

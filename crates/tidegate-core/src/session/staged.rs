@@ -1,11 +1,12 @@
-//! What a run under `restart` does to sessions waits until the run completes (spec staging).
+//! Staged session operations: those of a run under `restart` wait until the run completes (spec
+//! staging).
 //!
-//! Until then the run sees its own operations on top of the document as it is, and nobody else
-//! sees them. The transaction that completes the run does them all on the then-current documents;
-//! any other end drops them. So a document is always that of whole runs.
+//! Until then the run sees its own operations applied to the current document, and no other run
+//! sees them. The transaction that completes the run applies them all to the then-current
+//! documents; any other end drops them. So a document is always the result of whole runs.
 //!
-//! A `set` or `merge` fails the run if somebody else has changed what it puts its value in place
-//! of since the run last read that. Appends and increments, and what was never read, never do.
+//! A `set` or `merge` fails the run if the value that it replaces was changed by others since the
+//! run last read it. Appends and increments never do, nor do writes to a value that was never read.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +17,14 @@ use crate::{
     row::{Row, RowKey, Run, RunError, Session, SessionOp, SessionRef, Staged},
 };
 
-/// The most operations that a run stages. Each one does all before it again, under the document's
-/// lock, to see what the run sees.
+/// Maximum number of operations that a run stages. Each one applies all before it again, under the
+/// document's lock, to compute what the run sees.
 pub const MAX_STAGED: u32 = 256;
 
-/// The most bytes that a run stages, what it read included.
+/// Maximum number of bytes that a run stages, its reads included.
 pub const MAX_STAGED_BYTES: usize = 8 * 1024 * 1024;
 
-/// Stages an operation, and says what it comes to on top of the others.
+/// Stages an operation, and returns its result on top of the others.
 pub(super) fn stage(
     draft: &mut Draft,
     mut run: Run,
@@ -61,7 +62,7 @@ pub(super) fn stage(
     Ok(Ok(Outcome { version: row.version, value: done.value }))
 }
 
-/// Does everything that a run has staged; nothing, with the reason, if one thing cannot be done.
+/// Applies all staged operations of a run; none of them, with the reason, if one fails.
 pub(crate) fn settle(draft: &mut Draft, run: &Run) -> Decided<Result<(), RunError>> {
     let mut documents: BTreeMap<SessionRef, Settling> = BTreeMap::new();
     for staged in staged(draft, run)? {
@@ -82,22 +83,22 @@ pub(crate) fn settle(draft: &mut Draft, run: &Run) -> Decided<Result<(), RunErro
     Ok(Ok(()))
 }
 
-/// Drops what a run has staged: it has ended, and what was to be kept has been settled.
+/// Drops the staged operations of a run that has ended and, if it completed, was settled.
 pub(crate) fn forget(draft: &mut Draft, run: &mut Run) {
     for n in 0..std::mem::take(&mut run.staged) {
         draft.delete_known(RowKey::Staged(run.id.seq, n));
     }
 }
 
-/// One document on its way from what others left to what the run leaves.
+/// One document while the staged operations of a run are applied to it.
 struct Settling {
-    /// As others left it.
+    /// The document as others left it.
     row: Session,
-    /// With what the run has done so far.
+    /// The document with the run's operations so far.
     body: Payload,
-    /// What the run has read and not read again as a whole since: the path, and what stood there.
+    /// The run's reads that no later read covers as a whole: the path, and the value there.
     reads: Vec<(Vec<String>, Payload)>,
-    /// What was read, by path and version.
+    /// The values read, by path and version.
     seen: BTreeMap<(Vec<String>, i64), Payload>,
 }
 
@@ -127,8 +128,8 @@ impl Settling {
         Ok(self)
     }
 
-    /// What the run knows of a place is what it has read there last, be it alone or as a part of
-    /// something wider.
+    /// Records a read. The run knows of a path what it last read there, be it alone or as a part of
+    /// a wider read.
     fn read(&mut self, path: Vec<String>, value: Payload) {
         self.reads.retain(|(read, _)| !read.starts_with(&path));
         for (read, seen) in &mut self.reads {
@@ -142,10 +143,10 @@ impl Settling {
         self.reads.push((path, value));
     }
 
-    /// Whether what is to be replaced is still what the run has read there.
+    /// Checks that the values to be replaced are still those that the run has read.
     fn check(&self, path: &[String], write: &Write) -> Result<(), SessionError> {
         for (read, seen) in &self.reads {
-            // The narrower of the two paths is what both are about.
+            // The narrower of the two paths is the part that both cover.
             if let Some(below) = path.strip_prefix(read.as_slice()) {
                 unchanged(path, write, seen.at(below), self.row.body.at(path))?;
             } else if let Some(below) = read.strip_prefix(path)
@@ -158,21 +159,21 @@ impl Settling {
     }
 }
 
-/// What a write does to what stands at its path.
+/// Effect of a write on the value at its path.
 enum Write {
-    /// Puts something in its place.
+    /// Replaces the value.
     Replace,
-    /// Changes these members of it.
+    /// Changes these members of the value.
     Merge(Payload),
 }
 
 impl Write {
-    /// What a merge does with one of its members.
+    /// Returns the effect of a merge on one of its members.
     fn of(member: Payload) -> Self {
         if member.kind() == "an object" { Self::Merge(member) } else { Self::Replace }
     }
 
-    /// What it does further down, if anything.
+    /// Returns the effect further down the path, if any.
     fn below(&self, names: &[String]) -> Option<Self> {
         match (self, names.split_first()) {
             (Self::Replace, _) => Some(Self::Replace),
@@ -184,7 +185,7 @@ impl Write {
     }
 }
 
-/// Compares what was read with what is there now, wherever a write puts something in its place.
+/// Compares the value that was read with the current one, wherever a write replaces it.
 fn unchanged(
     path: &[String],
     write: &Write,
@@ -210,12 +211,12 @@ fn unchanged(
     }
 }
 
-/// The document after a write; a read leaves it as it is.
+/// Returns the document after a write; a read leaves it unchanged.
 fn after(body: Payload, op: &SessionOp) -> Result<Payload, SessionError> {
     Ok(op::apply(&body, op)?.body.unwrap_or(body))
 }
 
-/// What a run has staged so far, in its order.
+/// Returns the staged operations of a run, in its order.
 fn staged(draft: &Draft, run: &Run) -> Decided<Vec<Staged>> {
     let mut all = Vec::new();
     for n in 0..run.staged {
@@ -226,7 +227,7 @@ fn staged(draft: &Draft, run: &Run) -> Decided<Vec<Staged>> {
     Ok(all)
 }
 
-/// What others have written where an operation is done.
+/// Returns the value that others have written at an operation's path.
 fn value_at(row: &Session, op: &SessionOp) -> Payload {
     row.body.at(op::names(op)).unwrap_or_else(Payload::null)
 }
@@ -241,7 +242,7 @@ fn size(staged: &Staged) -> usize {
     value + staged.seen.as_ref().map_or(0, |seen| seen.as_str().len())
 }
 
-/// Enough of a value to tell what it is.
+/// Shortens a value for an error message.
 fn shorten(value: &Payload) -> String {
     let text = value.as_str();
     match text.char_indices().nth(SHOWN_CHARS) {
@@ -250,5 +251,5 @@ fn shorten(value: &Payload) -> String {
     }
 }
 
-/// How much of each value an error shows.
+/// Maximum number of characters of each value in an error message.
 const SHOWN_CHARS: usize = 64;

@@ -21,8 +21,8 @@ fn op(verb: &str, at: &str, value: &str) -> SessionOp {
     }
 }
 
-/// Each line is an operation, its path (`-` for none) and its value; the right says what the
-/// caller is told and, after `|`, what the document is then.
+/// Each line is an operation, its path (`-` for none) and its value; the right side is the answer
+/// to the caller and, after `|`, the document afterwards.
 #[track_caller]
 fn check(document: &str, table: Expect) {
     let lines = table.data.lines().filter_map(|line| line.trim().split_once(" -> "));
@@ -88,7 +88,7 @@ fn what_does_not_fit_is_told_with_the_place_and_the_reason() {
     );
 }
 
-/// A document has a size and a depth, whichever operation would go beyond them.
+/// The bounds of size and depth hold for every operation.
 #[test]
 fn a_document_has_bounds() {
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
@@ -108,7 +108,7 @@ fn a_document_has_bounds() {
     assert!(apply(&Payload::null(), &op("set", "a", &deep(MAX_DEPTH - 1))).is_ok());
     let error = apply(&Payload::null(), &op("set", "a", &deep(MAX_DEPTH))).unwrap_err();
     assert_eq!(error, SessionError::TooDeep { depth: MAX_DEPTH + 1 });
-    // A value from a program's own types may nest as deep as it likes.
+    // A value from a program's own types may have any depth.
     let nested = (0..200).fold(json!({}), |inner, _| json!({ "in": inner }));
     let merge = SessionOp::Merge { path: None, value: Payload::from_value(&nested) };
     assert_eq!(apply(&Payload::null(), &merge).unwrap_err().code(), "session_too_deep");
@@ -138,7 +138,7 @@ fn a_session_needs_names_that_every_store_can_keep() {
     assert_eq!(super::check(&wide).unwrap_err().code(), "session_bad_name");
 }
 
-/// A document and a path into it, which may lead anywhere.
+/// Generates a document and a path, which may lead anywhere.
 fn documents() -> impl Strategy<Value = (Value, String)> {
     let leaf = prop_oneof![Just(json!(null)), Just(json!("t")), any::<i32>().prop_map(Value::from)];
     let value = leaf.prop_recursive(3, 24, 4, |inner| {
@@ -152,7 +152,7 @@ fn documents() -> impl Strategy<Value = (Value, String)> {
 }
 
 proptest! {
-    /// The text that an operation leaves says what the same operation on a tree would leave.
+    /// Applying an operation to the text gives the same document as applying it to a tree.
     #[test]
     fn editing_text_is_editing_the_value((document, at) in documents(), value in any::<i32>()) {
         let names: Vec<&str> = at.split('.').filter(|name| !name.is_empty()).collect();
@@ -169,7 +169,7 @@ proptest! {
         prop_assert_eq!(then.ok(), set_in_tree(document, &names, value));
     }
 
-    /// Reading back what was set gives it, and setting it again changes nothing.
+    /// Reading a value back after a set returns it, and setting it again changes nothing.
     #[test]
     fn what_was_set_is_there((document, at) in documents(), value in any::<i32>()) {
         let set = op("set", &at, &value.to_string());
@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-/// `set` written down once more, on a tree.
+/// Reference implementation of `set`, on a tree.
 fn set_in_tree(document: Value, names: &[&str], value: i32) -> Option<Value> {
     let Some((name, rest)) = names.split_first() else { return Some(value.into()) };
     match document {

@@ -1,14 +1,15 @@
-//! Closing a stream, in phases that can be taken up again after a crash in any of them.
+//! Closing of a stream, in phases that can be resumed after a crash in any of them.
 //!
 //! 1. [`close`] commits a guard event. From then on every commit is refused.
-//! 2. Reactions work on until all of them have passed the guard and no lease is held.
-//! 3. The engine archives the log. When that fails the stream stays guarded, and it tries again.
+//! 2. Reactions continue until all of them have passed the guard and no lease is held.
+//! 3. The engine archives the log. When that fails the stream stays guarded, and the engine
+//! retries.
 //! 4. [`truncate`] deletes the events before the guard, a chunk at a time, oldest first. The
 //!    guard stays, as the tombstone.
-//! 5. Where wanted, [`restart`] begins the stream again at version 0 with a snapshot.
+//! 5. Where requested, [`restart`] restarts the stream at version 0 with a snapshot.
 //!
-//! No phase is stored: [`close_phase`] reads it off the rows. That the oldest event is not
-//! version 0 any more says that the archive is complete and must not be written again.
+//! No phase is stored: [`close_phase`] derives it from the rows. An oldest event other than version
+//! 0 means that the archive is complete and must not be written again.
 
 use std::collections::BTreeSet;
 
@@ -25,79 +26,79 @@ use crate::{
     time::Timestamp,
 };
 
-/// The name of the event that ends a stream.
+/// Name of the event that closes a stream.
 pub const GUARD: &str = "$closed";
 
-/// The name of the event that a restarted stream begins with.
+/// Name of the first event of a restarted stream.
 pub const SNAPSHOT: &str = "$snapshot";
 
-/// How many events one step of a truncation deletes at the most. They are read to be deleted,
-/// so this bounds a transaction to 32 MiB.
+/// Maximum number of events that one step of a truncation deletes. They are read to be deleted, so
+/// this bounds a transaction to 32 MiB.
 pub const TRUNCATE_CHUNK: u32 = 64;
 
-/// A stream to be closed.
+/// Request to close a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Close {
     /// The workspace.
     pub ws: Workspace,
     /// The stream.
     pub stream: String,
-    /// The state that the caller decided on; without one the guard goes to the end.
+    /// The end of the stream that the caller decided on; without one the guard goes to the end.
     pub expected: Option<Expected>,
-    /// Who closed it and why, kept with the guard.
+    /// The author and the reason, kept with the guard.
     pub meta: Payload,
 }
 
-/// A stream that takes no more commits.
+/// Closed stream: it takes no more commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// The guard's version.
     pub guard: i64,
-    /// It was closed before, and nothing has changed.
+    /// Whether it was closed before, and nothing has changed.
     pub already: bool,
 }
 
-/// What a step of a truncation did.
+/// Result of one step of a truncation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Truncated {
-    /// Nothing: these are not done with the stream.
+    /// Nothing deleted: these reactions have not finished the stream.
     Waits(Vec<Behind>),
-    /// Deleted so many events, and there are more.
+    /// Deleted this number of events, and there are more.
     Partly(usize),
-    /// Deleted so many events, and only the guard is left.
+    /// Deleted this number of events, and only the guard is left.
     Done(usize),
 }
 
-/// A reaction that a truncation waits for.
+/// Reaction that a truncation waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// The reaction.
     pub reaction: String,
-    /// The version of the last event that it is done with.
+    /// The version of the last event that it has processed.
     pub at: i64,
-    /// Why it is blocked: it needs a hand.
+    /// The reason why it is blocked: it has to be unblocked by hand.
     pub blocked: Option<String>,
-    /// Who holds a lease, and until when.
+    /// The holder of a lease, and its expiry.
     pub lease: Option<(EngineId, Timestamp)>,
 }
 
-/// How far the closing of a stream is, and so what comes next.
+/// Phase of the closing of a stream, which determines the next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClosePhase {
-    /// Takes commits, or does not exist: close it.
+    /// Takes commits, or does not exist. Next: close.
     Open,
-    /// Guarded; these are not done with it: come back later.
+    /// Guarded; these reactions have not finished it. Next: check again later.
     Waiting(Vec<Behind>),
-    /// Guarded, and all are done with it: archive, then truncate.
+    /// Guarded, and all reactions have finished it. Next: archive, then truncate.
     Settled,
-    /// Archived, and partly deleted: truncate on.
+    /// Archived, and partly deleted. Next: truncate further.
     Truncating,
-    /// Only the guard is left: finished, or restart it.
+    /// Only the guard is left. Next: nothing, or restart.
     Truncated,
 }
 
 impl ClosePhase {
-    /// The phase's name.
+    /// Returns the phase's name.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -109,20 +110,20 @@ impl ClosePhase {
     }
 }
 
-/// A closed and truncated stream that begins anew.
+/// Request to restart a closed and truncated stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Restart {
     /// The workspace.
     pub ws: Workspace,
     /// The stream.
     pub stream: String,
-    /// What the stream has come to: the data of the event at version 0.
+    /// The folded state of the stream: the payload of the event at version 0.
     pub snapshot: Payload,
-    /// Whatever the caller adds.
+    /// Metadata of the caller.
     pub meta: Payload,
 }
 
-/// Commits the guard that ends a stream. Closing a closed stream changes nothing.
+/// Commits the guard that closes a stream. Closing a closed stream changes nothing.
 pub fn close(
     draft: &mut Draft,
     close: &Close,
@@ -146,7 +147,7 @@ pub fn close(
     Ok(Closed { guard: committed.last, already: false })
 }
 
-/// How far the closing of a stream is.
+/// Returns the phase of the closing of a stream.
 pub fn close_phase<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -169,10 +170,10 @@ pub fn close_phase<E>(
     })
 }
 
-/// Deletes up to `limit` of the oldest events, if every follower has passed the guard and holds
-/// no lease. Asks this anew at every step, since a reset may have come in between.
+/// Deletes up to `limit` of the oldest events, if every follower has passed the guard and holds no
+/// lease. Checks this again at every step, since a reset may have happened in between.
 ///
-/// A reaction that was defined after the guard gets its place here, and is waited for.
+/// A reaction that was defined after the guard gets its subscription here, and is waited for.
 pub fn truncate(
     draft: &mut Draft,
     ws: &Workspace,
@@ -200,11 +201,11 @@ pub fn truncate(
     Ok(if rest == 0 { Truncated::Done(deleted) } else { Truncated::Partly(deleted) })
 }
 
-/// Begins a truncated stream anew, at version 0, with a snapshot of what it has come to.
+/// Restarts a truncated stream, at version 0, with a snapshot of its state.
 ///
-/// The events get another number to be filed under, so no place and no lease of before is taken
-/// for one of now. Followers have seen all that the snapshot sums up, so they are placed behind
-/// it; a reaction that comes later, or is reset, begins with it.
+/// The events are filed under a new number, so no cursor and no lease from before is taken for a
+/// current one. Followers have processed everything that the snapshot sums up, so their cursors are
+/// set after it; a reaction that is defined later, or is reset, begins with it.
 pub fn restart(
     draft: &mut Draft,
     restart: &Restart,
@@ -241,7 +242,7 @@ fn closed_stream(draft: &Draft, ws: &Workspace, stream: &str) -> Decided<Stream,
     }
 }
 
-/// The followers that have not passed the guard, or hold a lease.
+/// Returns the followers that have not passed the guard, or hold a lease.
 fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<Vec<Behind>, E> {
     let mut behind = Vec::new();
     for follower in following(followers, &stream.name) {
@@ -255,7 +256,7 @@ fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<
     Ok(behind)
 }
 
-/// The oldest versions that are still there, with those that this transaction wrote.
+/// Returns the oldest versions that still exist, including those that this transaction wrote.
 fn versions<E>(draft: &Draft, stream: &Stream, count: u32) -> Decided<Vec<i64>, E> {
     let found = draft.found(&Scan::Log(stream.id, 0), count)?;
     let (from, to) =

@@ -1,18 +1,18 @@
-//! What may be committed at all.
+//! Limits of commits.
 
 use super::{Commit, NewLogged, StreamRefusal};
 use crate::json::MAX_EVENT_BYTES;
 
-/// The longest name of a stream, a reaction or an event, in characters.
+/// Maximum length of the name of a stream, a reaction or an event, in characters.
 pub const MAX_NAME_CHARS: usize = 256;
 
-/// The most events of one commit. All of them are written in one transaction.
+/// Maximum number of events in one commit. All of them are written in one transaction.
 pub const MAX_COMMIT_EVENTS: usize = 1000;
 
-/// The most bytes of one commit, names, data and meta together.
+/// Maximum size of one commit, names, data and meta together.
 pub const MAX_COMMIT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks everything that needs no row.
+/// Checks all rules that need no row.
 pub fn check(commit: &Commit) -> Result<(), StreamRefusal> {
     check_stream(&commit.stream)?;
     let (stream, count) = (&commit.stream, commit.events.len());
@@ -31,7 +31,7 @@ pub(super) fn check_stream(name: &str) -> Result<(), StreamRefusal> {
     is_name(name).map_err(|rule| bad_name("stream", name, rule))
 }
 
-/// Checks one event; also those that only Tidegate writes, but for the `$`.
+/// Checks the size of one event; also used for events that only Tidegate writes, with a `$` name.
 pub(super) fn check_size(stream: &str, event: &NewLogged) -> Result<(), StreamRefusal> {
     fits(stream, "an event", size(event), MAX_EVENT_BYTES)
 }
@@ -45,9 +45,9 @@ fn check_event(stream: &str, event: &NewLogged) -> Result<(), StreamRefusal> {
     check_size(stream, event)
 }
 
-/// Whether text can be a name; otherwise the rule that it breaks.
+/// Checks a name; returns the rule that it breaks.
 ///
-/// Control characters are refused: no database keeps all of them, and nobody sees them.
+/// Control characters are refused: no database keeps all of them, and they are invisible.
 pub(crate) fn is_name(name: &str) -> Result<(), String> {
     let chars = name.chars().count();
     if chars == 0 || chars > MAX_NAME_CHARS {
@@ -64,7 +64,7 @@ fn bad_name(what: &'static str, name: &str, rule: String) -> StreamRefusal {
     StreamRefusal::BadName { what, name, rule }
 }
 
-/// How much of [`MAX_COMMIT_BYTES`] an event takes.
+/// Returns how much of [`MAX_COMMIT_BYTES`] an event takes.
 pub fn size(event: &NewLogged) -> usize {
     event.name.len() + event.data.as_str().len() + event.meta.as_str().len()
 }

@@ -1,7 +1,7 @@
-//! What a stream has come to, kept so that nobody has to fold it from its start.
+//! Snapshots of a stream's folded state, which save folding it from its start.
 //!
-//! A snapshot is written behind a commit and decides nothing: to lose one loses time. It goes
-//! with the events that it sums up.
+//! A snapshot is written after a commit and decides nothing: losing one only costs time. It is
+//! deleted with the events that it sums up.
 
 use super::{StreamRefusal, ask, limits, stream_row};
 use crate::{
@@ -12,28 +12,28 @@ use crate::{
     row::{Row, RowKey, Stream, StreamSnapshot, Workspace},
 };
 
-/// The largest snapshot. A state that is larger is folded from its events.
+/// Maximum size of a snapshot. A larger state is folded from its events.
 pub const MAX_SNAPSHOT_BYTES: usize = limits::MAX_COMMIT_BYTES;
 
 /// How many snapshots of a stream are expected: each type that folds it has one.
 const FEW: u32 = 8;
 
-/// A state to be kept.
+/// Snapshot to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSnapshot {
     /// The stream's name.
     pub stream: String,
-    /// The stream's number when it was folded.
+    /// The stream's number at the time of the fold.
     pub log: Seq,
-    /// What folded it, and into which shape.
+    /// The fold, and the schema of its state.
     pub kind: String,
-    /// The version of the last event in it.
+    /// The version of the last folded event.
     pub version: i64,
     /// The state.
     pub body: Payload,
 }
 
-/// Keeps a snapshot, unless a newer one is there or the stream is not what it was.
+/// Stores a snapshot, unless there is a newer one or the stream was restarted.
 pub fn keep_snapshot(
     draft: &mut Draft,
     ws: &Workspace,

@@ -1,4 +1,4 @@
-//! Commits and closing, by spec B183–B193, B198, B218, B219, B223, N69–N74.
+//! Tests of commits and closing, by spec B183–B193, B198, B218, B219, B223, N69–N74.
 
 use super::*;
 use crate::{
@@ -301,7 +301,7 @@ fn a_truncation_waits_for_every_follower_and_every_lease() {
     assert_eq!(cut(&mut world, "orders-1", 9), Ok(Truncated::Done(2)));
 }
 
-/// spec B218: whatever the place says, somebody may be at work as long as a lease is out.
+/// spec B218: whatever the cursor is, a worker may be active as long as a lease is held.
 #[test]
 fn a_truncation_waits_for_a_lease_on_a_place_that_has_passed_the_guard() {
     let mut world = World::at_ms(5);
@@ -324,7 +324,7 @@ fn a_truncation_goes_on_in_chunks_after_a_crash_and_keeps_the_guard() {
     work_off(&mut world);
     assert_eq!(phase(&mut world, "orders-1"), ClosePhase::Settled);
     assert_eq!(cut(&mut world, "orders-1", 2), Ok(Truncated::Partly(2)));
-    // Past the archive: it must not be written again from what is left.
+    // After the archive: it must not be written again from the remaining events.
     assert_eq!(phase(&mut world, "orders-1"), ClosePhase::Truncating);
     assert_eq!(cut(&mut world, "orders-1", 2), Ok(Truncated::Partly(2)));
     assert_eq!(cut(&mut world, "orders-1", 2), Ok(Truncated::Done(1)));
@@ -400,7 +400,7 @@ fn a_place_from_before_a_restart_says_nothing_about_the_stream_of_now() {
     let mut world = World::at_ms(5);
     world.append("orders-1", 4, &followers());
     let late = lease(&mut world);
-    // The reaction is undefined for a while, with its lease still out.
+    // The reaction is undefined for a while, with its lease still held.
     let command =
         Close { ws: ws(), stream: "orders-1".to_owned(), expected: None, meta: Payload::null() };
     world.decide(|draft| close(draft, &command, &[])).unwrap();

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// The bound of the module's doc: ⌈streams with work / limit⌉ claims.
+/// The bound of the module's documentation: ⌈streams with work / limit⌉ claims.
 ///
 /// spec B217, N62
 #[test]
@@ -77,7 +77,7 @@ fn a_lost_lease_does_not_go_first_again() {
     scene.world.pass_ms(1);
     scene.commit("b", 1);
     scene.world.now = lost.until;
-    // It was claimed before the other had work, so it is first once, and then behind it.
+    // The stream was claimed before the other had work, so it is first once, and then behind it.
     assert_eq!(scene.claim_names(ANN, 1), ["a"]);
     scene.world.pass_ms(30_000);
     assert_eq!(scene.claim_names(ANN, 1), ["b"]);

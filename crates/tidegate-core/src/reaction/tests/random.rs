@@ -1,4 +1,4 @@
-//! Whatever two engines do in whatever order, the promises hold (spec streams, reactions).
+//! Random actions of two engines in any order keep the invariants (spec streams, reactions).
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A scene with every lease that was ever given out, also those long lost.
+/// Scene with every lease that was ever granted, also those long lost.
 struct Play {
     scene: Scene,
     leases: Vec<Leased>,
@@ -56,7 +56,7 @@ impl Play {
         Self { scene: Scene::new(reaction), leases: Vec::new() }
     }
 
-    /// The lease, counted from the last one given out, and a version it could ack.
+    /// Returns a lease, counted from the last one granted, and a version that it could ack.
     fn pick(&self, lease: usize, ahead: i64) -> Option<(Lease, i64)> {
         let at = self.leases.len().checked_sub(lease + 1)?;
         let leased = &self.leases[at];
@@ -131,7 +131,7 @@ impl Play {
         self.leases.extend(claimed);
     }
 
-    /// What must hold between two moments, whatever happened.
+    /// Checks the invariants between two states, whatever happened.
     fn check(&self, step: &Step, before: &BTreeMap<String, Subscription>) {
         for (stream, now) in self.subs() {
             let head = self.scene.world.stream(&stream).unwrap().head;
@@ -183,7 +183,7 @@ proptest! {
         }
     }
 
-    /// When nobody interferes any more, everything that was committed is handled.
+    /// After the last interference, everything that was committed is processed.
     #[test]
     fn when_faults_stop_all_streams_are_worked_off(
         steps in prop::collection::vec(step(), 1..60),
@@ -196,7 +196,7 @@ proptest! {
         play.scene.world.pass_ms(1000);
         play.play(&Step::Unblock);
         for _ in 0..3 {
-            // The last leases lost may block a stream once more: a hand is needed again.
+            // The last lost leases may block a stream once more: it has to be unblocked again.
             for leased in play.scene.claim_all(ANN, 9).leased {
                 play.scene.ack(&leased, leased.want);
             }

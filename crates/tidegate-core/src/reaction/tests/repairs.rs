@@ -29,7 +29,7 @@ fn repair(scene: &Scene, remedy: Remedy, which: StreamSelection) -> Repair {
     Repair { ws: ws(), follower: scene.follower(), remedy, which }
 }
 
-/// Finds and mends in pages of two, as an engine does.
+/// Finds and repairs in pages of two, as an engine does.
 fn run(
     scene: &mut Scene,
     remedy: Remedy,

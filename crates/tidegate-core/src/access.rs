@@ -1,4 +1,4 @@
-//! Keys of the API: made, used and taken back. Who may do what with one is the server's business.
+//! API keys: created, used and revoked. Authorization is done by the server.
 
 use crate::{
     command::Refusal,
@@ -8,31 +8,31 @@ use crate::{
     time::Timestamp,
 };
 
-/// The most keys of all workspaces, so that all of them can be held in memory.
+/// Maximum number of keys of all workspaces, so that all of them can be held in memory.
 pub const MAX_KEYS: u32 = 1000;
 
-/// What is done with a key.
+/// Command on API keys.
 #[derive(Clone, Debug)]
 pub enum AccessCommand {
-    /// Adds one.
+    /// Adds a key.
     Make(Box<ApiKey>),
-    /// Takes one back, for good.
+    /// Revokes a key permanently.
     Revoke {
         /// The workspace.
         ws: Workspace,
         /// The key.
         id: String,
     },
-    /// Notes when one was used.
+    /// Records the use of a key.
     Used {
         /// The key.
         id: String,
-        /// When.
+        /// When the key was used.
         at: Timestamp,
     },
 }
 
-/// Why a change of keys was not done.
+/// Reason why a change of keys was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessRefusal {
     /// No such key in this workspace.
@@ -41,13 +41,13 @@ pub enum AccessRefusal {
     /// The id is taken.
     #[error("there is a key `{0}` already")]
     Taken(String),
-    /// There are as many as there may be.
+    /// The maximum number of keys is reached.
     #[error("there are {MAX_KEYS} keys, which is the limit")]
     TooManyKeys,
 }
 
 impl AccessRefusal {
-    /// The stable code.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoKey(_) => "no_key",
@@ -58,7 +58,7 @@ impl AccessRefusal {
 }
 
 impl AccessCommand {
-    /// Whether anything changed.
+    /// Decides the command; returns whether anything changed.
     pub(crate) fn decide(&self, draft: &mut Draft) -> Decided<bool> {
         match self {
             Self::Make(key) => make(draft, key),

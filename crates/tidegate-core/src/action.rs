@@ -9,18 +9,18 @@ use crate::{
     flow::policy::Policy,
 };
 
-/// The most actions of one flow.
+/// Maximum number of actions in one flow.
 pub const MAX_ACTIONS: usize = 1000;
 
-/// A named group of actions that share their sessions.
+/// Named group of actions that share their sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flow {
-    /// The app that it belongs to.
+    /// The app that the flow belongs to.
     pub app: String,
-    /// Its name, unique in the app.
+    /// The flow's name, unique in the app.
     pub name: String,
-    /// Its actions, each with the policy that holds for it: its own, else the flow's.
+    /// The flow's actions, each with its effective policy: its own, else the flow's.
     pub actions: Vec<Definition>,
 }
 
@@ -28,7 +28,7 @@ pub struct Flow {
 const FIELDS: [&str; 4] = ["app", "name", "concurrency", "actions"];
 
 impl Flow {
-    /// Reads a definition and says everything that is wrong with it.
+    /// Parses a definition and reports all of its problems.
     ///
     /// `concurrency` is the default policy. `actions` is a list, or an object by name.
     pub fn parse(value: &Value) -> Result<Parsed<Flow>, DefinitionErrors> {
@@ -38,12 +38,13 @@ impl Flow {
         problems.finish(flow)
     }
 
-    /// Checks a definition built in Rust by the same rules, and gives the warnings.
+    /// Checks a definition built in Rust by the same rules, and returns the warnings.
     pub fn check(&self) -> Result<Vec<Problem>, DefinitionErrors> {
         Flow::parse(&self.to_value()).map(|parsed| parsed.warnings)
     }
 
-    /// The definition in the author's form, the default policy written out at each action.
+    /// Returns the definition in the author's form, with the default policy written out at each
+    /// action.
     pub fn to_value(&self) -> Value {
         let actions: Vec<Value> = self.actions.iter().map(Definition::to_value).collect();
         json!({"app": self.app, "name": self.name, "actions": actions})
@@ -82,7 +83,7 @@ fn read_flow(value: &Value, problems: &mut Problems) -> Option<Flow> {
     Some(Flow { app: app.to_owned(), name: name.to_owned(), actions })
 }
 
-/// The flow's default: a policy. Limits belong to an action.
+/// Reads the flow's default, which is a policy. Limits belong to an action.
 fn read_default(value: &Value, fields: &mut Fields<'_>) -> Option<Policy> {
     if value.is_array() || value.get("limit").is_some() || value.get("type").is_some() {
         let message = "of a flow is a policy: give limits and handoff to its actions";
@@ -92,7 +93,7 @@ fn read_default(value: &Value, fields: &mut Fields<'_>) -> Option<Policy> {
     Policy::read(value, "concurrency", fields.problems()).ok()
 }
 
-/// The actions, each with the place of its definition.
+/// Returns the actions, each with the path of its definition.
 fn list_actions(fields: &mut Fields<'_>) -> Vec<(String, Value)> {
     let rule = "a list of actions, or an object with an action for each name";
     let Some(value) = fields.get("actions") else {
@@ -115,7 +116,7 @@ fn list_actions(fields: &mut Fields<'_>) -> Vec<(String, Value)> {
     listed
 }
 
-/// An action from an object by name. A name of its own stays, and must be the same.
+/// Reads an action of an object by name. A `name` inside the action stays, and must be the same.
 fn named(name: &str, value: &Value) -> Value {
     let mut value = value.clone();
     if let Some(map) = value.as_object_mut() {

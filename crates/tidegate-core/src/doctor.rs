@@ -1,8 +1,8 @@
-//! `doctor`: what always holds, checked on all rows of one moment.
+//! `doctor`: checks the invariants on all rows of one point in time.
 //!
-//! Rows are shown one after another, in the order of [`RowKey`](crate::row::RowKey), so that no
-//! more is kept of them than what is under way: what has ended is looked at and let go. The
-//! simulator shows its rows to the same checks after every commit.
+//! Rows are passed one after another, in the order of [`RowKey`](crate::row::RowKey), so that only
+//! unfinished checks are kept in memory: ended rows are checked and dropped. The simulator passes
+//! its rows to the same checks after every commit.
 
 mod flow;
 mod streams;
@@ -17,10 +17,10 @@ use crate::{
 
 use self::{flow::Flow, streams::Streams};
 
-/// More findings than this say nothing new: the rest is only counted.
+/// Maximum number of findings: more say nothing new, and are only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// One thing that is checked, with its number in `docs/spec/invariants.md`.
+/// Invariant, with its number in `docs/spec/invariants.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// spec I2.
@@ -66,7 +66,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All, in the order of their numbers.
+    /// All rules, in the order of their numbers.
     pub const ALL: [Self; 20] = [
         Self::Limits,
         Self::Phases,
@@ -90,12 +90,12 @@ impl Rule {
         Self::Schedules,
     ];
 
-    /// Its number.
+    /// Returns the rule's number.
     pub fn number(self) -> &'static str {
         self.said().0
     }
 
-    /// What holds.
+    /// Returns the invariant as a sentence.
     pub fn sentence(self) -> &'static str {
         self.said().1
     }
@@ -126,35 +126,35 @@ impl Rule {
     }
 }
 
-/// Something that does not hold.
+/// Violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What should.
+    /// The violated rule.
     pub rule: Rule,
-    /// What was seen.
+    /// The observation.
     pub text: String,
 }
 
-/// What came of a look at all rows.
+/// Result of a check of all rows.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
-    /// How many things each rule was held against.
+    /// The number of checks per rule.
     pub checked: BTreeMap<Rule, u64>,
-    /// What does not hold: the first thousand of it.
+    /// The violations: the first thousand.
     pub findings: Vec<Finding>,
-    /// How many findings there are in all.
+    /// The total number of violations.
     pub found: u64,
 }
 
 impl Report {
-    /// Counts something that is as it should be.
+    /// Counts a successful check.
     fn good(&mut self, rule: Rule) {
         self.check(rule, true, String::new);
     }
 
-    /// Counts one more thing that a rule was held against, and what is wrong with it.
+    /// Counts a check of a rule, and records a violation.
     fn check(&mut self, rule: Rule, holds: bool, wrong: impl FnOnce() -> String) {
         *self.checked.entry(rule).or_default() += 1;
         if !holds {
@@ -166,7 +166,7 @@ impl Report {
     }
 }
 
-/// A look at all rows of one moment.
+/// Check of all rows of one point in time.
 #[derive(Debug, Default)]
 pub struct Checkup {
     report: Report,
@@ -175,34 +175,34 @@ pub struct Checkup {
     only: Option<Workspace>,
     /// Ended runs that are older may have been deleted.
     kept_since: Option<Timestamp>,
-    /// The rules that need definitions are left out.
+    /// Whether the rules that need definitions are skipped.
     no_limits: bool,
     defs: BTreeMap<Workspace, Vec<Def>>,
 }
 
 impl Checkup {
-    /// A look at what is one workspace's.
+    /// Creates a check of one workspace.
     pub fn of(ws: Workspace) -> Self {
         Self { only: Some(ws), ..Self::default() }
     }
 
-    /// A look that leaves out what takes reading all definitions: limits, and lines that wait for
-    /// nothing. For somebody who knows the limits better.
+    /// Creates a check without the rules that need all definitions: limits, and queues without a
+    /// reason. For a caller that knows the limits better.
     pub fn without_limits() -> Self {
         Self { no_limits: true, ..Self::default() }
     }
 
-    /// Says which ended runs retention must have kept: all that ended at this moment or later.
-    /// Unless it is given, it must have kept all.
+    /// Sets which ended runs retention must have kept: all that ended at this time or later. By
+    /// default it must have kept all.
     #[must_use]
     pub fn kept_since(self, moment: Timestamp) -> Self {
         Self { kept_since: Some(moment), ..self }
     }
 
-    /// Looks at the next row.
+    /// Checks the next row.
     pub fn see(&mut self, row: &Row) {
         if let Some(horizon) = retention::horizon(row) {
-            // Comes before all receipts. Rows from before it was kept have none.
+            // This row comes before all receipts. Databases from before it was stored have none.
             self.kept_since = self.kept_since.max(Some(horizon));
         }
         if self.only.as_ref().is_some_and(|only| !self.is_of(row, only)) {
@@ -232,7 +232,7 @@ impl Checkup {
             Row::StreamEventRow(event) => self.streams.logged(report, event),
             Row::Staged(staged) => self.flow.staged(report, staged.run),
             Row::StreamSnapshot(snapshot) => self.streams.snapshot(report, snapshot),
-            // The runs that it names were alive when it was written, or were to come.
+            // The runs that a receipt names were alive when it was written, or were to be created.
             Row::Receipt(receipt) if self.kept_since.is_none_or(|since| receipt.at >= since) => {
                 self.flow.receipt(report, receipt);
             }
@@ -257,7 +257,7 @@ impl Checkup {
             Row::Chunk(row) => return self.flow.knows(row.run),
             Row::Staged(row) => return self.flow.knows(row.run),
             Row::StreamSnapshot(row) => return self.streams.knows(row.stream),
-            // They are everybody's.
+            // Engines belong to all workspaces.
             Row::Engine(_) => return true,
             Row::Chore(row) => &row.ws,
             Row::Schedule(row) => &row.ws,
@@ -280,7 +280,7 @@ impl Checkup {
         ws == only
     }
 
-    /// Looks at what was left open until all rows were seen.
+    /// Finishes the checks that need all rows.
     pub fn conclude(mut self) -> Report {
         self.flow.conclude(&mut self.report, self.defs);
         self.streams.conclude(&mut self.report);
@@ -289,7 +289,8 @@ impl Checkup {
     }
 }
 
-/// What is planned comes after what is over, and nothing is planned during a pause.
+/// Checks that planned occurrences are later than past ones, and that none is planned during a
+/// pause.
 fn plans(report: &mut Report, schedule: &Schedule) {
     let Schedule { next, last, paused_at, .. } = schedule;
     let forward = next.is_none() || next > last;

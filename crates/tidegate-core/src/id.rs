@@ -1,15 +1,14 @@
-//! Sequence numbers and the ids that people see.
+//! Sequence numbers and public ids.
 //!
-//! An id is a sequence number of the store with a random salt, so that looking a run up by its
-//! id needs no index of its own, ids sort by arrival, and an id of one store means nothing in
-//! another.
+//! An id is a sequence number of the store with a random salt, so that looking a run up by its id
+//! needs no index of its own, ids sort by arrival, and an id of one store means nothing in another.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A number issued by the store, growing in decide order for all who share a lock.
+/// Sequence number issued by the store, growing in decision order for all who share a lock.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -22,7 +21,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Text that is not an id of the wanted kind.
+/// Error of text that is not an id of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {kind} id: expected `{kind}_` and 26 letters and digits")]
 pub struct IdError {
@@ -68,9 +67,9 @@ macro_rules! id {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name {
-            /// The number that the store finds it by.
+            /// The number by which the store finds the row.
             pub seq: Seq,
-            /// Random, so that an id of another store is not found by accident.
+            /// A random number, so that an id of another store is not found by accident.
             pub salt: u64,
         }
 
@@ -103,28 +102,28 @@ macro_rules! id {
 }
 
 id!(
-    /// Names a run. For an action it is the request's id too.
+    /// Id of a run. For an action it is the request's id too.
     RunId,
     "run"
 );
 id!(
-    /// Names an event, posted or committed.
+    /// Id of an event, posted or committed.
     EventId,
     "evt"
 );
 id!(
-    /// Names work that is done in chunks.
+    /// Id of work that is done in chunks.
     ChoreId,
     "chore"
 );
 
-/// Names a schedule: made out of what defines it, so that every engine knows it by the same one
-/// and nobody has to store it.
+/// Id of a schedule: derived from its definition, so that every engine computes the same one and it
+/// need not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduleId(u128);
 
 impl ScheduleId {
-    /// The id of a workflow's schedule.
+    /// Returns the id of a workflow's schedule.
     pub fn new(app: &str, workflow: &str, schedule: &str) -> Self {
         let mut hash = Sha256::new();
         for part in [app, workflow, schedule] {

@@ -1,9 +1,9 @@
-//! Requests that may be sent again: what the first came to is kept with its effect.
+//! Idempotency keys: the answer to the first request with a key is stored with its effect.
 //!
 //! The answer is written in the transaction of the effect, so that nothing lies between them: a
-//! request under the same key finds both or neither, through whichever process it comes. What
-//! its sender was told is kept in a second transaction, because some of it is only known later;
-//! if that never comes, it is made again from the answer.
+//! request with the same key finds both or neither, through whichever process it comes. The
+//! response is stored in a second transaction, because some of it is only known later; if that
+//! transaction never happens, the response is recomputed from the answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,22 +19,22 @@ use crate::{
     version::{Registered, Released, Retired},
 };
 
-/// How long an answer is repeated.
+/// How long a stored answer is repeated.
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A request under an idempotency key.
+/// Request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotentRequest {
     /// The workspace.
     pub ws: Workspace,
-    /// Stands for its method, its path and the key.
+    /// A digest of its method, its path and the key.
     pub id: String,
-    /// Stands for all else of it.
+    /// A digest of the rest of the request.
     pub hash: String,
 }
 
 impl IdempotentRequest {
-    /// What was kept of it, if it is not too old.
+    /// Returns the stored answer, if it has not expired.
     fn find(&self, draft: &Draft) -> Decided<Option<Reply>> {
         let key = RowKey::Reply(self.ws.clone(), self.id.clone());
         let Some(Row::Reply(kept)) = draft.row(&key)? else { return Ok(None) };
@@ -45,12 +45,12 @@ impl IdempotentRequest {
         Ok(Some(kept.clone()))
     }
 
-    /// Whether it is the request that something was kept of.
+    /// Checks that the stored answer belongs to the same request.
     pub fn check(&self, kept: &Reply) -> Result<(), Refusal> {
         if kept.hash == self.hash { Ok(()) } else { Err(Refusal::KeyReused) }
     }
 
-    /// A row of which nothing is known yet.
+    /// Creates an empty answer row.
     fn begin(&self, draft: &mut Draft) -> Decided<Reply> {
         let Self { ws, id, hash } = self.clone();
         let (seq, at) = (draft.next_seq()?, draft.now());
@@ -58,7 +58,7 @@ impl IdempotentRequest {
     }
 }
 
-/// Decides something once: again, it is told what it came to.
+/// Decides a command once: a repetition gets the answer of the first.
 pub fn once(
     draft: &mut Draft,
     asked: &IdempotentRequest,
@@ -70,7 +70,7 @@ pub fn once(
                 .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
             return Ok(Answer::Again(Box::new(kept.into())));
         }
-        // It was refused a moment ago, and that is what its sender is told.
+        // The first request was just refused, and its sender gets that refusal.
         Some(_) => return Err(Stop::Refused(Refusal::InProgress)),
         None => {}
     }
@@ -82,9 +82,9 @@ pub fn once(
     Ok(answer)
 }
 
-/// Keeps what a sender is told, and says what that is: the first word counts.
+/// Stores a response, and returns the response to send: the first one stored wins.
 ///
-/// A request that was refused while another under its key took place has no say in it.
+/// A request that was refused while another with its key took effect stores nothing.
 pub fn keep(
     draft: &mut Draft,
     asked: &IdempotentRequest,
@@ -101,7 +101,7 @@ pub fn keep(
     Ok(response.clone())
 }
 
-/// Answers to what has an effect.
+/// Answers to commands that have an effect.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum StoredAnswer {
@@ -119,7 +119,7 @@ enum StoredAnswer {
 }
 
 impl StoredAnswer {
-    /// None where nothing took place: asked again, it may.
+    /// None where nothing took effect: a repetition may.
     fn of(answer: &Answer) -> Option<Self> {
         Some(match answer.clone() {
             Answer::Posted(posted) => Self::Posted(posted),

@@ -1,4 +1,4 @@
-//! JSON payloads: valid text, kept byte for byte and read only where a key points.
+//! JSON payloads: valid text, kept byte for byte and parsed only where a key points.
 
 mod edit;
 mod scan;
@@ -12,17 +12,17 @@ pub(crate) use edit::{Blocked, Obstacle};
 
 use crate::key::{Decimal, KeyError, Path, Scalar};
 
-/// The largest event. Larger data belongs into a file store, with its address in the event.
+/// Maximum size of an event. Larger data belongs in a file store, with its address in the event.
 pub const MAX_EVENT_BYTES: usize = 512 * 1024;
 
-/// The deepest nesting, as in `serde_json`: readers further on may recurse.
+/// Maximum nesting, as in `serde_json`: later readers may recurse.
 pub const MAX_DEPTH: usize = 128;
 
 /// Valid JSON text, kept byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload(Arc<str>);
 
-/// Why bytes are not a [`Payload`].
+/// Reason why bytes are not a [`Payload`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// More bytes than allowed.
@@ -30,21 +30,21 @@ pub enum PayloadError {
     TooLarge {
         /// The payload's size.
         size: usize,
-        /// The most that is allowed here.
+        /// The maximum size here.
         limit: usize,
     },
     /// The bytes are not UTF-8.
     #[error("payload must be UTF-8, got a wrong byte at offset {offset}")]
     NotUtf8 {
-        /// The first wrong byte.
+        /// The offset of the first wrong byte.
         offset: usize,
     },
     /// The text is not JSON.
     #[error("payload must be JSON, got an error at offset {offset}: {reason}")]
     Syntax {
-        /// How many bytes were read when the error was seen.
+        /// The offset at which the error was detected.
         offset: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
     /// Nested deeper than [`MAX_DEPTH`].
@@ -56,7 +56,7 @@ pub enum PayloadError {
 }
 
 impl PayloadError {
-    /// The stable code of this error.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             PayloadError::TooLarge { .. } => "payload_too_large",
@@ -68,7 +68,7 @@ impl PayloadError {
 }
 
 impl Payload {
-    /// Checks what came from outside, and keeps it as it is.
+    /// Checks input from outside, and keeps it byte for byte.
     pub fn parse(bytes: &[u8], max_bytes: usize) -> Result<Payload, PayloadError> {
         if bytes.len() > max_bytes {
             return Err(PayloadError::TooLarge { size: bytes.len(), limit: max_bytes });
@@ -87,30 +87,30 @@ impl Payload {
         Payload(value.to_string().into())
     }
 
-    /// The payload `null`.
+    /// Returns the payload `null`.
     pub fn null() -> Payload {
         Payload("null".into())
     }
 
-    /// The text, exactly as it came.
+    /// Returns the text, byte for byte.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text of the value at these names, as it came.
+    /// Returns the text of the value at these names, byte for byte.
     pub fn select(&self, names: &[String]) -> Option<&str> {
         scan::select(&self.0, names)
     }
 
-    /// The text of the value at `path`, byte for byte.
+    /// Returns the text of the value at `path`, byte for byte.
     pub fn text_at(&self, path: &Path) -> Option<&str> {
         scan::select(&self.0, path.names())
     }
 
-    /// Reads the scalar at `path`; null, objects, arrays and what is absent give `None`.
+    /// Reads the scalar at `path`; null, objects, arrays and absent values give `None`.
     ///
-    /// Of a name given twice the last one counts. An array is entered by its index. Scans the
-    /// text at most once per name of the path and builds nothing but the answer.
+    /// Of a duplicate name the last one counts. An array is entered by its index. Scans the text at
+    /// most once per name of the path and allocates nothing but the result.
     pub fn scalar(&self, path: &Path) -> Result<Option<Scalar>, KeyError> {
         let Some(value) = scan::select(&self.0, path.names()) else { return Ok(None) };
         match value.as_bytes().first() {
@@ -136,7 +136,7 @@ impl Serialize for Payload {
 }
 
 impl<'de> Deserialize<'de> for Payload {
-    /// Checks the syntax only: size and depth are asked of what comes from outside.
+    /// Checks the syntax only: size and depth are checked on input from outside.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Payload, D::Error> {
         let text = String::deserialize(deserializer)?;
         check_syntax(&text).map_err(de::Error::custom)?;
@@ -144,7 +144,7 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-/// Reads the text without recursion and without keeping anything.
+/// Checks the text without recursion and without storing anything.
 fn check_syntax(text: &str) -> Result<(), PayloadError> {
     let Err(error) = serde_json::from_str::<IgnoredAny>(text) else { return Ok(()) };
     let before: usize = text.split_inclusive('\n').take(error.line() - 1).map(str::len).sum();

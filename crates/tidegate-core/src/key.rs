@@ -1,6 +1,6 @@
-//! Keys: the value that scopes a control, where it is found, and its bytes in a store.
+//! Keys: the value that scopes a control, its path in an event, and its encoding in a store.
 //!
-//! Types stay apart (`1`, `"1"` and `true` are three keys), numbers compare by exact decimal
+//! Types stay distinct (`1`, `"1"` and `true` are three keys), numbers compare by exact decimal
 //! value, and the stored bytes are the same on every store: tagged, injective, self-delimiting.
 
 mod decimal;
@@ -16,13 +16,14 @@ pub use path::{MAX_CHARS, MAX_NAMES, Path, PathError};
 
 use crate::json::Payload;
 
-/// The longest value that is stored whole. Index pages of both databases hold several of these.
+/// Maximum size of a value that is stored whole. Index pages of both databases hold several of
+/// these.
 pub const MAX_VALUE_BYTES: usize = 1024;
 
-/// How much of a longer value is kept for people to read.
+/// How much of a longer value is kept for display.
 pub const HEAD_BYTES: usize = 64;
 
-/// What a control is counted by, for one event.
+/// Key of a control for one event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Key {
@@ -34,10 +35,10 @@ pub enum Key {
     Value(Scalar),
 }
 
-/// A value that can be a key.
+/// Value that can be a key.
 ///
-/// Made by [`Scalar::text`] and [`Scalar::number`], which keep one spelling per value: what is
-/// over [`MAX_VALUE_BYTES`] is always [`Scalar::Long`].
+/// Created by [`Scalar::text`] and [`Scalar::number`], which keep one representation per value: a
+/// value over [`MAX_VALUE_BYTES`] is always [`Scalar::Long`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scalar {
@@ -47,7 +48,7 @@ pub enum Scalar {
     Number(Decimal),
     /// A JSON boolean.
     Bool(bool),
-    /// A longer string or number: known by its digest, shown by its beginning.
+    /// A longer string or number: identified by its digest, displayed by its beginning.
     Long {
         /// SHA-256 over the type's tag and the whole value.
         digest: [u8; 32],
@@ -56,21 +57,21 @@ pub enum Scalar {
     },
 }
 
-/// Why an event's value cannot be a key, though the event itself is kept.
+/// Reason why an event's value cannot be a key; the event itself is kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The string holds half of a surrogate pair, which is no text.
+    /// The string contains half of a surrogate pair, which is not valid text.
     #[error("key `{path}`: the string holds a lone surrogate")]
     LoneSurrogate {
-        /// Where the string stands.
+        /// The path of the string.
         path: Path,
     },
     /// The number is too far out to be compared exactly.
     #[error("key `{path}`: {error}")]
     Number {
-        /// Where the number stands.
+        /// The path of the number.
         path: Path,
-        /// What is wrong with it.
+        /// The reason.
         error: DecimalError,
     },
 }
@@ -99,7 +100,7 @@ impl Key {
                 out.extend(exponent.to_be_bytes());
                 push_part(out, digits.as_bytes());
             }
-            // Built by hand around the constructors: the bytes are those of the long spelling.
+            // Not built by the constructors: the bytes are those of the long representation.
             Key::Value(Scalar::Text(text)) => encode_long(&text_digest(text), &head(text), out),
             Key::Value(Scalar::Number(number)) => {
                 encode_long(&number_digest(number), &head(&number.to_string()), out);
@@ -108,7 +109,7 @@ impl Key {
         }
     }
 
-    /// Reads a key from the front of `bytes`, and says how many bytes it took.
+    /// Decodes a key from the front of `bytes`, and returns how many bytes it took.
     ///
     /// `None` for anything that [`Key::encode_into`] does not write.
     pub fn decode(bytes: &[u8]) -> Option<(Key, usize)> {
@@ -142,7 +143,7 @@ impl Key {
 }
 
 impl Scalar {
-    /// A string as a key.
+    /// Creates a key from a string.
     pub fn text(text: String) -> Scalar {
         if text.len() <= MAX_VALUE_BYTES {
             return Scalar::Text(text);
@@ -150,7 +151,7 @@ impl Scalar {
         Scalar::Long { digest: text_digest(&text), head: head(&text) }
     }
 
-    /// A number as a key.
+    /// Creates a key from a number.
     pub fn number(number: Decimal) -> Scalar {
         if number.parts().2.len() <= MAX_VALUE_BYTES {
             return Scalar::Number(number);
@@ -182,20 +183,20 @@ impl fmt::Display for Scalar {
 
 /// Appends one part of a tuple: its length in two bytes, then the part.
 ///
-/// Tuples written so are injective: `("a", "bc")` and `("ab", "c")` differ.
+/// Tuples encoded this way are injective: `("a", "bc")` and `("ab", "c")` differ.
 pub fn push_part(out: &mut Vec<u8>, part: &[u8]) {
     let length = u16::try_from(part.len()).expect("names and keys are far shorter than 64 KiB");
     out.extend(length.to_be_bytes());
     out.extend(part);
 }
 
-/// Takes one part from the front of `bytes`; gives the part and what follows it.
+/// Takes one part from the front of `bytes`; returns the part and the rest.
 pub fn take_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
-/// The first byte of a stored key. Letters, so that a dump can be read.
+/// First byte of a stored key. Letters, so that a dump can be read.
 mod tag {
     pub(super) const WHOLE: u8 = b'w';
     pub(super) const MISSING: u8 = b'm';
@@ -226,7 +227,7 @@ fn encode_long(digest: &[u8; 32], head: &str, out: &mut Vec<u8>) {
     push_part(out, head.as_bytes());
 }
 
-/// A part that must be text of at most `limit` bytes.
+/// Takes a part that must be text of at most `limit` bytes.
 fn take_text(bytes: &[u8], limit: usize) -> Option<(&str, &[u8])> {
     let (part, rest) = take_part(bytes)?;
     let text = str::from_utf8(part).ok()?;

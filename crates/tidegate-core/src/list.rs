@@ -11,7 +11,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// A run's state in the user's words.
+/// Status of a run, as users see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStatus {
     /// Admitted and not started, or waiting for a slot.
@@ -20,18 +20,18 @@ pub enum RunStatus {
     Running,
     /// Waits for a time, an event, a signal, a child or its next attempt.
     Waiting,
-    /// Stopped by hand.
+    /// Paused by hand.
     Paused,
     /// Ended with an output.
     Completed,
     /// Ended with an error.
     Failed,
-    /// Ended from outside.
+    /// Cancelled from outside.
     Cancelled,
 }
 
 impl RunStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 7] = [
         Self::Queued,
         Self::Running,
@@ -42,7 +42,7 @@ impl RunStatus {
         Self::Cancelled,
     ];
 
-    /// The word.
+    /// Returns the status's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -55,7 +55,7 @@ impl RunStatus {
         }
     }
 
-    /// The state of a run that has not ended; none for one that has and is being stopped.
+    /// Returns the status of a run that has not ended; none for an ended run that is being stopped.
     pub fn of(run: &Run) -> Option<Self> {
         match run.phase {
             Phase::Queued { .. } | Phase::Ready => Some(Self::Queued),
@@ -75,7 +75,7 @@ impl RunStatus {
     }
 }
 
-/// Selects runs of a workspace; an absent field restricts nothing.
+/// Filter of a workspace's runs; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Of this app.
@@ -86,35 +86,35 @@ pub struct RunFilter {
     pub version: Option<u32>,
     /// In this state.
     pub state: Option<RunStatus>,
-    /// Of workflows whose name has this in it.
+    /// Of workflows whose name contains this.
     pub text: Option<String>,
-    /// Started with this event, or with a batch that it is in: found by indexes.
+    /// Started by this event, or by a batch that contains it: found by indexes.
     pub event: Option<EventId>,
-    /// Not ended, and at a gate of this key as people read it, passed or not. Filtered while
+    /// Not ended, with a gate of this display key in the plan, passed or not. Filtered while
     /// paging.
     pub key: Option<String>,
-    /// Admitted at this moment or later. Filtered while paging.
+    /// Admitted at this time or later. Filtered while paging.
     pub from: Option<Timestamp>,
-    /// Admitted before this moment. Filtered while paging.
+    /// Admitted before this time. Filtered while paging.
     pub to: Option<Timestamp>,
 }
 
 impl RunFilter {
-    /// Whether rows are left out after they were read.
+    /// Whether rows are filtered after they were read.
     fn is_filtered(&self) -> bool {
         let lives = self.state.is_some_and(|state| !state.has_ended());
         lives || self.key.is_some() || self.from.is_some() || self.to.is_some()
     }
 
-    /// Whether a run is so much older than those asked for that none is behind it.
+    /// Whether a run is so old that no matching run can come after it.
     fn is_past(&self, row: &Row) -> bool {
         let past = |from| run(row).is_some_and(|(_, at, _)| at.plus_ms(APART_MS) < from);
         self.from.is_some_and(past)
     }
 
-    /// Whether a run is among those asked for, by what only its row says.
+    /// Whether a run matches the filters that only its row can decide.
     fn fits(&self, row: &Row) -> bool {
-        // One that is being stopped has ended, and another row that says so.
+        // A run that is being stopped has ended, and has another row.
         let Some((_, queued_at, Some(state))) = run(row) else { return false };
         let at_key = |key: &String| {
             let needs = row.as_run().map_or(&[][..], |run| &run.plan);
@@ -129,25 +129,24 @@ impl RunFilter {
     }
 }
 
-/// How much the order of runs by number may differ from that by time: for all who share a clock
-/// it is the same, and a clock that steps further is wrong.
+/// How much the order of runs by number may differ from that by time: under one clock it is the
+/// same, and a clock that steps further is wrong.
 const APART_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How many runs of each kind are looked at for a page of those that fit, and how many of one
-/// event are found.
+/// How many runs of each kind are read for a filtered page, and how many of one event are found.
 const LOOK: u32 = 1000;
 
-/// A part of a list.
+/// Page of runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunPage {
-    /// [`Row::Run`] and [`Row::Ended`], newest first. They may be fewer than asked for although
+    /// [`Row::Run`] and [`Row::Ended`], newest first. There may be fewer than requested although
     /// there are more.
     pub runs: Vec<Row>,
-    /// Where the next part begins; none where this one is the last.
+    /// The cursor of the next page; none on the last page.
     pub next: Option<Seq>,
 }
 
-/// The newest runs below a number, at most `limit` of them. Locks nothing.
+/// Returns the newest runs below a number, at most `limit` of them. Locks nothing.
 pub fn runs<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -162,8 +161,8 @@ pub fn runs<E>(
     let ended = RunStatus::ALL.into_iter().filter(|state| state.has_ended() && wanted(*state));
     let ended = Scan::Ended(lanes.clone(), ended.map(RunStatus::as_str).collect(), below);
     let live = Scan::Live(lanes.clone(), below);
-    // Below the lowest number that a full scan has seen, there may be more. What it has seen fills
-    // the page, unless that was asked for in one state of those that live.
+    // Below the lowest number of a full scan there may be more runs. The rows of a full scan fill
+    // the page, unless the filter asks for one status of live runs.
     let mut floor = None;
     let mut found: BTreeMap<Seq, &Row> = BTreeMap::new();
     let lives = which.state.is_none_or(|state| !state.has_ended());
@@ -188,7 +187,7 @@ pub fn runs<E>(
     Ok(RunPage { runs, next })
 }
 
-/// The runs that carry an event: few, and found at once.
+/// Returns the runs of an event: few, and found at once.
 fn of_event<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -208,7 +207,7 @@ fn of_event<E>(
     Ok(RunPage { runs, next })
 }
 
-/// A run's lane, when it was admitted, and its state.
+/// Returns a run's lane, its admission time and its status.
 fn run(row: &Row) -> Option<(Seq, Timestamp, Option<RunStatus>)> {
     if let Row::Ended(run) = row {
         return Some((run.lane, run.queued_at, RunStatus::ended(&run.ending)));
@@ -216,7 +215,7 @@ fn run(row: &Row) -> Option<(Seq, Timestamp, Option<RunStatus>)> {
     row.as_run().map(|run| (run.lane, run.queued_at, RunStatus::of(run)))
 }
 
-/// A run's number.
+/// Returns a run's number.
 pub(crate) fn number(row: &Row) -> Option<Seq> {
     if let RowKey::Run(seq) | RowKey::Ended(seq) = row.key() { Some(seq) } else { None }
 }

@@ -1,8 +1,8 @@
-//! What people look at: events, receipts, gates, open windows and buffers, and how many runs are
-//! where. Read from the very rows that decisions are made on; nothing is kept for looking alone.
+//! Queries for people: events, receipts, gates, open windows and buffers, and counts of runs. They
+//! read the very rows that decisions are made on; nothing is stored for queries alone.
 //!
-//! Everything here has a bound: a list looks at so many rows for a page, whatever it filters, and
-//! a count stops at a number and says so.
+//! Every query has a bound: a list reads a limited number of rows for a page, whatever it filters,
+//! and a count stops at a limit and reports that it did.
 
 pub mod events;
 pub mod folds;
@@ -15,21 +15,21 @@ pub mod timeline;
 
 use crate::{id::Seq, row::Row};
 
-/// A part of a list, newest first.
+/// Page of a list, newest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Newest<T> {
-    /// They may be fewer than asked for, or none, although there are more.
+    /// The items. There may be fewer than requested, or none, although there are more.
     pub items: Vec<T>,
-    /// Where the next part begins; none where this one is the last.
+    /// The cursor of the next page; none on the last page.
     pub next: Option<Seq>,
 }
 
-/// Where a list goes on, and how much of it is asked for.
+/// Page request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Only what is older than this; the newest if absent.
+    /// The cursor: only items older than this; the newest if absent.
     pub below: Option<Seq>,
-    /// How many at the most.
+    /// The maximum number of items.
     pub limit: u32,
 }
 
@@ -38,12 +38,12 @@ impl Part {
         self.below.unwrap_or(Seq(i64::MAX))
     }
 
-    /// How many rows are looked at: as many as are shown, or more where some are left out.
+    /// Returns how many rows to read: the page size, or more where rows are filtered.
     fn look(self, filtered: bool, most: u32) -> u32 {
         if filtered { self.limit.max(most) } else { self.limit }
     }
 
-    /// Those of the rows that are wanted. `rows` are the first of at most `look`, newest first.
+    /// Builds the page of matching rows. `rows` are the first of at most `look`, newest first.
     fn of<T>(
         self,
         rows: &[&Row],

@@ -1,7 +1,7 @@
-//! Requests in: calls of actions, and a schedule's occurrences.
+//! Request ingress: calls of actions, and occurrences of schedules.
 //!
-//! Every transport builds a [`Request`] and passes through [`dispatch`], where the action's
-//! policy is applied once.
+//! Every transport builds a [`Request`] and passes through [`dispatch`], where the action's policy
+//! is applied once.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// One call of an action, whatever the transport.
+/// Call of an action, whatever the transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The app.
@@ -29,24 +29,24 @@ pub struct Request {
     pub flow: String,
     /// The action.
     pub action: String,
-    /// What it is called with.
+    /// The action's input.
     pub input: Payload,
     /// The session, where there is one.
     pub session: Option<String>,
     /// The user, where there is one.
     pub user: Option<String>,
-    /// What the transport knows.
+    /// Metadata from the transport.
     pub metadata: Payload,
-    /// What the program's key function said ([`Key::Missing`] if nothing), where it was asked. A
-    /// policy that has one refuses a request without.
+    /// The result of the program's key function ([`Key::Missing`] if none), where it was called. A
+    /// policy that has a key function refuses a request without it.
     pub function_key: Option<Key>,
-    /// How long it stands in line at the most where a `queue` policy does not say so: a caller
-    /// that gives up sooner or later should not keep a place.
+    /// Maximum time in the queue where a `queue` policy does not define one: a caller that gives up
+    /// sooner or later should not keep a position.
     pub max_wait_ms: Option<u64>,
 }
 
 impl Request {
-    /// The document that key paths start from. The input stays byte for byte.
+    /// Returns the document that key paths start from. The input stays byte for byte.
     fn data(&self) -> Payload {
         let (session, user) = (json!(self.session).to_string(), json!(self.user).to_string());
         document(&session, &user, self.input.as_str(), self.metadata.as_str())
@@ -59,7 +59,7 @@ fn document(session: &str, user: &str, input: &str, metadata: &str) -> Payload {
     Payload::parse(text.as_bytes(), usize::MAX).unwrap_or_else(|_| Payload::null())
 }
 
-/// The document of a request with another input: the same session, user and metadata.
+/// Returns the document of a request with another input: the same session, user and metadata.
 pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
     let part = |name: &str| {
         let path = Path::parse(name).ok();
@@ -68,16 +68,16 @@ pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
     document(part("session"), part("user"), input.as_str(), part("metadata"))
 }
 
-/// Admits a request to its action, if its input is what the action takes.
+/// Admits a request to its action, if the input fits the action's schema.
 pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided<Outcome> {
     dispatch_from(draft, ws, request, Origin::Arrival)
 }
 
 /// Admits two requests: the second starts when the first has completed, and is cancelled if the
-/// first fails or is cancelled. A first one that is refused is not followed by a second; one that
-/// is a repetition has the second that it had.
+/// first fails or is cancelled. A refused first request has no second; a repeated first request
+/// keeps the second that it had.
 ///
-/// Both are admitted here, so that the second one's place in every queue is that of the first.
+/// Both are admitted here, so that the second one's position in every queue is that of the first.
 pub fn dispatch_then(
     draft: &mut Draft,
     ws: &Workspace,
@@ -102,7 +102,7 @@ pub fn dispatch_then(
     Ok((outcome, Some(then)))
 }
 
-/// The run that starts, or has started, after this one.
+/// Returns the run that starts, or has started, after this one.
 fn successor(draft: &Draft, run: RunId) -> Decided<Option<RunId>> {
     if let Some(run) = draft.run(run.seq)? {
         return Ok(run.then);
@@ -160,14 +160,14 @@ pub fn occur(
     let input = json!({ "schedule": schedule, "plannedAt": planned_at.rfc3339() });
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(app, workflow).and_then(Entry::open);
-    // An action is called by its schedule as by everybody else: with a request.
+    // A schedule calls an action as any other caller does: with a request.
     let data = if current.is_some_and(|it| it.workflow.flow.is_some()) {
         document("null", "null", &input.to_string(), "null")
     } else {
         Payload::from_value(&input)
     };
     let origin = Origin::Cron { schedule: schedule.to_owned(), overlap };
-    // Nobody is asked for a key: as without a session, none means no arbitration.
+    // No key function is called: as without a session, no key means no arbitration.
     start(draft, ws, app, workflow, (Kind::Cron, data), (origin, Some(Key::Missing)))
 }
 

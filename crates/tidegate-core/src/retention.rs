@@ -1,10 +1,10 @@
-//! Retention: what is over and old is deleted, in small parts, oldest first.
+//! Retention: deletes ended and expired rows, in small chunks, oldest first.
 //!
-//! Numbers grow with time, so that the old stands at the beginning of every table: a pass goes
-//! through it by number, part by part, and is over when a part holds nothing old. What something
-//! still relies on stays: an event is kept by its runs, live or ended, by its batch and by its
-//! window; an ended run by those that undo it, handle its failure or are new goes at it. An old
-//! event can only come to be relied on again by a new go at an ended run, and that one keeps it.
+//! Numbers grow with time, so that old rows are at the beginning of every table: a pass goes
+//! through it by number, chunk by chunk, and ends at a chunk without old rows. Referenced rows
+//! stay: an event is kept by its runs, live or ended, by its batch and by its window; an ended run
+//! by the runs that compensate it, handle its failure or replay it. An old event can only be
+//! referenced again by a replay of an ended run, and that run keeps it.
 
 use crate::{
     command::Refusal,
@@ -15,30 +15,30 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many rows one part deletes before it stops: far below what a transaction may change.
+/// How many rows one chunk deletes before it stops: far below what a transaction may change.
 const ENOUGH: u32 = 1000;
 
 /// How many steps, chunks, signals and items of a run are read at once.
 const CHILDREN: u32 = 64;
 
-/// How far clocks may be apart, and one of them step back, without a false finding of `doctor`.
+/// How far clocks may differ, and one of them step back, without a false finding of `doctor`.
 pub const CLOCK_GRACE_MS: u64 = 60_000;
 
-/// What is to be forgotten.
+/// Kind of rows that retention deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// Runs that have ended, with all that is filed under them.
+    /// Runs that have ended, with all rows filed under them.
     Runs,
     /// Events and other inputs.
     Events,
     /// Receipts.
     Receipts,
-    /// Answers that are kept for requests that are sent again.
+    /// Stored answers of requests with idempotency keys.
     Replies,
 }
 
 impl Past {
-    /// The rows after a number, oldest first.
+    /// Returns the scan of rows after a number, oldest first.
     pub fn scan(self, after: Seq) -> Scan {
         match self {
             Self::Runs => Scan::EndedAfter(after),
@@ -49,46 +49,47 @@ impl Past {
     }
 }
 
-/// The number of a row of the past, by which a pass goes through them.
+/// Returns the number of a row, which is the cursor of a pass.
 pub fn number(row: &Row) -> Option<Seq> {
     Old::of(row).map(|old| old.seq)
 }
 
-/// What one part of a pass came to.
+/// Result of one chunk of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgotten {
-    /// How many rows were deleted.
+    /// The number of deleted rows.
     pub rows: u32,
-    /// Where the pass goes on; none when it is over.
+    /// The cursor of the next chunk; none when the pass has ended.
     pub next: Option<Seq>,
 }
 
-/// What deciding it relies on besides rows.
+/// Returns the reads besides rows.
 pub fn reads() -> ReadSet {
     ReadSet::default().latch(latch(), Mode::Exclusive)
 }
 
-/// The row that remembers until when ended runs were deleted, in microseconds: an id that was
+/// Key of the row that stores until when ended runs were deleted, in microseconds: an id that was
 /// answered later still resolves, whatever retention was set to. It belongs to no workspace.
 fn horizon_key() -> RowKey {
     RowKey::Epoch("".into())
 }
 
-/// The moment until which ended runs were deleted, if this row says it.
+/// Returns the time until which ended runs were deleted, if this is the row that stores it.
 fn deleted_until(row: &Row) -> Option<Timestamp> {
     let Row::Epoch(epoch) = row else { return None };
     epoch.ws.is_empty().then(|| Timestamp::from_micros(epoch.n))
 }
 
-/// The moment before which a receipt may name a run that was deleted, if this row says it.
+/// Returns the time before which a receipt may name a deleted run, if this is the row that stores
+/// it.
 ///
-/// Later than the one until which runs were deleted: where the clock steps back while a run is
+/// Later than the time until which runs were deleted: where the clock steps back while a run is
 /// alive, the run ends before the receipt that names it was written.
 pub fn horizon(row: &Row) -> Option<Timestamp> {
     deleted_until(row).map(|until| until.plus_ms(CLOCK_GRACE_MS))
 }
 
-/// Remembers that runs which ended before a moment may be gone. Written under the latch.
+/// Stores that runs which ended before a time may be deleted. Written under the latch.
 fn remember(draft: &mut Draft, before: Timestamp) -> Decided<()> {
     let known = draft.row(&horizon_key())?.and_then(deleted_until);
     if known.is_none_or(|known| known < before) {
@@ -97,13 +98,13 @@ fn remember(draft: &mut Draft, before: Timestamp) -> Decided<()> {
     Ok(())
 }
 
-/// Held by all that relies on runs which have ended: shared to look back, exclusive to forget.
+/// Latch of all decisions that reference ended runs: shared to read them, exclusive to delete them.
 pub fn latch() -> Latch {
     // No workspace has an empty name.
     Latch::Topic("".into(), "past".to_owned())
 }
 
-/// Deletes what is older than a moment, among the first `most` after a number.
+/// Deletes rows that ended before a time, among the first `most` after a number.
 pub fn forget(
     draft: &mut Draft,
     past: Past,
@@ -122,7 +123,7 @@ pub fn forget(
         Past::Runs => keys(draft.found(&Scan::LooseEnded(after, last), most)?),
         Past::Events => keys(draft.found(&Scan::LooseEvents(after, last), most)?),
         Past::Receipts => found.iter().map(|old| old.key.clone()).collect(),
-        // What was found is a hint: the key may have been used anew.
+        // The rows found are a hint: the key may have been used again.
         Past::Replies => {
             let still = |old: &Old| -> Decided<bool> {
                 let row = draft.row(&old.key)?.and_then(Old::of);
@@ -147,7 +148,7 @@ pub fn forget(
         let (gone, whole) = delete(draft, &old.key)?;
         rows += u32::try_from(gone).unwrap_or(u32::MAX);
         if !whole || rows >= ENOUGH {
-            // The same again, or on from here.
+            // Repeat this row, or continue after it.
             let next = if whole { old.seq } else { Seq(old.seq.0.saturating_sub(1)) };
             return Ok(Forgotten { rows, next: Some(next) });
         }
@@ -159,7 +160,7 @@ fn keys(rows: Vec<&Row>) -> Vec<RowKey> {
     rows.into_iter().map(Row::key).collect()
 }
 
-/// A row of the past.
+/// Row that retention considers.
 struct Old {
     key: RowKey,
     seq: Seq,
@@ -184,7 +185,7 @@ impl Old {
     }
 }
 
-/// Deletes a row; says how many went, and whether that was all.
+/// Deletes a row; returns the number of deleted rows, and whether those were all.
 fn delete(draft: &mut Draft, key: &RowKey) -> Decided<(usize, bool)> {
     let (rows, whole) =
         if let RowKey::Ended(run) = key { delete_children(draft, *run)? } else { (0, true) };

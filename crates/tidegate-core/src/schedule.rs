@@ -1,8 +1,8 @@
-//! Schedules: one row each, with the moment of the next planned occurrence.
+//! Schedules: one row each, with the time of the next planned occurrence.
 //!
-//! The moments themselves come from the engine, which knows calendars. Here is what makes each
+//! The times themselves come from the engine, which knows calendars. This module makes each
 //! occurrence happen once over all engines: it takes place only if the row still plans it, and the
-//! row moves on in the same transaction (spec schedules, I34).
+//! row advances in the same transaction (spec schedules, I34).
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// One planned occurrence, and what is planned after it.
+/// Planned occurrence, and its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
     /// The workspace.
@@ -34,18 +34,18 @@ pub struct Occurrence {
     pub workflow: String,
     /// The schedule.
     pub schedule: String,
-    /// When it was planned for.
+    /// The planned time.
     pub planned_at: Timestamp,
-    /// The occurrence after it; none if it was the last.
+    /// The next occurrence; none if this was the last.
     pub next: Option<Timestamp>,
 }
 
-/// How many occurrences were missed.
+/// Number of missed occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// So many.
+    /// The number.
     pub count: u32,
-    /// There may be more: counting has a bound.
+    /// Whether there may be more: counting has a bound.
     pub at_least: bool,
 }
 
@@ -58,7 +58,7 @@ impl Occurrence {
 
 /// Plans the first occurrence of a schedule that the current release has and that has no row yet.
 ///
-/// A row that is there is kept: what it plans may be due, and must not be lost.
+/// An existing row is kept: its planned occurrence may be due, and must not be lost.
 pub fn plan<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -77,9 +77,9 @@ pub fn plan<E>(
     Ok(plan)
 }
 
-/// Starts an occurrence, if it is still the one that the schedule plans and its time has come.
+/// Starts an occurrence, if the schedule still plans it and it is due.
 ///
-/// `None` means that it was somebody else's, or that the schedule is gone.
+/// `None` means that another engine started it, or that the schedule is gone.
 pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outcome>> {
     let Some(row) = moved_on(draft, occurrence)? else { return Ok(None) };
     let Occurrence { ws, app, workflow, schedule, planned_at, .. } = occurrence;
@@ -94,8 +94,8 @@ pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outco
     Ok(Some(outcome))
 }
 
-/// Passes over an occurrence, and all before `next`, that came too late to be caught up with.
-/// What was passed over is recorded, with how many there were.
+/// Skips an occurrence, and all before `next`, that are too late to catch up. The skipped
+/// occurrence is recorded, with the number of missed ones.
 pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decided<bool> {
     let Some(row) = moved_on(draft, occurrence)? else { return Ok(false) };
     let Missed { count, at_least } = missed;
@@ -139,19 +139,19 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
     Ok(true)
 }
 
-/// What somebody wants of a schedule.
+/// Pause or resume of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Nothing of it is planned from now on.
+    /// Plans nothing from now on.
     Pause,
-    /// It goes on with this occurrence.
+    /// Continues with this occurrence.
     Resume(Option<Timestamp>),
 }
 
-/// Pauses a schedule that the current release has, or resumes it; `false` if it is so already.
+/// Pauses a schedule that the current release has, or resumes it; `false` if nothing changes.
 ///
-/// A paused schedule plans nothing, so that nobody looks at it and nothing is caught up with
-/// later. What has begun goes on.
+/// A paused schedule plans nothing, so that no sweep finds it and nothing is caught up later. Runs
+/// that have started continue.
 pub fn hold(
     draft: &mut Draft,
     ws: &Workspace,
@@ -168,7 +168,7 @@ pub fn hold(
     let row = if let Some(Row::Schedule(known)) = known { known } else { row };
     let row = match (hold, row.paused_at) {
         (Hold::Pause, None) => Schedule { next: None, paused_at: Some(draft.now()), ..row },
-        // Whoever asks has looked before that one took place: they look again.
+        // The caller read the row before that occurrence took place: it has to read it again.
         (Hold::Resume(next), Some(_)) if next.is_some() && next <= row.last => return Ok(false),
         (Hold::Resume(next), Some(_)) => Schedule { next, paused_at: None, ..row },
         (Hold::Pause, Some(_)) | (Hold::Resume(_), None) => return Ok(false),
@@ -177,15 +177,14 @@ pub fn hold(
     Ok(true)
 }
 
-/// Whether the next occurrence takes the place of this one, so that what it does to sessions is
-/// staged.
+/// Whether the next occurrence replaces this one, so that its session operations are staged.
 pub(crate) fn is_restarted(run: &Run) -> bool {
     let mut needs = run.plan.iter();
     needs.any(|need| need.gate.class() == Some(Class::Schedule) && need.tier == IN_PLACE)
 }
 
-/// As [`is_restarted`], of a run that has ended. What is done again, or follows another run, has
-/// the same input and does not stand for an occurrence.
+/// As [`is_restarted`], for a run that has ended. A replay or a follow-up run has the same input
+/// and does not count as an occurrence.
 pub(crate) fn was_restarted<E>(draft: &Draft, run: &Ended) -> Decided<bool, E> {
     if run.replay_of.is_some() || run.purpose != Purpose::Ordinary {
         return Ok(false);
@@ -198,14 +197,14 @@ pub(crate) fn was_restarted<E>(draft: &Draft, run: &Ended) -> Decided<bool, E> {
     let Some(workflow) = catalog.definition(run.lane).filter(|_| input.kind == Kind::Cron) else {
         return Ok(false);
     };
-    // An action is called by its schedule as by everybody else.
+    // A schedule calls an action as any other caller does.
     let data = if workflow.flow.is_some() { &data["input"] } else { &data };
     let overlap = data["schedule"].as_str().and_then(|schedule| workflow.overlap(schedule));
     Ok(overlap == Some(Overlap::Restart))
 }
 
-/// What the current release lets a schedule do while its last run is not over; none if the release
-/// has no such schedule.
+/// Returns the overlap policy of a schedule in the current release; none if the release has no such
+/// schedule.
 fn overlap<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -224,7 +223,7 @@ fn unplanned(ws: &Workspace, app: &str, workflow: &str, id: &str) -> Schedule {
     Schedule { ws: ws.clone(), app, workflow, id, next, last, outcome, paused_at }
 }
 
-/// Takes an occurrence out of the row's hands; `None` if it does not plan it, or not yet.
+/// Takes a planned occurrence from the row; `None` if the row does not plan it, or it is not due.
 fn moved_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Schedule>, E> {
     let Some(Row::Schedule(row)) = draft.row(&occurrence.key())?.cloned() else {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! Schemas: what the data of a workflow or the input of an action has to be.
+//! Schemas of workflow data and action inputs.
 //!
-//! A part of JSON Schema, small enough to be read in one sitting and to say where a value does not
-//! fit. A keyword that nobody would check is refused with the definition: a rule that is written
-//! down holds.
+//! A subset of JSON Schema, small enough to be read in one sitting, with errors that name the path
+//! of a mismatch. A keyword that would not be checked is refused with the definition: a rule that
+//! is written down holds.
 
 use std::{cmp::Ordering, fmt};
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Number, Value};
 
 use crate::definition::{Code, Problems, nearest, shorten};
 
-/// The largest schema, as text. It is sent to every client that asks for tools.
+/// Maximum size of a schema, as text. It is sent to every client that lists tools.
 pub const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
-/// The keywords that are checked.
+/// Keywords that are checked.
 const CHECKED: [&str; 16] = [
     "type",
     "enum",
@@ -33,7 +33,7 @@ const CHECKED: [&str; 16] = [
     "anyOf",
 ];
 
-/// The keywords that only tell people something.
+/// Keywords that are annotations for people.
 const TOLD: [&str; 11] = [
     "$schema",
     "$id",
@@ -48,13 +48,13 @@ const TOLD: [&str; 11] = [
     "writeOnly",
 ];
 
-/// The kinds of values.
+/// Type names.
 const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "integer", "string"];
 
-/// Where a value does not fit its schema, and why.
+/// Mismatch of a value and its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The place, as keys spell it: `input.items.0.id`.
+    /// The path, in the notation of keys: `input.items.0.id`.
     pub path: String,
     /// The rule and the value.
     pub rule: String,
@@ -66,7 +66,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Whether a value fits; `at` is what the value is called.
+/// Checks a value against a schema; `at` is the value's path.
 pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), Mismatch> {
     let wrong = |rule: String| {
         Err(Mismatch { path: at.to_owned(), rule: format!("{rule}, got {}", shorten(value)) })
@@ -90,7 +90,7 @@ pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), Mismatch> {
     Ok(())
 }
 
-/// Whether one rule holds for the value itself. Rules for other kinds of values do.
+/// Whether one rule holds for the value itself. Rules for other types always hold.
 fn holds(keyword: &str, rule: &Value, value: &Value) -> bool {
     let amount = match keyword {
         "minLength" | "maxLength" => value.as_str().map(|text| text.chars().count().into()),
@@ -132,7 +132,7 @@ fn check_members(
     Ok(())
 }
 
-/// The items of a list, or the one thing that stands in its place.
+/// Returns the items of a list, or the single value in its place.
 fn each(rule: &Value) -> impl Iterator<Item = &Value> {
     rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice).iter()
 }
@@ -152,7 +152,7 @@ fn is(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Numbers are the same by value: `1` is `1.0`.
+/// Compares values; numbers are equal by value: `1` is `1.0`.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => compare(one, other) == Some(Ordering::Equal),
@@ -160,7 +160,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Whole numbers exactly, others as the processor does.
+/// Compares integers exactly, others as floats.
 fn compare(one: &Number, other: &Number) -> Option<Ordering> {
     match (one.as_i128(), other.as_i128()) {
         (Some(one), Some(other)) => Some(one.cmp(&other)),
@@ -168,7 +168,7 @@ fn compare(one: &Number, other: &Number) -> Option<Ordering> {
     }
 }
 
-/// Reports all that is wrong with a schema; `at` is its place in the definition.
+/// Reports all problems of a schema; `at` is its path in the definition.
 pub(crate) fn read(schema: &Value, at: &str, problems: &mut Problems) {
     let bytes = schema.to_string().len();
     if bytes > MAX_SCHEMA_BYTES {
@@ -210,7 +210,7 @@ fn read_part(schema: &Value, at: &str, problems: &mut Problems) {
     }
 }
 
-/// What a keyword's value should be, where it is something else.
+/// Returns the expected type of a keyword's value, where it has another.
 fn unfit(keyword: &str, rule: &Value) -> Option<&'static str> {
     let texts = || each(rule).all(Value::is_string);
     let filled = || rule.as_array().is_some_and(|list| !list.is_empty());
@@ -235,7 +235,7 @@ fn unfit(keyword: &str, rule: &Value) -> Option<&'static str> {
     (!fits).then_some(wanted)
 }
 
-/// The schemas inside of a keyword's value, each with what its place adds to the keyword's.
+/// Returns the schemas inside a keyword's value, each with its path below the keyword.
 fn parts<'a>(keyword: &str, rule: &'a Value) -> Vec<(String, &'a Value)> {
     match (keyword, rule) {
         ("items" | "additionalProperties", schema) => vec![(String::new(), schema)],
@@ -292,7 +292,7 @@ mod tests {
             let mismatch = check(&order, &wrong, "input").unwrap_err().to_string();
             assert!(mismatch.contains(said), "{mismatch}");
         }
-        // Beyond what a float tells apart.
+        // Beyond the precision of a float.
         let large = json!({ "maximum": 9_007_199_254_740_992_u64 });
         assert!(check(&large, &json!(9_007_199_254_740_993_u64), "input").is_err());
     }

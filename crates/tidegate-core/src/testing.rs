@@ -1,7 +1,7 @@
-//! A store for tests: rows in a map, read and written as the contract says, and nothing clever.
+//! Store for tests: rows in a map, read and written by the contract, and nothing clever.
 //!
-//! It is strict where a database would be silent: a locked row that is changed without having
-//! been read under lock is a lost update, so it panics.
+//! It is strict where a database would be silent: a locked row that is changed without having been
+//! read under lock is a lost update, so it panics.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,33 +21,33 @@ use crate::{
     turn::Claim,
 };
 
-/// How often a decision may ask for more.
+/// Maximum number of times a decision may request more reads.
 const MAX_ROUNDS: usize = 8;
 
 /// All rows, and the time.
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    /// Every row there is.
+    /// Every row of the store.
     pub(crate) rows: BTreeMap<RowKey, Row>,
     /// The store's clock; tests move it.
     pub(crate) now: Timestamp,
-    /// Rows that somebody else has locked: skipped by claims, and nobody may ask for them.
+    /// Rows that another transaction has locked: skipped by claims, and no decision may read them.
     pub(crate) locked: BTreeSet<RowKey>,
     blocks: i64,
 }
 
 impl World {
-    /// An empty store at a moment.
+    /// Creates an empty store at a time.
     pub(crate) fn at_ms(ms: i64) -> Self {
         Self { now: Timestamp::from_ms(ms), ..Self::default() }
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub(crate) fn pass_ms(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
     }
 
-    /// Decides in one transaction: reads what is asked for until nothing more is, then applies.
+    /// Decides in one transaction: reads until nothing is missing, then applies the changes.
     #[track_caller]
     pub(crate) fn decide<T, E>(
         &mut self,
@@ -74,7 +74,7 @@ impl World {
         panic!("a decision asked for more rows {MAX_ROUNDS} times in a row");
     }
 
-    /// What a store finds, and the keys of the rows that it has locked.
+    /// Returns the snapshot of a read set, and the keys of the rows that it locks.
     pub(crate) fn read(&mut self, reads: &ReadSet) -> (Snapshot, BTreeSet<RowKey>) {
         self.blocks += 1;
         let block = Seq(self.blocks * BLOCK);
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// The ready runs that nobody else has locked, in the order of their turns.
+    /// Returns the ready runs that are not locked, in the order of their turns.
     fn ready(&self, claim: &Claim, limit: u32) -> Vec<RowKey> {
         let free = self.rows.iter().filter(|(key, _)| !self.locked.contains(key));
         let runs = free.filter_map(|(_, row)| row.as_run());
@@ -149,7 +149,7 @@ impl World {
         claim.take(ready, limit).iter().map(|run| RowKey::Run(run.id.seq)).collect()
     }
 
-    /// All rows that a scan means, in its order, by looking at each row.
+    /// Returns all rows of a scan, in its order, by examining each row.
     fn scan(&self, scan: &Scan) -> Vec<RowKey> {
         let mut found: Vec<(Order, RowKey)> = self
             .rows
@@ -160,7 +160,7 @@ impl World {
         found.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Where a row stands among those that a scan finds; `None` when it is none of them.
+    /// Returns a row's position in a scan; `None` when the scan does not find it.
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
@@ -255,12 +255,12 @@ impl World {
     }
 }
 
-/// The workspace of tests that need only one.
+/// Workspace of tests that need only one.
 pub(crate) fn ws() -> Workspace {
     "default".into()
 }
 
-/// Streams, as tests see them.
+/// Streams in tests.
 impl World {
     /// Commits `count` events to a stream, at its end.
     #[track_caller]
@@ -277,7 +277,7 @@ impl World {
         self.decide(|draft| stream::commit(draft, &commit, followers)).unwrap()
     }
 
-    /// A reaction's place in a stream.
+    /// Returns a reaction's subscription to a stream.
     #[track_caller]
     pub(crate) fn sub(&self, reaction: &str, stream: &str) -> &Subscription {
         match self.rows.get(&RowKey::Subscription(ws(), reaction.to_owned(), stream.to_owned())) {
@@ -286,13 +286,13 @@ impl World {
         }
     }
 
-    /// All places of reactions, by reaction and stream.
+    /// Returns all subscriptions, by reaction and stream.
     pub(crate) fn subs(&self) -> impl Iterator<Item = &Subscription> {
         let rows = self.rows.values();
         rows.filter_map(|row| if let Row::Subscription(sub) = row { Some(sub) } else { None })
     }
 
-    /// A stream's head.
+    /// Returns a stream's head.
     pub(crate) fn stream(&self, name: &str) -> Option<&Stream> {
         match self.rows.get(&RowKey::Stream(ws(), name.to_owned())) {
             Some(Row::Stream(stream)) => Some(stream),
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// All events of a stream, in order.
+    /// Returns all events of a stream, in order.
     pub(crate) fn log(&self, name: &str) -> Vec<&StreamEventRow> {
         let Some(stream) = self.stream(name) else { return Vec::new() };
         let (from, to) =
@@ -311,7 +311,7 @@ impl World {
     }
 }
 
-/// What a scan sorts by; the row's key breaks ties.
+/// Sort key of a scan; the row's key breaks ties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Order {
     tier: i64,

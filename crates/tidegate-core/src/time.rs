@@ -1,13 +1,14 @@
-//! Moments and spans. Time is an argument: nothing in this crate reads a clock.
+//! Timestamps and durations. Time is an argument: nothing in this crate reads a clock.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// A moment in microseconds since 1970, by the store's clock.
+/// Point in time in microseconds since 1970, by the store's clock.
 ///
-/// Rows hold the number. Payloads hold RFC 3339. Both are read, so that a handler takes a moment
-/// out of its input as a `Timestamp`, also from a payload that was written before this was so.
+/// Rows hold the number. Payloads hold RFC 3339. Both can be deserialized, so that a handler can
+/// take a `Timestamp` out of its input, also from a payload that was written before payloads held
+/// RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
@@ -18,7 +19,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Reads both forms of a moment.
+/// Deserializer of both forms.
 struct Reader;
 
 impl de::Visitor<'_> for Reader {
@@ -44,17 +45,17 @@ impl de::Visitor<'_> for Reader {
 }
 
 impl Timestamp {
-    /// A moment so many microseconds after 1970.
+    /// Creates a timestamp from microseconds since 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// A moment so many milliseconds after 1970.
+    /// Creates a timestamp from milliseconds since 1970.
     pub const fn from_ms(ms: i64) -> Self {
         Self(ms.saturating_mul(1000))
     }
 
-    /// Microseconds since 1970.
+    /// Returns microseconds since 1970.
     pub const fn micros(self) -> i64 {
         self.0
     }
@@ -64,19 +65,19 @@ impl Timestamp {
     /// After all others.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// The moment `ms` milliseconds later. Saturates: a far future is as good as never.
+    /// Returns the time `ms` milliseconds later. Saturates: a far future is as good as never.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(micros_of(ms)))
     }
 
-    /// The moment `ms` milliseconds earlier.
+    /// Returns the time `ms` milliseconds earlier.
     #[must_use]
     pub fn minus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_sub(micros_of(ms)))
     }
 
-    /// The moment, or `ms` milliseconds after `now` if that is earlier. A due time that lies
+    /// Returns the time, or `ms` milliseconds after `now` if that is earlier. A due time that is
     /// further ahead than its rule allows was written before the clock stepped back.
     #[must_use]
     pub fn capped(self, now: Self, ms: u64) -> Self {
@@ -84,9 +85,9 @@ impl Timestamp {
     }
 }
 
-/// As people and other programs read and write it.
+/// RFC 3339 format.
 impl Timestamp {
-    /// The moment by RFC 3339, in UTC, with as many digits of the second as it has.
+    /// Formats as RFC 3339, in UTC, with as many fractional digits as needed.
     pub fn rfc3339(self) -> String {
         let (seconds, micros) = (self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000));
         let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -100,8 +101,7 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{digits}Z")
     }
 
-    /// Reads a moment of RFC 3339 between the years 1 and 9999; digits below the microsecond are
-    /// cut off.
+    /// Parses RFC 3339 between the years 1 and 9999; digits below the microsecond are cut off.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let (date, rest) = text.split_at_checked(10)?;
         let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -126,7 +126,7 @@ impl Timestamp {
     }
 }
 
-/// For serde: a moment that other programs read.
+/// Serializes an optional timestamp as RFC 3339, for other programs.
 #[expect(clippy::ref_option, reason = "serde passes the field as it is")]
 pub(crate) fn readable<S: serde::Serializer>(
     at: &Option<Timestamp>,
@@ -135,7 +135,7 @@ pub(crate) fn readable<S: serde::Serializer>(
     at.map(Timestamp::rfc3339).serialize(serializer)
 }
 
-/// As [`readable`], where there always is one.
+/// As [`readable`], for a timestamp that is always present.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field as it is")]
 pub(crate) fn one_readable<S: serde::Serializer>(
     at: &Timestamp,
@@ -144,7 +144,7 @@ pub(crate) fn one_readable<S: serde::Serializer>(
     at.rfc3339().serialize(serializer)
 }
 
-/// For serde: moments that other programs read.
+/// Serializes timestamps as RFC 3339, for other programs.
 pub(crate) fn all_readable<S: serde::Serializer>(
     all: &[Timestamp],
     serializer: S,
@@ -152,7 +152,7 @@ pub(crate) fn all_readable<S: serde::Serializer>(
     serializer.collect_seq(all.iter().map(|at| at.rfc3339()))
 }
 
-/// Microseconds after a point, where there is one, and what comes after them.
+/// Parses microseconds after a decimal point, if there is one; returns the rest of the text.
 fn fraction(text: &str) -> Option<(i64, &str)> {
     let Some(text) = text.strip_prefix('.') else { return Some((0, text)) };
     let end = text.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
@@ -160,7 +160,7 @@ fn fraction(text: &str) -> Option<(i64, &str)> {
     Some((digits.parse().ok()?, &text[end..]))
 }
 
-/// Numbers of so many digits each, and nothing else.
+/// Parses numbers of the given digits each, and nothing else.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
     let mut parts = text.split(between);
     let mut found = [0; N];
@@ -172,7 +172,7 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
     parts.next().is_none().then_some(found)
 }
 
-/// The date of a day counted from 1970, in the proleptic Gregorian calendar.
+/// Returns the date of a day counted from 1970, in the proleptic Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
     // Counted in eras of 400 years that begin on the first of March, so that leap days are last.
     let days = days + 719_468;
@@ -185,7 +185,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The day of a date, counted from 1970; none if there is no such date.
+/// Returns the day of a date, counted from 1970; none if there is no such date.
 fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let (of, month_of) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (of.div_euclid(400), of.rem_euclid(400));
@@ -199,7 +199,7 @@ fn micros_of(ms: u64) -> i64 {
 }
 
 impl fmt::Display for Timestamp {
-    /// Milliseconds with the fraction where there is one, as tests and traces print it.
+    /// Formats milliseconds with the fraction where there is one, as in tests and traces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ms, rest) = (self.0.div_euclid(1000), self.0.rem_euclid(1000));
         if rest == 0 { write!(f, "{ms}") } else { write!(f, "{ms}.{rest:03}") }

@@ -1,4 +1,4 @@
-//! Turns: whose ready run is leased next.
+//! Turns: the order in which ready runs are leased.
 //!
 //! The workspaces of an engine take turns, in each workspace its workflows, and inside a workflow
 //! rank decides. A flood in one workflow delays the next run of another by one lease, not by its
@@ -15,7 +15,7 @@ use crate::{
     row::{Run, Workspace},
 };
 
-/// A place in the order in which the versions of workflows are served.
+/// Position in the order in which the versions of workflows are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
     /// The number that all versions of a workflow share.
@@ -30,7 +30,7 @@ impl Turn {
     /// After all others.
     pub const LAST: Self = Self { workflow: Seq(i64::MAX), lane: Seq(i64::MAX) };
 
-    /// The turn of a run.
+    /// Returns the turn of a run.
     pub fn of(run: &Run) -> Self {
         Self { workflow: run.turn(), lane: run.lane }
     }
@@ -42,28 +42,28 @@ pub type Lanes = Arc<BTreeSet<Seq>>;
 /// Turns from one to another, both included.
 pub type Range = (Turn, Turn);
 
-/// The ready runs of a workspace that an engine may have.
+/// Ready runs of a workspace that an engine may lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// The workspace.
     pub ws: Workspace,
-    /// Whose runs it takes, in the order of their turns: the first range begins with the next.
+    /// The turns whose runs are leased, in order: the first range begins with the next turn.
     /// Versions of one workflow are in neighbouring ranges.
     pub turns: Vec<Range>,
 }
 
 impl Claim {
-    /// Everything in a workspace.
+    /// Claims all runs of a workspace.
     pub fn all(ws: Workspace) -> Self {
         Self { ws, turns: vec![(Turn::FIRST, Turn::LAST)] }
     }
 
-    /// Only these.
+    /// Claims only runs of these turns.
     pub fn only(ws: Workspace, turns: impl IntoIterator<Item = Turn>) -> Self {
         Self { ws, turns: turns.into_iter().map(|turn| (turn, turn)).collect() }
     }
 
-    /// The same runs without those of a workflow.
+    /// Returns the same claim without the runs of a workflow.
     #[must_use]
     pub fn without(&self, workflow: Seq) -> Self {
         let turn = |workflow: i64, lane: i64| Turn { workflow: Seq(workflow), lane: Seq(lane) };
@@ -75,7 +75,7 @@ impl Claim {
         Self { ws: self.ws.clone(), turns: split.collect() }
     }
 
-    /// The same runs; first come the workflows after this one, last itself.
+    /// Returns the same claim, starting with the workflows after this one, which comes last.
     #[must_use]
     pub fn after(&self, workflow: Seq) -> Self {
         let here = Turn { workflow, lane: Seq(i64::MAX) };
@@ -88,15 +88,15 @@ impl Claim {
         Self { ws: self.ws.clone(), turns: above.chain(all.iter().filter_map(below)).collect() }
     }
 
-    /// Where a run comes in the order of turns; none where it is none of these.
+    /// Returns a run's position in the order of turns; none where the claim does not include it.
     fn place(&self, run: &Run) -> Option<(usize, Seq)> {
         let turn = Turn::of(run);
         let range = self.turns.iter().position(|(from, to)| (*from..=*to).contains(&turn))?;
         (run.ws == self.ws).then_some((range, turn.workflow))
     }
 
-    /// The runs among these that are taken, the next first: of each of the first `limit`
-    /// workflows an equal share, in rounds, by rank in each workflow.
+    /// Selects the runs to lease, the next first: from each of the first `limit` workflows an equal
+    /// share, in rounds, by rank in each workflow.
     pub fn take<R: Borrow<Run>>(&self, runs: impl IntoIterator<Item = R>, limit: u32) -> Vec<R> {
         let mut workflows: BTreeMap<(usize, Seq), Vec<R>> = BTreeMap::new();
         let mut first: BTreeMap<Seq, (usize, Seq)> = BTreeMap::new();
@@ -122,7 +122,7 @@ impl Claim {
         in_rounds(workflows, limit)
     }
 
-    /// Whether there may be more than these, of those that [`Claim::take`] gives for a limit.
+    /// Whether there may be more runs than these, which [`Claim::take`] returned for a limit.
     pub fn may_have_more(runs: &[&Run], limit: u32) -> bool {
         let mut workflows: BTreeMap<Seq, u32> = BTreeMap::new();
         for run in runs {
@@ -133,12 +133,12 @@ impl Claim {
     }
 }
 
-/// What each of so many workflows is looked through for: the sum is the limit, rounded up.
+/// Returns the maximum number of runs to read for each workflow: the sum is the limit, rounded up.
 pub fn share(limit: u32, workflows: usize) -> u32 {
     limit.div_ceil(u32::try_from(workflows).unwrap_or(u32::MAX).max(1))
 }
 
-/// One of each, then the next one of each, and so on.
+/// Takes the first of each list, then the second of each, and so on.
 pub(crate) fn in_rounds<T>(lists: Vec<Vec<T>>, limit: u32) -> Vec<T> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut taken = Vec::new();
@@ -164,7 +164,7 @@ mod tests {
         claim.turns.iter().filter(|(from, to)| (*from..=*to).contains(&it)).count()
     }
 
-    /// Whatever the ranges and the place: the same turns, each once, the next workflow first.
+    /// For any ranges and position: the same turns, each once, the next workflow first.
     #[test]
     fn turns_go_round_and_leave_out_whom_they_shall() {
         let ranges: [&[Range]; 4] = [

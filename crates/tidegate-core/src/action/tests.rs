@@ -16,7 +16,7 @@ fn parse(value: &Value) -> Flow {
     parsed.value
 }
 
-/// What is said of each flow.
+/// Renders the result of each flow.
 #[track_caller]
 fn check<const N: usize>(flows: [Value; N], table: Expect) {
     let mut lines = String::new();

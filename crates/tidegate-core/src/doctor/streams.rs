@@ -1,4 +1,4 @@
-//! Streams: versions, positions, and the places of reactions.
+//! Checks of streams: versions, positions, and the subscriptions of reactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use crate::{
     stream::GUARD,
 };
 
-/// What is kept of streams: their heads, and the event seen last.
+/// State of the stream checks: heads, and the last event.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     heads: BTreeMap<Seq, Stream>,
     names: BTreeMap<(Workspace, String), Seq>,
     positions: BTreeMap<Workspace, i64>,
-    /// Stream, version and position of the event seen last.
+    /// Stream, version and position of the last event.
     last: Option<(Seq, i64, i64)>,
     /// Streams with at least one event.
     logged: BTreeSet<Seq>,
@@ -35,7 +35,8 @@ impl Streams {
         self.positions.insert(head.ws.clone(), head.pos);
     }
 
-    /// A place in what a stream was before a restart says nothing about the stream of now.
+    /// Checks a subscription. A cursor from before a restart does not apply to the restarted
+    /// stream.
     pub(super) fn sub(&mut self, report: &mut Report, sub: &Subscription) {
         let id = self.names.get(&(sub.ws.clone(), sub.stream.clone()));
         let head = id.filter(|id| **id == sub.log).and_then(|id| self.heads.get(id));

@@ -24,7 +24,7 @@ fn gate_key(ws: &str) -> GateKey {
     GateKey::new(&Scope { ws: ws.into(), class: Class::Whole, app, name, slot, key: Key::Whole })
 }
 
-/// A driven run inside of its gate, and a stream with two events and a reaction.
+/// A driven run inside its gate, and a stream with two events and a reaction.
 fn healthy() -> BTreeMap<RowKey, Row> {
     let (ws, id): (Workspace, _) = ("w".into(), RunId { seq: Seq(7), salt: 1 });
     let name = ("default".to_owned(), "sync".to_owned());
@@ -154,8 +154,9 @@ fn a_receipt_names_runs_that_can_be_found() {
     let (gone, later) = (named("runId", 8), Timestamp::from_micros(2));
     assert_eq!(check(Checkup::default().kept_since(AT), &gone), ["I48"]);
     assert_eq!(check(Checkup::default().kept_since(later), &gone), [""; 0], "old enough to go");
-    // What retention has deleted by any setting is remembered by a row of no workspace. A run may
-    // have ended up to a minute before its receipt was written, by a clock that stepped back.
+    // The time until which retention has deleted, under any setting, is stored in a row of no
+    // workspace. A run may have ended up to a minute before its receipt was written, by a clock
+    // that stepped back.
     let minute = |micros| AT.minus_ms(CLOCK_GRACE_MS).micros() + micros;
     let [just_in_time, too_late] = [1, 0].map(|micros| Timestamp::from_micros(minute(micros)));
     for (horizon, found) in [(too_late, &["I48"][..]), (just_in_time, &[]), (AT, &[])] {

@@ -1,8 +1,8 @@
-//! Changes one place of a payload, and no other byte.
+//! Edits of one value in a payload that change no other byte.
 //!
-//! A document is edited as text: numbers, escapes and names given twice stay as somebody wrote
-//! them wherever nothing is changed. Only an object that a merge changes loses the space between
-//! its members.
+//! A document is edited as text: numbers, escapes and duplicate names stay as they were written
+//! wherever nothing is changed. Only an object that a merge changes loses the space between its
+//! members.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -12,46 +12,46 @@ use super::{
 };
 use crate::key::Decimal;
 
-/// What stands in the way of an edit.
+/// Obstacle of an edit, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
-    /// How many names of the path lead to it.
+    /// The number of names of the path that lead to it.
     pub(crate) names: usize,
-    /// What it is.
+    /// The obstacle.
     pub(crate) by: Obstacle,
 }
 
-/// What an edit cannot do its work on.
+/// Value that an edit cannot work on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A value of another kind.
+    /// A value of another type.
     Kind(&'static str),
-    /// A list that has no such element; so many it has.
+    /// A list that has no such element, with its length.
     NoElement(usize),
 }
 
 impl Payload {
-    /// A number, exactly.
+    /// Creates a number, exactly.
     pub(crate) fn number(number: &Decimal) -> Payload {
         Payload(number.to_string().into())
     }
 
-    /// The value at `names`, without the space around it.
+    /// Returns the value at `names`, without the space around it.
     pub(crate) fn at(&self, names: &[String]) -> Option<Payload> {
         scan::select(&self.0, names).map(|text| Payload(text.into()))
     }
 
-    /// The kind of value that this is, as people say it.
+    /// Returns the type of the value, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         kind(self.0.trim_start())
     }
 
-    /// The deepest nesting.
+    /// Returns the nesting depth.
     pub(crate) fn depth(&self) -> usize {
         scan::depth(&self.0)
     }
 
-    /// Puts `value` at `names`; `null` and what is absent on the way become objects.
+    /// Sets `value` at `names`; `null` and absent values on the way become objects.
     pub(crate) fn with(&self, names: &[String], value: &Payload) -> Result<Payload, Blocked> {
         let text = &*self.0;
         let mut at = value_from(text, 0);
@@ -78,12 +78,12 @@ impl Payload {
         Ok(splice(text, &at, value.0.trim()))
     }
 
-    /// This document with `patch` merged into it, as RFC 7396 says.
+    /// Returns this document with `patch` merged into it, as in RFC 7396.
     pub(crate) fn merged(&self, patch: &Payload) -> Payload {
         Payload(merge(self.0.trim(), patch.0.trim()).into())
     }
 
-    /// This list with one value more, and its length then; none where it is no list.
+    /// Returns this list with one more value, and its new length; none where it is not a list.
     pub(crate) fn appended(&self, value: &Payload) -> Option<(Payload, usize)> {
         let list = self.0.trim();
         if !list.starts_with('[') {
@@ -94,14 +94,14 @@ impl Payload {
         Some((Payload(list.into()), length))
     }
 
-    /// The members of an object, the last of each name; nothing of anything else.
+    /// Returns the members of an object, the last of each name; none for any other type.
     pub(crate) fn members(&self) -> BTreeMap<Name, Payload> {
         let members = members(self.0.trim()).into_iter();
         members.map(|it| (it.name, Payload(it.value.into()))).collect()
     }
 }
 
-/// A member's name; as it is written where it is no text (half a surrogate pair).
+/// Name of a member; the raw text where it is not valid text (half a surrogate pair).
 pub(crate) type Name = Result<String, String>;
 
 struct Member<'a> {
@@ -112,7 +112,7 @@ struct Member<'a> {
     value: &'a str,
 }
 
-/// All members of an object, in order; none of anything else.
+/// Returns all members of an object, in order; none for any other type.
 fn members(object: &str) -> Vec<Member<'_>> {
     let mut found = Vec::new();
     if !object.starts_with('{') {
@@ -131,13 +131,13 @@ fn members(object: &str) -> Vec<Member<'_>> {
     found
 }
 
-/// RFC 7396. Recurses as deep as the patch nests.
+/// Merges as in RFC 7396. Recurses as deep as the patch nests.
 fn merge(target: &str, patch: &str) -> String {
     if !patch.starts_with('{') {
         return patch.to_owned();
     }
     let (old, new) = (members(target), members(patch));
-    // Of a name given twice the last one counts, and a removal must not bring back the first.
+    // Of a duplicate name the last one counts, and a removal must not bring back the first.
     let (last, changes) = (places(&old), places(&new));
     let mut parts: Vec<String> = Vec::with_capacity(old.len() + new.len());
     for (n, member) in old.iter().enumerate() {
@@ -158,19 +158,19 @@ fn merge(target: &str, patch: &str) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-/// The last member of each name.
+/// Returns the index of the last member of each name.
 fn places<'a>(members: &'a [Member<'_>]) -> BTreeMap<&'a Name, usize> {
     members.iter().enumerate().map(|(n, member)| (&member.name, n)).collect()
 }
 
-/// The range of the value that begins at or after `from`, without the space around it.
+/// Returns the range of the value that begins at or after `from`, without the space around it.
 fn value_from(text: &str, from: usize) -> Range<usize> {
     let mut cursor = Cursor { text, at: from };
     let length = cursor.take_value().len();
     cursor.at - length..cursor.at
 }
 
-/// The value of the last member called `name` of the object that begins at `open`.
+/// Returns the value of the last member called `name` of the object that begins at `open`.
 fn member(text: &str, open: usize, name: &str) -> Option<Range<usize>> {
     let mut cursor = Cursor { text, at: open + 1 };
     let mut found = None;
@@ -187,7 +187,7 @@ fn member(text: &str, open: usize, name: &str) -> Option<Range<usize>> {
     found
 }
 
-/// An element of the list that begins at `open`.
+/// Returns an element of the list that begins at `open`.
 fn element(text: &str, open: usize, index: usize) -> Option<Range<usize>> {
     let mut cursor = Cursor { text, at: open + 1 };
     for _ in 0..index {
@@ -200,7 +200,7 @@ fn element(text: &str, open: usize, index: usize) -> Option<Range<usize>> {
     (cursor.peek_token()? != b']').then(|| value_from(text, cursor.at))
 }
 
-/// How many elements a list has.
+/// Returns the number of elements in a list.
 fn elements(list: &str) -> usize {
     let mut cursor = Cursor { text: list, at: 1 };
     let mut count = 0;
@@ -212,7 +212,7 @@ fn elements(list: &str) -> usize {
     count
 }
 
-/// An object or list with one part more at its end.
+/// Returns an object or list with one more part at its end.
 fn extended(container: &str, part: &str) -> String {
     let (before, close) = container.split_at(container.len() - 1);
     let before = before.trim_end();
@@ -220,7 +220,7 @@ fn extended(container: &str, part: &str) -> String {
     format!("{before}{comma}{part}{close}")
 }
 
-/// Objects around a value, one for each name.
+/// Wraps a value in objects, one for each name.
 fn nested(names: &[String], value: &str) -> String {
     let inside = |inner: String, name: &String| format!("{{{}:{inner}}}", quoted(name));
     names.iter().rev().fold(value.to_owned(), inside)
@@ -256,7 +256,7 @@ mod tests {
         Payload::parse(text.as_bytes(), usize::MAX).unwrap()
     }
 
-    /// Each line is `path = value`, `-` for no path; the right says what the document is then.
+    /// Each line is `path = value`, `-` for no path; the right side is the document afterwards.
     #[track_caller]
     fn check(document: &str, table: Expect) {
         let lines = table.data.lines().filter_map(|line| line.trim().split_once(" -> "));
@@ -326,10 +326,10 @@ mod tests {
             (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
             ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
-            // Numbers, space inside of members and escapes are kept as they are written.
+            // Numbers, space inside members and escapes are kept as they are written.
             (r#"{ "x" : 1.00 , "y":2 }"#, r#"{"y":1e2}"#, r#"{"x" : 1.00,"y":1e2}"#),
             (r#"{"\u0061":1}"#, r#"{"a":2}"#, r#"{"\u0061":2}"#),
-            // A name given twice: the last one counts, and both go.
+            // A duplicate name: the last one counts, and both are removed.
             (r#"{"a":1,"b":0,"a":2}"#, r#"{"a":3}"#, r#"{"a":1,"b":0,"a":3}"#),
             (r#"{"a":1,"b":0,"a":2}"#, r#"{"a":null}"#, r#"{"b":0}"#),
             ("{}", r#"{"a":1,"a":2}"#, r#"{"a":2}"#),

@@ -1,8 +1,8 @@
-//! Finds one value in JSON text that is known to be valid.
+//! Scanner that finds one value in JSON text that is known to be valid.
 //!
-//! No recursion and no tree: the text may be large, and only one value of it is wanted.
+//! No recursion and no tree: the text may be large, and only one value of it is needed.
 
-/// The deepest nesting of objects and arrays; a plain scalar has depth 0.
+/// Returns the nesting depth of objects and arrays; a plain scalar has depth 0.
 pub(super) fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut cursor = Cursor { text, at: 0 };
@@ -24,7 +24,7 @@ pub(super) fn depth(text: &str) -> usize {
     deepest
 }
 
-/// The text of the value at `names`, without the space around it.
+/// Returns the text of the value at `names`, without the space around it.
 pub(super) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
     let mut value = Cursor { text, at: 0 }.take_value();
     for name in names {
@@ -37,7 +37,7 @@ pub(super) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
     Some(value)
 }
 
-/// The value of the last member called `name`.
+/// Returns the value of the last member called `name`.
 fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut cursor = Cursor { text: object, at: 1 };
     let mut found = None;
@@ -65,7 +65,7 @@ fn element(array: &str, index: usize) -> Option<&str> {
     (cursor.peek_token()? != b']').then(|| cursor.take_value())
 }
 
-/// Whether a quoted key spells `name`.
+/// Whether a quoted key decodes to `name`.
 pub(super) fn is_name(quoted: &str, name: &str) -> bool {
     if quoted.contains('\\') {
         return serde_json::from_str::<String>(quoted).is_ok_and(|key| key == name);
@@ -73,7 +73,7 @@ pub(super) fn is_name(quoted: &str, name: &str) -> bool {
     quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(name)
 }
 
-/// An array index: one spelling for each, so `01` and `+1` are none.
+/// Parses an array index: one spelling for each, so `01` and `+1` are not indexes.
 pub(super) fn index(name: &str) -> Option<usize> {
     let index = name.parse::<usize>().ok()?;
     (index.to_string() == name).then_some(index)
@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The next byte that is not space.
+    /// Returns the next byte that is not space.
     pub(super) fn peek_token(&mut self) -> Option<u8> {
         while self.peek()?.is_ascii_whitespace() {
             self.at += 1;
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the next value, whatever it is.
+    /// Takes the next value of any type.
     pub(super) fn take_value(&mut self) -> &'a str {
         let first = self.peek_token();
         let start = self.at;
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         &self.text[start..self.at]
     }
 
-    /// Moves behind the string that begins here.
+    /// Moves past the string that begins here.
     fn skip_string(&mut self) {
         self.at += 1;
         while let Some(byte) = self.peek() {
@@ -129,7 +129,7 @@ impl<'a> Cursor<'a> {
         self.at = self.text.len();
     }
 
-    /// Moves behind the object or array that begins here.
+    /// Moves past the object or array that begins here.
     fn skip_nested(&mut self) {
         let mut depth = 0_usize;
         while let Some(byte) = self.peek() {
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves behind the number or word that begins here.
+    /// Moves past the number or word that begins here.
     fn skip_plain(&mut self) {
         while self.peek().is_some_and(|byte| !b",]} \t\r\n".contains(&byte)) {
             self.at += 1;

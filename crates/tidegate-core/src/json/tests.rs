@@ -9,7 +9,7 @@ fn payload(text: &str) -> Payload {
     Payload::parse(text.as_bytes(), MAX_EVENT_BYTES).unwrap()
 }
 
-/// Each line on the left is a path into `data`; the right says what is found there.
+/// Each line on the left is a path into `data`; the right side is the value found there.
 #[track_caller]
 fn check(data: &str, table: Expect) {
     let data = payload(data);
@@ -182,7 +182,7 @@ fn depth_is_bounded_without_recursion() {
     expect!["payload must nest at most 128 deep, got 129"].assert_eq(&error.to_string());
     let error = Payload::parse(nested(250_000).as_bytes(), MAX_EVENT_BYTES).unwrap_err();
     assert_eq!(error, PayloadError::TooDeep { depth: 250_000 });
-    // Brackets inside of strings nest nothing.
+    // Brackets inside strings do not nest.
     let quoted = format!("\"\\\"{}\"", "[".repeat(200));
     assert!(Payload::parse(quoted.as_bytes(), MAX_EVENT_BYTES).is_ok());
 }
@@ -198,7 +198,7 @@ fn a_payload_is_stored_as_text_and_kept_byte_for_byte() {
     assert_eq!(Payload::null().as_str(), "null");
 }
 
-/// Values of every shape, small.
+/// Generates small values of every type.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

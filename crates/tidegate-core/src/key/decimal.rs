@@ -1,13 +1,13 @@
-//! Numbers as keys: exact decimal value, one spelling per value.
+//! Numbers as keys: exact decimal value, one representation per value.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The exact value of a JSON number.
+/// Exact value of a JSON number.
 ///
-/// `1`, `1.0`, `1e0` and `10e-1` are one value, `-0` is `0`, and nothing is ever rounded.
-/// The order serves sorted maps; it is not the numeric one.
+/// `1`, `1.0`, `1e0` and `10e-1` are one value, `-0` is `0`, and nothing is ever rounded. The order
+/// is for sorted maps; it is not the numeric one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Decimal {
@@ -18,10 +18,10 @@ pub struct Decimal {
     exponent: i32,
 }
 
-/// The most digits that a sum is worked out with: far beyond any counter, and no work to speak of.
+/// Maximum number of digits of a sum: far beyond any counter, and cheap to compute.
 pub const MAX_SUM_DIGITS: usize = 1024;
 
-/// Why a text is not a [`Decimal`].
+/// Reason why a text is not a [`Decimal`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// The text is not a number in JSON's grammar.
@@ -33,7 +33,7 @@ pub enum DecimalError {
 }
 
 impl Decimal {
-    /// Reads a JSON number literal.
+    /// Parses a JSON number literal.
     pub fn parse(literal: &str) -> Result<Decimal, DecimalError> {
         let parts = split(literal).ok_or_else(|| DecimalError::Syntax(shorten(literal)))?;
         let all = [parts.whole, parts.fraction].concat();
@@ -48,7 +48,7 @@ impl Decimal {
         Ok(Decimal { negative: parts.negative, digits: trimmed.to_owned(), exponent })
     }
 
-    /// The exact sum; none where it would take more than [`MAX_SUM_DIGITS`] digits to write.
+    /// Returns the exact sum; none where it would need more than [`MAX_SUM_DIGITS`] digits.
     pub fn plus(&self, other: &Decimal) -> Option<Decimal> {
         let zero = |it: &Decimal| it.digits == "0";
         if zero(self) || zero(other) {
@@ -71,19 +71,19 @@ impl Decimal {
         Decimal::parse(&format!("{sign}{digits}e{exponent}")).ok()
     }
 
-    /// The digits, with the zeros that this power of ten needs.
+    /// Returns the digits, with the zeros that this power of ten needs.
     fn digits_at(&self, exponent: i32) -> Option<String> {
         let zeros = usize::try_from(i64::from(self.exponent) - i64::from(exponent)).ok()?;
         let width = self.digits.len().checked_add(zeros)?;
         (width <= MAX_SUM_DIGITS).then(|| format!("{}{}", self.digits, "0".repeat(zeros)))
     }
 
-    /// The parts that an encoding needs: sign, power of ten and digits.
+    /// Returns the parts of the encoding: sign, power of ten and digits.
     pub(super) fn parts(&self) -> (bool, i32, &str) {
         (self.negative, self.exponent, &self.digits)
     }
 
-    /// Puts the parts together again; `None` unless they are the one spelling of their value.
+    /// Builds a value from its parts; `None` unless they are the canonical representation.
     pub(super) fn from_parts(negative: bool, exponent: i32, digits: &str) -> Option<Decimal> {
         let zero = digits == "0" && exponent == 0 && !negative;
         let trimmed = digits.trim_matches('0') == digits && !digits.is_empty();
@@ -100,7 +100,7 @@ impl From<i64> for Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// Plain digits where that stays readable, else digits with a power of ten.
+    /// Writes plain digits where that stays readable, else digits with a power of ten.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.negative {
             f.write_str("-")?;
@@ -135,13 +135,13 @@ impl TryFrom<String> for Decimal {
     }
 }
 
-/// Digits with zeros before them.
+/// Pads digits with leading zeros.
 fn padded(digits: String, width: usize) -> Vec<u8> {
     let zeros = std::iter::repeat_n(0, width - digits.len());
     zeros.chain(digits.bytes().map(|digit| digit - b'0')).collect()
 }
 
-/// The sum of two numbers of the same width.
+/// Returns the sum of two numbers of the same width.
 fn sum(left: &[u8], right: &[u8]) -> String {
     let mut carry = 0;
     let mut digits: Vec<u8> = Vec::with_capacity(left.len() + 1);
@@ -154,7 +154,7 @@ fn sum(left: &[u8], right: &[u8]) -> String {
     digits.into_iter().rev().map(|digit| char::from(b'0' + digit)).collect()
 }
 
-/// The difference of two numbers of the same width, the greater one first.
+/// Returns the difference of two numbers of the same width, the greater one first.
 fn difference(left: &[u8], right: &[u8]) -> String {
     let mut borrow = 0;
     let mut digits: Vec<u8> = Vec::with_capacity(left.len());
@@ -166,7 +166,7 @@ fn difference(left: &[u8], right: &[u8]) -> String {
     digits.into_iter().rev().map(|digit| char::from(b'0' + digit)).collect()
 }
 
-/// A number literal, taken apart.
+/// Parts of a number literal.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
@@ -174,7 +174,7 @@ struct Parts<'a> {
     exponent: i64,
 }
 
-/// Takes a literal apart by JSON's grammar.
+/// Splits a literal by JSON's grammar.
 fn split(literal: &str) -> Option<Parts<'_>> {
     let (negative, rest) = match literal.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -193,7 +193,7 @@ fn split(literal: &str) -> Option<Parts<'_>> {
     (is_digits(whole) && !leading_zero).then_some(Parts { negative, whole, fraction, exponent })
 }
 
-/// Reads what follows the `e`. What does not fit is clamped, far outside of what a key may have.
+/// Parses the exponent after the `e`. A larger value is clamped, far outside the range of keys.
 fn power(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !is_digits(digits) {
@@ -212,7 +212,7 @@ fn distance(length: usize) -> i64 {
     i64::try_from(length).expect("a text is shorter than 2^63 bytes")
 }
 
-/// Enough of a literal to find it again in a payload.
+/// Shortens a literal, enough to find it again in a payload.
 fn shorten(literal: &str) -> String {
     literal.chars().take(40).collect()
 }

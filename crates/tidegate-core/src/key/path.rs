@@ -1,29 +1,30 @@
-//! Where a key is found: a dotted path into the event's data.
+//! Key paths: dotted paths into the event's data.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most names in one path. Deeper keys are a sign of a mistake, and each name costs a scan.
+/// Maximum number of names in one path. Deeper keys are a sign of a mistake, and each name costs a
+/// scan.
 pub const MAX_NAMES: usize = 64;
 
-/// The most characters of one path, dots included.
+/// Maximum number of characters in one path, dots included.
 pub const MAX_CHARS: usize = 256;
 
-/// A path to one field, such as `user.id` or `items.0.id`.
+/// Path to one field, such as `user.id` or `items.0.id`.
 ///
-/// It is not an expression: `a + b` names a field called `a + b`.
+/// A path is not an expression: `a + b` names a field called `a + b`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Spelling", into = "Spelling")]
 pub struct Path(Vec<String>);
 
-/// Why a text or a list of names is not a [`Path`].
+/// Reason why a text or a list of names is not a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// There is no name at all.
     #[error("path must name a field such as `user.id`, got an empty one")]
     Empty,
-    /// Two dots in a row, a dot at an end, or an empty name in a list.
+    /// Two consecutive dots, a dot at an end, or an empty name in a list.
     #[error("path must have a name between its dots, got `{0}`")]
     EmptyName(String),
     /// More names than [`MAX_NAMES`].
@@ -38,7 +39,7 @@ pub enum PathError {
 }
 
 impl Path {
-    /// Reads a dotted path.
+    /// Parses a dotted path.
     pub fn parse(text: &str) -> Result<Path, PathError> {
         if text.is_empty() {
             return Err(PathError::Empty);
@@ -46,7 +47,7 @@ impl Path {
         Path::from_names(text.split('.').map(str::to_owned).collect())
     }
 
-    /// Takes the names one by one, for those that hold a dot themselves.
+    /// Creates a path from separate names, which may contain dots.
     pub fn from_names(names: Vec<String>) -> Result<Path, PathError> {
         if names.is_empty() {
             return Err(PathError::Empty);
@@ -64,7 +65,7 @@ impl Path {
         Ok(Path(names))
     }
 
-    /// Reads a path as a definition spells it: a text, or an array of names.
+    /// Reads a path in a definition: a string, or an array of names.
     pub fn from_value(value: &serde_json::Value) -> Result<Path, PathError> {
         match Spelling::deserialize(value) {
             Ok(spelling) => spelling.try_into(),
@@ -72,7 +73,7 @@ impl Path {
         }
     }
 
-    /// The names, outermost first; there is at least one.
+    /// Returns the names, outermost first; there is at least one.
     pub fn names(&self) -> &[String] {
         &self.0
     }
@@ -87,7 +88,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// How a path is written in JSON: dotted wherever that is unambiguous.
+/// JSON form of a path: dotted wherever that is unambiguous.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Spelling {

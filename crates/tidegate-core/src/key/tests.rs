@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Keys of every kind, with neighbours that a careless encoding would confuse.
+/// Generates keys of every kind, with neighbours that a careless encoding would confuse.
 fn keys() -> impl Strategy<Value = Key> {
     let text = prop_oneof![
         any::<String>(),

@@ -1,4 +1,4 @@
-//! Events: the posted ones, newest first, and what became of one.
+//! Event queries: posted events, newest first, and the details of one.
 
 use super::{
     Newest, Part,
@@ -11,27 +11,27 @@ use crate::{
     row::{Event, Kind, Row, RowKey, Workspace},
 };
 
-/// How many events are looked at for a page of those with a name. An event may have half a
-/// megabyte of data, so that it is not more.
+/// How many events are read for a page filtered by name. An event may have half a megabyte of data,
+/// which is why it is not more.
 const LOOK: u32 = 500;
 
-/// How many receipts, runs and batches of one event are shown.
+/// How many receipts, runs and batches of one event are returned.
 const SHOWN: u32 = 1000;
 
-/// Which names.
+/// Filter by event name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Name {
-    /// Any.
+    /// Any name.
     #[default]
     Any,
-    /// This one.
+    /// This name.
     Exactly(String),
-    /// All that begin with this.
+    /// All names with this prefix.
     Beginning(String),
 }
 
 impl Name {
-    /// As users write it: a name, or the beginning of one and `*`.
+    /// Parses the users' notation: a name, or a prefix and `*`.
     pub fn parse(text: &str) -> Self {
         match text.strip_suffix('*') {
             Some("") => Self::Any,
@@ -49,7 +49,7 @@ impl Name {
     }
 }
 
-/// The posted events of a workspace, newest first. Names are filtered while paging.
+/// Returns the posted events of a workspace, newest first. Names are filtered while paging.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -64,19 +64,19 @@ pub fn list<E>(
     }))
 }
 
-/// An event with all that came of it.
+/// Event with its receipts and runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventDetails {
     /// The event.
     pub event: Event,
-    /// Its verdicts other than plain starts, in order.
+    /// The verdicts other than plain starts, in order.
     pub receipts: Vec<ReceiptEntry>,
-    /// [`Row::Run`] and [`Row::Ended`] of the runs that carry it, oldest first: those started with
-    /// it, and those whose batch it is in.
+    /// [`Row::Run`] and [`Row::Ended`] of the event's runs, oldest first: those started by it, and
+    /// those whose batch contains it.
     pub runs: Vec<Row>,
 }
 
-/// One posted event of a workspace; none where there is no such event, or not any more.
+/// Returns one posted event of a workspace; none where it does not exist, or was deleted.
 pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<EventDetails>, E> {
     let Some(event) = draft.event(id)?.filter(|event| is(event, ws, id)).cloned() else {
         return Ok(None);
@@ -107,7 +107,7 @@ pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<Eve
     Ok(Some(EventDetails { event, receipts: listed, runs: runs.into_values().collect() }))
 }
 
-/// Requests, occurrences and calls are inputs, and no events that people have posted.
+/// Whether this is the posted event: requests, occurrences and calls are inputs, but not events.
 fn is(event: &Event, ws: &Workspace, id: EventId) -> bool {
     event.id == id && event.ws == *ws && event.kind == Kind::Event
 }

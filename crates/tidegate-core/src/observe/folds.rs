@@ -1,4 +1,4 @@
-//! Open windows and buffers, workflow by workflow.
+//! Open windows and buffers, by workflow.
 
 use serde::Serialize;
 
@@ -11,38 +11,38 @@ use crate::{
     time::{Timestamp, readable},
 };
 
-/// How many open windows or buffers of one workflow are shown and summed.
+/// How many open windows or buffers of one workflow are returned and summed.
 pub const KEYS: u32 = 1000;
 
-/// What a workspace's debounces and batches hold.
+/// Open folds of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlowState {
-    /// Those that have such a control, by app and name.
+    /// The workflows that have a debounce or a batch, by app and name.
     pub workflows: Vec<WorkflowFolds>,
 }
 
-/// What one workflow's debounce and batch hold.
+/// Open folds of one workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkflowFolds {
     /// The app.
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// Its windows, with those of the policy `debounce`.
+    /// The workflow's windows, with those of the policy `debounce`.
     pub debounce: OpenFolds<Window>,
-    /// Its buffers.
+    /// The workflow's buffers.
     pub batch: OpenFolds<Buffer>,
 }
 
-/// What is open.
+/// Open windows or buffers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenFolds<T> {
-    /// How many events wait in all of them.
+    /// Number of events in all of them.
     pub pending: u64,
-    /// Each of them, by key.
+    /// The windows or buffers, by key.
     pub keys: Vec<T>,
-    /// There are more than these.
+    /// Whether there are more than these.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
 }
@@ -57,17 +57,18 @@ impl<T> Default for OpenFolds<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
-    /// The key as people read it.
+    /// The display key.
     pub key: String,
-    /// How many events it holds.
+    /// Number of events in the window.
     pub pending: u64,
-    /// When it fires if nothing more comes; none while it is held or paused.
+    /// When the window fires if no further event arrives; none while it is held or paused.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub fire_at: Option<Timestamp>,
-    /// Due, and waits for the end of the run that its own would be skipped for.
+    /// Whether the window is due, and waits for the end of the run because of which its own would
+    /// be skipped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Paused by hand.
+    /// Whether the window is paused by hand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
@@ -76,25 +77,26 @@ pub struct Window {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Buffer {
-    /// The key as people read it.
+    /// The display key.
     pub key: String,
-    /// How many events it holds.
+    /// Number of events in the buffer.
     pub pending: u64,
-    /// How many it holds at the most, by the current release.
+    /// The maximum number of events, by the current release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
-    /// When it is flushed at the latest; none while it is held or paused.
+    /// The latest time of the flush; none while it is held or paused.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub flush_at: Option<Timestamp>,
-    /// Due, and waits for the end of the run that its own would be skipped for.
+    /// Whether the buffer is due, and waits for the end of the run because of which its own would
+    /// be skipped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Paused by hand.
+    /// Whether the buffer is paused by hand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
 
-/// What is open in a workspace, of one app or workflow if they are given.
+/// Returns the open folds of a workspace, of one app or workflow if they are given.
 pub fn flow_state<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -158,7 +160,7 @@ fn fill(shown: &mut WorkflowFolds, class: Class, workflow: &Definition, rows: &[
     *at_least |= full;
 }
 
-/// A fold that has not become a run. One that has fired is a run that waits.
+/// Returns a fold that has not become a run. A fired fold is a waiting run.
 fn open(row: &Row) -> Option<(String, &Fold)> {
     let gate = row.as_gate()?;
     let GateState::Fold(fold) = &gate.state else { return None };

@@ -1,4 +1,4 @@
-//! Where a run came from: its input, and the runs that it belongs to.
+//! Origin of a run: its input, and the runs that it belongs to.
 
 use crate::{
     draft::{Decided, Draft, Missing},
@@ -7,27 +7,27 @@ use crate::{
     row::{At, Awaited, Event, Kind, Row, RowKey, Source, Trail, WaitOn, Workspace},
 };
 
-/// How many events of a batch are shown.
+/// How many events of a batch are returned.
 const SHOWN: u32 = 100;
 
-/// Where a run came from.
+/// Origin of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
-    /// What it was started by.
+    /// The kind of input.
     pub kind: Kind,
-    /// The event's name, or what was called.
+    /// The event's name, or the called workflow or action.
     pub name: String,
-    /// Its input; of a batch the first hundred.
+    /// The run's input; of a batch, the first hundred events.
     pub inputs: Vec<Event>,
-    /// Whether it was started with a batch.
+    /// Whether the run was started by a batch.
     pub batch: bool,
     /// The run that called it.
     pub parent: Option<RunId>,
-    /// Runs that it has waited for, as far as it remembers.
+    /// Children that the run has waited for, as far as its trail keeps them.
     pub children: Vec<RunId>,
 }
 
-/// Where a run came from; `None` if there is none of this id, or its input is gone.
+/// Returns the origin of a run; `None` if there is no run of this id, or its input is deleted.
 pub fn origin<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Origin>, E> {
     let mut missing = Missing::default();
     let live = missing.note(draft.row(&RowKey::Run(id.seq)))?.flatten();
@@ -74,7 +74,7 @@ pub fn origin<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Ori
     Ok(Some(Origin { kind, name, inputs, batch: is_batch, parent, children }))
 }
 
-/// The children in whose wait a run was seen.
+/// Returns the children in the waits of a trail.
 fn called(trail: &Trail) -> Vec<RunId> {
     let mut children = Vec::new();
     for mark in trail.marks() {
@@ -90,7 +90,7 @@ fn called(trail: &Trail) -> Vec<RunId> {
     children
 }
 
-/// The whole id of a run.
+/// Returns the full id of a run.
 fn id_of<E>(draft: &Draft, run: Seq) -> Decided<Option<RunId>, E> {
     if let Some(run) = draft.run(run)? {
         return Ok(Some(run.id));

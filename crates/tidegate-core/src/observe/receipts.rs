@@ -1,4 +1,4 @@
-//! Receipts: every verdict other than a plain start, newest first.
+//! Receipt queries: every verdict other than a plain start, newest first.
 
 use super::{Newest, Part};
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     row::{Ending, Receipt, Row, RowKey, Workspace},
 };
 
-/// How many receipts are looked at for a page of those that fit.
+/// How many receipts are read for a filtered page.
 const LOOK: u32 = 1000;
 
-/// Selects receipts; an absent field restricts nothing.
+/// Filter of receipts; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiptFilter {
-    /// Of this event: found by an index. All others are filtered while paging.
+    /// Of this event: found by an index. All other fields are filtered while paging.
     pub event: Option<EventId>,
     /// Of this app.
     pub app: Option<String>,
@@ -22,7 +22,7 @@ pub struct ReceiptFilter {
     pub workflow: Option<String>,
     /// By this control.
     pub control: Option<String>,
-    /// With this key, as people read it.
+    /// With this display key.
     pub key: Option<String>,
     /// With this outcome: `queued`, `dropped` and so on.
     pub outcome: Option<String>,
@@ -45,18 +45,19 @@ impl ReceiptFilter {
     }
 }
 
-/// A receipt and the event that it is about.
+/// Receipt and the event that it is about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceiptEntry {
     /// The receipt.
     pub receipt: Receipt,
-    /// The event's id; none where it was forgotten before its receipt.
+    /// The event's id; none where the event was deleted before its receipt.
     pub event: Option<EventId>,
-    /// How the run that it names was cancelled, if it was: why, and which run survived it.
+    /// The cancellation of the run that the receipt names, if any: the reason, and the surviving
+    /// run.
     pub cancelled: Option<(String, Option<RunId>)>,
 }
 
-/// The receipts of a workspace, newest first.
+/// Returns the receipts of a workspace, newest first.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -82,7 +83,7 @@ pub fn list<E>(
     for receipt in page.items {
         let event = missing.note(draft.row(&RowKey::Event(receipt.event)))?.flatten();
         let event = event.and_then(|row| if let Row::Event(it) = row { Some(it.id) } else { None });
-        // An id of another store, or another salt, names no event of this one.
+        // An id of another store, or with another salt, is not an event of this store.
         if which.event.is_none() || event == which.event {
             let cancelled = cancelled(draft, &mut missing, &receipt)?;
             items.push(ReceiptEntry { receipt, event, cancelled });
@@ -92,10 +93,10 @@ pub fn list<E>(
     Ok(Newest { items, next: page.next })
 }
 
-/// How the run that a receipt names was cancelled, if it was.
+/// Returns the cancellation of the run that a receipt names, if any.
 ///
-/// A window does not know all events that it merged: what became of its run is looked up for each
-/// of them, instead of being written to all of them at its flush.
+/// A window does not know all events that it merged: the end of its run is looked up for each of
+/// them, instead of being written to all of them at its flush.
 pub(super) fn cancelled<E>(
     draft: &Draft,
     missing: &mut Missing,

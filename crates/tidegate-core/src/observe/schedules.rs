@@ -1,4 +1,4 @@
-//! The schedules of a workspace: what the current releases have, and what their rows say of it.
+//! Schedule queries: the schedules of the current releases, with the state in their rows.
 
 use std::collections::BTreeMap;
 
@@ -14,85 +14,85 @@ use crate::{
     time::{Timestamp, all_readable, one_readable, readable},
 };
 
-/// Selects schedules; an absent field restricts nothing.
+/// Filter of schedules; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleFilter {
     /// Of this app.
     pub app: Option<String>,
     /// Of this workflow.
     pub workflow: Option<String>,
-    /// This one alone.
+    /// Only this one.
     pub id: Option<ScheduleId>,
 }
 
 /// App, workflow and schedule: the order of the list.
 pub type Place = (String, String, String);
 
-/// A part of the list.
+/// Page of schedules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulePage {
     /// The schedules.
     pub schedules: Vec<ScheduleView>,
-    /// Where the next part begins, behind this; none where this one is the last.
+    /// The cursor of the next page; none on the last page.
     pub next: Option<Place>,
 }
 
-/// A schedule of a current release.
+/// Schedule of a current release.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleView {
-    /// By which it is paused and resumed.
+    /// The id for pause and resume.
     pub id: ScheduleId,
     /// The app.
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The flow, of an action.
+    /// The flow, for an action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
     /// The action's own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// What people call it.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What runs, receipts and gates name it by: its expression and its zone.
+    /// The name in runs, receipts and gates: its expression and its zone.
     pub schedule: String,
     /// The expression.
     pub cron: String,
     /// The time zone of the expression.
     pub time_zone: String,
-    /// What it does while its last run is not over, as its author writes it.
+    /// The overlap policy, in the author's notation.
     pub on_overlap: Value,
     /// How late an occurrence may be and still run.
     pub catch_up_ms: u64,
-    /// Whether somebody paused it.
+    /// Whether the schedule is paused by hand.
     pub paused: bool,
-    /// Since when.
+    /// When it was paused.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub paused_at: Option<Timestamp>,
     /// The last occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
-    /// The occurrences to come. Here it is the one that is planned; who knows calendars adds the
-    /// others.
+    /// The upcoming occurrences. Here it is the planned one; the engine, which knows calendars,
+    /// adds the others.
     #[serde(serialize_with = "all_readable")]
     pub next: Vec<Timestamp>,
 }
 
-/// An occurrence that took place or was passed over.
+/// Occurrence that took place or was skipped.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Last {
-    /// When it was planned for.
+    /// The planned time.
     #[serde(serialize_with = "one_readable")]
     pub planned_at: Timestamp,
-    /// What became of it; unknown of those from before it was kept.
+    /// The outcome; none for occurrences from before outcomes were stored.
     #[serde(flatten)]
     pub told: Option<Occurred>,
 }
 
-/// Schedules by app, workflow and expression, behind those three of another.
+/// Returns schedules by app, workflow and expression, after those three of another.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -120,7 +120,7 @@ pub fn list<E>(
     Ok(SchedulePage { schedules, next })
 }
 
-/// What the current releases have.
+/// Returns the schedules of the current releases.
 fn defined(
     catalog: &Catalog,
     which: &ScheduleFilter,

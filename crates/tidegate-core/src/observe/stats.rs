@@ -1,4 +1,4 @@
-//! How many runs are where, workflow by workflow.
+//! Counts of runs by status, per workflow.
 
 use serde::Serialize;
 
@@ -11,41 +11,42 @@ use crate::{
     turn::Turn,
 };
 
-/// How far the runs of one version are counted. Beyond it, a number is a lower bound: a look must
-/// not take longer because a million wait.
+/// Upper bound of the count of one version's runs. Beyond it, a number is a lower bound: a query
+/// must not take longer because a million runs wait.
 pub const MOST: u32 = 100_000;
 
-/// How many runs of a workspace are where.
+/// Counts of a workspace's runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
-    /// All of them together.
+    /// Counts of all runs.
     #[serde(flatten)]
     pub all: Counts,
-    /// Version by version: those that get new runs, and older ones that still have some.
+    /// Counts per version: versions that get new runs, and older ones that still have some.
     pub by_workflow: Vec<VersionCounts>,
 }
 
-/// How many runs are where.
+/// Counts of runs by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Being driven. One that was cancelled counts until its worker has confirmed the stop: until
-    /// then it keeps its slot.
+    /// Being driven. A cancelled run counts until its worker has confirmed the stop: until then it
+    /// keeps its slot.
     pub in_flight: u64,
     /// Admitted and not started, or waiting for a slot.
     pub queued: u64,
-    /// Those of the queued that have passed all gates and wait for a worker.
+    /// Queued runs that have passed all gates and wait for a worker.
     #[serde(skip_serializing_if = "none")]
     pub ready: u64,
     /// Waiting for a time, an event, a signal, a child or their next attempt.
     pub waiting: u64,
-    /// Stopped by hand.
+    /// Paused by hand.
     pub paused: u64,
-    /// Those of all of them whose version no live engine serves: they do not go on by themselves.
+    /// Runs of all statuses whose version no live engine serves: they do not continue by
+    /// themselves.
     #[serde(skip_serializing_if = "none")]
     pub stranded: u64,
-    /// There are more than were counted.
+    /// Whether there are more than were counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
 }
@@ -55,7 +56,7 @@ fn none(count: &u64) -> bool {
     *count == 0
 }
 
-/// How many runs of one version are where.
+/// Counts of one version's runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionCounts {
@@ -65,7 +66,7 @@ pub struct VersionCounts {
     pub workflow: String,
     /// The version.
     pub version: u32,
-    /// The numbers.
+    /// The counts.
     #[serde(flatten)]
     pub counts: Counts,
 }

@@ -1,4 +1,4 @@
-//! Where a run has been: in which lines, for how long, driven or waiting for something.
+//! Timeline of a run: its time in queues, driven or waiting.
 
 use std::collections::BTreeMap;
 
@@ -11,64 +11,65 @@ use crate::{
     time::{Timestamp, readable},
 };
 
-/// The life of a run, part by part, without gaps.
+/// Timeline of a run, without gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeline {
-    /// Oldest first; each begins where the one before it ends, the first at the admission.
+    /// The spans, oldest first; each begins where the one before it ends, the first at the
+    /// admission.
     pub spans: Vec<Span>,
-    /// How long it stood in which line, or waited for an engine, longest first.
+    /// The time in each queue, or waiting for an engine, longest first.
     pub waited: Vec<Waited>,
-    /// All of that together.
+    /// The sum of these times.
     pub waited_ms: u64,
-    /// When it was first driven.
+    /// When the run was first driven.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub started_at: Option<Timestamp>,
 }
 
-/// A part of a run's life.
+/// Span of a run's timeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
-    /// `queued` in a line, `ready`, `running`, `waiting`, `paused`, `several` of these, or
-    /// `unknown` for runs of before there was any record of it.
+    /// `queued` at a gate, `ready`, `running`, `waiting`, `paused`, `several` of these, or
+    /// `unknown` for runs from before trails were recorded.
     pub kind: &'static str,
-    /// The control of the line.
+    /// The control of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<&'static str>,
-    /// The key of the line.
+    /// The key of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it waits for, of several the first.
+    /// The kind of the wait; of several, the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<&'static str>,
-    /// The child that it waits for.
+    /// The child that the run waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
     /// The step that waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Since when.
+    /// The start.
     #[serde(serialize_with = "readable")]
     pub from: Option<Timestamp>,
-    /// Until when; none while it goes on.
+    /// The end; none for the current span.
     #[serde(serialize_with = "readable")]
     pub to: Option<Timestamp>,
 }
 
-/// How long a run stood in a line.
+/// Time of a run in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
-    /// The control; empty where it waited for an engine.
+    /// The control; empty for the wait for an engine.
     pub control: &'static str,
     /// The key.
     pub key: String,
-    /// How long.
+    /// The duration.
     pub ms: u64,
 }
 
-/// The life of a run; `None` if there is none of this id.
+/// Returns the timeline of a run; `None` if there is no run of this id.
 pub fn timeline<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Timeline>, E> {
     if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
         && ended.id == id
@@ -85,7 +86,7 @@ fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timest
     let mut lines: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
     let mut marks = trail.marks().iter().peekable();
     let mut from = queued_at;
-    // It was admitted before there was any record of it.
+    // The run was admitted before trails were recorded.
     if marks.peek().is_none_or(|first| first.0 > queued_at) {
         let to = marks.peek().map(|first| first.0).or(end);
         let span = Span { kind: "unknown", from: Some(queued_at), to, ..Span::default() };

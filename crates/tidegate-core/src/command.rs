@@ -78,8 +78,7 @@ pub enum Command {
     Lease {
         /// The leasing engine.
         engine: EngineId,
-        /// The claims, by workspace, in the order of their turns; each with its maximum number of
-        /// runs.
+        /// The claims, by workspace, in the order of their turns; each with its maximum of runs.
         claims: Vec<(Claim, u32)>,
         /// The lanes whose runs the engine can drive: other lanes may be registered within a range.
         serves: Lanes,
@@ -186,8 +185,7 @@ pub enum Command {
         known: Box<Run>,
         /// The engine.
         engine: EngineId,
-        /// The number of consecutive deaths that pause a run whose handler was running; 0 pauses
-        /// none.
+        /// Consecutive deaths with the handler running that pause a run; 0 pauses none.
         max_deaths: u32,
     },
     /// Registers a version.
@@ -293,8 +291,7 @@ pub enum Command {
         /// The engine.
         engine: EngineId,
     },
-    /// Decides a command of a request with an idempotency key: only the first such request takes
-    /// effect.
+    /// Decides a command under an idempotency key: only the first request takes effect.
     Once {
         /// The request.
         asked: IdempotentRequest,
@@ -332,8 +329,7 @@ pub enum Answer {
     Recorded(Recorded),
     /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`],
     /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether it took place. To
-    /// [`Command::Occur`], always `false`: another engine started the occurrence, or the schedule
-    /// is gone.
+    /// [`Command::Occur`], always `false`: another engine started it, or the schedule is gone.
     Changed(bool),
     /// To [`Command::Reap`] of a run that was paused instead of continued.
     Paused {

@@ -1,8 +1,8 @@
 //! `doctor`: checks the invariants on all rows of one point in time.
 //!
 //! Rows are passed one after another, in the order of [`RowKey`](crate::row::RowKey), so that only
-//! unfinished checks are kept in memory: ended rows are checked and dropped. The simulator passes
-//! its rows to the same checks after every commit.
+//! live state is kept in memory: ended rows are checked and dropped. The simulator passes its rows
+//! to the same checks after every commit.
 
 mod flow;
 mod streams;

@@ -27,11 +27,11 @@ pub struct React {
     pub upto: i64,
     /// The handlers' effects, in order: all of them or none.
     pub effects: Vec<Effect>,
-    /// What happens to the lease.
+    /// The next state of the lease.
     pub then: Then,
 }
 
-/// What happens to a lease after its holder has advanced.
+/// Next state of a lease after its holder has advanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The lease is renewed: there are more events to process.

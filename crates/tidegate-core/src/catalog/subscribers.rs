@@ -1,4 +1,4 @@
-//! Workflows by the names, or beginnings of names, of the events that trigger them.
+//! Index of workflows by the names, or prefixes of names, of the events that trigger them.
 
 use rpds::RedBlackTreeSetSync;
 
@@ -13,7 +13,7 @@ pub(super) struct Subscribers {
 }
 
 impl Subscribers {
-    /// Subscribes a workflow. A trigger that no event fires is passed over.
+    /// Subscribes a workflow. A trigger other than by events is ignored.
     pub(super) fn add(&mut self, trigger: &Trigger, workflow: &FullName) {
         let Some((names, name)) = self.place(trigger) else { return };
         let mut workflows = names.get(name).cloned().unwrap_or_default();
@@ -21,7 +21,7 @@ impl Subscribers {
         names.insert_mut(name.to_owned(), workflows);
     }
 
-    /// Takes a subscription back.
+    /// Removes a subscription.
     pub(super) fn remove(&mut self, trigger: &Trigger, workflow: &FullName) {
         let Some((names, name)) = self.place(trigger) else { return };
         let Some(mut workflows) = names.get(name).cloned() else { return };
@@ -33,10 +33,10 @@ impl Subscribers {
         }
     }
 
-    /// The workflows that an event of this name triggers, each once, by app and name.
+    /// Returns the workflows that an event of this name triggers, each once, by app and name.
     ///
-    /// Every beginning of the name is looked up, at most as many as it has characters: to try all
-    /// prefixes would cost more with every workflow.
+    /// Every prefix of the name is looked up, at most as many as it has characters: trying all
+    /// subscribed prefixes would cost more with every workflow.
     pub(super) fn of(&self, event: &str) -> Vec<&FullName> {
         let mut workflows: Vec<_> = self.by_name.get(event).into_iter().flatten().collect();
         if !self.by_prefix.is_empty() {
@@ -49,7 +49,7 @@ impl Subscribers {
         workflows
     }
 
-    /// Where the subscription of a trigger is kept, and under which name.
+    /// Returns the map that holds the subscription of a trigger, and its name there.
     fn place<'a, 't>(
         &'a mut self,
         trigger: &'t Trigger,

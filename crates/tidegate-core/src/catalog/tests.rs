@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::json::Payload;
 
-/// One change of a workspace's definitions, drawn from few names so that they meet.
+/// Change of a workspace's definitions, drawn from few names so that they collide.
 #[derive(Clone, Debug)]
 struct Drawn {
     name: usize,
@@ -23,7 +23,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         .prop_map(|(name, version, released, triggers)| Drawn { name, version, released, triggers })
 }
 
-/// The row of a change. A version keeps its lane, as a row does that is written again.
+/// Returns the row of a change. A version keeps its lane, as a rewritten row does.
 fn row(drawn: &Drawn, release: i64) -> Def {
     let name = NAMES[drawn.name];
     let triggers = TRIGGERS[drawn.triggers];
@@ -44,7 +44,7 @@ fn row(drawn: &Drawn, release: i64) -> Def {
     }
 }
 
-/// All that can be asked of a catalog.
+/// Returns the answers of all queries of a catalog.
 fn answers(catalog: &Catalog) -> Vec<String> {
     let version = |it: &Version| (it.number, it.lane, it.turn, it.release);
     let entries = catalog.entries().map(|(name, entry)| {
@@ -63,14 +63,14 @@ fn answers(catalog: &Catalog) -> Vec<String> {
 }
 
 proptest! {
-    /// A catalog that followed every change answers as one that was built from the rows.
+    /// A catalog that applied every change answers as one that was built from the rows.
     #[test]
     fn changes_come_to_the_same_as_all_rows(changes in prop::collection::vec(drawn(), 1..20)) {
         let mut rows: BTreeMap<Seq, Def> = BTreeMap::new();
         let mut followed = Catalog::default();
         for (at, change) in (1_i64..).zip(&changes) {
             let mut def = row(change, at);
-            // A release is followed by later ones, and never taken back.
+            // A release is followed by later ones, and never undone.
             def.released = def.released.or(rows.get(&def.lane).and_then(|row| row.released));
             let before = followed.epoch;
             followed = followed.advance(at, [def.clone()]).expect("it can be read");

@@ -114,7 +114,7 @@ pub enum StoreError {
     /// The connection was lost during the commit, and its outcome could not be determined.
     #[error("it is not known whether the commit took place: {0}")]
     Unknown(String),
-    /// Another process has the file open.
+    /// The file is already open, in another process or in this one.
     #[error("{path} is in use by {holder}")]
     InUse {
         /// Path of the file.

@@ -123,7 +123,7 @@ pub(super) struct Opening {
     done: Arc<AtomicBool>,
 }
 
-/// SSLRequest message of the protocol.
+/// `SSLRequest` message of the protocol.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
 impl TlsConnect<Socket> for Opening {

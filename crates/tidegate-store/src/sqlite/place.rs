@@ -57,7 +57,7 @@ impl Place {
     ///
     /// One `stat` call for the folder while nothing changes in it, and one more for each file
     /// otherwise: with three calls before and after every commit they took 12 of 340 µs of a
-    /// hand-off.
+    /// handoff.
     pub(super) fn check(&self) -> Result<(), String> {
         let folder = self.files[0].0.parent().and_then(|it| it.metadata().ok());
         let folder = folder.as_ref().and_then(changed);

@@ -1,4 +1,4 @@
-//! The definitions that this process has seen last, by workspace.
+//! Cache of the definitions last seen by this process, by workspace.
 
 use std::{
     collections::BTreeMap,
@@ -11,20 +11,20 @@ use tidegate_core::{
     row::{Def, Epoch, Row, Workspace},
 };
 
-/// A cache of catalogs. A catalog is good for exactly the epoch that it was read at.
+/// Cache of catalogs. A catalog is valid for exactly the epoch that it was read at.
 ///
-/// Whoever fills it reads the epoch and the definitions at one point in time: under the latch of
-/// the definitions, or in one snapshot of the database.
+/// Callers must read the epoch and the definitions at one point in time: under the latch of the
+/// definitions, or in one snapshot of the database.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs(Mutex<BTreeMap<Workspace, Arc<Catalog>>>);
 
 impl Catalogs {
-    /// The catalog of that epoch, if it is the one seen last.
+    /// Returns the catalog of this epoch, if it is the one last seen.
     pub(crate) fn get(&self, ws: &Workspace, epoch: i64) -> Option<Arc<Catalog>> {
         self.lock().get(ws).filter(|catalog| catalog.epoch == epoch).cloned()
     }
 
-    /// Builds and keeps a catalog; one that is newer stays.
+    /// Builds a catalog and caches it, unless a newer one is cached.
     pub(crate) fn put(
         &self,
         ws: &Workspace,
@@ -39,24 +39,25 @@ impl Catalogs {
         Ok(catalog)
     }
 
-    /// Follows a committed transaction of this process that changed definitions: nothing is read
-    /// again for what it wrote itself.
+    /// Applies a committed transaction of this process that changed definitions, so that a process
+    /// does not read back its own writes.
     ///
-    /// A transaction moves the epoch by one and has the latch of the definitions to itself, so the
-    /// catalog of the epoch before plus its rows is all there is.
+    /// A transaction increments the epoch by one and holds the latch of the definitions
+    /// exclusively, so the catalog of the previous epoch plus the transaction's rows is complete.
     pub(crate) fn follow(&self, redefined: Redefined) {
         let mut seen = self.lock();
         for Epoch { ws, n } in redefined.epochs {
             let Some(known) = seen.get_mut(&ws).filter(|it| it.epoch + 1 == n) else { continue };
             let defs = redefined.defs.iter().filter(|def| def.ws == ws).cloned();
-            // A definition that cannot be read is reported by the next transaction, which reads all.
+            // A definition that cannot be read is reported by the next transaction, which reads all
+            // of them.
             if let Ok(catalog) = known.advance(n, defs) {
                 *known = Arc::new(catalog);
             }
         }
     }
 
-    /// All that were seen.
+    /// Returns all cached catalogs.
     pub(crate) fn all(&self) -> BTreeMap<Workspace, Arc<Catalog>> {
         self.lock().clone()
     }
@@ -66,7 +67,7 @@ impl Catalogs {
     }
 }
 
-/// What a transaction changed of definitions.
+/// Definitions and epochs that a transaction changed.
 #[derive(Debug, Default)]
 pub(crate) struct Redefined {
     epochs: Vec<Epoch>,

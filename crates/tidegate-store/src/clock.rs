@@ -1,4 +1,4 @@
-//! Where moments come from.
+//! Clocks: the system's, and one for tests.
 
 use std::{
     fmt,
@@ -8,10 +8,10 @@ use std::{
 
 use tidegate_core::time::Timestamp;
 
-/// Tells the time. Everyone but core asks one of these.
+/// Source of time. All crates but core take the time from a clock.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// This moment. May step back: gates look after themselves, and a store that held its time
-    /// still until the clock caught up would stop everything for as long as the step.
+    /// Returns the current time. It may go backwards: gates handle that, and a store that froze its
+    /// time until the clock caught up would stop everything for that long.
     fn now(&self) -> Timestamp;
 }
 
@@ -27,22 +27,22 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only by hand.
+/// Clock that only moves when set.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that stands at a moment.
+    /// Creates a clock that shows the given time.
     pub fn new(at: Timestamp) -> Self {
         Self(AtomicI64::new(at.micros()))
     }
 
-    /// Moves to a moment, back or forth.
+    /// Sets the time, backwards or forwards.
     pub fn set(&self, at: Timestamp) {
         self.0.store(at.micros(), Ordering::SeqCst);
     }
 
-    /// Moves on.
+    /// Advances the time.
     pub fn advance_ms(&self, ms: u64) {
         self.set(self.now().plus_ms(ms));
     }

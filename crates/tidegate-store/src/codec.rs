@@ -1,9 +1,9 @@
-//! How rows become cells: the tables and columns that both SQL stores share.
+//! Conversion of rows to cells: the tables and columns that both SQL stores share.
 //!
-//! Times are integer microseconds, numbers are 64 bits wide, a salt is kept as the same bits with
+//! Times are integer microseconds, numbers are 64 bits wide, a salt is stored as the same bits with
 //! a sign, an engine's id is 32 hex digits, payloads are text. Free text (a blocked reason, a
-//! receipt's key) is kept as a JSON string, because PostgreSQL's text cannot hold a NUL.
-//! Text must compare by bytes (`collate "C"`, `collate binary`): scans promise Rust's order.
+//! receipt's key) is stored as a JSON string, because PostgreSQL's text cannot hold a NUL. Text
+//! must compare by bytes (`collate "C"`, `collate binary`): scans promise Rust's order.
 
 mod read;
 mod write;
@@ -15,7 +15,7 @@ pub use write::{cells, key_cells};
 
 use crate::StoreError;
 
-/// A table: one for each kind of row, in the order of [`RowKey`], which is the lock order. Replies
+/// Table: one for each kind of row, in the order of [`RowKey`], which is the lock order. Replies
 /// are the exception: PostgreSQL locks them last (`postgres/reading.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
@@ -71,29 +71,29 @@ pub enum Table {
     Snapshot,
 }
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
-    /// 64 bits with a sign.
+    /// Signed 64-bit integer.
     Int,
     /// UTF-8 without NUL.
     Text,
-    /// Any bytes.
+    /// Bytes.
     Bytes,
 }
 
-/// One value of one row.
+/// Value of one column of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// Of an [`ColumnType::Int`] column.
+    /// Value of an [`ColumnType::Int`] column.
     Int(Option<i64>),
-    /// Of a [`ColumnType::Text`] column.
+    /// Value of a [`ColumnType::Text`] column.
     Text(Option<String>),
-    /// Of a [`ColumnType::Bytes`] column.
+    /// Value of a [`ColumnType::Bytes`] column.
     Bytes(Option<Vec<u8>>),
 }
 
-/// A column's name and type.
+/// Name and type of a column.
 pub type Column = (&'static str, ColumnType);
 
 impl Table {
@@ -126,7 +126,7 @@ impl Table {
         Self::Snapshot,
     ];
 
-    /// The table that a key points into.
+    /// Returns the table that a key belongs to.
     pub fn of(key: &RowKey) -> Self {
         match key {
             RowKey::Reply(..) => Self::Reply,
@@ -157,7 +157,7 @@ impl Table {
         }
     }
 
-    /// The table that a row lives in.
+    /// Returns the table that a row belongs to.
     pub fn of_row(row: &Row) -> Self {
         match row {
             Row::Reply(_) => Self::Reply,
@@ -188,7 +188,8 @@ impl Table {
         }
     }
 
-    /// The name in both dialects, and the first part of its statements' names.
+    /// Returns the table's name in both dialects, which is also the prefix of its statements'
+    /// names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reply => "reply",
@@ -219,7 +220,7 @@ impl Table {
         }
     }
 
-    /// The columns, in order; those of the primary key come first.
+    /// Returns the columns in order, those of the primary key first.
     pub fn columns(self) -> &'static [Column] {
         match self {
             Self::Reply => columns::REPLY,
@@ -250,7 +251,7 @@ impl Table {
         }
     }
 
-    /// How many columns the primary key has.
+    /// Returns the number of columns of the primary key.
     pub fn key_len(self) -> usize {
         match self {
             Self::ApiKey
@@ -318,7 +319,7 @@ mod columns {
     ];
     pub(super) const GATE: &[Column] =
         &[("key", Bytes), ("id", Int), ("at", Int), ("due", Int), ("state", Text), ("event", Int)];
-    /// All but `body` is there for the indexes: a run is read from its body.
+    /// All columns but `body` exist for the indexes: a run is read from its body.
     pub(super) const RUN: &[Column] = &[
         ("seq", Int),
         ("salt", Int),
@@ -465,21 +466,21 @@ mod columns {
         &[("stream", Int), ("kind", Text), ("version", Int), ("body", Text)];
 }
 
-/// What `run.parked` says of a run that waits for something else than a gate.
+/// Value of `run.parked` for a run that waits for something other than a gate.
 pub const WAITING: &str = "waiting";
 
-/// What `run.parked` says of a run that was stopped by hand.
+/// Value of `run.parked` for a run that was paused by hand.
 pub const PAUSED: &str = "paused";
 
-/// An engine's id as it is kept: 32 hex digits, which sort like the number.
+/// Returns an engine's id as it is stored: 32 hex digits, which sort like the number.
 pub fn engine_text(id: EngineId) -> String {
     format!("{id:032x}")
 }
 
-/// The first key after all that begin with `prefix`, as the end of a range.
+/// Returns the first key after all keys that begin with `prefix`, as the end of a range.
 ///
-/// Where every byte is the greatest, the end is beyond any gate's key: a gate's key begins with
-/// the length of its workspace's name, and no name is 65,535 bytes long.
+/// If every byte is 255, the end is beyond any gate's key: a gate's key begins with the length of
+/// its workspace's name, and no name is 65,535 bytes long.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     match prefix.iter().rposition(|byte| *byte != u8::MAX) {
         Some(last) => {
@@ -491,7 +492,7 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Refuses text that one of the databases could not keep, so that all stores refuse it alike.
+/// Rejects text that one of the databases could not store, so that all stores reject it alike.
 pub fn check(row: &Row, cells: &[Cell]) -> Result<(), StoreError> {
     let table = Table::of_row(row);
     for (cell, (column, _)) in cells.iter().zip(table.columns()) {

@@ -1,4 +1,5 @@
-//! Commands into a store: guess what they read, decide them together, say what came of each.
+//! Committing commands to a store: predict their reads, decide them together, return the answer to
+//! each.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -18,20 +19,20 @@ use tidegate_core::{
 
 use crate::{Decision, Store, StoreError};
 
-/// A command with the random number that its ids are made from. A repeat keeps the number.
+/// Command with the random number that its ids are derived from. A retry keeps the number.
 pub type SeededCommand = (Command, u64);
 
-/// What came of one command.
+/// Outcome of one command.
 pub type Answered = Result<Answer, Refusal>;
 
-/// The most commands that go into one transaction. Each is probed before the transaction begins,
-/// which is wasted on those that do not fit; beyond some hundred, larger batches gain nothing.
+/// Maximum commands in one transaction. Each is probed before the transaction begins, which is
+/// wasted on commands that do not fit; beyond a few hundred, larger batches gain nothing.
 const MAX_BATCH: usize = 512;
 
 /// Decides commands in order, in as few transactions as they fit into.
 ///
-/// Commands that did not fit into the first go into the next. All answers are durable when this
-/// returns; on an error those of the last transaction are not, and nothing of it is kept.
+/// Commands that did not fit into the first transaction go into the next. All answers are durable
+/// when this returns; on an error the last transaction is rolled back and its answers are lost.
 pub async fn commit(
     store: &dyn Store,
     commands: Vec<SeededCommand>,
@@ -52,7 +53,7 @@ pub async fn commit(
     Ok(answers.into_iter().map(|answer| answer.expect("each was decided")).collect())
 }
 
-/// What one transaction changed that its process acts on at once instead of looking for it.
+/// Changes of one transaction that its process acts on at once instead of polling for them.
 #[derive(Debug, Default)]
 pub struct CommitEffects {
     /// The store's clock.
@@ -61,15 +62,16 @@ pub struct CommitEffects {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
-    /// Runs that are ready and nobody's, with the workspace and the turn of each.
+    /// Runs that are ready and not leased, with the workspace and the turn of each.
     pub ready: BTreeMap<RunId, (Workspace, Turn)>,
-    /// The earliest due time.
+    /// Earliest due time.
     pub due: Option<Timestamp>,
-    /// When places of these reactions can be claimed.
+    /// Times from which subscriptions of these reactions can be claimed.
     pub places: BTreeMap<(Workspace, String), BTreeSet<Timestamp>>,
-    /// The inputs that it wrote or read along, by number.
+    /// Input events that the transaction wrote or read, by number.
     pub events: BTreeMap<Seq, Event>,
-    /// Runs that now stand first in a line and have never been driven, with their inputs.
+    /// Runs that are now first in a gate's queue and have never been driven, with their input
+    /// events.
     pub next: BTreeMap<Seq, Seq>,
 }
 
@@ -90,7 +92,7 @@ impl CommitEffects {
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Chore(chore) => seen.look_at(chore.due),
-                // What is leased is its holder's business, and the others' when they look.
+                // A leased subscription is left to its holder; other engines find it by polling.
                 Row::Subscription(sub)
                     if sub.has_work() && sub.blocked.is_none() && sub.holder(now).is_none() =>
                 {
@@ -116,7 +118,7 @@ impl CommitEffects {
         self
     }
 
-    /// What a transaction finds before it changes anything.
+    /// Effects known from a transaction's snapshot, before any change.
     fn before(snapshot: &Snapshot, inputs: &[Seq]) -> Self {
         let mut seen = Self { now: snapshot.now, ..Self::default() };
         for (scan, _) in snapshot.scans.iter().filter(|(scan, _)| matches!(scan, Scan::Queue(_))) {
@@ -137,7 +139,7 @@ impl CommitEffects {
     }
 }
 
-/// One transaction; `None` for a command that did not fit and goes into another.
+/// Runs one transaction; `None` for a command that did not fit and goes into another.
 pub async fn commit_once(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
@@ -145,7 +147,7 @@ pub async fn commit_once(
     commit_reading(store, batch, Vec::new()).await
 }
 
-/// As [`commit_once`], and reads these inputs along, for the runs that it may lease.
+/// Like [`commit_once`], and also reads these input events, for the runs that it may lease.
 pub async fn commit_reading(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
@@ -176,7 +178,7 @@ pub async fn commit_reading(
     Ok((answers, seen))
 }
 
-/// Decides one command as if it were carried out, and changes nothing.
+/// Decides one command without committing its changes.
 pub async fn dry_run(
     store: &dyn Store,
     command: SeededCommand,
@@ -197,7 +199,7 @@ pub async fn dry_run(
     Err(StoreError::TooManyRounds)
 }
 
-/// Why a run waits, or what became of it.
+/// Explains why a run waits, or how it ended.
 pub async fn why(
     store: &dyn Store,
     ws: &Workspace,
@@ -216,10 +218,10 @@ pub async fn why(
     Err(StoreError::TooManyRounds)
 }
 
-/// Keeps what each command of a failed batch would have come to apart from the others.
+/// Commits the commands of a failed batch so that one failure does not affect the others.
 ///
-/// A row that the store refuses must not take its neighbours down: the batch is halved until the
-/// culprit stands alone.
+/// A row that the store refuses must not fail its neighbours: the batch is halved until the refused
+/// command is alone.
 pub async fn commit_apart(
     store: &dyn Store,
     commands: Vec<SeededCommand>,

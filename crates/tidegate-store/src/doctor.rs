@@ -1,4 +1,4 @@
-//! `doctor`: all rows of one moment, held against what always holds.
+//! `doctor`: checks all rows of one snapshot against the invariants.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use tidegate_core::{
 
 use crate::{StoreError, Visit};
 
-/// Looks at all rows of a walk, or at those of one workspace. Runs that ended before `kept_since`
-/// may have been deleted.
+/// Checks all rows of a walk, or those of one workspace. Runs that ended before `kept_since` may
+/// have been deleted.
 pub async fn check_up<F>(
     only: Option<Workspace>,
     kept_since: Timestamp,

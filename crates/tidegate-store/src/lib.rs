@@ -1,6 +1,7 @@
-//! Where Tidegate keeps its rows.
+//! Storage for Tidegate's rows.
 //!
-//! One narrow trait, [`Store`], and its implementations. No store knows a control by name.
+//! One narrow trait, [`Store`], and its implementations: memory, SQLite and PostgreSQL. No store
+//! knows a control by name.
 
 mod store;
 

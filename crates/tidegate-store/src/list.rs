@@ -1,4 +1,4 @@
-//! Lists and other looks at a store.
+//! Lists and other queries of a store.
 
 use tidegate_core::{
     draft::{Decided, Draft, Stop},
@@ -10,12 +10,12 @@ use tidegate_core::{
 
 use crate::{Store, StoreError};
 
-/// How often a list goes on where all that it has looked at was left out by a filter: a million
-/// runs. Beyond that its reader goes on, from page to page.
+/// Maximum queries for one list page while the filter excludes every run: a million runs. Beyond
+/// that the reader continues from page to page.
 const MAX_LOOKS: u32 = 1000;
 
-/// The newest runs of a workspace below a number, at most `limit` of them. A page is empty only if
-/// no older run fits, or none among a million.
+/// Returns the newest runs of a workspace with a number less than `below`, at most `limit` of them.
+/// A page is empty only if no older run matches, or none among the next million.
 pub async fn list_runs(
     store: &dyn Store,
     ws: &Workspace,
@@ -34,7 +34,7 @@ pub async fn list_runs(
     }
 }
 
-/// Looks at a workspace: all that `view` asks for is read at one moment and without any lock.
+/// Queries a workspace: all reads of `view` are taken from one snapshot, without any lock.
 pub async fn look<T>(
     store: &dyn Store,
     ws: &Workspace,

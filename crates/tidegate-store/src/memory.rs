@@ -1,7 +1,7 @@
-//! The store that keeps its rows in memory: the reference for all others.
+//! In-memory store: the reference for all other stores.
 //!
-//! Naive on purpose, so that it is obviously right: one map under one lock, and a scan looks at
-//! every row, or at every row of its kind.
+//! Naive on purpose, so that it is obviously right: one map under one lock, and a scan reads every
+//! row, or every row of its kind.
 
 mod lease;
 
@@ -33,7 +33,7 @@ use crate::{
     single_writer::{Source, fill, settle},
 };
 
-/// A store in memory, gone with the process.
+/// Store in memory; its rows are lost when the process ends.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -43,7 +43,7 @@ pub struct MemoryStore {
 }
 
 impl std::fmt::Debug for MemoryStore {
-    /// Without its rows: error texts and logs must not hold other runs' data.
+    /// Omits the rows: error texts and logs must not contain other runs' data.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MemoryStore").finish_non_exhaustive()
     }
@@ -52,12 +52,12 @@ impl std::fmt::Debug for MemoryStore {
 struct State {
     rows: BTreeMap<RowKey, Row>,
     next: i64,
-    /// Engines that have beaten: one that was cleared away does not come back.
+    /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
     known: BTreeSet<EngineId>,
 }
 
 impl MemoryStore {
-    /// An empty store that asks this clock.
+    /// Creates an empty store with this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -68,7 +68,7 @@ impl MemoryStore {
         }
     }
 
-    /// The state. A decision that panicked changed nothing.
+    /// Locks the state. A poisoned lock is fine: a decision that panicked changed nothing.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +132,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// The rows as one transaction sees them.
+/// View of the rows inside one transaction.
 struct View<'a> {
     rows: &'a BTreeMap<RowKey, Row>,
     catalogs: &'a Catalogs,
@@ -199,7 +199,7 @@ impl Source for View<'_> {
     }
 }
 
-/// The keys that a scan can find, where one that is made for every run would look at all rows.
+/// Range of keys that a scan can find, so that scans made once per run do not read all rows.
 fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     let next = |run: &Seq| Seq(run.0.saturating_add(1));
     let of_runs = matches!(
@@ -220,14 +220,14 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     (Bound::Included(from), Bound::Excluded(to))
 }
 
-/// Where a row stands in a scan's order; rows that stand together are in order of their keys.
+/// Position of a row in a scan's order; rows with equal positions are ordered by their keys.
 type Order = (i64, i64, i64);
 
-/// For scans whose order is that of the keys.
+/// Position in scans ordered by key.
 const BY_KEY: Order = (0, 0, 0);
 
 impl View<'_> {
-    /// A row's place in a scan; none if the scan does not find it.
+    /// Returns a row's position in a scan; `None` if the scan does not find it.
     #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
     fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
         let due = |due: Option<Timestamp>, from: &Timestamp| {
@@ -340,7 +340,7 @@ impl View<'_> {
     }
 }
 
-/// A schedule's place in the scans that find schedules.
+/// Returns a schedule's position in the scans of schedules.
 fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
     let Row::Schedule(it) = row else { return None };
     if let Scan::SchedulesOf(ws, app, workflow) = scan {
@@ -349,7 +349,7 @@ fn place_of_schedule(scan: &Scan, row: &Row) -> Option<Order> {
     it.next.map(|next| (next.micros(), 0, 0))
 }
 
-/// A row's place in scans of what is filed under runs and events, or by number.
+/// Returns a row's position in scans by run, by event or by number.
 fn filed(scan: &Scan, row: &Row) -> Option<Order> {
     match (scan, row) {
         (Scan::Steps(run), Row::Step(it)) => (it.run == *run).then_some(BY_KEY),
@@ -376,7 +376,7 @@ fn filed(scan: &Scan, row: &Row) -> Option<Order> {
     }
 }
 
-/// A row's place in scans of what people look at.
+/// Returns a row's position in the scans of the query API.
 fn observed(scan: &Scan, row: &Row) -> Option<Order> {
     let newest = |found: bool, seq: Seq| found.then_some((-seq.0, 0, 0));
     let by_key = |found: bool| found.then_some(BY_KEY);
@@ -398,7 +398,7 @@ fn observed(scan: &Scan, row: &Row) -> Option<Order> {
     }
 }
 
-/// A run's place in a list, newest first.
+/// Returns a run's position in a list, newest first.
 fn listed(scan: &Scan, row: &Row) -> Option<Order> {
     let (lanes, below, run, lane) = match (scan, row) {
         (Scan::Live(lanes, below), Row::Run(run)) => (lanes, below, run.id, run.lane),
@@ -410,7 +410,7 @@ fn listed(scan: &Scan, row: &Row) -> Option<Order> {
     (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
-/// Whether a row is filed under an event's name as the scan says.
+/// Whether a row is filed under the scan's event name.
 fn is_filed(scan: &Scan, row: &Row) -> bool {
     match (scan, row) {
         (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
@@ -425,7 +425,7 @@ fn is_filed(scan: &Scan, row: &Row) -> bool {
     }
 }
 
-/// For a scan of what nothing relies on: what is relied on.
+/// For a scan of unreferenced rows: the numbers of the referenced ones.
 fn loose<'a>(scan: &Scan, rows: impl Iterator<Item = &'a Row>) -> Option<BTreeSet<Seq>> {
     if matches!(scan, Scan::LooseEvents(..)) {
         return Some(rows.filter_map(event_of).collect());
@@ -435,7 +435,7 @@ fn loose<'a>(scan: &Scan, rows: impl Iterator<Item = &'a Row>) -> Option<BTreeSe
     matches!(scan, Scan::LooseEnded(..)).then(|| runs.flat_map(relied_on).flatten().collect())
 }
 
-/// The event that a row relies on.
+/// Returns the event that a row refers to.
 fn event_of(row: &Row) -> Option<Seq> {
     if let Row::Ended(run) = row {
         return Some(run.source.first().seq);
@@ -447,7 +447,7 @@ fn event_of(row: &Row) -> Option<Seq> {
     run.or_else(|| row.as_gate()?.event())
 }
 
-/// The place of a row that nothing relies on, by number.
+/// Returns the position of an unreferenced row, by number.
 fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<Order> {
     let (seq, after, until) = match (scan, row) {
         (Scan::LooseEvents(after, until), Row::Event(event)) => (event.id.seq, after, until),
@@ -457,7 +457,7 @@ fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<O
     (seq > *after && seq <= *until && !relied_on.contains(&seq)).then_some(BY_KEY)
 }
 
-/// Has work that may be done now and that nobody has a live lease on.
+/// Whether the subscription has work that can be done now and has no live lease.
 fn has_free_work(sub: &Subscription, now: Timestamp) -> bool {
     let leased = sub.owner.is_some() && sub.until.is_some_and(|until| until > now);
     let early = sub.due.is_some_and(|due| due > now);
@@ -465,7 +465,7 @@ fn has_free_work(sub: &Subscription, now: Timestamp) -> bool {
     sub.want > sub.at && sub.blocked.is_none() && (ahead || (!leased && !early))
 }
 
-/// Makes all changes, or none of them.
+/// Applies all changes, or none of them.
 fn apply(rows: &mut BTreeMap<RowKey, Row>, changes: Vec<Change>) -> Result<(), StoreError> {
     let mut undo = Vec::with_capacity(changes.len());
     for change in changes {
@@ -508,7 +508,7 @@ fn make(rows: &mut BTreeMap<RowKey, Row>, change: Change) -> Result<(), StoreErr
     }
 }
 
-/// Whether another row has the second name that a definition or a stream's event has.
+/// Whether another row has the same unique second key, as definitions and stream events have one.
 fn has_twin(rows: &BTreeMap<RowKey, Row>, row: &Row) -> bool {
     let mut others = rows.values().filter(|other| other.key() != row.key());
     let name = |def: &Def| (def.ws.clone(), def.app.clone(), def.name.clone(), def.version);

@@ -1,7 +1,7 @@
-//! Which migrations a database still needs, the same for both dialects.
+//! Pending migrations of a database, the same for both dialects.
 //!
-//! Migrations are numbered from 1 without a gap and only go forward. Each database records what
-//! was applied to it; a migration is known by the SHA-256 of its text.
+//! Migrations are numbered from 1 without a gap and only go forward. Each database records its
+//! applied migrations; a migration is identified by the SHA-256 of its text.
 
 use std::fmt::Write;
 
@@ -9,19 +9,19 @@ use sha2::{Digest, Sha256};
 
 use crate::StoreError;
 
-/// One step of the schema.
+/// Migration of the schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// Its number.
+    /// Number of the migration.
     pub version: i64,
-    /// Its file's name without number and ending.
+    /// File name without number and extension.
     pub name: &'static str,
-    /// Its statements.
+    /// Statements of the migration.
     pub sql: &'static str,
 }
 
 impl Migration {
-    /// The SHA-256 of its text, in hex.
+    /// Returns the SHA-256 of its text, in hex.
     pub fn checksum(&self) -> String {
         let mut hex = String::with_capacity(64);
         for byte in Sha256::digest(self.sql) {
@@ -30,24 +30,25 @@ impl Migration {
         hex
     }
 
-    /// What the database records once it is applied.
+    /// Returns the record that the database keeps of an applied migration.
     pub fn applied(&self) -> Applied {
         Applied { version: self.version, name: self.name.to_owned(), checksum: self.checksum() }
     }
 }
 
-/// A migration that a database says it has had.
+/// Migration that a database has recorded as applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Its number.
+    /// Number of the migration.
     pub version: i64,
-    /// Its name.
+    /// Name of the migration.
     pub name: String,
     /// The SHA-256 of its text when it was applied.
     pub checksum: String,
 }
 
-/// Says in one line what was applied, if anything was: a new store has had all of them at once.
+/// Logs the applied migrations in one line, if there were any: a new store gets all of them at
+/// once.
 #[cfg_attr(
     not(any(feature = "sqlite", feature = "postgres")),
     expect(dead_code, reason = "no database is built in")
@@ -59,7 +60,8 @@ pub(crate) fn log_migrated(migrated: &[Migration]) {
     }
 }
 
-/// Compares what a database has had with what this program knows; gives what is left to do.
+/// Compares the applied migrations of a database with those of this program and returns the pending
+/// ones.
 ///
 /// `applied` is in order of version.
 pub fn pending<'a>(

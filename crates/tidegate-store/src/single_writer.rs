@@ -1,4 +1,4 @@
-//! One decision in a store that has one writer: read, ask, read on, until it answers.
+//! Decision loop of single-writer stores: read and decide until the decision needs no more rows.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use tidegate_core::{
 
 use crate::{Decide, Decision, MAX_ROUNDS, StoreError};
 
-/// What a single-writer store can be asked inside one transaction.
+/// Reads of a single-writer store inside one transaction.
 pub(crate) trait Source {
-    /// The row of a key.
+    /// Returns the row of a key.
     fn row(&self, key: &RowKey) -> Result<Option<Row>, StoreError>;
 
-    /// The first `limit` rows that a scan finds, in its order.
+    /// Returns the first `limit` rows of a scan, in its order.
     fn scan(&self, scan: &Scan, limit: u32, now: Timestamp) -> Result<Vec<Row>, StoreError>;
 
-    /// How many rows there are, up to `limit`.
+    /// Counts rows, up to `limit`.
     fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError>;
 
-    /// A workspace's definitions.
+    /// Returns the definitions of a workspace.
     fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError>;
 }
 
-/// Asks `decide` until it answers with changes. Latches need nothing: there is one writer.
+/// Calls `decide` until it returns changes. Latches are ignored: there is one writer.
 pub(crate) fn settle(
     source: &dyn Source,
     mut reads: ReadSet,
@@ -43,7 +43,7 @@ pub(crate) fn settle(
     Err(StoreError::TooManyRounds)
 }
 
-/// Adds to a snapshot all that is asked for.
+/// Adds all requested reads to a snapshot.
 pub(crate) fn fill(
     source: &dyn Source,
     reads: &ReadSet,
@@ -66,10 +66,10 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Refuses two changes of one row: an update of many rows at once would silently keep one.
+/// Rejects two changes of one row: a statement that updates many rows would silently keep one.
 pub(crate) fn one_change_a_row(changes: Vec<Change>) -> Result<Vec<Change>, StoreError> {
     let mut keys: Vec<RowKey> = changes.iter().map(Change::key).collect();
-    // A draft gives them in order, which costs nothing to sort.
+    // A draft returns its changes in order, and sorting a sorted list costs nothing.
     keys.sort();
     match keys.windows(2).find(|two| two[0] == two[1]) {
         Some(two) => Err(StoreError::Data(format!("two changes of one row: {:?}", two[0]))),

@@ -1,4 +1,4 @@
-//! The one trait that stores implement.
+//! The `Store` trait, which every store implements.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -12,64 +12,66 @@ use tokio::sync::watch;
 
 use crate::Database;
 
-/// Asks for the changes to make, given what was read. Pure, and may be asked again.
+/// Decision function: returns the changes to make, given the rows read. Pure; a store may call it
+/// more than once.
 pub type Decide = Box<dyn FnMut(Snapshot) -> Decision + Send>;
 
-/// What is done with each row of a walk.
+/// Callback for each row of a walk.
 pub type Visit = Box<dyn FnMut(&Row) + Send>;
 
-/// What a decision answers.
+/// Result of a decision.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a round of a transaction")]
 pub enum Decision {
-    /// Make these changes, at most one for a row, and commit.
+    /// Make these changes, at most one per row, and commit.
     Apply(Vec<Change>),
-    /// Read these too and ask again. The snapshot comes back, so that a store may read on in the
-    /// same transaction where the order of locks allows it.
+    /// Read these rows too, then decide again. The snapshot is returned, so that a store may
+    /// continue reading in the same transaction where the lock order allows it.
     Need(ReadSet, Snapshot),
 }
 
-/// How often a decision may ask for more before its transaction is given up.
+/// Maximum rounds of reading in one transaction. A decision that needs more fails with
+/// [`StoreError::TooManyRounds`].
 pub const MAX_ROUNDS: usize = 16;
 
-/// Keeps rows, and lets decisions change them in transactions.
+/// Row storage; decisions change rows in transactions.
 ///
-/// No implementation knows a control by name: it moves rows and looks into none.
+/// No implementation knows a control by name: a store moves rows without interpreting them.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug {
-    /// Reads under lock, asks `decide`, applies its answer: one transaction, durable when this
+    /// Reads under lock, calls `decide` and applies its changes: one transaction, durable when this
     /// returns `Ok`. After an error nothing was changed, except where the error says so.
     async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError>;
 
-    /// Reads without taking any lock. What it finds may have changed already.
+    /// Reads without taking any lock. The rows may be out of date by the time this returns.
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError>;
 
-    /// Renews an engine's lease apart from all other work; the first beat creates it and writes
-    /// down its length, by which others judge the engine.
-    /// `false` means that the engine was declared dead and must stop.
+    /// Renews an engine's lease, independently of all other work. The first heartbeat creates the
+    /// lease and records its length, which other engines use to detect a dead engine. `false` means
+    /// that the engine was declared dead and must stop.
     async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError>;
 
-    /// Definitions as last seen by this process: good for guessing what to read, no more.
+    /// Definitions as last seen by this process. Only good for guessing what to read.
     fn catalogs(&self) -> BTreeMap<Workspace, Arc<Catalog>>;
 
-    /// Changes whenever somebody called [`Store::wake`], here or in another process. May be late
-    /// or lost between processes: polling alone must be enough.
+    /// Watch channel that changes on every call of [`Store::wake`], in this or another process. A
+    /// wake-up from another process may be late or lost: polling alone must be enough.
     fn wakes(&self) -> watch::Receiver<u64>;
 
-    /// Whether wake-ups of other processes come here at all. Where they do not, only polling tells
-    /// what others have done.
+    /// Whether this store receives the wake-ups of other processes. If not, changes made by other
+    /// processes are found by polling only.
     fn hears(&self) -> bool {
         true
     }
 
-    /// Tells everyone who shares the store that there may be work. Never blocks.
+    /// Notifies all processes that share the store that there may be work. Never blocks.
     fn wake(&self);
 
-    /// Every row there is, in key order: for tests, `doctor` and backups.
+    /// Returns all rows, in key order: for tests, `doctor` and backups.
     async fn dump(&self) -> Result<Vec<Row>, StoreError>;
 
-    /// Shows every row there is, in key order, all as of one moment, and keeps none of them:
-    /// there may be more than fit. After an error some rows were shown.
+    /// Visits all rows in key order, from one consistent snapshot, without keeping them: there may
+    /// be more than fit in memory. After an error some rows have been visited.
     async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         for row in self.dump().await? {
             visit(&row);
@@ -77,55 +79,56 @@ pub trait Store: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// The database behind it, for steps that write to it in the transaction of their record.
+    /// The database behind the store, for steps that write to it in the transaction of their
+    /// record.
     fn database(&self) -> Database<'_> {
         Database::None
     }
 }
 
-/// What can go wrong with a store.
+/// Error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database cannot be reached or refuses to work; trying again may help.
+    /// The database cannot be reached or refuses to work; a retry may help.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// Others were in the way until the time was up; nothing was changed.
+    /// Other transactions held the locks until the timeout; nothing was changed.
     #[error("the store is busy: {0}")]
     Busy(String),
-    /// There is no room for more; it goes on when there is.
+    /// Out of space; writes work again once there is space.
     #[error("the store is full: {0}")]
     Full(String),
-    /// The database may be read and not be written; it goes on when it may.
+    /// The database can be read but not written; writes work again once it is writable.
     #[error("the store is read-only: {0}")]
     ReadOnly(String),
-    /// A file of the store was removed or replaced while the store is open; nothing was changed,
-    /// and nothing will be.
+    /// A file of the store was removed or replaced while the store is open. Nothing was changed,
+    /// and no later write will succeed.
     #[error("the store's file is gone: {0}")]
     FileGone(String),
-    /// A row cannot be written or does not have the form that it should have.
+    /// A row cannot be written, or does not have the required form.
     #[error("the store refused a row: {0}")]
     Data(String),
-    /// A row that is there cannot be read.
+    /// A stored row cannot be read.
     #[error("the store holds a row that cannot be read: {0}")]
     Corrupt(String),
-    /// The connection was lost at the commit, and its outcome could not be found out.
+    /// The connection was lost during the commit, and its outcome could not be determined.
     #[error("it is not known whether the commit took place: {0}")]
     Unknown(String),
-    /// The file has an owner already.
+    /// The file is already open, in another process or in this one.
     #[error("{path} is in use by {holder}")]
     InUse {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// By whom, and what to do about it.
+        /// Process that has the file open, and what to do about it.
         holder: String,
     },
-    /// The schema is of a newer Tidegate, or has been changed by hand.
+    /// The schema belongs to a newer Tidegate, or was changed by hand.
     #[error("{0}")]
     Schema(String),
-    /// The address or an option does not make sense.
+    /// The address or an option is invalid.
     #[error("{0}")]
     Config(String),
-    /// A decision kept asking for more rows.
+    /// A decision asked for more rows too many times.
     #[error("a decision asked for more rows {MAX_ROUNDS} times in a row")]
     TooManyRounds,
     /// A stored definition cannot be read.

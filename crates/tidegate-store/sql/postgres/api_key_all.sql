@@ -1,6 +1,6 @@
 -- Reads API keys, by id.
 --
--- $1 how many
+-- $1 limit
 -- Locks nothing: a hint.
 -- Index: the primary key.
 select id, ws, name, hash, read_only, made_at, expires_at, used_at, revoked_at

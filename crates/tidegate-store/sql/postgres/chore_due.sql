@@ -1,6 +1,6 @@
--- Reads the chores that have a due time from a moment on, the earliest first.
+-- Reads chores by due time, from a given time on, earliest first.
 --
--- $1 from this due time on (µs)   $2 how many
+-- $1 earliest due time (µs)   $2 limit
 -- Locks nothing: a hint. Index: chore_due.
 select seq, salt, ws, topic, due, work
   from chore

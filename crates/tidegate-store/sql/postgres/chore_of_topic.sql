@@ -1,8 +1,8 @@
 -- Reads the chores that wake the waiters of an event's name, oldest first.
 --
--- $1 ws   $2 topic   $3 how many (arrays: one place for each scan)
+-- $1 ws   $2 topic   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: chore_topic.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.topic, found.due, found.work
   from unnest($1::text[], $2::text[], $3::bigint[])
        with ordinality as wanted(ws, topic, most, n)

@@ -1,8 +1,8 @@
--- Reads what runs have emitted after a place.
+-- Reads the chunks that runs have emitted after a position.
 --
--- $1 run   $2 after   $3 how many (arrays: one place for each scan)
+-- $1 run   $2 after   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: chunk_run.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.run, found.step, found.attempt, found.n, found.seq, found.data
   from unnest($1::bigint[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(run, after, most, n)

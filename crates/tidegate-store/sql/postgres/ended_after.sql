@@ -1,6 +1,6 @@
--- Reads ended runs after a number, the oldest first.
+-- Reads ended runs after a number, oldest first.
 --
--- $1 after   $2 how many
+-- $1 after   $2 limit
 -- Locks nothing. Index: the primary key.
 select seq, salt, ws, app, workflow, version, state, queued_at, ended_at, event_seq, body,
        lane

@@ -1,6 +1,6 @@
--- Reads the newest runs of lanes that have ended in one of some states.
+-- Reads the newest runs of lanes that have ended in one of the given states.
 --
--- $1 lanes   $2 states   $3 below   $4 how many
+-- $1 lanes   $2 states   $3 below   $4 limit
 -- Locks nothing. Indexes: ended_lane, once for each lane and state, so that no lane's runs are
 -- sorted; the primary key, once for each run (README).
 select found.seq, found.salt, found.ws, found.app, found.workflow, found.version, found.state,

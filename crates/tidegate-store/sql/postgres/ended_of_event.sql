@@ -1,9 +1,9 @@
 -- Reads the ended runs that were started with events.
 --
--- $1 event   $2 how many (arrays: one place for each scan)
+-- $1 event   $2 limit (arrays: one element per scan)
 -- Locks nothing. Indexes: the primary key in the blocks around the event's, where nearly all of
 -- them are; ended_far; the primary key again, once for each run (README).
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.app, found.workflow, found.version,
        found.state, found.queued_at, found.ended_at, found.event_seq, found.body, found.lane
   from unnest($1::bigint[], $2::bigint[])

@@ -1,7 +1,8 @@
--- Renews an engine's lease, unless somebody has declared it dead.
+-- Renews an engine's lease, unless the engine was declared dead.
 --
 -- $1 id
--- Locks its row. Index: the primary key. No row changed: there is none, or it is marked dead.
+-- Locks the engine's row. Index: the primary key. No row changed: there is none, or it is marked
+-- dead.
 update engine
    set beat = beat + 1
  where id = $1::text

@@ -1,8 +1,8 @@
 -- Reads the engines that are marked dead and own no runs.
 --
--- $1 how many
+-- $1 limit
 -- Locks nothing: a hint.
--- Indexes: the primary key, as there are few engines; run_owner, once for each that is dead.
+-- Indexes: the primary key, as there are few engines; run_owner, once for each dead engine.
 select id, beat, dead, serves, lease_ms
   from engine
  where dead = 1

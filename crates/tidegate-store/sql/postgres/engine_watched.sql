@@ -1,8 +1,9 @@
--- Reads the engines that are not marked dead, and the dead that still own runs.
+-- Reads the engines that are not marked dead, and the dead ones that still own runs.
 --
--- $1 how many
--- Locks nothing: a hint. Indexes: the primary key; run_owner, once for each that is dead.
--- Whoever marks an engine dead may fall before its runs are reaped: others find it here.
+-- $1 limit
+-- Locks nothing: a hint. Indexes: the primary key; run_owner, once for each dead engine.
+-- An engine that marks another dead may crash before the runs are reaped: other engines find the
+-- dead one here.
 select id, beat, dead, serves, lease_ms
   from engine
  where dead = 0

@@ -1,6 +1,6 @@
--- Reads events after a number, the oldest first.
+-- Reads events after a number, oldest first.
 --
--- $1 after   $2 how many
+-- $1 after   $2 limit
 -- Locks nothing. Index: the primary key.
 select seq, salt, ws, kind, name, at, ts, data
   from event

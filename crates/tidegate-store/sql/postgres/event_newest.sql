@@ -1,8 +1,8 @@
 -- Reads the newest posted events of workspaces.
 --
--- $1 ws   $2 below   $3 how many (arrays: one place for each scan)
+-- $1 ws   $2 below   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: event_newest.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.ts,
        found.data
   from unnest($1::text[], $2::bigint[], $3::bigint[])

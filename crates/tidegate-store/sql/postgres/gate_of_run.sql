@@ -1,9 +1,9 @@
 -- Reads the windows or buffers that gather for runs.
 --
--- $1 run   $2 how many (arrays: one place for each scan)
+-- $1 run   $2 limit (arrays: one element per scan)
 -- Locks nothing: a hint. Index: gate_window. The `offset 0` keeps the planner from reading the
 -- primary key in order instead.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.key, found.id, found.at, found.due, found.state, found.event
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(id, most, n)

@@ -1,8 +1,8 @@
--- Reads the gates whose key begins with some bytes.
+-- Reads the gates whose key begins with a prefix.
 --
--- $1 start   $2 stop   $3 how many (arrays: one place for each scan)
+-- $1 start   $2 stop   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.key, found.id, found.at, found.due, found.state, found.event
   from unnest($1::bytea[], $2::bytea[], $3::bigint[])
        with ordinality as wanted(start, stop, most, n)

@@ -1,9 +1,9 @@
--- Reads the places that events have in batches.
+-- Reads events' positions in batches.
 --
--- $1 event   $2 how many (arrays: one place for each scan)
+-- $1 event   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: item_event. The `offset 0` keeps the planner from reading the primary key
 -- in order instead: an event is in few batches.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.run, found.n, found.event_seq, found.event_salt
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(event, most, n)

@@ -1,9 +1,10 @@
--- Takes the lease of a name, unless somebody else has it.
+-- Acquires the lease of a name, unless another holder has it.
 --
 -- $1 name   $2 holder   $3 time to live (µs)
--- The caller holds the name's latch, so that the clock is read and the fence drawn one after
--- another for a name: fences grow in the order in which leases are given. Index: the primary key.
--- No row changed: another has it. A later statement reads who.
+-- The caller holds the name's latch, so that for a name the clock is read and the fence drawn by
+-- one transaction at a time: fences grow in the order in which leases are granted. Index: the
+-- primary key.
+-- No row changed: another holder has it. A later statement reads which.
 insert into lease (name, holder, fence, until)
 select $1::text, $2::text, nextval('lease_fence'), clock() + $3::bigint
  where not exists (

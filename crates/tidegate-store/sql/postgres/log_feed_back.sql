@@ -1,8 +1,8 @@
 -- Reads workspaces' stream events before a global position, newest first.
 --
--- $1 ws   $2 before   $3 how many (arrays: one place for each scan)
+-- $1 ws   $2 before   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the unique key (ws, pos).
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.stream, found.version, found.ws, found.pos, found.seq,
        found.salt, found.name, found.at, found.data, found.meta
   from unnest($1::text[], $2::bigint[], $3::bigint[])

@@ -1,6 +1,6 @@
--- Reads receipts after a number, the oldest first.
+-- Reads receipts after a number, oldest first.
 --
--- $1 after   $2 how many
+-- $1 after   $2 limit
 -- Locks nothing: a hint.
 -- Index: the primary key.
 select seq, ws, app, workflow, key, event, at, verdict

@@ -1,8 +1,8 @@
 -- Reads the newest receipts of workspaces.
 --
--- $1 ws   $2 below   $3 how many (arrays: one place for each scan)
+-- $1 ws   $2 below   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: receipt_newest.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.ws, found.app, found.workflow, found.key,
        found.event, found.at, found.verdict
   from unnest($1::text[], $2::bigint[], $3::bigint[])

@@ -1,8 +1,8 @@
 -- Reads the receipts of events.
 --
--- $1 event   $2 how many (arrays: one place for each scan)
+-- $1 event   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: receipt_event.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.ws, found.app, found.workflow, found.key,
        found.event, found.at, found.verdict
   from unnest($1::bigint[], $2::bigint[])

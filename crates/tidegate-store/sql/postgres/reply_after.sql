@@ -1,6 +1,6 @@
--- Reads kept answers after a number, the oldest first.
+-- Reads stored replies after a number, oldest first.
 --
--- $1 after   $2 how many
+-- $1 after   $2 limit
 -- Locks nothing: a hint.
 -- Index: reply_seq.
 select found.ws, found.id, found.seq, found.at, found.hash, found.answer, found.response

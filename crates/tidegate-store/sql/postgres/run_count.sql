@@ -1,8 +1,8 @@
--- Counts the runs of definitions that have not ended, each up to a number.
+-- Counts the runs of definitions that have not ended, each up to a limit.
 --
--- $1 lane   $2 how many at the most (arrays: one place for each count)
--- Locks nothing. Index: run_lane, alone where the table was vacuumed.
--- Returns the count's place first, from 1.
+-- $1 lane   $2 limit (arrays: one element per count)
+-- Locks nothing. Index: run_lane, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
 select wanted.n, found.count
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(lane, most, n)

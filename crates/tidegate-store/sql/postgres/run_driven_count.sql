@@ -1,9 +1,9 @@
--- Counts the runs of definitions that engines own, each up to a number.
+-- Counts the runs of definitions that engines own, each up to a limit.
 --
--- $1 lane   $2 how many at the most (arrays: one place for each count)
--- Locks nothing. Index: run_owner, once and all of it: as many as all engines drive. By lane it
--- would read all that wait as well.
--- Returns the count's place first, from 1.
+-- $1 lane   $2 limit (arrays: one element per count)
+-- Locks nothing. Index: run_owner, once and all of it: as many entries as runs that engines drive.
+-- An index by lane would also read all waiting runs.
+-- First column: index of the count, from 1.
 with driven as materialized (
     select owned.lane, count(*) as count
       from (select run.lane

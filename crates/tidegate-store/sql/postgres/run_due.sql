@@ -1,6 +1,6 @@
--- Reads the runs that have a due time from a moment on, the earliest first.
+-- Reads runs by due time, from a given time on, earliest first.
 --
--- $1 from this due time on (µs)   $2 how many
+-- $1 earliest due time (µs)   $2 limit
 -- Locks nothing: a hint. Index: run_due.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
        event_seq, past, parked

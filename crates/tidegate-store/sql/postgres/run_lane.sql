@@ -1,8 +1,8 @@
 -- Reads the runs of definitions that have not ended, after a number.
 --
--- $1 lane   $2 after   $3 how many (arrays: one place for each scan)
+-- $1 lane   $2 after   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: run_lane.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
        found.line, found.tier, found.order_at, found.order_seq, found.due,
        found.owner, found.fence, found.body, found.event_seq, found.past, found.parked

@@ -1,6 +1,6 @@
 -- Reads the newest runs of lanes that have not ended.
 --
--- $1 lanes   $2 below   $3 how many
+-- $1 lanes   $2 below   $3 limit
 -- Locks nothing: a hint. Indexes: run_lane, once for each lane, so that no lane's runs are sorted;
 -- the primary key, once for each run (README).
 select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,

@@ -1,9 +1,9 @@
 -- Reads the runs that were started with events.
 --
--- $1 event   $2 how many (arrays: one place for each scan)
+-- $1 event   $2 limit (arrays: one element per scan)
 -- Locks nothing. Indexes: the primary key in the blocks around the event's, where nearly all of
 -- them are; run_far; the primary key again, once for each run (README).
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,
        found.order_at, found.order_seq, found.due, found.owner, found.fence, found.body,
        found.event_seq, found.past, found.parked

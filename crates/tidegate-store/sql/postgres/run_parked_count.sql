@@ -1,8 +1,8 @@
--- Counts the runs of definitions that wait or are paused, each up to a number.
+-- Counts the runs of definitions that wait or are paused, each up to a limit.
 --
--- $1 lane   $2 `waiting` or `paused`   $3 how many at the most (arrays: one place for each count)
--- Locks nothing. Index: run_parked, alone where the table was vacuumed.
--- Returns the count's place first, from 1.
+-- $1 lane   $2 `waiting` or `paused`   $3 limit (arrays: one element per count)
+-- Locks nothing. Index: run_parked, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
 select wanted.n, found.count
   from unnest($1::bigint[], $2::text[], $3::bigint[])
        with ordinality as wanted(lane, parked, most, n)

@@ -1,8 +1,8 @@
--- Reads the first runs in gates' lines, by place.
+-- Reads the first runs in gates' queues, by position.
 --
--- $1 the gate's key   $2 how many (arrays: one place for each line)
+-- $1 the gate's key   $2 limit (arrays: one element per queue)
 -- Locks nothing. Index: run_line.
--- Returns the line's place first, from 1.
+-- First column: index of the queue, from 1.
 select wanted.n, found.seq, found.salt, found.ws, found.lane, found.ready,
        found.line, found.tier, found.order_at, found.order_seq, found.due,
        found.owner, found.fence, found.body, found.event_seq, found.past, found.parked

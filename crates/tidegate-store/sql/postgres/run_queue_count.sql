@@ -1,8 +1,8 @@
--- Counts the runs in gates' lines, each up to a number.
+-- Counts the runs in gates' queues, each up to a limit.
 --
--- $1 the gate's key   $2 how many at the most (arrays: one place for each count)
--- Locks nothing. Index: run_line, alone where the table was vacuumed.
--- Returns the count's place first, from 1.
+-- $1 the gate's key   $2 limit (arrays: one element per count)
+-- Locks nothing. Index: run_line, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
 select wanted.n, found.count
   from unnest($1::bytea[], $2::bigint[])
        with ordinality as wanted(key, most, n)

@@ -1,8 +1,8 @@
 -- Reads ready runs in the order of their turns.
 --
--- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 how many
--- Locks nothing. The first turns in these ranges are found by as many steps through the index,
--- the lanes of each turn by one more.
+-- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 limit
+-- Locks nothing. The first turns in these ranges are found by as many index steps, the lanes of
+-- each turn by one more.
 -- Indexes: run_ready, a step for each turn and lane; the primary key, once for each run (README).
 select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,
        found.order_at, found.order_seq, found.due, found.owner, found.fence, found.body,

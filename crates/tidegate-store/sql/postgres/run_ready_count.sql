@@ -1,9 +1,8 @@
--- Counts the ready runs of definitions, each up to a number.
+-- Counts the ready runs of definitions, each up to a limit.
 --
--- $1 workspace   $2 workflow   $3 lane   $4 how many at the most (arrays: one place for each
--- count)
--- Locks nothing. Index: run_ready, alone where the table was vacuumed.
--- Returns the count's place first, from 1.
+-- $1 workspace   $2 workflow   $3 lane   $4 limit (arrays: one element per count)
+-- Locks nothing. Index: run_ready, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
 select wanted.n, found.count
   from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
        with ordinality as wanted(ws, ready, lane, most, n)

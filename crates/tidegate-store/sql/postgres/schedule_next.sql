@@ -1,6 +1,6 @@
--- Reads the schedules that have an occurrence planned, the earliest first.
+-- Reads the schedules that have an occurrence planned, earliest first.
 --
--- $1 how many
+-- $1 limit
 -- Locks nothing: a hint. Index: schedule_next.
 select ws, app, workflow, id, next, last, outcome, paused_at
   from schedule

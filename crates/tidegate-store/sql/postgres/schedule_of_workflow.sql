@@ -1,8 +1,8 @@
 -- Reads the schedules of workflows.
 --
--- $1 ws   $2 app   $3 workflow   $4 how many (arrays: one place for each scan)
+-- $1 ws   $2 app   $3 workflow   $4 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.ws, found.app, found.workflow, found.id, found.next, found.last,
        found.outcome, found.paused_at
   from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])

@@ -1,8 +1,8 @@
 -- Reads the signals of a name in runs' inboxes, oldest first.
 --
--- $1 run   $2 name   $3 how many (arrays: one place for each scan)
+-- $1 run   $2 name   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.run, found.name, found.seq, found.data
   from unnest($1::bigint[], $2::text[], $3::bigint[])
        with ordinality as wanted(run, name, most, n)

@@ -1,8 +1,8 @@
 -- Reads all snapshots of streams.
 --
--- $1 stream   $2 how many (arrays: one place for each scan)
+-- $1 stream   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.stream, found.kind, found.version, found.body
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(stream, most, n)

@@ -1,8 +1,8 @@
 -- Reads all steps of runs.
 --
--- $1 run   $2 how many (arrays: one place for each scan)
+-- $1 run   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.run, found.id, found.kind, found.fence, found.at, found.ok,
        found.out, found.seq
   from unnest($1::bigint[], $2::bigint[])

@@ -1,8 +1,8 @@
--- Reads workspaces' streams by name, after one.
+-- Reads workspaces' streams by name, after a given one.
 --
--- $1 ws   $2 after   $3 how many (arrays: one place for each scan)
+-- $1 ws   $2 after   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.ws, found.name, found.id, found.head, found.closed
   from unnest($1::text[], $2::text[], $3::bigint[])
        with ordinality as wanted(ws, after, most, n)

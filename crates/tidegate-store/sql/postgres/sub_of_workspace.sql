@@ -1,8 +1,8 @@
--- Reads places of reactions in workspaces, after one.
+-- Reads the subscriptions of workspaces, after a given one.
 --
--- $1 ws   $2 reaction   $3 stream   $4 how many (arrays: one place for each scan)
+-- $1 ws   $2 reaction   $3 stream   $4 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.ws, found.reaction, found.stream, found.work, found.at,
        found.want, found.owner, found.fence, found.until, found.due,
        found.since, found.failures, found.claims, found.blocked,

@@ -1,7 +1,7 @@
 -- Reads a reaction's streams that have work and no live lease, longest waiting first.
--- Last come those that were written before the clock stepped back: a claim caps their times.
+-- Rows written before the clock stepped back come last: a claim caps their times.
 --
--- $1 ws   $2 reaction   $3 how many
+-- $1 ws   $2 reaction   $3 limit
 -- Locks nothing. Index: sub_work.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures,
        claims, blocked, log, error

@@ -1,9 +1,9 @@
--- Reads the waits for an event of a name, filed under a path and value, after one of them.
+-- Reads the waits for an event of a name, filed under a path and value, after a given one.
 --
 -- $1 ws   $2 name   $3 path   $4 value   $5 after this run   $6 and this step of it
--- $7 how many (arrays: one place for each scan)
+-- $7 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.ws, found.name, found.path, found.value, found.run, found.step
   from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[],
               $7::bigint[])

@@ -1,8 +1,8 @@
 -- Reads the paths that waits for an event of a name are filed under.
 --
--- $1 ws   $2 name   $3 how many (arrays: one place for each scan)
+-- $1 ws   $2 name   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- Returns the scan's place first, from 1.
+-- First column: index of the scan, from 1.
 select wanted.n, found.ws, found.name, found.path
   from unnest($1::text[], $2::text[], $3::bigint[])
        with ordinality as wanted(ws, name, most, n)

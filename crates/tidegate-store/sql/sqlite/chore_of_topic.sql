@@ -1,6 +1,6 @@
 -- Reads the chores that wake the waiters of an event's name, oldest first.
 --
--- ?1 ws   ?2 topic   ?3 how many
+-- ?1 ws   ?2 topic   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: chore_topic (ws, topic, seq) where topic is not null.
 select seq, salt, ws, topic, due, work

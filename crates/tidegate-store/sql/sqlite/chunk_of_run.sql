@@ -1,6 +1,6 @@
--- Reads what a run has emitted after a place.
+-- Reads the chunks that a run has emitted after a position.
 --
--- ?1 run   ?2 after   ?3 how many
+-- ?1 run   ?2 after   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: chunk_run.
 select run, step, attempt, n, seq, data

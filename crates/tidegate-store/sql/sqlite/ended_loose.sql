@@ -1,6 +1,6 @@
--- Reads the ended runs between two numbers that no run relies on any more.
+-- Reads unreferenced ended runs with `after < seq <= until`: no run refers to them any more.
 --
--- ?1 after   ?2 until   ?3 how many
+-- ?1 after   ?2 until   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Indexes: the primary key; run_past.
 select seq, salt, ws, app, workflow, version, state, queued_at, ended_at, event_seq, body,

@@ -1,6 +1,6 @@
 -- Reads the newest runs of one lane that have ended in one state. The caller merges them.
 --
--- ?1 lane   ?2 below this run   ?3 how many   ?4 state
+-- ?1 lane   ?2 below this run   ?3 limit   ?4 state
 -- Locks nothing: SQLite has one writer.
 -- Index: ended_lane (lane, state, seq).
 select seq, salt, ws, app, workflow, version, state, queued_at, ended_at, event_seq, body,

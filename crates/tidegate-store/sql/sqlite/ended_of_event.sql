@@ -1,6 +1,6 @@
 -- Reads the ended runs that were started with an event.
 --
--- ?1 event   ?2 how many
+-- ?1 event   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Indexes: the primary key in the blocks around the event's, where nearly all of them are;
 -- ended_far.

@@ -1,9 +1,9 @@
--- Reads the engines that are not marked dead, and the dead that still own runs.
+-- Reads the engines that are not marked dead, and the dead ones that still own runs.
 --
--- ?1 how many
+-- ?1 limit
 -- Locks nothing: SQLite has one writer.
--- Indexes: the primary key, as there are few engines; run_owner, once for each that is dead.
--- Opening the file marks all engines of before dead: whose runs there are to reap is found here.
+-- Indexes: the primary key, as there are few engines; run_owner, once for each dead engine.
+-- Opening the file marks all earlier engines dead: those with runs to reap are found here.
 select id, beat, dead, serves, lease_ms
   from engine
  where dead = 0

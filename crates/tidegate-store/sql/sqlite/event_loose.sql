@@ -1,10 +1,11 @@
--- Reads the events between two numbers that nothing relies on any more: no run, ended run, batch
--- or window.
+-- Reads unreferenced events with `after < seq <= until`: no run, ended run, batch or window refers
+-- to them any more.
 --
--- ?1 after   ?2 until   ?3 how many
+-- ?1 after   ?2 until   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Indexes: the primary keys of event, and of run and ended in the blocks around the event's;
--- run_far, ended_far, item_event, gate_event. Runs from before `event_seq` keep all events near them.
+-- run_far, ended_far, item_event, gate_event. Runs stored before the column `event_seq` existed
+-- keep all events near them.
 select seq, salt, ws, kind, name, at, ts, data
   from event
  where seq > ?1

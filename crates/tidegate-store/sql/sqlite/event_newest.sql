@@ -1,6 +1,6 @@
 -- Reads the newest posted events of a workspace.
 --
--- ?1 ws   ?2 below this event   ?3 how many
+-- ?1 ws   ?2 below this event   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: event_newest (ws, seq) where kind = 'event'.
 select seq, salt, ws, kind, name, at, ts, data

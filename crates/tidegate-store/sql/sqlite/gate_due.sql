@@ -1,6 +1,6 @@
--- Reads the gates that have a due time from a moment on, the earliest first.
+-- Reads gates by due time, from a given time on, earliest first.
 --
--- ?1 from this due time on (µs)   ?2 how many
+-- ?1 earliest due time (µs)   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: gate_due (due, key) where due is not null.
 select key, id, at, due, state, event

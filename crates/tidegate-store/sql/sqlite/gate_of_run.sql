@@ -1,6 +1,6 @@
 -- Reads the window or buffer that gathers for a run.
 --
--- ?1 run   ?2 how many
+-- ?1 run   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: gate_window (id) where event is not null.
 select key, id, at, due, state, event

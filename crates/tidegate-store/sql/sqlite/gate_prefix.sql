@@ -1,6 +1,6 @@
--- Reads the gates whose key begins with some bytes.
+-- Reads the gates whose key begins with a prefix.
 --
--- ?1 the bytes   ?2 the first key after all of those   ?3 how many
+-- ?1 prefix   ?2 first key after all keys with the prefix   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select key, id, at, due, state, event

@@ -1,6 +1,6 @@
--- Reads the places that an event has in batches.
+-- Reads an event's positions in batches.
 --
--- ?1 event   ?2 how many
+-- ?1 event   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: item_event (event_seq).
 select run, n, event_seq, event_salt

@@ -1,9 +1,9 @@
--- Takes the lease of a name, unless somebody else has it.
+-- Acquires the lease of a name, unless another holder has it.
 --
 -- ?1 name   ?2 holder   ?3 fence   ?4 until   ?5 now
 -- Locks nothing: SQLite has one writer, and this runs inside its transaction.
 -- Index: the primary key.
--- No row changed: another has it. The caller reads who.
+-- No row changed: another holder has it. The caller reads which.
 insert into lease (name, holder, fence, until)
 select ?1, ?2, ?3, ?4
  where not exists (

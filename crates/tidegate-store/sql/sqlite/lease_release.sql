@@ -1,8 +1,8 @@
--- Gives a lease back, and says whether it was still good.
+-- Releases a lease, and returns whether it had not expired.
 --
 -- ?1 name   ?2 holder   ?3 fence   ?4 now
 -- Locks nothing: SQLite has one writer. Index: the primary key.
--- No row: it was released before, or it was acquired anew.
+-- No row: it was released before, or acquired again.
 delete from lease
  where name = ?1
    and holder = ?2

@@ -1,8 +1,8 @@
--- Lets a lease last longer, unless it was lost.
+-- Extends a lease, unless it was lost.
 --
 -- ?1 name   ?2 holder   ?3 fence   ?4 until   ?5 now
 -- Locks nothing: SQLite has one writer. Index: the primary key.
--- No row: its time was up, it was released, or it was acquired anew.
+-- No row: it expired, was released, or was acquired again.
 update lease
    set until = ?4
  where name = ?1

@@ -1,6 +1,6 @@
 -- Reads a workspace's stream events before a global position, newest first.
 --
--- ?1 ws   ?2 before this position   ?3 how many
+-- ?1 ws   ?2 before this position   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: unique (ws, pos).
 select stream, version, ws, pos, seq, salt, name, at, data, meta

@@ -1,6 +1,6 @@
 -- Reads the events of a stream from a version on.
 --
--- ?1 stream   ?2 from this version   ?3 how many
+-- ?1 stream   ?2 from this version   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select stream, version, ws, pos, seq, salt, name, at, data, meta

@@ -1,6 +1,6 @@
 -- Reads the receipts of an event.
 --
--- ?1 event   ?2 how many
+-- ?1 event   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: receipt_event (event, seq).
 select seq, ws, app, workflow, key, event, at, verdict

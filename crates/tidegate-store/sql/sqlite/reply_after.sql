@@ -1,6 +1,6 @@
--- Reads kept answers after a number, the oldest first.
+-- Reads stored replies after a number, oldest first.
 --
--- ?1 after   ?2 how many
+-- ?1 after   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: reply_seq.
 select ws, id, seq, at, hash, answer, response

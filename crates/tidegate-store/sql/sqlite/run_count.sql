@@ -1,8 +1,8 @@
--- Counts the runs of a definition that have not ended, up to a number.
+-- Counts the runs of a definition that have not ended, up to a limit.
 --
--- ?1 lane   ?2 how many at the most
+-- ?1 lane   ?2 limit
 -- Locks nothing: SQLite has one writer.
--- Index: run_lane (lane, seq), alone.
+-- Index: run_lane (lane, seq), index-only.
 select count(*)
   from (select 1
           from run

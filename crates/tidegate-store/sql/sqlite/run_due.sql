@@ -1,6 +1,6 @@
--- Reads the runs that have a due time from a moment on, the earliest first.
+-- Reads runs by due time, from a given time on, earliest first.
 --
--- ?1 from this due time on (µs)   ?2 how many
+-- ?1 earliest due time (µs)   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: run_due (due, seq) where due is not null.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,

@@ -1,6 +1,6 @@
--- Reads the runs of a definition that have not ended, after one.
+-- Reads the runs of a definition that have not ended, after a given one.
 --
--- ?1 lane   ?2 after this run   ?3 how many
+-- ?1 lane   ?2 after this run   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: run_lane (lane, seq).
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,

@@ -1,6 +1,6 @@
 -- Reads the newest runs of one lane that have not ended. The caller merges lanes.
 --
--- ?1 lane   ?2 below this run   ?3 how many
+-- ?1 lane   ?2 below this run   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: run_lane (lane, seq).
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,

@@ -1,6 +1,6 @@
--- Reads the first runs in a gate's line.
+-- Reads the first runs in a gate's queue.
 --
--- ?1 the gate's number   ?2 how many
+-- ?1 the gate's number   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: run_line (line, tier, order_at, order_seq, seq) where line is not null.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,

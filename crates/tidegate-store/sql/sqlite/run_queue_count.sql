@@ -1,8 +1,8 @@
--- Counts the runs in a gate's line, up to a number.
+-- Counts the runs in a gate's queue, up to a limit.
 --
--- ?1 the gate's key   ?2 how many at the most
+-- ?1 the gate's key   ?2 limit
 -- Locks nothing: SQLite has one writer.
--- Index: run_line, alone.
+-- Index: run_line, index-only.
 select count(*)
   from (select 1
           from run

@@ -1,8 +1,8 @@
--- Counts the ready runs of a definition, up to a number.
+-- Counts the ready runs of a definition, up to a limit.
 --
--- ?1 workspace   ?2 workflow   ?3 lane   ?4 how many at the most
+-- ?1 workspace   ?2 workflow   ?3 lane   ?4 limit
 -- Locks nothing: SQLite has one writer.
--- Index: run_ready (ws, ready, lane, ..) where ready is not null, alone.
+-- Index: run_ready (ws, ready, lane, ..) where ready is not null, index-only.
 select count(*)
   from (select 1
           from run

@@ -1,6 +1,6 @@
 -- Reads the signals of a name in a run's inbox, oldest first.
 --
--- ?1 run   ?2 name   ?3 how many
+-- ?1 run   ?2 name   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select run, name, seq, data

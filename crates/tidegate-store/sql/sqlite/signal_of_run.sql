@@ -1,6 +1,6 @@
 -- Reads all signals in a run's inbox.
 --
--- ?1 run   ?2 how many
+-- ?1 run   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select run, name, seq, data

@@ -1,6 +1,6 @@
 -- Reads all snapshots of a stream.
 --
--- ?1 stream   ?2 how many
+-- ?1 stream   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select stream, kind, version, body

@@ -1,6 +1,6 @@
 -- Reads the steps of a run.
 --
--- ?1 run   ?2 how many
+-- ?1 run   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select run, id, kind, fence, at, ok, out, seq

@@ -1,6 +1,6 @@
 -- Reads the stream of a number.
 --
--- ?1 number   ?2 how many
+-- ?1 number   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: stream_id.
 select ws, name, id, head, closed

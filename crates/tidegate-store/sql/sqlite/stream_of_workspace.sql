@@ -1,6 +1,6 @@
--- Reads a workspace's streams by name, after one.
+-- Reads a workspace's streams by name, after a given one.
 --
--- ?1 ws   ?2 after this name   ?3 how many
+-- ?1 ws   ?2 after this name   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, name, id, head, closed

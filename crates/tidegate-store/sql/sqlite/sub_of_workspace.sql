@@ -1,6 +1,6 @@
--- Reads places of reactions in a workspace, after one.
+-- Reads the subscriptions of a workspace, after a given one.
 --
--- ?1 ws   ?2 reaction   ?3 stream   ?4 how many
+-- ?1 ws   ?2 reaction   ?3 stream   ?4 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,

@@ -1,7 +1,7 @@
 -- Reads a reaction's streams that have work and no live lease, longest waiting first.
--- Last come those that were written before the clock stepped back: a claim caps their times.
+-- Rows written before the clock stepped back come last: a claim caps their times.
 --
--- ?1 ws   ?2 reaction   ?3 now (µs)   ?4 how many
+-- ?1 ws   ?2 reaction   ?3 now (µs)   ?4 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: sub_work (ws, reaction, work, stream) where work is not null.
 select ws, reaction, stream, work, at, want, owner, fence, until, due, since, failures, claims,

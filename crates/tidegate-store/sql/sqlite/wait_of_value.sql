@@ -1,7 +1,7 @@
--- Reads the waits for an event that are filed under a value, after one of them.
+-- Reads the waits for an event that are filed under a value, after a given one.
 --
 -- ?1 ws   ?2 the event's name   ?3 path   ?4 value   ?5 after this run   ?6 and this step of it
--- ?7 how many
+-- ?7 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, name, path, value, run, step

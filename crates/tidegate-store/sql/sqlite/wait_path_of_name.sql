@@ -1,6 +1,6 @@
 -- Reads the paths that waits for an event are filed under.
 --
--- ?1 ws   ?2 the event's name   ?3 how many
+-- ?1 ws   ?2 the event's name   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select ws, name, path

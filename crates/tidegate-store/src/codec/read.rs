@@ -1,4 +1,4 @@
-//! From cells back to a row.
+//! Conversion of cells to a row.
 
 use std::{sync::Arc, vec};
 
@@ -21,7 +21,7 @@ use tidegate_core::{
 use super::{Cell, Table};
 use crate::StoreError;
 
-/// The row that a table's cells say, in the order of its columns.
+/// Returns the row for a table's cells, which are in the order of its columns.
 pub fn row(table: Table, cells: Vec<Cell>) -> Result<Row, StoreError> {
     let mut from = Cells { table, at: 0, rest: cells.into_iter() };
     let row = read(&mut from)?;
@@ -31,7 +31,7 @@ pub fn row(table: Table, cells: Vec<Cell>) -> Result<Row, StoreError> {
     }
 }
 
-/// What an ended run's own columns do not say.
+/// Fields of an ended run that have no column of their own.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EndedBody {
@@ -215,7 +215,7 @@ fn run(from: &mut Cells) -> Result<Row, StoreError> {
     let seq = from.seq()?;
     let columns = from.table.columns();
     let body = columns.iter().position(|(name, _)| *name == "body").unwrap_or(columns.len());
-    // Between the number and the body, and after it, stands what only indexes need.
+    // The columns between the number and the body, and after the body, are only needed by indexes.
     from.at = body + 1;
     let cell = from.rest.nth(body - 1);
     let run: Run = from.json_of(cell)?;
@@ -344,7 +344,7 @@ fn logged(from: &mut Cells) -> Result<Row, StoreError> {
     }))
 }
 
-/// A row's cells, taken one after another.
+/// Iterator over a row's cells.
 struct Cells {
     table: Table,
     at: usize,
@@ -357,7 +357,7 @@ impl Cells {
         self.rest.next()
     }
 
-    /// An error that names the cell last taken.
+    /// Returns an error that names the last cell taken.
     fn corrupt(&self, reason: &str) -> StoreError {
         let columns = self.table.columns();
         let column = self.at.checked_sub(1).and_then(|at| columns.get(at)).map_or("?", |it| it.0);
@@ -483,7 +483,7 @@ impl Cells {
         }
     }
 
-    /// An enum without fields, from its bare name.
+    /// Reads an enum without fields from its bare name.
     fn word<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
         let word = self.text()?;
         serde_json::from_value(serde_json::Value::String(word))

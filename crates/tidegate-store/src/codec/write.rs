@@ -1,4 +1,4 @@
-//! From a row to its cells.
+//! Conversion of a row to cells.
 
 use serde::Serialize;
 use tidegate_core::{
@@ -13,7 +13,7 @@ use tidegate_core::{
 
 use super::{Cell, PAUSED, WAITING, engine_text, read::EndedBody};
 
-/// A row's cells, in the order of its table's columns.
+/// Returns a row's cells, in the order of its table's columns.
 pub fn cells(row: &Row) -> Vec<Cell> {
     match row {
         Row::Reply(row) => reply(row),
@@ -85,7 +85,7 @@ pub fn cells(row: &Row) -> Vec<Cell> {
     }
 }
 
-/// The cells of a row's primary key, in the order of its table's columns.
+/// Returns the cells of a row's primary key, in the order of its table's columns.
 pub fn key_cells(key: &RowKey) -> Vec<Cell> {
     match key {
         RowKey::Schedule(ws, app, workflow, id) => {
@@ -385,7 +385,7 @@ fn json<T: Serialize>(value: &T) -> Cell {
     Cell::Text(Some(text))
 }
 
-/// An enum without fields, as its bare name.
+/// Writes an enum without fields as its bare name.
 fn word<T: Serialize>(value: &T) -> Cell {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => Cell::Text(Some(word)),

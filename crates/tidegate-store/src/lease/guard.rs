@@ -1,4 +1,4 @@
-//! A lease that is renewed in the background.
+//! Lease that is renewed in the background.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::{
 use super::{Acquire, Lease, Leases, Renew};
 use crate::StoreError;
 
-/// A lease that is renewed at a third of its time, until it is lost, released or dropped.
+/// Lease that is renewed after a third of its time, until it is lost, released or dropped.
 #[derive(Debug)]
 pub struct LeaseGuard {
     lease: Lease,
     lost: watch::Receiver<bool>,
-    /// Dropped, it ends the renewals, and the lease is given back.
+    /// Dropping the sender ends the renewals and releases the lease.
     release: oneshot::Sender<oneshot::Sender<bool>>,
 }
 
-/// Acquires a lease and keeps it. To be called inside a tokio runtime.
+/// Acquires a lease and renews it in the background. Must be called inside a tokio runtime.
 pub async fn keep(
     leases: Arc<dyn Leases>,
     name: &str,
@@ -38,7 +38,7 @@ pub async fn keep(
         tokio::select! {
             () = renew(&*leases, &kept, ttl, asked) => drop(tell.send(true)),
             answer = &mut released => {
-                // Whoever dropped it does not hear of an error, and the time runs out anyway.
+                // After a drop there is no caller to get an error, and the lease expires anyway.
                 let done = leases.release(&kept).await.unwrap_or(false);
                 drop(answer.map(|answer| answer.send(done)));
             }
@@ -48,24 +48,24 @@ pub async fn keep(
 }
 
 impl LeaseGuard {
-    /// The lease as it was acquired: its fence stays the same, its end moves on.
+    /// Returns the lease as it was acquired: its fence stays the same, its expiry moves.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Whether the holder must have stopped.
+    /// Whether the lease is lost, so that the holder must have stopped.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }
 
-    /// Returns when the holder must stop: the lease is lost, or no renewal has been confirmed for
-    /// half of its time. The other half is for stopping, before somebody else begins.
+    /// Waits until the holder must stop: the lease is lost, or no renewal has been confirmed for
+    /// half of its time. The other half is for stopping, before another holder begins.
     pub async fn lost(&self) {
-        // An error would say that the renewals have ended, and they end after they said so.
+        // An error would mean that the renewal task has ended, and it always sends `true` first.
         drop(self.lost.clone().wait_for(|lost| *lost).await);
     }
 
-    /// Gives the lease back and waits for it; `false` if it was lost before.
+    /// Releases the lease and waits for the answer; `false` if it was lost before.
     pub async fn release(self) -> bool {
         let (answer, answered) = oneshot::channel();
         drop(self.release.send(answer));
@@ -73,8 +73,8 @@ impl LeaseGuard {
     }
 }
 
-/// Renews until it cannot. Counts this machine's steady time, from before each question was sent:
-/// the store's clock may be another, and an answer may be late.
+/// Renews until the lease is lost. Measures this machine's monotonic time, starting before each
+/// request was sent: the store's clock may differ, and an answer may be late.
 async fn renew(leases: &dyn Leases, lease: &Lease, ttl: Duration, mut confirmed: Instant) {
     let mut next = confirmed + ttl / 3;
     loop {
@@ -106,7 +106,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(24);
 
-    /// Leases whose clock and tokio's paused time go together.
+    /// Leases whose clock advances together with tokio's paused time.
     struct Rig {
         clock: Arc<ManualClock>,
         leases: Arc<MemoryStore>,
@@ -118,7 +118,7 @@ mod tests {
             Self { clock: clock.clone(), leases: Arc::new(MemoryStore::new(clock)) }
         }
 
-        /// A second at a time, so that nothing is late by more than that.
+        /// Advances one second at a time, so that nothing is late by more than that.
         async fn pass(&self, time: Duration) {
             for _ in 0..time.as_secs() {
                 self.clock.advance_ms(1000);
@@ -147,7 +147,7 @@ mod tests {
         rig.pass(TTL * 4).await;
         assert!(!rig.is_free().await && !kept.is_lost());
         drop(kept);
-        // The lease is given back, rather than left to run out: no time passes.
+        // The lease is released, rather than left to expire: no time passes.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -184,7 +184,7 @@ mod tests {
         assert!(matches!(third, Acquire::Held { by, .. } if by == "two"));
     }
 
-    /// What goes wrong with renewals.
+    /// Failure of renewals.
     #[derive(Clone, Copy, Debug)]
     enum Trouble {
         Always,
@@ -192,7 +192,7 @@ mod tests {
         Silence,
     }
 
-    /// Leases that can be acquired and released, and sometimes renewed.
+    /// Leases that can be acquired and released, but renewed only sometimes.
     #[derive(Debug)]
     struct Troubled(Arc<MemoryStore>, Trouble, AtomicU32);
 
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// spec N36: before anybody else can have it.
+    /// spec N36: before another holder can acquire it.
     #[tokio::test(start_paused = true)]
     async fn a_holder_that_cannot_renew_is_told_at_half_of_its_time() {
         let rig = Rig::new();
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Trouble that passes in time does no harm.
+    /// Errors that end in time do no harm.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_tried_again() {
         let rig = Rig::new();

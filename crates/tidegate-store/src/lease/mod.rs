@@ -1,11 +1,11 @@
-//! Leases by name: who may act, for how long, and the number that proves it.
+//! Named leases: exclusive rights with an expiry and a fencing number.
 //!
-//! A building block for programs of their own. Runs and reactions do not use it: their leases
-//! are rows that change together with what they protect.
+//! A building block for applications. Runs and reactions do not use it: their leases are rows that
+//! change together with the state they protect.
 //!
-//! `MemoryStore`, `SqliteStore` and `PostgresStore` keep leases beside everything else;
-//! `RedisLeases` keeps nothing but leases. One contract test holds all four to the same answers.
-//! What a lease promises, and what it cannot, is in the book: `docs/concepts/leases.md`.
+//! `MemoryStore`, `SqliteStore` and `PostgresStore` store leases beside their rows; `RedisLeases`
+//! stores only leases. One contract test holds all four to the same answers. The guarantees of a
+//! lease and their limits are described in `docs/concepts/leases.md`.
 
 mod guard;
 #[cfg(feature = "redis")]
@@ -22,62 +22,63 @@ use crate::StoreError;
 pub use self::redis::RedisLeases;
 pub use guard::{LeaseGuard, keep};
 
-/// Gives out leases: at most one at a time for a name.
+/// Lease service: grants at most one lease at a time for a name.
 ///
-/// Every verb may be repeated. After an error it is not known whether it took place, and asking
-/// again with the same holder is always right.
+/// Every operation may be retried. After an error its outcome is unknown, and a retry with the same
+/// holder is always right.
 #[async_trait]
 pub trait Leases: Send + Sync + fmt::Debug {
-    /// Takes the lease of a name for `ttl`, unless somebody else has it.
+    /// Acquires the lease of a name for `ttl`, unless another holder has it.
     ///
-    /// `holder` is whoever asks, and nobody else: a random text, or one that stays the same over
-    /// restarts. A holder that has the lease already gets it anew, with a new fence and its whole
-    /// time: its answer may have been lost, or it may be a new life of a program that crashed,
-    /// whose old one must not be able to write any more.
+    /// `holder` identifies the caller and must be unique to it: a random text, or one that stays
+    /// the same over restarts. A holder that already has the lease gets it again, with a new fence
+    /// and the full `ttl`: its previous answer may have been lost, or the caller may be a restarted
+    /// program whose crashed process must not be able to write any more.
     async fn acquire(&self, name: &str, holder: &str, ttl: Duration)
     -> Result<Acquire, StoreError>;
 
-    /// Lets a lease last for `ttl` from now, with the same fence.
+    /// Extends a lease to `ttl` from now, with the same fence.
     ///
-    /// Once its time is up it is lost, whether or not somebody has taken it.
+    /// An expired lease is lost, whether or not another holder has acquired it.
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError>;
 
-    /// Gives a lease back before its time; `false`, and no effect, if it was lost before.
+    /// Releases a lease before it expires; `false`, and no effect, if it was lost before.
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError>;
 }
 
-/// The right to act under a name until a moment.
+/// Exclusive right to act under a name until it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What it is for.
+    /// Name of the lease.
     pub name: String,
-    /// Who has it.
+    /// Holder of the lease.
     pub holder: String,
-    /// Greater than that of any lease of this name before. Whatever the lease protects keeps the
-    /// greatest it has seen and refuses smaller ones: this, and no clock, stops a late holder.
+    /// Fencing number, greater than that of any earlier lease of this name. The protected resource
+    /// keeps the greatest fence it has seen and refuses smaller ones: this, not a clock, stops a
+    /// late holder.
     pub fence: i64,
-    /// When it ends by the store's clock, which need not be this machine's. Those who act count
-    /// their own time from before they asked.
+    /// Expiry by the store's clock, which may differ from this machine's. A holder measures its own
+    /// time, starting before it sent the request.
     pub until: Timestamp,
 }
 
-/// What [`Leases::acquire`] answers.
+/// Result of [`Leases::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "only whoever acquired a lease may act"]
 pub enum Acquire<L = Lease> {
-    /// It is the caller's.
+    /// The caller holds the lease.
     Acquired(L),
-    /// Somebody else has it.
+    /// Another holder has the lease.
     Held {
-        /// Who.
+        /// Its holder.
         by: String,
-        /// For how long, unless it is renewed or released.
+        /// Remaining time, unless the lease is renewed or released.
         left: Duration,
     },
 }
 
 impl<L> Acquire<L> {
-    /// What was acquired, if it was.
+    /// Returns the acquired lease, if any.
     pub fn acquired(self) -> Option<L> {
         match self {
             Self::Acquired(lease) => Some(lease),
@@ -86,33 +87,34 @@ impl<L> Acquire<L> {
     }
 }
 
-/// What [`Leases::renew`] answers.
+/// Result of [`Leases::renew`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "whoever lost a lease must stop"]
 pub enum Renew {
-    /// It lasts until a new moment.
+    /// The lease has a new expiry.
     Renewed(Lease),
-    /// Its time was up, it was released, or it was acquired anew.
+    /// The lease expired, was released, or was acquired again.
     Lost,
 }
 
-/// The shortest lease: Redis counts milliseconds, and so does everyone here.
+/// Shortest lease: Redis counts milliseconds, so all stores do.
 pub const SHORTEST_TTL: Duration = Duration::from_millis(1);
 
-/// The longest lease. A holder that dies keeps everyone else out for as long; a day of that is
-/// a mistake in the unit, and whoever needs a lease for longer renews it.
+/// Longest lease. A holder that dies blocks all others for that long; a day of that is a mistake in
+/// the unit, and a lease that is needed for longer can be renewed.
 pub const LONGEST_TTL: Duration = Duration::from_hours(24);
 
-/// The most bytes of a name or a holder: long enough for a path or two identifiers, short enough
-/// to be a key in every index.
+/// Maximum bytes of a name or a holder: long enough for a path or two identifiers, short enough to
+/// be a key in every index.
 pub const LONGEST_NAME: usize = 255;
 
-/// What was asked for, once it makes sense.
+/// Validated request for a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) name: String,
     pub(crate) holder: String,
-    /// In milliseconds, rounded down: nobody thinks that a lease lasts longer than it does.
+    /// Time to live in milliseconds, rounded down: no holder believes its lease is longer than it
+    /// is.
     pub(crate) ttl: u64,
 }
 
@@ -130,24 +132,25 @@ impl Asked {
         Ok(Self { name: name.to_owned(), holder: holder.to_owned(), ttl })
     }
 
-    /// For a renewal.
+    /// Creates a request for a renewal.
     pub(crate) fn again(lease: &Lease, ttl: Duration) -> Result<Self, StoreError> {
         Self::new(&lease.name, &lease.holder, ttl)
     }
 
-    /// For a release, which asks for no time.
+    /// Validates a release, which has no `ttl`.
     pub(crate) fn check(lease: &Lease) -> Result<(), StoreError> {
         check_name("name", &lease.name)?;
         check_name("holder", &lease.holder)
     }
 
-    /// What was asked for, granted.
+    /// Returns the lease that grants this request.
     pub(crate) fn granted(self, fence: i64, until: Timestamp) -> Lease {
         Lease { name: self.name, holder: self.holder, fence, until }
     }
 }
 
-/// The same characters everywhere: PostgreSQL takes no NUL, and no control belongs in a log.
+/// Allows the same characters in all stores: PostgreSQL rejects NUL, and control characters do not
+/// belong in a log.
 fn check_name(what: &str, text: &str) -> Result<(), StoreError> {
     let problem = if text.is_empty() {
         "empty"
@@ -162,7 +165,7 @@ fn check_name(what: &str, text: &str) -> Result<(), StoreError> {
     Err(StoreError::Config(format!("a lease's {what} must not be {problem}, got {shown:?}")))
 }
 
-/// How long a lease lasts from a moment.
+/// Returns the remaining time of a lease.
 pub(crate) fn left(until: Timestamp, now: Timestamp) -> Duration {
     let micros = until.micros().saturating_sub(now.micros());
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Leases in Redis: one script a verb, time by the server's clock.
+//! Leases in Redis: one script per operation, time by the server's clock.
 
 use std::{fmt, time::Duration};
 
@@ -12,17 +12,18 @@ use tidegate_core::time::Timestamp;
 use super::{Acquire, Asked, Lease, Leases, Renew, check_name};
 use crate::StoreError;
 
-/// The longest wait for a connection or an answer: well below a third of a usual lease, so that
-/// there is time for another attempt.
+/// Timeout for a connection or an answer: well below a third of a usual lease, so that there is
+/// time for a retry.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a connection is tried before a caller is told. More would outlast short leases.
+/// Connection attempts before a caller gets an error. More would outlast short leases.
 const CONNECT_RETRIES: usize = 2;
 
 /// Leases in one Redis server.
 ///
 /// Redis answers before it has replicated or stored anything. After a failover or a restart that
-/// lost a lease, two may hold it at once; only what checks the fence is safe then.
+/// lost a lease, two holders may have it at once; then only resources that check the fence are
+/// safe.
 pub struct RedisLeases {
     connection: ConnectionManager,
     prefix: String,
@@ -33,7 +34,7 @@ pub struct RedisLeases {
 
 impl fmt::Debug for RedisLeases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the connection: its address may hold a password.
+        // Omits the connection: its address may contain a password.
         f.debug_struct("RedisLeases").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
@@ -41,7 +42,7 @@ impl fmt::Debug for RedisLeases {
 impl RedisLeases {
     /// Connects to `redis://user:password@host:port/database`.
     ///
-    /// Every key begins with `prefix`: those who share leases give the same.
+    /// Every key begins with `prefix`: processes that share leases must use the same prefix.
     pub async fn open(url: &str, prefix: &str) -> Result<Self, StoreError> {
         check_name("prefix", prefix)?;
         if prefix.contains(['{', '}']) {
@@ -64,7 +65,8 @@ impl RedisLeases {
         })
     }
 
-    /// The prefix stands in braces, so that a cluster keeps leases and counter in one slot.
+    /// Key of a lease. The prefix is in braces, so that a cluster stores leases and counter in one
+    /// slot.
     fn key(&self, name: &str) -> String {
         format!("{{{}}}:lease:{name}", self.prefix)
     }
@@ -72,8 +74,8 @@ impl RedisLeases {
     async fn run<A: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<A, StoreError> {
         let mut connection = self.connection.clone();
         let mut answer = script.invoke_async(&mut connection).await;
-        // A connection that died while nobody used it is noticed by whoever uses it next. Every
-        // verb may be repeated, so that this one does not have to be told.
+        // A connection that dropped while idle is only detected by the next request. Every
+        // operation may be retried, so the caller need not get this error.
         if answer.as_ref().is_err_and(RedisError::is_connection_dropped) {
             answer = script.invoke_async(&mut connection).await;
         }
@@ -118,7 +120,7 @@ impl Leases for RedisLeases {
     }
 }
 
-/// What the key of a lease holds, as the script that acquires it writes it.
+/// Value of a lease's key, as written by the acquire script.
 fn value(lease: &Lease) -> String {
     format!("{}:{}", lease.fence, lease.holder)
 }

@@ -1,4 +1,4 @@
-//! Leases in memory: the reference for those of all other stores.
+//! Leases in memory: the reference for the leases of all other stores.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Held {
     leases: BTreeMap<String, Lease>,
-    /// The last one given out. One for all names, so that a name that nobody holds leaves nothing
-    /// behind, and its next fence is greater all the same.
+    /// Last fence issued. One counter for all names, so that a lease that is not held needs no
+    /// entry, and its next fence is still greater.
     fence: i64,
 }
 
 impl Held {
-    /// A lease that is still good at a moment.
+    /// Returns the held lease if it matches and has not expired.
     fn good(&mut self, lease: &Lease, now: Timestamp) -> Option<&mut Lease> {
         let held = self.leases.get_mut(&lease.name)?;
         let same = (&held.holder, held.fence) == (&lease.holder, lease.fence);

@@ -1,7 +1,7 @@
-//! Where the database is: the address as libpq spells it.
+//! Database address, in libpq's syntax.
 //!
-//! `tokio_postgres` reads most of an address. What it does not know, `sslmode=verify-ca`,
-//! `sslmode=verify-full` and `sslrootcert`, is taken out before it looks.
+//! `tokio_postgres` parses most of an address. The settings that it does not know,
+//! `sslmode=verify-ca`, `sslmode=verify-full` and `sslrootcert`, are removed first.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,31 +9,32 @@ use tokio_postgres::config::{Config, SslMode};
 
 use crate::StoreError;
 
-/// How far the server's certificate is checked.
+/// Verification of the server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// No encryption at all.
+    /// No encryption.
     Off,
-    /// Encrypted, to whoever answers.
+    /// Encrypted, without verification of the server.
     Anyone,
-    /// The chain leads to one of these roots.
+    /// The chain must lead to one of these roots.
     Chain(PathBuf),
-    /// The chain does, and the certificate names the host.
+    /// The chain must lead to one of these roots, and the certificate must name the host.
     ChainAndName(PathBuf),
 }
 
-/// An address that makes sense.
+/// Validated address.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) trust: Trust,
 }
 
-/// Without an answer for this long, a connection is thought dead by the kernel's own probes.
+/// TCP keepalive: idle time after which the kernel probes a connection. The probe interval and the
+/// user timeout derive from it.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 impl Address {
-    /// Reads `postgres://…` or `host=… dbname=…`.
+    /// Parses `postgres://…` or `host=… dbname=…`.
     pub(super) fn parse(text: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
         let (rest, taken) = if text.starts_with("postgres://") || text.starts_with("postgresql://")
         {
@@ -65,7 +66,7 @@ impl Address {
     }
 }
 
-/// The settings that `tokio_postgres` does not get to see.
+/// Settings that are not passed to `tokio_postgres`.
 #[derive(Debug, Default)]
 struct Taken {
     mode: Option<String>,
@@ -73,7 +74,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes a setting, or leaves it to `tokio_postgres`.
+    /// Takes a setting, or returns `false` to leave it to `tokio_postgres`.
     fn take(&mut self, name: &str, value: &str) -> bool {
         match name {
             "sslmode" => self.mode = Some(value.to_owned()),
@@ -95,7 +96,7 @@ impl Taken {
         match mode {
             "disable" => Ok((SslMode::Disable, Trust::Off)),
             "allow" | "prefer" => Ok((SslMode::Prefer, Trust::Anyone)),
-            // As in libpq: who names a root wants it checked.
+            // As in libpq: a root that is given is checked.
             "require" if self.root.is_some() => {
                 Ok((SslMode::Require, Trust::Chain(root(self.root)?)))
             }
@@ -123,7 +124,7 @@ fn split_url(text: &str) -> (String, Taken) {
     (format!("{base}{mark}{}", kept.join("&")), taken)
 }
 
-/// `%2F` and its like, which a path may contain.
+/// Decodes percent-encoding, such as `%2F`, which a path may contain.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -138,7 +139,7 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Takes `name=value` words apart; values may stand in single quotes with backslashes.
+/// Parses `name=value` words; values may be in single quotes with backslash escapes.
 fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
     let mut taken = Taken::default();
     let mut kept = String::new();
@@ -159,7 +160,7 @@ fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
     Ok((kept, taken))
 }
 
-/// One value: as written, as meant, and what follows it.
+/// Parses one value. Returns it as written, as decoded, and the text after it.
 fn take_value(text: &str) -> (&str, String, &str) {
     let quoted = text.starts_with('\'');
     let mut value = String::new();

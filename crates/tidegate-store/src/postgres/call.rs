@@ -1,4 +1,4 @@
-//! A statement with its parameters, and what the server answered.
+//! Statement with its parameters, and decoding of the server's answer.
 
 use tidegate_core::row::{Row, RowKey};
 use tokio_postgres::types::{ToSql, Type};
@@ -8,7 +8,7 @@ use crate::{
     codec::{self, Cell, ColumnType, Table},
 };
 
-/// One statement to run.
+/// Statement to run.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) sql: &'static str,
@@ -21,7 +21,7 @@ impl Call {
     }
 }
 
-/// A parameter. Lists go in as arrays, one for each column.
+/// Parameter. Lists are sent as arrays, one for each column.
 #[derive(Clone, Debug)]
 pub(super) enum Param {
     Int(i64),
@@ -52,7 +52,7 @@ impl Param {
         }
     }
 
-    /// About how many bytes it takes to send.
+    /// Returns the approximate size in bytes when sent.
     pub(super) fn size(&self) -> usize {
         fn sum<T>(values: &[Option<T>], size: impl Fn(&T) -> usize) -> usize {
             values.iter().map(|value| 4 + value.as_ref().map_or(0, &size)).sum()
@@ -66,23 +66,23 @@ impl Param {
         }
     }
 
-    /// Numbers, none of them absent.
+    /// Creates an array of numbers, without nulls.
     pub(super) fn ints(values: impl IntoIterator<Item = i64>) -> Self {
         Self::Ints(values.into_iter().map(Some).collect())
     }
 
-    /// Texts, none of them absent.
+    /// Creates an array of texts, without nulls.
     pub(super) fn texts(values: impl IntoIterator<Item = String>) -> Self {
         Self::Texts(values.into_iter().map(Some).collect())
     }
 
-    /// Byte strings, none of them absent.
+    /// Creates an array of byte strings, without nulls.
     pub(super) fn blobs(values: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self::Blobs(values.into_iter().map(Some).collect())
     }
 }
 
-/// Turns rows of cells into an array for each column. There is at least one row.
+/// Transposes rows of cells into one array per column. There must be at least one row.
 pub(super) fn transpose(rows: Vec<Vec<Cell>>) -> Result<Vec<Param>, StoreError> {
     let count = rows.len();
     let first = rows.first().map_or(&[][..], Vec::as_slice);
@@ -109,14 +109,14 @@ pub(super) fn transpose(rows: Vec<Vec<Cell>>) -> Result<Vec<Param>, StoreError> 
     Ok(params)
 }
 
-/// Keys of one table, as arrays.
+/// Returns keys of one table as arrays.
 pub(super) fn key_params<'a>(
     keys: impl IntoIterator<Item = &'a RowKey>,
 ) -> Result<Vec<Param>, StoreError> {
     transpose(keys.into_iter().map(codec::key_cells).collect())
 }
 
-/// Whole rows of one table, as arrays.
+/// Returns whole rows of one table as arrays.
 pub(super) fn row_params(rows: &[Row]) -> Result<Vec<Param>, StoreError> {
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
@@ -127,7 +127,7 @@ pub(super) fn row_params(rows: &[Row]) -> Result<Vec<Param>, StoreError> {
     transpose(all)
 }
 
-/// A table's row, from the columns of an answer that begin at `first`.
+/// Decodes a table's row from the columns of an answer that begin at `first`.
 pub(super) fn decode(
     table: Table,
     from: &tokio_postgres::Row,
@@ -150,12 +150,12 @@ pub(super) fn decode(
     codec::row(table, cells)
 }
 
-/// A number from a column that is never null.
+/// Returns a number from a column that is never null.
 pub(super) fn int(from: &tokio_postgres::Row, at: usize) -> Result<i64, StoreError> {
     from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
 }
 
-/// Text from a column that is never null.
+/// Returns text from a column that is never null.
 pub(super) fn text(from: &tokio_postgres::Row, at: usize) -> Result<String, StoreError> {
     from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
 }

@@ -1,4 +1,4 @@
-//! One connection, and statements sent over it in one flight.
+//! Connection that sends several statements in one flight.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,31 +25,31 @@ use super::{
 };
 use crate::StoreError;
 
-/// A connection with a task that drives it. Dropping it closes it.
+/// Connection with a task that drives it. Dropping it closes it.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
     driver: AbortHandle,
     /// Closes when the driver ends.
     gone: watch::Receiver<()>,
-    /// By statement; none through a pooler, where the next statement may go to another server
-    /// connection that has never heard of it.
+    /// Prepared statements by text; `None` through a pooler, where the next statement may go to
+    /// another server connection on which it was never prepared.
     prepared: Option<Mutex<HashMap<&'static str, Statement>>>,
     round_trip: Duration,
     flight: Arc<Flight>,
-    /// Statements that are sent together share one Sync. Not through a pooler, which does not see
-    /// soon that a client has gone, and not in a step, whose savepoint is gone back to.
+    /// Whether statements that are sent together share one Sync. Not through a pooler, which
+    /// detects a disconnected client late, and not in a step, which rolls back to its savepoint.
     merges: bool,
-    /// A commit since the last flight was not waited for until the standby had it.
+    /// Whether a commit since the last flight did not wait until the standby had it.
     unreplicated: Arc<AtomicBool>,
 }
 
-/// The function of the server that waits for synchronous standbys. It warns where that wait is cut
-/// short, by an administrator or by a time-out, and the commit then counts as done. The text of the
-/// warning is in the server's language; the name of the function is not.
+/// Function of the server that waits for synchronous standbys. It warns if that wait is cut short,
+/// by an administrator or by a timeout; the commit then counts as done. The text of the warning is
+/// in the server's language, the name of the function is not.
 const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 
-/// What each statement of a flight was answered.
+/// Answer to each statement of a flight.
 pub(super) type Answers = Vec<Result<Vec<Row>, tokio_postgres::Error>>;
 
 type Answering<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -61,7 +61,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects and refuses a server that must not be trusted with a commit.
+    /// Connects, and refuses a server that must not be trusted with a commit.
     ///
     /// `heard` is called for every notification.
     pub(super) async fn open(
@@ -112,35 +112,35 @@ impl Connection {
         let mut calls = vec![Call::new(sql::SERVER_CHECK, Vec::new())];
         calls.extend(settings.for_session());
         let mut answers = self.run_unnamed(&calls).await?.into_iter();
-        // First: a server that will not do may not have all of the settings either.
+        // First: an unsuitable server may not have all of the settings either.
         let check = answers.next().ok_or_else(|| Trouble::lost("no answer to a greeting"))??;
         settings.check_server(only(&check)?)?;
         first_error(answers.collect()).map(|_| ())
     }
 
-    /// Waits until the server has answered all that was sent. The driver is content with less: it
-    /// does not wait for the end of a preparation, nor of its own question on connecting, and a
-    /// late end would be taken for one of the flight that follows.
+    /// Waits until the server has answered everything sent. The driver waits for less: not for the
+    /// final message after a preparation, nor for the one after its own query on connecting, and a
+    /// late one would be counted to the next flight.
     async fn be_answered(&self) -> Result<(), Trouble> {
         Ok(self.in_time(self.client.check_connection()).await??)
     }
 
     /// Sends all statements at once and waits for all answers.
     ///
-    /// What a statement failed with is in its answer. Those after it fail too. A transaction whose
-    /// flight was merged, or ends with COMMIT, is rolled back then. An error says that the
-    /// connection is lost, or that a final COMMIT has rolled back.
+    /// The error of a statement is in its answer. The statements after it fail too. If the flight
+    /// was merged, or ends with COMMIT, its transaction is then rolled back. An error of this
+    /// function means that the connection is lost, or that a final COMMIT has rolled back.
     pub(super) async fn run(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.prepare(calls).await?;
         self.fly(calls).await
     }
 
-    /// As [`Connection::run`], without preparing anything first.
+    /// Like [`Connection::run`], without preparing anything first.
     pub(super) async fn run_unnamed(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.send(calls, Sending::Unnamed).await
     }
 
-    /// Sends what has been prepared, all at once, and waits for all answers.
+    /// Sends prepared statements, all at once, and waits for all answers.
     pub(super) async fn fly(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.send(calls, Sending::Named).await
     }
@@ -150,19 +150,19 @@ impl Connection {
         self.client.batch_execute(statements).await.map_err(Trouble::from)
     }
 
-    /// Runs one control statement, such as `rollback`, on its own.
+    /// Runs one control statement, such as `rollback`, by itself.
     pub(super) async fn control(&self, statement: &'static str) -> Result<(), Trouble> {
         let answers = self.run(&[Call::new(statement, Vec::new())]).await?;
         first_error(answers).map(|_| ())
     }
 
-    /// Prepares what this connection has not seen yet, in one flight, before anything is sent:
-    /// a statement that waited for its own preparation would be overtaken by those after it.
+    /// Prepares the statements that are new to this connection, in one flight, before any of them
+    /// is sent: a statement that waited for its own preparation would be overtaken by later ones.
     pub(super) async fn prepare(&self, calls: &[Call]) -> Result<(), Trouble> {
         let Some(prepared) = &self.prepared else { return Ok(()) };
         let missing: BTreeMap<&'static str, &Call> = {
             let known = locked(prepared);
-            // Each once: the driver would take back a second one while the flight is under way.
+            // Each once: the driver would close a duplicate while the flight is in progress.
             calls
                 .iter()
                 .filter(|call| !is_control(call.sql))
@@ -183,14 +183,14 @@ impl Connection {
         for (sql, statement) in missing.into_keys().zip(statements) {
             match statement {
                 Ok(statement) => drop(locked(prepared).insert(sql, statement)),
-                // Those after the first fail because of it.
+                // The statements after the first failure fail because of it.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Shows each row that a statement without parameters answers with, and keeps none.
+    /// Visits each row of a statement without parameters, without keeping the rows.
     pub(super) async fn each(
         &self,
         sql: &'static str,
@@ -201,7 +201,8 @@ impl Connection {
         let mut rows = pin!(self.in_time(rows).await??);
         while let Some(row) = self.in_time(poll_fn(|cx| rows.as_mut().poll_next(cx))).await? {
             show(&row?)?;
-            // Rows that have come already are no wait: others have to get a turn in between.
+            // Rows that were already received do not suspend this task: let other tasks run in
+            // between.
             tokio::task::coop::consume_budget().await;
         }
         Ok(())
@@ -211,14 +212,14 @@ impl Connection {
         let commits = calls.last().is_some_and(|call| call.sql == sql::COMMIT);
         let merged = self.merges && can_merge(calls);
         if merged {
-            // COMMIT has a Sync of its own: it ends a transaction that has failed, too.
+            // COMMIT has a Sync of its own, so that it also ends a failed transaction.
             self.flight.announce(calls.len() - usize::from(commits));
         }
         let flight = calls.iter().map(|call| self.answer(call, sending)).collect();
         let answers: Answers = match self.in_time(all_or_unsent(flight)).await? {
             Ok(answers) => answers,
             Err(unsent) => {
-                // The server waits for the rest of the flight, which will not come.
+                // The server waits for the rest of the flight, which will never be sent.
                 self.driver.abort();
                 return Err(unsent);
             }
@@ -230,7 +231,7 @@ impl Connection {
             return Err(Trouble::Lost(reason));
         }
         if self.unreplicated.swap(false, Ordering::Acquire) {
-            // As good as unanswered: the commit is done here, and a failover may undo it.
+            // Same as no answer: the commit is done here, but a failover may undo it.
             return Err(Trouble::lost("the wait for the synchronous standby was cancelled"));
         }
         match answers.iter().any(Result::is_err) {
@@ -276,7 +277,8 @@ impl Connection {
         })
     }
 
-    /// A peer that has gone without a word must not be waited for as long as TCP would.
+    /// Limits the wait for an answer: a peer that vanished must not be waited for as long as TCP
+    /// would.
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Trouble> {
         match tokio::time::timeout(self.round_trip, work).await {
             Ok(done) => Ok(done),
@@ -284,24 +286,24 @@ impl Connection {
         }
     }
 
-    /// For statements that are not ours.
+    /// Returns the client, for statements that are not the store's.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether it has ended.
+    /// Whether the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the connection has ended.
     pub(super) async fn closed(&self) {
         let mut gone = self.gone.clone();
         while gone.changed().await.is_ok() {}
     }
 }
 
-/// Whether a statement goes out by the name that it was prepared under.
+/// Whether a statement is sent by the name that it was prepared under.
 #[derive(Clone, Copy, Debug)]
 enum Sending {
     Named,
@@ -310,8 +312,8 @@ enum Sending {
 
 /// Whether statements may share a Sync.
 ///
-/// The server does not end a transaction that is idle before the Sync: a process that is stopped
-/// must have sent all of a flight or nothing (spec R16), so that it has to fit into a socket's
+/// The server does not end a transaction that is idle before the Sync: a process that is suspended
+/// must have sent all of a flight or nothing (spec R16), so a flight must fit into a socket's
 /// buffer.
 fn can_merge(calls: &[Call]) -> bool {
     let size = |call: &Call| call.params.iter().map(Param::size).sum::<usize>();
@@ -319,11 +321,11 @@ fn can_merge(calls: &[Call]) -> bool {
         && calls.iter().map(size).sum::<usize>() <= LARGEST_MERGED
 }
 
-/// The largest flight that is merged, in bytes of parameters.
+/// Largest flight that is merged, in bytes of parameters.
 const LARGEST_MERGED: usize = 32 << 10;
 
-/// `begin`, `commit` and their like, which are not worth preparing, and can be sent in a failed
-/// transaction where nothing can be prepared.
+/// Whether a statement is a control statement (`begin`, `commit` and others). These are not worth
+/// preparing, and can be sent in a failed transaction, where nothing can be prepared.
 fn is_control(statement: &str) -> bool {
     sql::CONTROL.contains(&statement)
 }
@@ -332,8 +334,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls all before it waits for any: each is sent when it is first polled, so that all leave
-/// together and in order.
+/// Polls all futures before waiting for any: each statement is sent when it is first polled, so
+/// that all are sent together and in order.
 async fn all<T>(mut futures: Vec<Answering<'_, T>>) -> Vec<T> {
     let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     poll_fn(|cx| {
@@ -352,14 +354,15 @@ async fn all<T>(mut futures: Vec<Answering<'_, T>>) -> Vec<T> {
     done.into_iter().flatten().collect()
 }
 
-/// As [`all`], but stops at a statement that cannot be sent: those after it, a COMMIT among them,
-/// must not go out without it. The transaction is left to be rolled back.
+/// Like [`all`], but stops at a statement that cannot be sent: later ones, a COMMIT among them,
+/// must not be sent without it. The transaction is left to be rolled back.
 async fn all_or_unsent<T>(
     mut flight: Vec<Answering<'_, Result<T, tokio_postgres::Error>>>,
 ) -> Result<Vec<Result<T, tokio_postgres::Error>>, Trouble> {
     let mut sent = Vec::with_capacity(flight.len());
     for statement in &mut flight {
-        // A statement is sent when it is first polled, and not answered before the next is.
+        // A statement is sent when it is first polled, and not answered before the next one is
+        // sent.
         let first = poll_fn(|cx| Poll::Ready(statement.as_mut().poll(cx))).await;
         match first {
             Poll::Ready(Err(error)) if error.as_db_error().is_none() => return Err(error.into()),
@@ -372,17 +375,17 @@ async fn all_or_unsent<T>(
     Ok(sent.into_iter().filter_map(|answer| answer.or_else(|| rest.next())).collect())
 }
 
-/// All answers, or the first error: those after it only say that the transaction has failed.
+/// Returns all answers, or the first error: later errors only say that the transaction has failed.
 pub(super) fn first_error(answers: Answers) -> Result<Vec<Vec<Row>>, Trouble> {
     answers.into_iter().map(|answer| answer.map_err(Trouble::from)).collect()
 }
 
-/// The one row that a statement answers with.
+/// Returns the only row of a statement's answer.
 pub(super) fn only(rows: &[Row]) -> Result<&Row, StoreError> {
     rows.first().ok_or_else(|| StoreError::Corrupt("a statement answered nothing".to_owned()))
 }
 
-/// The number in the one row that a statement answers with.
+/// Returns the number in the only row of a statement's answer.
 pub(super) fn only_int(rows: &[Row]) -> Result<i64, StoreError> {
     call::int(only(rows)?, 0)
 }
@@ -391,8 +394,8 @@ pub(super) fn only_int(rows: &[Row]) -> Result<i64, StoreError> {
 mod tests {
     use super::*;
 
-    /// A statement whose parameters cannot be encoded never leaves: neither may the COMMIT that
-    /// follows it in the flight.
+    /// A statement whose parameters cannot be encoded is never sent: the COMMIT that follows it in
+    /// the flight must not be sent either.
     #[tokio::test]
     async fn nothing_is_sent_after_a_statement_that_could_not_be() {
         let error = "port=x".parse::<tokio_postgres::Config>().unwrap_err();

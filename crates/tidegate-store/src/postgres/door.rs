@@ -1,8 +1,9 @@
-//! How a connection is opened: encrypted as far as the address asks, with a [`Merged`] stream under
-//! the driver.
+//! Opening a connection: encrypted as far as the address asks, with a [`Merged`] stream under the
+//! driver.
 //!
-//! The driver lets a TLS connector make the stream, and gives away a plain one no other way. So it
-//! is told that TLS begins at once, and the connector asks the server itself whether it does.
+//! The driver only lets a TLS connector provide the stream, even for a plain connection. So the
+//! driver is configured for direct TLS, and the connector itself asks the server whether it
+//! supports TLS.
 
 use std::{
     io,
@@ -31,13 +32,13 @@ use super::{
     flight::{Flight, Merged},
 };
 
-/// The longest handshake where the address sets no limit.
+/// Timeout of the handshake where the address sets none.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// A connection that somebody has to poll.
+/// Connection that has to be polled.
 pub(super) type Driven = Connection<Socket, Stream>;
 
-/// Connects to the first server of an address that will do.
+/// Connects to the first suitable server of an address.
 pub(super) async fn connect(
     address: &Address,
     tls: &MakeRustlsConnect,
@@ -51,7 +52,7 @@ pub(super) async fn connect(
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
         if direct { Ask::Never } else { Ask::First(mode) }
     } else {
-        // The driver makes no TLS stream for a server without a name, and no merged one.
+        // For a server without a host name the driver makes neither a TLS stream nor a merged one.
         Ask::Never
     };
     let tls = (address.trust != Trust::Off).then(|| tls.clone());
@@ -60,7 +61,7 @@ pub(super) async fn connect(
     let connector = Connector { tls, ask, flight: flight.clone(), limit, done: done.clone() };
     let (client, driven) = config.connect(connector).await?;
     done.store(true, Ordering::Release);
-    // Of several hosts, one that was given up may have had such a stream and this one none.
+    // With several hosts, a failed one may have had a merged stream while this one has none.
     if by_name {
         flight.set_merges();
     }
@@ -76,21 +77,21 @@ fn is_by_name(config: &Config) -> bool {
 #[derive(Clone, Copy)]
 enum Ask {
     First(SslMode),
-    /// The driver has asked, or the server needs no asking.
+    /// The driver has asked, or the server does TLS without being asked.
     Never,
 }
 
 #[derive(Clone)]
 struct Connector {
-    /// None where nothing is encrypted.
+    /// `None` without encryption.
     tls: Option<MakeRustlsConnect>,
     ask: Ask,
     flight: Arc<Flight>,
-    /// The driver bounds how long a server may take to accept a connection, but not how long to say
-    /// something then: one that is frozen accepts, and says nothing for ever. Of several hosts, the
-    /// next one is tried.
+    /// Handshake timeout. The driver limits how long a server may take to accept a connection, but
+    /// not how long it may then stay silent: a frozen server accepts and never answers. With
+    /// several hosts, the next one is tried.
     limit: Duration,
-    /// The handshake is over.
+    /// Whether the handshake is over.
     done: Arc<AtomicBool>,
 }
 
@@ -113,7 +114,7 @@ impl MakeTlsConnect<Socket> for Connector {
     }
 }
 
-/// A connection that is being opened.
+/// Connection that is being opened.
 pub(super) struct Opening {
     tls: Option<Encrypt>,
     ask: Ask,
@@ -122,7 +123,7 @@ pub(super) struct Opening {
     done: Arc<AtomicBool>,
 }
 
-/// "Is this encrypted?", as the protocol asks it.
+/// `SSLRequest` message of the protocol.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
 impl TlsConnect<Socket> for Opening {
@@ -170,14 +171,14 @@ fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-/// The stream that the driver reads and writes.
+/// Stream that the driver reads and writes.
 pub(super) struct Stream {
     merged: Merged<Door>,
-    /// None once it is over.
+    /// `None` once it is over.
     handshake: Option<Handshake>,
 }
 
-/// The bound on what comes before the first statement.
+/// Timeout for everything before the first statement.
 struct Handshake {
     end: Pin<Box<Sleep>>,
     done: Arc<AtomicBool>,
@@ -227,7 +228,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// A socket, encrypted or not.
+/// Socket, encrypted or not.
 enum Door {
     Plain(Socket),
     Encrypted(Box<<MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>),

@@ -1,29 +1,30 @@
-//! What can go wrong while a transaction is tried, and what to do about it.
+//! Errors of a transaction attempt, and whether a retry helps.
 
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::{StoreError, codec::Table};
 
-/// Why an attempt came to nothing. Nothing was changed, except where [`Trouble::InDoubt`] says so.
+/// Error of an attempt. Nothing was changed, except where [`Trouble::InDoubt`] says so.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// Others were in the way: the same again may succeed.
+    /// Contention with other transactions: a retry may succeed.
     Contended(String),
-    /// A row that was not there when it was looked for is there: look again.
+    /// A row that did not exist when it was read exists now: read again.
     Clash(Table, String),
-    /// The connection is gone, and no COMMIT had been sent over it.
+    /// The connection was lost before COMMIT was sent.
     Lost(String),
-    /// The connection is gone, and COMMIT had been sent.
+    /// The connection was lost after COMMIT was sent.
     InDoubt(String),
     /// The transaction's token row was swept: another attempt needs another row.
     Unnamed(String),
-    /// Trying again would not help.
+    /// A retry would not help.
     Refused(StoreError),
 }
 
-/// The tables where another transaction may have been first to insert the same key.
+/// Tables where another transaction may have inserted the same key first.
 ///
-/// Everywhere else a key has one writer, and a second row under it is an error of the caller.
+/// In all other tables a key has one writer, and a second row with the same key is an error of the
+/// caller.
 pub(super) const CONTESTED: [Table; 10] = [
     Table::Reply,
     Table::Schedule,
@@ -37,7 +38,7 @@ pub(super) const CONTESTED: [Table; 10] = [
     Table::Engine,
 ];
 
-/// The code of `expect_rows`.
+/// Error code of `expect_rows`.
 const WRONG_COUNT: &str = "TG002";
 const TOKEN_TABLE: &str = "tx_token";
 
@@ -46,7 +47,7 @@ impl Trouble {
         Self::Lost(reason.to_owned())
     }
 
-    /// What the caller of a store is told when trying again has come to an end.
+    /// Returns the error for the caller of the store when there are no more retries.
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Contended(reason) | Self::Clash(_, reason) => StoreError::Busy(reason),
@@ -84,7 +85,7 @@ impl Trouble {
         }
         match &code.code()[..2] {
             // Connection, resources, operator intervention, system; a server that has become a
-            // standby; a plan that outlived a migration.
+            // standby; a plan that is out of date after a migration.
             "08" | "53" | "57" | "58" | "25" | "0A" => Self::Lost(message),
             "28" | "3D" => Self::Refused(StoreError::Config(message)),
             "42" => {
@@ -95,7 +96,8 @@ impl Trouble {
     }
 }
 
-/// Deadlocks cannot happen between transactions of ours, and may with someone else's.
+/// Codes of contention. Deadlocks cannot happen between Tidegate's transactions, but may happen
+/// with another application's.
 const CONTENDED: [SqlState; 4] = [
     SqlState::T_R_SERIALIZATION_FAILURE,
     SqlState::T_R_DEADLOCK_DETECTED,
@@ -103,12 +105,13 @@ const CONTENDED: [SqlState; 4] = [
     SqlState::QUERY_CANCELED,
 ];
 
-/// Whether others were in the way.
+/// Whether the error is contention with other transactions.
 pub(super) fn is_contention(code: &SqlState) -> bool {
     CONTENDED.contains(code)
 }
 
-/// An error in the server's words, or with its cause where it is not the server's.
+/// Formats an error with the server's message, or with its cause if it did not come from the
+/// server.
 pub(super) fn say(error: &tokio_postgres::Error) -> String {
     if let Some(server) = error.as_db_error() {
         return describe(server);
@@ -132,7 +135,7 @@ impl From<tokio_postgres::Error> for Trouble {
             return Self::from_server(server);
         }
         let text = say(&error);
-        // What never left this machine: a parameter that cannot be sent.
+        // Not sent at all: a parameter that cannot be encoded.
         if text.starts_with("error serializing") || text.starts_with("error encoding") {
             return Self::Refused(StoreError::Data(text));
         }

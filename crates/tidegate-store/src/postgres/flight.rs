@@ -1,11 +1,10 @@
-//! One Sync for a flight: a stream between the driver and the server.
+//! Merged flights: a stream between driver and server that sends one Sync per flight.
 //!
-//! `tokio_postgres` ends every statement with a Sync, and the server answers each Sync by itself: a
-//! flight of 17 statements is 17 answers, each with a system call and a wake-up. [`Merged`] leaves
-//! out all Syncs of a flight but the last, and adds the "ready for query" after each statement that
-//! the driver waits for. After a failed statement the server skips the rest of the flight; the
-//! driver gets an error for each skipped one, as the server would have given it in a failed
-//! transaction.
+//! `tokio_postgres` ends every statement with a Sync, and the server answers each Sync separately:
+//! a flight of 17 statements is 17 answers, each with a system call and a wake-up. [`Merged`] omits
+//! all Syncs of a flight but the last, and adds the "ready for query" after each statement that the
+//! driver waits for. After a failed statement the server skips the rest of the flight; the driver
+//! gets an error for each skipped one, as the server would have sent it in a failed transaction.
 
 use std::{
     io,
@@ -19,20 +18,20 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The state that a connection shares with its stream.
+/// State that a connection shares with its stream.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// The stream is in use: there is none where the driver makes the connection by itself.
+    /// Whether the stream is in use: there is none where the driver makes the connection itself.
     merges: AtomicBool,
-    /// How many statements are about to be sent.
+    /// Number of statements about to be sent.
     announced: AtomicUsize,
-    /// The last command that was carried out was a COMMIT: that of a failed transaction is
+    /// Whether the last completed command was a COMMIT: the COMMIT of a failed transaction is
     /// answered as a ROLLBACK (spec R11).
     committed: AtomicBool,
 }
 
 impl Flight {
-    /// Notes that the connection goes through a [`Merged`] stream.
+    /// Records that the connection uses a [`Merged`] stream.
     pub(super) fn set_merges(&self) {
         self.merges.store(true, Ordering::Release);
     }
@@ -42,32 +41,32 @@ impl Flight {
         self.merges.load(Ordering::Acquire)
     }
 
-    /// Says that the next `statements` form a flight. They must be sent at once, each with one
-    /// Sync.
+    /// Announces that the next `statements` form a flight. They must be sent together, each with
+    /// one Sync.
     pub(super) fn announce(&self, statements: usize) {
         self.announced.store(statements, Ordering::Release);
     }
 
-    /// Whether the last command was a COMMIT that took place.
+    /// Whether the last command was a COMMIT that succeeded.
     pub(super) fn committed(&self) -> bool {
         self.committed.load(Ordering::Acquire)
     }
 }
 
-/// "Ready for query", inside a transaction.
+/// "Ready for query" message, inside a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05T";
 
-/// The error of a statement that the server has skipped.
+/// Error message for a statement that the server has skipped.
 const SKIPPED: &[u8] = b"E\0\0\0\x49SERROR\0VERROR\0C25P02\0\
     Man earlier statement of the flight has failed\0\0";
 
-/// More than this is written before more is taken.
+/// Maximum bytes buffered for writing; above that the stream writes before it accepts more.
 const HIGH_WATER: usize = 1 << 20;
 
-/// How much is read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 16 << 10;
 
-/// A stream of messages that merges flights.
+/// Stream of messages that merges flights.
 #[derive(Debug)]
 pub(super) struct Merged<S> {
     inner: S,
@@ -80,14 +79,14 @@ pub(super) struct Merged<S> {
     answers: Frames,
     /// Statements of the flight that the server has not answered yet.
     unanswered: usize,
-    /// The beginning of the message that is being read: enough for a COMMIT's tag.
+    /// First bytes of the message that is being read: enough for a COMMIT's tag.
     start: Vec<u8>,
     incoming: Vec<u8>,
     taken: usize,
     chunk: Box<[u8]>,
 }
 
-/// Finds the ends of messages: a type, a length that counts itself, and contents.
+/// Message framing: a type, a length that includes itself, and contents.
 #[derive(Debug, Default)]
 struct Frames {
     head: [u8; HEAD],
@@ -98,8 +97,8 @@ struct Frames {
 const HEAD: usize = 5;
 
 impl Frames {
-    /// Takes the first part of `bytes` that belongs together: a head once it is complete, or
-    /// contents. Gives the rest.
+    /// Splits off the next piece of `bytes`: a head once it is complete, or contents. Returns the
+    /// piece and the rest.
     fn next<'a>(&mut self, bytes: &'a [u8]) -> (Part<'a>, &'a [u8]) {
         if self.have < HEAD {
             let count = bytes.len().min(HEAD - self.have);
@@ -118,7 +117,7 @@ impl Frames {
         (Part::Contents(contents), rest)
     }
 
-    /// The type of the message that has just ended, if one has.
+    /// Returns the type of the message that has just ended, if one has.
     fn ended(&mut self) -> Option<u8> {
         let ended = self.have == HEAD && self.left == 0;
         ended.then(|| {
@@ -156,8 +155,8 @@ impl<S> Merged<S> {
         &self.inner
     }
 
-    /// Takes what the driver sends. Outside of a flight nothing is looked at: the first message of
-    /// all has no type.
+    /// Buffers bytes that the driver sends. Outside of a flight they are not parsed: the very first
+    /// message has no type.
     fn send(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.unsent == 0 {
@@ -182,7 +181,7 @@ impl<S> Merged<S> {
         }
     }
 
-    /// Takes what the server answers.
+    /// Buffers bytes that the server sends.
     fn receive(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (part, rest) = self.answers.next(bytes);
@@ -205,7 +204,7 @@ impl<S> Merged<S> {
         }
     }
 
-    /// Adds what the driver expects after a message.
+    /// Adds the messages that the driver expects after a message of the server.
     fn answered(&mut self, kind: u8) {
         match kind {
             b'C' | b'I' => {
@@ -229,8 +228,8 @@ impl<S> Merged<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Merged<S> {
-    /// Writes what was taken, a flight not before its last Sync: a process that is stopped in the
-    /// middle of one would hold its locks for as long.
+    /// Writes buffered bytes, but a flight only once it has its last Sync: a process that is
+    /// suspended in the middle of a flight would hold its locks until it resumes.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.unsent > 0 {
             return Poll::Ready(Ok(()));
@@ -314,7 +313,7 @@ mod tests {
         [&[kind][..], &length.to_be_bytes(), contents].concat()
     }
 
-    /// A stream with a flight of so many statements under way, and what was sent of it.
+    /// Returns a stream with an open flight of `statements`, and the bytes sent of it.
     fn sent(statements: usize, piece: usize) -> (Merged<()>, Vec<u8>) {
         let flight = Arc::new(Flight::default());
         let mut stream = Merged::new((), flight.clone());
@@ -346,14 +345,14 @@ mod tests {
             let bytes = [answer.repeat(3), end.clone()].concat();
             let expected = [&answer, READY, &answer, READY, &answer, &end].concat();
             assert_eq!(received(&mut stream, &bytes, piece), expected, "{piece}");
-            // What follows is nobody's flight.
+            // Later messages belong to no flight.
             stream.send(&sync);
             assert_eq!(std::mem::take(&mut stream.outgoing), sync, "{piece}");
             assert_eq!(received(&mut stream, &end, piece), end, "{piece}");
         }
     }
 
-    /// COMMIT is sent behind its flight before the flight is answered.
+    /// COMMIT is sent after its flight, before the flight is answered.
     #[test]
     fn a_statement_behind_a_flight_has_its_own_answer() {
         let (mut stream, _) = sent(2, 1000);

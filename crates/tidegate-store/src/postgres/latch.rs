@@ -10,10 +10,10 @@ use super::{
     sql,
 };
 
-/// Takes latches in one order, whatever their mode; none if there is nothing to take.
+/// Takes latches in one order, whatever their mode; `None` if there are none to take.
 pub(super) fn lock(schema: &str, latches: &BTreeMap<Latch, Mode>) -> Option<Call> {
-    // Sorted by number, as everybody sorts them. Two latches of one number are one, and the
-    // stronger mode is taken at once: to raise it later could deadlock.
+    // Sorted by number, as in every transaction. Two latches with the same number are one, and the
+    // stronger mode is taken at once: raising it later could deadlock.
     let mut numbers: BTreeMap<(i32, i32), Mode> = BTreeMap::new();
     for (latch, mode) in latches {
         let held = numbers.entry(number(schema, &parts(latch))).or_insert(*mode);
@@ -22,12 +22,12 @@ pub(super) fn lock(schema: &str, latches: &BTreeMap<Latch, Mode>) -> Option<Call
     (!numbers.is_empty()).then(|| call(numbers))
 }
 
-/// The lock that lets one process at a time change the schema.
+/// Returns the lock that lets one process at a time change the schema.
 pub(super) fn migrations(schema: &str) -> Call {
     call(BTreeMap::from([(number(schema, &["migrations"]), Mode::Exclusive)]))
 }
 
-/// The lock under which everything happens to the public lease of a name.
+/// Returns the lock for all operations on the public lease of a name.
 pub(super) fn lease(schema: &str, name: &str) -> Call {
     call(BTreeMap::from([(number(schema, &["lease", name]), Mode::Exclusive)]))
 }
@@ -46,8 +46,8 @@ fn parts(latch: &Latch) -> Vec<&str> {
     }
 }
 
-/// A number that every process and version computes alike. Advisory locks belong to the whole
-/// database, so that the schema is a part of it.
+/// Returns a number that every process and version computes alike. Advisory locks belong to the
+/// whole database, so the schema is part of the number.
 fn number(schema: &str, parts: &[&str]) -> (i32, i32) {
     let mut hash = Sha256::new();
     for part in [schema].iter().chain(parts) {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_the_same_between_versions() {
-        // Two versions that disagreed would not exclude each other in a rolling deploy.
+        // Two versions that disagree would not exclude each other in a rolling deploy.
         let latch = Latch::Topic("acme".into(), "order.paid".to_owned());
         assert_eq!(number("tidegate", &parts(&latch)), (1_102_496_485, 383_834_305));
     }

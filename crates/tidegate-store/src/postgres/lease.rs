@@ -1,9 +1,8 @@
-//! Leases by name, each verb in one flight.
+//! Named leases, each operation in one flight.
 //!
-//! All that happens to a name happens under its latch, so that the clock is read, and a fence is
-//! drawn, after whoever was there before. A flight whose answer is lost is sent again: a lease
-//! that was acquired is acquired anew by the same holder, one that was renewed is renewed again,
-//! and one that was released is no longer there.
+//! All operations on a name take its latch, so that the clock is read, and a fence is drawn, after
+//! the previous operation. A flight whose answer is lost is retried: an acquired lease is acquired
+//! again by the same holder, a renewed one is renewed again, and a released one is no longer there.
 
 use std::time::Duration;
 
@@ -89,8 +88,8 @@ impl Shared {
         }
     }
 
-    /// Runs statements under a name's latch in a transaction of their own, and gives the rows of
-    /// the last of them.
+    /// Runs statements under a name's latch in their own transaction, and returns the rows of the
+    /// last.
     async fn under_latch<const N: usize>(
         &self,
         name: &str,
@@ -118,18 +117,18 @@ impl Shared {
         flight.push(latch::lease(&settings.options.schema, name));
         flight.extend(calls);
         flight.push(Call::new(sql::COMMIT, Vec::new()));
-        // Every answer is looked at: the COMMIT of a failed transaction succeeds too (spec R11).
+        // Every answer is checked: the COMMIT of a failed transaction succeeds too (spec R11).
         let mut answers = first_error(connection.run(&flight).await?)?;
         Ok(answers.swap_remove(flight.len() - 2))
     }
 }
 
-/// What names one lease.
+/// Returns the parameters that identify one lease.
 fn owned(name: &str, holder: &str, fence: i64) -> Vec<Param> {
     vec![Param::Text(name.to_owned()), Param::Text(holder.to_owned()), Param::Int(fence)]
 }
 
-/// Milliseconds that were checked to be few.
+/// Converts milliseconds, which were checked to be within the limit, to microseconds.
 fn micros(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Brings the schema up to date, one process at a time.
+//! Schema migration, by one process at a time.
 
 use super::{
     Settings,
@@ -14,17 +14,17 @@ use crate::{
     migrate::{Applied, Migration, log_migrated, pending},
 };
 
-/// What becomes of it.
+/// End of the migration's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// It is done.
+    /// Commit: the migrations are applied.
     Commit,
-    /// It was only asked for.
+    /// Roll back: only the pending migrations were requested.
     RollBack,
 }
 
-/// Makes the schema if it is missing, and applies what it has not had: all or nothing. Gives what
-/// that was.
+/// Creates the schema if it is missing and applies the pending migrations: all or nothing. Returns
+/// them.
 pub(super) async fn migrate(
     settings: &Settings,
     then: Then,
@@ -54,7 +54,8 @@ async fn attempt(
         Call::new(sql::SCHEMA_CREATE, Vec::new()),
         Call::new(sql::MIGRATION_TABLE, Vec::new()),
     ];
-    // Prepared in a transaction of its own, this could not be: the table may not exist yet.
+    // Not prepared: preparation takes place outside this transaction, where the table may not exist
+    // yet.
     first_error(connection.run_unnamed(&calls).await?)?;
     let read = [Call::new(sql::MIGRATION_READ, Vec::new())];
     let answers = first_error(connection.run_unnamed(&read).await?)?;

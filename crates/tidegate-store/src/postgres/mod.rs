@@ -1,10 +1,11 @@
-//! The store that keeps its rows in PostgreSQL.
+//! PostgreSQL store.
 //!
 //! A transaction takes two round trips. The first locks and reads: latches, gates, runs, engines,
-//! streams, places of reactions and log heads, in this order everywhere, then everything that is
-//! not locked, then the clock. The second writes and commits. Each is sent in one flight.
+//! streams, subscriptions and log heads, in this order everywhere, then all rows that are not
+//! locked, then the clock. The second writes and commits. Each round trip is one *flight*: its
+//! statements are pipelined, that is, sent together without waiting for answers.
 //!
-//! Nothing here knows what a gate or a run means: rows go through the codec as they are.
+//! This module does not interpret gates or runs: rows go through the codec as they are.
 
 mod address;
 mod call;
@@ -44,7 +45,7 @@ pub use step::{PostgresTransaction, SqlError};
 use self::{options::Settings, shared::Shared};
 use crate::{Database, Decide, Store, StoreError, Visit, migrate::Migration};
 
-/// A store in PostgreSQL, shared by all processes that open the same schema.
+/// Store in PostgreSQL, shared by all processes that open the same schema.
 #[derive(Debug)]
 pub struct PostgresStore {
     shared: Arc<Shared>,
@@ -52,9 +53,9 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, brings the schema up to date and begins to listen for wake-ups.
+    /// Connects, migrates the schema and starts to listen for wake-ups.
     ///
-    /// Refuses a standby, and a server that may lose what it has committed.
+    /// Refuses a standby, and a server that may lose committed transactions.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let settings = Settings::new(url, options)?;
         migrate::migrate(&settings, migrate::Then::Commit).await?;
@@ -63,7 +64,7 @@ impl PostgresStore {
         Ok(Self { shared, wake })
     }
 
-    /// The migrations that the schema has not had, with nothing done about them.
+    /// Returns the pending migrations of the schema, without applying them.
     pub async fn pending(url: &str, options: Options) -> Result<&'static [Migration], StoreError> {
         migrate::migrate(&Settings::new(url, options)?, migrate::Then::RollBack).await
     }
@@ -72,8 +73,8 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
-        // In a task of its own: whoever waits for it may be dropped at any moment, and a
-        // transaction that nobody finishes would hold its locks until the server ends it.
+        // Runs in its own task: the caller's future may be dropped at any moment, and an unfinished
+        // transaction would hold its locks until the server ends it.
         let shared = self.shared.clone();
         run_to_the_end(async move { transact::transact(&shared, reads, decide).await }).await
     }
@@ -131,7 +132,7 @@ async fn run_to_the_end<T: Send + 'static>(
     }
 }
 
-/// Waits for real time, because what it waits for is a real server.
+/// Sleeps in real time, because the server that it waits for runs in real time.
 #[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;

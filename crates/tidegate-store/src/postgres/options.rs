@@ -1,4 +1,4 @@
-//! How a store is opened, and what follows from it.
+//! Options of a PostgreSQL store, and the settings derived from them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,48 +15,48 @@ use super::{
 };
 use crate::{Clock, StoreError};
 
-/// How to use a PostgreSQL database.
+/// Options of a PostgreSQL store.
 ///
-/// The three time-outs of a transaction bound how long a stopped process can hold a gate, so that
-/// each is well below a quarter of the lease (7.5 of 30 seconds).
+/// The three timeouts of a transaction limit how long a suspended process can hold a gate, so each
+/// is well below a quarter of the lease (7.5 of 30 seconds).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The schema that holds everything, made if it is missing.
+    /// Schema that holds all tables, created if it is missing.
     pub schema: String,
-    /// How many connections commit. More than a few only wait for each other's locks.
+    /// Number of connections that commit. More than a few only wait for each other's locks.
     pub committers: usize,
-    /// How many connections read.
+    /// Number of connections that read.
     pub readers: usize,
-    /// How many connections transactional steps have: so many are under way at a time.
+    /// Number of connections for transactional steps, which is how many of them can run at once.
     pub steps: usize,
-    /// The address is that of a pooler in transaction mode: nothing is kept between
-    /// transactions, no statement is prepared, and nothing is listened for.
+    /// Whether the address is that of a pooler in transaction mode: nothing is kept between
+    /// transactions, no statement is prepared, and there is no listening.
     pub pooler: bool,
-    /// A direct address to listen for wake-ups on, where `pooler` is set.
+    /// Direct address to listen for wake-ups on, where `pooler` is set.
     pub listen_url: Option<String>,
-    /// The longest wait for one lock.
+    /// Timeout for one lock.
     pub lock_timeout: Duration,
-    /// The longest statement.
+    /// Timeout for one statement.
     pub statement_timeout: Duration,
-    /// The longest silence inside a transaction before the server ends it.
+    /// Maximum idle time inside a transaction, after which the server ends it.
     pub idle_timeout: Duration,
-    /// The longest statement of a lease's renewal.
+    /// Timeout for the statement of a heartbeat.
     pub beat_timeout: Duration,
-    /// The longest attempt to connect.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// The longest wait for a server's answers before it is thought gone.
+    /// Timeout for a server's answers, after which the connection is considered lost.
     pub round_trip_timeout: Duration,
-    /// How long contention and lost connections are met with another attempt.
+    /// How long contention and lost connections are retried.
     pub patience: Duration,
-    /// How long the outcome of a lost COMMIT is asked for.
+    /// How long the outcome of a COMMIT without an answer is queried.
     pub outcome_timeout: Duration,
-    /// Accept a server that may lose what it has committed: for tests and throw-away data.
+    /// Accept a server that may lose committed transactions: for tests and disposable data.
     pub allow_unsafe_durability: bool,
     /// Accept a server that is not PostgreSQL by its `version()`. Locks, order and durability were
     /// never tested there.
     pub allow_other_servers: bool,
-    /// Go by this clock instead of the server's. For tests on one process: between processes only
-    /// the server's clock is the same for all.
+    /// Use this clock instead of the server's. For tests in one process: only the server's clock is
+    /// shared between processes.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -84,16 +84,16 @@ impl Default for Options {
     }
 }
 
-/// PostgreSQL cuts longer identifiers.
+/// Longest identifier; PostgreSQL truncates longer ones.
 const LONGEST_IDENTIFIER: usize = 63;
 
-/// The oldest version that is tested: 15. What is used exists since 13.
+/// Oldest version accepted: 13, which has all features used. The oldest version tested is 15.
 const OLDEST_SERVER: i64 = 130_000;
 
-/// How many of the parameters of a transaction's settings are those of a session: not the clock.
+/// Number of transaction settings that are also made for a session: all but the clock.
 const SESSION_PARAMS: usize = 4;
 
-/// Options that make sense, with the addresses read.
+/// Validated options with parsed addresses.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) options: Options,
@@ -104,7 +104,7 @@ pub(super) struct Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the address: it may hold a password.
+        // Omits the address: it may contain a password.
         f.debug_struct("Settings").field("options", &self.options).finish_non_exhaustive()
     }
 }
@@ -134,7 +134,8 @@ impl Settings {
         Ok(Self { options, address, connector, listen })
     }
 
-    /// For renewals: short, so that an engine learns in time that it cannot renew.
+    /// Returns the settings for heartbeats: short timeouts, so that an engine learns in time that
+    /// it cannot renew its lease.
     pub(super) fn for_beats(&self) -> Self {
         let mut settings = self.clone();
         let beat = self.options.beat_timeout;
@@ -146,14 +147,15 @@ impl Settings {
         settings
     }
 
-    /// For transactional steps: nothing is set or prepared on the session, which is the user's.
+    /// Returns the settings for transactional steps: nothing is set or prepared on the session,
+    /// which is the user's.
     pub(super) fn for_steps(&self) -> Self {
         let mut settings = self.clone();
         settings.options.pooler = true;
         settings
     }
 
-    /// Where to listen; none through a pooler.
+    /// Returns the settings for listening; `None` through a pooler.
     pub(super) fn for_listening(&self) -> Option<Self> {
         match &self.listen {
             Some(direct) => Some(Self::clone(direct)),
@@ -162,8 +164,7 @@ impl Settings {
     }
 
     pub(super) async fn connect(&self, flight: Arc<Flight>) -> Result<(Client, Driven), Trouble> {
-        // Each host may take a time-out for its name, its address, the connection and the
-        // handshake.
+        // Each host may take one timeout each for name lookup, address, connection and handshake.
         let hosts = u32::try_from(self.address.config.get_hosts().len()).unwrap_or(u32::MAX);
         let each = self.address.config.get_connect_timeout().copied();
         let limit = each.unwrap_or(self.options.connect_timeout) * 4 * hosts.max(1);
@@ -174,12 +175,12 @@ impl Settings {
         }
     }
 
-    /// The setting that makes bare names mean ours.
+    /// Returns the `search_path` that makes unqualified names resolve to our schema.
     pub(super) fn search_path(&self) -> String {
         format!("\"{}\"", self.options.schema)
     }
 
-    /// The settings of a session of ours, so that no transaction has to make them.
+    /// Returns the statement that makes our settings for a session, so that transactions need not.
     pub(super) fn for_session(&self) -> Option<Call> {
         let mut params = self.transaction_params();
         (!self.options.pooler).then(|| {
@@ -188,13 +189,14 @@ impl Settings {
         })
     }
 
-    /// What a transaction sets first; nothing where the session has it.
+    /// Returns the first statement of a transaction, which makes our settings; `None` where the
+    /// session has them.
     pub(super) fn for_transaction(&self) -> Option<Call> {
         (self.options.pooler || self.options.clock.is_some())
             .then(|| Call::new(sql::TX_SETTINGS, self.transaction_params()))
     }
 
-    /// For a dump or a migration, which lasts as long as it lasts.
+    /// Returns the settings of a dump or a migration, whose statements have no timeout.
     pub(super) fn for_long_transaction(&self) -> Call {
         let mut long = self.clone();
         long.options.lock_timeout = Duration::from_mins(1);
@@ -231,7 +233,7 @@ impl Settings {
             ));
         }
         if standby {
-            // Not refused: it may be about to be promoted.
+            // Retried rather than refused: it may be about to be promoted.
             return Err(Trouble::lost(
                 "the server is a standby and cannot be written to; give the address of the \
                  primary, or all addresses with target_session_attrs=read-write",
@@ -255,8 +257,8 @@ impl Settings {
     }
 }
 
-/// Whether `version()` is PostgreSQL's own. Servers that only speak its protocol say who they are,
-/// some of them behind the number of the version that they claim.
+/// Whether `version()` is PostgreSQL's own. Servers that only speak its protocol name themselves,
+/// some of them after the PostgreSQL version that they claim.
 fn is_postgres(product: &str) -> bool {
     const OTHERS: [&str; 10] = [
         "-yb-",
@@ -274,7 +276,8 @@ fn is_postgres(product: &str) -> bool {
     product.starts_with("postgresql ") && !OTHERS.iter().any(|other| product.contains(other))
 }
 
-/// A schema's name goes into `search_path` in quotes; it is kept to what needs none.
+/// Checks a schema's name. It goes into `search_path` in quotes, and is restricted to characters
+/// that need none.
 fn check_schema(name: &str) -> Result<(), StoreError> {
     let first = name.bytes().next().is_some_and(|it| it.is_ascii_lowercase() || it == b'_');
     let rest = name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_');

@@ -1,4 +1,4 @@
-//! A handful of connections, each made when it is needed.
+//! Small pool of connections, each opened on demand.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::StoreError;
 
-/// Connections that are used by one at a time.
+/// Connections that are lent to one user at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     settings: Settings,
@@ -26,7 +26,7 @@ pub(super) struct Pool {
     reuses: bool,
 }
 
-/// A connection, until it is given back.
+/// Connection on loan from the pool.
 #[derive(Debug)]
 pub(super) struct Lent {
     pub(super) connection: Connection,
@@ -39,7 +39,7 @@ impl Pool {
         Self { settings, permits, idle: Mutex::default(), reuses: true }
     }
 
-    /// A pool that makes every connection anew, and leaves nothing prepared on the server.
+    /// Creates a pool that opens every connection anew, and leaves nothing prepared on the server.
     pub(super) fn without_reuse(settings: Settings, size: usize) -> Self {
         Self { reuses: false, ..Self::new(settings, size) }
     }
@@ -48,7 +48,7 @@ impl Pool {
         &self.settings
     }
 
-    /// A connection that is not known to be broken; waits while all are in use.
+    /// Lends a connection that is not known to be broken; waits while all are in use.
     pub(super) async fn lend(&self) -> Result<Lent, Trouble> {
         let permit = self.permits.clone().acquire_owned().await;
         let permit = permit.map_err(|_| Trouble::lost("shutting down"))?;
@@ -65,14 +65,14 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Takes back a connection that is between two transactions.
+    /// Takes back a connection that has no open transaction.
     pub(super) fn give_back(&self, lent: Lent) {
         if self.reuses && !lent.connection.is_closed() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(lent.connection);
         }
     }
 
-    /// Takes back a connection after something went wrong in a transaction on it.
+    /// Takes back a connection after an error in a transaction on it.
     ///
     /// A connection that cannot even roll back is closed.
     pub(super) async fn give_back_after(&self, lent: Lent, trouble: &Trouble) {
@@ -88,7 +88,7 @@ impl Pool {
         }
     }
 
-    /// Rolls back what is open on a connection and takes it back.
+    /// Rolls back the open transaction of a connection and takes the connection back.
     pub(super) async fn undo(&self, lent: Lent) {
         let rollback = if self.reuses { sql::ROLLBACK } else { sql::ROLLBACK_AND_DEALLOCATE };
         if lent.connection.control(rollback).await.is_ok() {
@@ -96,8 +96,8 @@ impl Pool {
         }
     }
 
-    /// Runs one statement in a transaction of its own, all in one flight; its rows, once they are
-    /// durable.
+    /// Runs one statement in its own transaction, all in one flight, and returns its rows once the
+    /// transaction is durable.
     pub(super) async fn write_alone(
         &self,
         connection: &Connection,
@@ -110,13 +110,13 @@ impl Pool {
         Ok(answers.swap_remove(calls.len() - 2))
     }
 
-    /// Begins a series of attempts.
+    /// Starts a series of attempts.
     pub(super) fn tries(&self) -> Tries<'_> {
         Tries { pool: self, retries: Retries::new(self.settings.options.patience) }
     }
 }
 
-/// Attempts at one thing, until it succeeds, cannot, or has taken too long.
+/// Attempts at one operation, until it succeeds, cannot succeed, or has taken too long.
 #[derive(Debug)]
 pub(super) struct Tries<'a> {
     pool: &'a Pool,
@@ -124,7 +124,7 @@ pub(super) struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    /// A connection for the next attempt.
+    /// Lends a connection for the next attempt.
     pub(super) async fn lend(&mut self) -> Result<Lent, StoreError> {
         loop {
             match self.pool.lend().await {
@@ -134,7 +134,7 @@ impl Tries<'_> {
         }
     }
 
-    /// Takes the connection back; none means that there is to be another attempt.
+    /// Takes the connection back; `None` means that another attempt follows.
     pub(super) async fn settle<T>(
         &mut self,
         lent: Lent,
@@ -154,11 +154,11 @@ impl Tries<'_> {
     }
 }
 
-/// The first wait between two attempts; doubled up to the longest.
+/// First backoff between two attempts; doubled up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// Bounds how often and how long something is tried.
+/// Limit of the number and the duration of retries.
 #[derive(Debug)]
 pub(super) struct Retries {
     until: Instant,
@@ -170,7 +170,7 @@ impl Retries {
         Self { until: Instant::now() + patience, wait: FIRST_WAIT }
     }
 
-    /// Waits a little before the next attempt; an error says that there is none.
+    /// Waits for the backoff before the next attempt; an error means that there is none.
     pub(super) async fn after(&mut self, trouble: Trouble) -> Result<(), StoreError> {
         let hopeless = matches!(trouble, Trouble::Refused(_));
         if hopeless || Instant::now() >= self.until {
@@ -183,7 +183,8 @@ impl Retries {
     }
 }
 
-/// Between a half and the whole, so that those who met once do not meet again.
+/// Returns a random time between half of `wait` and all of it, so that transactions that collided
+/// once do not collide again.
 pub(super) fn jittered(wait: Duration) -> Duration {
     let random = RandomState::new().hash_one(0) % 512;
     wait * (512 + u32::try_from(random).unwrap_or_default()) / 1024

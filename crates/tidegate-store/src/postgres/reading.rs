@@ -1,4 +1,4 @@
-//! The first round trip: locks, in one order for everybody, and then everything else.
+//! First round trip: takes locks, in one order for all transactions, then reads everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +22,13 @@ use crate::{StoreError, catalogs::Catalogs, codec::Table};
 /// Whether rows are locked before they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// For a transaction that will write.
+    /// Locks rows, for a transaction that will write.
     Lock,
-    /// For a look without any lock.
+    /// Reads without any lock.
     Look,
 }
 
-/// The statements of a round trip, and what their answers mean.
+/// Statements of a round trip, and the meaning of their answers.
 #[derive(Debug)]
 pub(super) struct Reading {
     calls: Vec<Call>,
@@ -36,22 +36,22 @@ pub(super) struct Reading {
     touch: Touch,
 }
 
-/// What a statement's answer means.
+/// Meaning of a statement's answer.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// Nothing: it was asked for its effect.
+    /// No rows: the statement was run for its effect.
     Effect,
     /// Rows by key; a key without a row is an absent row.
     Keys { table: Table, keys: Vec<RowKey>, locked: bool },
-    /// What one scan found.
+    /// Rows of one scan.
     Scan { table: Table, scan: Scan, limit: u32, locked: bool },
-    /// What several scans of one kind found.
+    /// Rows of several scans of one kind.
     Scans { table: Table, scans: Vec<(Scan, u32)> },
-    /// How many there are of each.
+    /// Number of rows of each count.
     Counts(Vec<(Count, u32)>),
-    /// Who stands where in lines whose runs were locked before.
+    /// Order of the runs in queues whose runs were locked before.
     Lines(Vec<(Scan, u32)>),
-    /// The epochs of these workspaces' definitions.
+    /// Epochs of the definitions of these workspaces.
     Epochs(Vec<Workspace>),
     /// The clock and a block of numbers.
     Stamp,
@@ -59,18 +59,18 @@ pub(super) enum Part {
     Clock,
 }
 
-/// What a transaction has learnt besides its snapshot.
+/// State of a transaction besides its snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Rows that it has looked for under lock, there or not.
+    /// Rows looked up under lock, whether or not they exist.
     pub(super) locked: BTreeSet<RowKey>,
-    /// Rows that it has looked for by key and found.
+    /// Rows looked up by key that exist.
     pub(super) there: BTreeSet<RowKey>,
-    /// Definitions that this process has not seen at their epoch.
+    /// Definitions that this process has not cached at their epoch.
     pub(super) stale: Vec<(Workspace, i64)>,
 }
 
-/// The tables with locked rows, in lock order. Replies come after all of them (spec R15).
+/// Tables with locked rows, in lock order. Replies come after all of them (spec R15).
 const LOCKED: [Table; 10] = [
     Table::ApiKey,
     Table::Chore,
@@ -85,10 +85,10 @@ const LOCKED: [Table; 10] = [
 ];
 
 impl Reading {
-    /// Everything that `reads` asks for.
+    /// Builds the statements for all of `reads`.
     ///
-    /// One statement locks all rows of a table in the order of their keys. What depends on a lock
-    /// is read by a statement after the one that takes it (spec R15), the clock last (spec R8).
+    /// One statement locks all rows of a table in key order. Rows that depend on a lock are read by
+    /// a statement after the one that takes it (spec R15), the clock last (spec R8).
     pub(super) fn new(reads: &ReadSet, touch: Touch) -> Result<Self, StoreError> {
         let mut it = Self { calls: Vec::new(), parts: Vec::new(), touch };
         let mut keys: BTreeMap<Table, Vec<RowKey>> = BTreeMap::new();
@@ -113,8 +113,9 @@ impl Reading {
         for (call, part) in scans::counts(reads)? {
             it.push(call, part);
         }
-        // Whoever sees what a request has done must see its reply, or it would be refused because
-        // of its own first try: nothing that a reply is committed with is read after it.
+        // A retried request that sees the effects of its first attempt must also see the reply, or
+        // it would be refused because of its own first attempt. So rows that are committed together
+        // with a reply are read before the reply.
         if let Some(statement) = sql::lock(Table::Reply).filter(|_| !replies.is_empty()) {
             let call = Call::new(statement, key_params(&replies)?);
             let part = Part::Keys { table: Table::Reply, keys: replies, locked: true };
@@ -132,7 +133,7 @@ impl Reading {
         Ok(it)
     }
 
-    /// Locks rows, table after table. Takes what it has dealt with out of `keys` and `scans`.
+    /// Locks rows, table by table. Removes the handled entries from `keys` and `scans`.
     fn lock(
         &mut self,
         reads: &ReadSet,
@@ -149,7 +150,7 @@ impl Reading {
                 }
                 None => self.lock_runs(reads, keys),
             }
-            // These never wait, so that they may follow whatever their table has locked.
+            // These scans never wait, so they may follow any locks of their table.
             let here = |scan: &Scan| {
                 (table == Table::Run && matches!(scan, Scan::Ready(_)))
                     || (table == Table::Subscription && matches!(scan, Scan::Work(..)))
@@ -164,7 +165,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Locks runs by number together with the heads of lines, in one order.
+    /// Locks runs by number together with the heads of queues, in one order.
     fn lock_runs(&mut self, reads: &ReadSet, keys: Vec<RowKey>) {
         let lines: Vec<(&Scan, &GateKey, u32)> = reads
             .scans
@@ -197,7 +198,7 @@ impl Reading {
         self.parts.push(part);
     }
 
-    /// Puts the beginning of the transaction before everything else, with its latches.
+    /// Prepends the start of the transaction, with its latches.
     pub(super) fn begin(&mut self, settings: &Settings, reads: &ReadSet) {
         let begin = match self.touch {
             Touch::Lock => sql::BEGIN,
@@ -206,7 +207,7 @@ impl Reading {
         self.begin_by(begin, settings, reads);
     }
 
-    /// As [`Reading::begin`], behind the savepoint of a step's transaction.
+    /// Like [`Reading::begin`], starting from the savepoint of a step's transaction.
     pub(super) fn begin_in_step(&mut self, settings: &Settings, reads: &ReadSet) {
         self.begin_by(sql::BACK_TO_SAVEPOINT, settings, reads);
     }
@@ -226,13 +227,13 @@ impl Reading {
         self.push(Call::new(sql::COMMIT, Vec::new()), Part::Effect);
     }
 
-    /// Leaves the transaction that is still open, in the same flight.
+    /// Rolls back the transaction that is still open, in the same flight.
     pub(super) fn leave_last(&mut self) {
         self.parts.insert(0, Part::Effect);
         self.calls.insert(0, Call::new(sql::ROLLBACK, Vec::new()));
     }
 
-    /// Sends everything in one flight and files the answers.
+    /// Sends everything in one flight and stores the answers in the snapshot.
     pub(super) async fn run(
         self,
         connection: &Connection,
@@ -318,17 +319,17 @@ fn file(
     Ok(())
 }
 
-/// The ready runs among those found that are within the share of their workflow.
+/// Selects the ready runs that are within the share of their workflow.
 ///
-/// The statement that locks fills up to the limit with the runs of workflows that have more than
-/// their share, because it cannot tell which rows others lock. Rows beyond a share stay locked for
-/// this transaction only: the lease that took fewer than its limit asks again.
+/// The locking statement fills up to the limit with runs of workflows that exceed their share,
+/// because it cannot tell which rows are locked by other transactions. Rows beyond a share stay
+/// locked for this transaction only: a lease that took fewer runs than its limit asks again.
 fn shares(claim: &Claim, rows: &[Row], limit: u32) -> Vec<RowKey> {
     let runs = rows.iter().filter_map(Row::as_run);
     claim.take(runs, limit).into_iter().map(|run| RowKey::Run(run.id.seq)).collect()
 }
 
-/// Files a row. What was read under a lock is not replaced by what was not.
+/// Stores a row in the snapshot. A row read under lock is not replaced by one read without.
 fn note(snapshot: &mut Snapshot, held: &mut Held, locked: bool, key: RowKey, row: Option<Row>) {
     if locked {
         held.locked.insert(key.clone());
@@ -338,7 +339,8 @@ fn note(snapshot: &mut Snapshot, held: &mut Held, locked: bool, key: RowKey, row
     snapshot.rows.insert(key, row);
 }
 
-/// Files a row that a scan found: one that should have been locked and was not is a hint.
+/// Stores a row that a scan found. A row of a locked table found by a scan that does not lock is a
+/// hint.
 fn note_found(snapshot: &mut Snapshot, held: &mut Held, locked: bool, scan: &Scan, row: Row) {
     if row.key().is_locked() && !scan.is_locked() {
         snapshot.hints.insert(row.key(), row);
@@ -351,7 +353,7 @@ fn empty(scans: &[(Scan, u32)]) -> Vec<Found> {
     scans.iter().map(|(_, limit)| Found { limit: *limit, keys: Vec::new() }).collect()
 }
 
-/// The scan that a row belongs to, counted from 1 in the answer.
+/// Returns the scan that a row belongs to, which is counted from 1 in the answer.
 fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
     let place = usize::try_from(call::int(row, 0)?).ok().and_then(|place| place.checked_sub(1));
     place
@@ -359,7 +361,7 @@ fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
         .ok_or_else(|| StoreError::Corrupt("a row of no scan".to_owned()))
 }
 
-/// Takes catalogs from the cache where the epoch is the same; gives the others (spec R18).
+/// Takes catalogs from the cache where the epoch is the same; returns the others (spec R18).
 fn stale(
     wanted: Vec<Workspace>,
     rows: &[tokio_postgres::Row],
@@ -383,7 +385,7 @@ fn stale(
     Ok(stale)
 }
 
-/// Reads the definitions of workspaces whose epoch has changed, and keeps them.
+/// Reads the definitions of workspaces whose epoch has changed, and caches them.
 pub(super) async fn load_catalogs(
     connection: &Connection,
     catalogs: &Catalogs,

@@ -1,4 +1,4 @@
-//! Scans as statements.
+//! Statements of scans and counts.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,15 @@ use crate::{
     codec::{Cell, PAUSED, Table, WAITING, engine_text, prefix_end},
 };
 
-/// How a scan is asked for.
+/// Form of a scan's statement.
 enum Shape {
-    /// Together with all others of its kind: one row of an array parameter for each.
+    /// One statement for all scans of this kind: one row of the array parameters for each.
     Many(&'static str, Table, Vec<Cell>),
-    /// In a statement of its own.
+    /// A statement of its own.
     Alone(&'static str, Table, Vec<Param>),
 }
 
-/// Scans that one statement asks for.
+/// Scans that share one statement.
 struct Kind {
     table: Table,
     scans: Vec<(Scan, u32)>,
@@ -41,8 +41,8 @@ impl Kind {
     }
 }
 
-/// The statements that read what scans find. Lines are left out where they are locked: they are
-/// locked with the runs.
+/// Returns the statements of scans. Locking scans of queues are left out: queues are locked with
+/// the runs.
 pub(super) fn calls<'a>(
     scans: impl IntoIterator<Item = (&'a Scan, &'a u32)>,
     touch: Touch,
@@ -122,7 +122,7 @@ fn shape(scan: &Scan, touch: Touch) -> Shape {
     }
 }
 
-/// Scans that lock nothing and that many may ask for at once.
+/// Returns the statement of a scan that locks nothing and can be batched.
 #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
 fn hint(scan: &Scan) -> Shape {
     let (statement, table, cells) = match scan {
@@ -204,14 +204,14 @@ fn hint(scan: &Scan) -> Shape {
     Shape::Many(statement, table, cells)
 }
 
-/// Counts that one statement asks for.
+/// Counts that share one statement.
 #[derive(Default)]
 struct Counts {
     counts: Vec<(Count, u32)>,
     cells: Vec<Vec<Cell>>,
 }
 
-/// The statements that count.
+/// Returns the statements of counts.
 pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
     let mut kinds: BTreeMap<&str, Counts> = BTreeMap::new();
     for (count, &limit) in &reads.counts {
@@ -237,7 +237,7 @@ pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
     kinds.into_iter().map(call).collect()
 }
 
-/// A workspace, and the ends of the ranges as four arrays.
+/// Returns a workspace and the bounds of the ranges, as four arrays.
 fn claim_params(claim: &Claim) -> Vec<Param> {
     let ends = |end: fn(&Range) -> Seq| Param::ints(claim.turns.iter().map(|it| end(it).0));
     vec![
@@ -249,7 +249,7 @@ fn claim_params(claim: &Claim) -> Vec<Param> {
     ]
 }
 
-/// Gates and how many of each line, as two arrays.
+/// Returns gates and the limit of each queue, as two arrays.
 pub(super) fn line_params<'a>(lines: impl IntoIterator<Item = (&'a GateKey, u32)>) -> Vec<Param> {
     let (keys, most): (Vec<_>, Vec<_>) =
         lines.into_iter().map(|(key, most)| (key.as_bytes().to_vec(), i64::from(most))).unzip();

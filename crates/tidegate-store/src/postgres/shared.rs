@@ -1,4 +1,4 @@
-//! What a store does besides transactions: looks, beats and dumps.
+//! Operations of a store other than transactions: reads, heartbeats and dumps.
 
 use std::{
     collections::BTreeSet,
@@ -26,26 +26,27 @@ use crate::{
     codec::{self, Table},
 };
 
-/// What the tasks of a store share.
+/// State shared by the tasks of a store.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) committers: Pool,
     pub(super) readers: Pool,
-    /// For transactional steps, which take as long as their authors like.
+    /// Pool for transactional steps, which take as long as their authors like.
     pub(super) steps: Pool,
-    /// Of its own, so that a lease is renewed however busy everything else is.
+    /// Separate pool, so that a lease is renewed however busy all other connections are.
     beats: Pool,
-    /// Of its own for the same reason, and apart from the beats: nobody's leases delay an engine's.
+    /// Separate pool for the same reason, and apart from heartbeats: named leases must not delay an
+    /// engine's heartbeat.
     pub(super) leases: Pool,
     pub(super) tokens: Tokens,
     pub(super) catalogs: Catalogs,
-    /// Engines that have beaten here: their rows are not made a second time.
+    /// Engines that have sent a heartbeat here: their rows are not created again.
     known: Mutex<BTreeSet<EngineId>>,
 }
 
-/// How many connections leases by name use, made when they are first needed: two, so that one
-/// name that everybody wants does not stop the renewal of another.
+/// Number of connections for named leases, opened when first needed: two, so that one contended
+/// name does not block the renewal of another.
 const LEASE_CONNECTIONS: usize = 2;
 
 impl Shared {
@@ -83,7 +84,7 @@ impl Shared {
         let mut reading = Reading::new(reads, Touch::Look)?;
         reading.begin(&self.settings, reads);
         if reads.catalogs.is_empty() {
-            // Nothing can follow, so that the end travels along.
+            // No further reads can follow, so COMMIT is sent in the same flight.
             reading.end();
         }
         let (mut snapshot, mut held) = (Snapshot::default(), Held::default());
@@ -123,7 +124,7 @@ impl Shared {
             return Ok(true);
         }
         if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
-            // It was there, so that it is dead, or dead and cleared away.
+            // The row existed before, so the engine is dead, or dead and deleted.
             return Ok(false);
         }
         let row = Row::Engine(Engine::new(engine, lease_ms));
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// What was shown cannot be taken back: there is one attempt.
+    /// Visits all rows. There is one attempt: a visited row cannot be taken back.
     pub(super) async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         let lent = self.readers.tries().lend().await?;
         match self.try_walk(&lent.connection, |row| visit(&row)).await {
@@ -181,8 +182,9 @@ impl Shared {
     }
 }
 
-/// Behind a pooler no connection serves two steps: the driver keeps statements that tell it about
-/// types, and the server's connection that it prepared them on is another client's by then.
+/// Creates the pool for steps. Behind a pooler no connection is used for two steps: the driver
+/// keeps prepared statements for type lookups, and the server connection on which they were
+/// prepared belongs to another client by then.
 fn steps(settings: &Settings) -> Pool {
     let (ours, size) = (settings.for_steps(), settings.options.steps);
     if settings.options.pooler { Pool::without_reuse(ours, size) } else { Pool::new(ours, size) }

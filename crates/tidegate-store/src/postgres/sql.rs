@@ -1,8 +1,8 @@
-//! The statements, one a file.
+//! SQL statements, one per file.
 
 use crate::{codec::Table, migrate::Migration};
 
-/// The schema's history.
+/// Migrations of the schema.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 1,
@@ -96,7 +96,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-// Control words are sent as they are: they take no parameters and belong to no table.
+// Control statements are constants: they have no parameters and belong to no table.
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
@@ -105,7 +105,7 @@ pub(super) const COMMIT: &str = "commit";
 // tag.
 pub(super) const COMMIT_IF_INTACT: &str = "select; commit";
 pub(super) const ROLLBACK: &str = "rollback";
-// A step may have made settings for the session: they are undone for the session.
+// A step may have changed settings of the session: they are reset for the session.
 pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
 pub(super) const SESSION_RESET: &str =
     "set transaction read write; reset session authorization; reset all";
@@ -113,7 +113,7 @@ pub(super) const DEALLOCATE: &str = "deallocate all";
 pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
 pub(super) const SAVEPOINT: &str = "savepoint tidegate";
 pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
-/// Several statements in one: each is sent by itself, and no other with it.
+/// Constants of several statements: each is sent by itself.
 pub(super) const SCRIPTS: [&str; 2] = [SESSION_RESET, ROLLBACK_AND_DEALLOCATE];
 pub(super) const CONTROL: [&str; 11] = [
     BEGIN,
@@ -266,7 +266,7 @@ by_table!(
     "_insert"
 );
 by_table!(
-    /// Gives rows new contents.
+    /// Updates all columns of rows.
     update,
     "_update"
 );
@@ -281,9 +281,9 @@ by_table!(
     "_dump"
 );
 
-/// Locks rows by key; none for a table whose rows are not locked.
+/// Locks rows by key; `None` for a table whose rows are not locked.
 ///
-/// Runs are locked together with the heads of lines, by [`RUN_LOCK`].
+/// Runs are locked together with the heads of queues, by [`RUN_LOCK`].
 pub(super) fn lock(table: Table) -> Option<&'static str> {
     match table {
         Table::Reply => Some(include_str!("../../sql/postgres/only/reply_lock.sql")),

@@ -1,9 +1,9 @@
-//! Transactional steps: the user's part of a transaction, and how it is handed over to ours.
+//! Transactional steps: the user's part of a transaction, and its handover to the store's part.
 //!
-//! The user's part has a connection from a pool of its own, as it comes from the server: no
-//! setting of ours is on it, and no lock of ours is held. Then the settings are reset, ours are
-//! made, and the record is locked, decided and written behind a savepoint, so that contention is
-//! met by going back to it and not behind it.
+//! The user's part has a connection from a separate pool, in the state in which the server opens
+//! it: without the store's settings and without its locks. Then the settings are reset, the store's
+//! settings are made, and the record is locked, decided and written after a savepoint, so that
+//! contention rolls back to the savepoint and not beyond it.
 
 use std::{
     sync::{Arc, Weak},
@@ -26,15 +26,16 @@ use crate::{
     transactional::recording::recording,
 };
 
-/// A transaction that a step writes in. Tidegate commits it, together with the step's record.
+/// Transaction that a step writes in. Tidegate commits it, together with the step's record.
 ///
-/// Names mean what they mean to this user of the database; Tidegate's own tables are in another
-/// schema and must not be touched. Once the step's part is over, every statement is refused.
+/// Unqualified names resolve as they do for this database user; Tidegate's own tables are in
+/// another schema and must not be touched. After the step's part has ended, every statement is
+/// refused.
 #[derive(Debug)]
 pub struct PostgresTransaction(Weak<RwLock<Option<Lent>>>);
 
 impl PostgresTransaction {
-    /// Runs a statement, and says how many rows it touched.
+    /// Runs a statement and returns the number of rows it affected.
     pub async fn execute(
         &self,
         sql: &str,
@@ -45,7 +46,7 @@ impl PostgresTransaction {
         Ok(lent.connection.client().execute(sql, params).await?)
     }
 
-    /// Runs a statement, and gives all its rows.
+    /// Runs a statement and returns all its rows.
     pub async fn query(
         &self,
         sql: &str,
@@ -56,7 +57,7 @@ impl PostgresTransaction {
         Ok(lent.connection.client().query(sql, params).await?)
     }
 
-    /// Runs a statement, and gives its row; more than one is an error.
+    /// Runs a statement and returns its row, if any; more than one is an error.
     pub async fn query_opt(
         &self,
         sql: &str,
@@ -67,7 +68,7 @@ impl PostgresTransaction {
         Ok(lent.connection.client().query_opt(sql, params).await?)
     }
 
-    /// Runs a statement, and gives its row; none or more than one is an error.
+    /// Runs a statement and returns its row; none or more than one is an error.
     pub async fn query_one(
         &self,
         sql: &str,
@@ -79,7 +80,7 @@ impl PostgresTransaction {
     }
 }
 
-/// Lets a statement in, as long as the step's part lasts. Our part waits for those inside.
+/// Admits a statement while the step's part lasts. The store's part waits for running statements.
 async fn enter<'a>(
     turn: &'a RwLock<Option<Lent>>,
     sql: &str,
@@ -94,10 +95,10 @@ async fn enter<'a>(
     RwLockReadGuard::try_map(inside, Option::as_ref).map_err(|_| SqlError::over())
 }
 
-/// The word by which a statement would begin or end a transaction.
+/// Returns the keyword by which a statement would begin or end a transaction.
 ///
-/// The protocol takes one statement at a time, and no function or block can end a transaction
-/// that it did not begin, so that the first word tells.
+/// The protocol takes one statement at a time, and no function or block can end a transaction that
+/// it did not begin, so the first word is enough.
 fn ends_transaction(sql: &str) -> Option<&'static str> {
     const WORDS: [&str; 7] = ["begin", "start", "commit", "end", "rollback", "abort", "prepare"];
     let mut words = words(sql);
@@ -110,11 +111,11 @@ fn ends_transaction(sql: &str) -> Option<&'static str> {
     (!back_to_savepoint).then_some(word)
 }
 
-/// A statement's words, as long as it has only words and comments.
+/// Iterates over a statement's words, up to the first token that is not a word or a comment.
 fn words(mut sql: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         loop {
-            // An empty statement may come before the one that counts.
+            // Empty statements may precede the actual one.
             sql = sql.trim_start_matches(|it: char| it.is_whitespace() || it == ';');
             if let Some(comment) = sql.strip_prefix("--") {
                 sql = comment.split_once('\n').map_or("", |(_, rest)| rest);
@@ -131,7 +132,7 @@ fn words(mut sql: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What follows a comment, which may hold others.
+/// Returns the text after a comment; comments may be nested.
 fn after_comment(sql: &str) -> &str {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -148,7 +149,7 @@ fn after_comment(sql: &str) -> &str {
     ""
 }
 
-/// Why a statement of a step failed, in the server's words.
+/// Error of a step's statement, with the server's message.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SqlError {
@@ -158,13 +159,12 @@ pub struct SqlError {
 }
 
 impl SqlError {
-    /// The code that PostgreSQL gives every kind of error; none where it was not the server's.
+    /// Returns the SQLSTATE code of PostgreSQL; `None` if the error did not come from the server.
     pub fn sqlstate(&self) -> Option<&SqlState> {
         self.cause.as_ref().and_then(tokio_postgres::Error::code)
     }
 
-    /// Whether the same step may succeed when it is tried again: others were in the way, or the
-    /// connection was lost.
+    /// Whether a retry of the step may succeed: the error was contention or a lost connection.
     pub fn is_retryable(&self) -> bool {
         let lost = self.cause.as_ref().is_some_and(tokio_postgres::Error::is_closed);
         lost || self.sqlstate().is_some_and(is_contention)
@@ -186,16 +186,16 @@ impl From<tokio_postgres::Error> for SqlError {
 }
 
 impl PostgresStore {
-    /// How long a transactional step may take where nobody says otherwise: nobody waits for it but
-    /// those who want its own rows and its connection.
+    /// Default timeout of a transactional step. Only transactions that need its rows or its
+    /// connection wait for it.
     pub const STEP_LIMIT: Duration = Duration::from_mins(1);
 
-    /// A transactional step: what `step` writes and what `record` says of it, kept together or not
-    /// at all.
+    /// Runs a transactional step: the writes of `step` and its `record` are committed together or
+    /// not at all.
     ///
-    /// `step` runs in this future, and is undone if it takes longer than `limit`, fails, panics or
-    /// is dropped. It holds no lock of Tidegate's, so that nobody else waits for it. `record`
-    /// gives the commands that record it: all of them are carried out, or none.
+    /// `step` runs in this future, and is rolled back if it exceeds `limit`, fails, panics or is
+    /// dropped. It holds none of Tidegate's locks, so it blocks no other transaction of Tidegate.
+    /// `record` returns the commands that record the step: all of them are committed, or none.
     pub async fn transact_with<T, E, Work>(
         &self,
         limit: Duration,
@@ -206,15 +206,15 @@ impl PostgresStore {
         Work: Future<Output = Result<T, E>>,
     {
         let lent = begin(&self.shared, limit).await?;
-        // The only strong reference: whoever keeps the step's end of it keeps nothing open.
+        // The only strong reference: a step that leaks its handle keeps nothing open.
         let turn = Arc::new(RwLock::new(Some(lent)));
         let part = async {
             let done = step(PostgresTransaction(Arc::downgrade(&turn))).await;
             (done, turn.write().await.take().expect("it is taken here only"))
         };
         let Ok((done, lent)) = tokio::time::timeout(limit, part).await else {
-            // A statement may still be under way: the connection is closed, and the server ends
-            // the transaction.
+            // A statement may still be running: the connection is closed, and the server ends the
+            // transaction.
             return Err(TransactionError::TimedOut(limit));
         };
         let value = match done {
@@ -225,7 +225,7 @@ impl PostgresStore {
             }
         };
         let (reads, decide, verdict) = recording(record(&value), &self.catalogs());
-        // From here on it goes to its end, whoever waits for it: locks of ours are at stake.
+        // From here on the task runs to its end, even if the caller is dropped: it holds our locks.
         let shared = self.shared.clone();
         let recorded = async move {
             if let Err(spoilt) = hand_over(&shared, &lent.connection).await {
@@ -242,7 +242,7 @@ impl PostgresStore {
     }
 }
 
-/// Why the step's part cannot be followed by ours.
+/// Reason why the store's part cannot follow the step's part.
 enum Spoilt {
     ByStep(String),
     ByStore(StoreError),
@@ -267,25 +267,26 @@ async fn try_begin(
     connection: &Connection,
     limit: Duration,
 ) -> Result<(), Trouble> {
-    // Later than our own limit, which has better words: this one is for those who cannot speak.
+    // Timeout of the server for a process that cannot enforce its own limit. Later than our limit,
+    // which gives a better error text.
     let ms = limit.saturating_add(shared.settings.options.idle_timeout).as_millis();
     let ms = Param::Text(ms.min(LONGEST_MS).to_string());
     let calls = [Call::new(sql::BEGIN, Vec::new()), Call::new(sql::STEP_BEGIN, vec![ms])];
     first_error(connection.run(&calls).await?).map(|_| ())
 }
 
-/// The longest time-out that the server takes.
+/// Longest timeout that the server accepts.
 const LONGEST_MS: u128 = i32::MAX as u128;
 
-/// Ends the step's part: what it deferred is checked while no lock of ours is held, and what it
-/// set is reset, so that neither our part nor the next step sees it.
+/// Ends the step's part: deferred constraints are checked while none of our locks is held, and the
+/// step's settings are reset, so that they affect neither our part nor the next step.
 async fn hand_over(shared: &Shared, connection: &Connection) -> Result<(), Spoilt> {
     let mut calls = vec![
         Call::new(sql::CONSTRAINTS_NOW, Vec::new()),
         Call::new(sql::SESSION_RESET, Vec::new()),
     ];
     if shared.settings.options.pooler {
-        // What the driver prepared would stay with the server's connection, under a name that
+        // Statements prepared by the driver would stay with the server connection, under names that
         // another process may choose too.
         calls.push(Call::new(sql::DEALLOCATE, Vec::new()));
     }

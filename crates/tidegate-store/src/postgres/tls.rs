@@ -1,4 +1,4 @@
-//! Encryption to the database, checked as far as the address asks.
+//! TLS to the database, verified as far as the address asks.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::address::Trust;
 use crate::StoreError;
 
-/// What makes encrypted connections of this trust.
+/// Returns the TLS connector for this level of verification.
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let check = match trust {
@@ -42,11 +42,11 @@ enum Check {
     ChainAndName(Roots),
 }
 
-/// The certificates that a file names as trusted.
+/// Trusted certificates of a file.
 #[derive(Debug)]
 struct Roots {
     store: RootCertStore,
-    /// As they are, for a server whose own certificate is in the file.
+    /// Certificates as they are, for a server whose own certificate is in the file.
     pinned: Vec<CertificateDer<'static>>,
 }
 
@@ -67,7 +67,8 @@ impl Roots {
     }
 }
 
-/// Checks as much as `sslmode` asks for. Handshake signatures are always checked.
+/// Certificate verifier; checks as much as `sslmode` asks for. Handshake signatures are always
+/// checked.
 #[derive(Debug)]
 struct Verifier {
     check: Check,
@@ -82,8 +83,8 @@ impl Verifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        // A self-signed certificate is its own root. webpki takes no authority for a server, so
-        // it is compared as a whole, which is at least as strict.
+        // A self-signed certificate is its own root. webpki does not accept a CA certificate for a
+        // server, so it is compared as a whole, which is at least as strict.
         if roots.pinned.iter().any(|pinned| pinned == end_entity) {
             return Ok(());
         }

@@ -1,13 +1,13 @@
-//! Names of transactions, by which a COMMIT whose answer was lost is looked up (spec R10).
+//! Transaction tokens, by which a COMMIT whose answer was lost is looked up (spec R10).
 //!
 //! A transaction writes a random token into a row of `tx_token` in the flight that commits it. In
-//! doubt, the row is closed and read by another transaction, which waits for a server process that
-//! is still committing and fences one that has not begun to. The token that this finds is the only
-//! proof of either outcome: an xid is given out again after a crash, and a snapshot that does not
-//! show a transaction says nothing about one that is still under way.
+//! doubt, another transaction closes and reads the row: it waits for a server process that is still
+//! committing and fences one that has not begun to commit. The token found this way is the only
+//! proof of either outcome: an xid is reused after a crash, and a snapshot that does not show a
+//! transaction proves nothing about one that is still running.
 //!
-//! A row serves one transaction at a time, so that nobody waits for another's. Rows are not tied to
-//! connections, which are many where a pooler is in use.
+//! A row is used by one transaction at a time, so that none waits for another's. Rows are not tied
+//! to connections, of which a pooler has many.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::StoreError;
 
-/// The token rows of a store that no transaction uses.
+/// Token rows of a store that no transaction uses.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     idle: Mutex<Vec<TokenRow>>,
 }
 
-/// A row of `tx_token`. It is durable before any transaction uses it.
+/// Row of `tx_token`. It is durable before any transaction uses it.
 #[derive(Debug)]
 pub(super) struct TokenRow {
     id: i64,
@@ -45,7 +45,7 @@ pub(super) struct TokenRow {
 const FRESH: Duration = Duration::from_mins(15);
 
 impl Tokens {
-    /// A row for one transaction, made over a connection of the pool where none is idle.
+    /// Takes a row for one transaction; creates it over a connection of the pool if none is idle.
     pub(super) async fn take(&self, pool: &Pool) -> Result<TokenRow, StoreError> {
         while let Some(row) = self.take_idle() {
             if row.used.elapsed() < FRESH {
@@ -66,27 +66,27 @@ impl Tokens {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Takes back a row whose transaction is known to be over.
+    /// Takes back a row whose transaction has certainly ended.
     pub(super) fn give_back(&self, row: TokenRow) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 }
 
 impl TokenRow {
-    /// Draws a token for one attempt, and the statement that writes it.
+    /// Draws a token for one attempt; returns it with the statement that writes it.
     pub(super) fn name(&self) -> (i64, Call) {
         let token = random();
         let params = vec![Param::Int(self.id), Param::Int(token)];
         (token, Call::new(sql::TX_TOKEN_WRITE, params))
     }
 
-    /// Notes that a transaction that began after this moment has written it.
+    /// Records that a transaction that began after this moment has written the row.
     pub(super) fn written_since(&mut self, begun: Instant) {
         self.used = begun;
     }
 }
 
-/// Makes a row. Where the answer is lost, nobody uses it, and it is swept.
+/// Creates a row. If the answer is lost, the row stays unused and is swept.
 async fn open(pool: &Pool, connection: &Connection) -> Result<TokenRow, Trouble> {
     let row = TokenRow { id: random(), used: Instant::now() };
     let insert = Call::new(sql::TX_TOKEN_OPEN, vec![Param::Int(row.id)]);
@@ -94,20 +94,20 @@ async fn open(pool: &Pool, connection: &Connection) -> Result<TokenRow, Trouble>
     Ok(row)
 }
 
-/// 64 bits that no other process draws: the keys of a hasher come from the operating system.
+/// Returns 64 bits that no other process draws: a hasher's keys come from the operating system.
 fn random() -> i64 {
     i64::from_ne_bytes(RandomState::new().hash_one(0).to_ne_bytes())
 }
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Committed,
     Aborted,
 }
 
-/// Finds out what became of a transaction whose COMMIT was never answered (spec R10), and makes
-/// sure that it stays so. Its row is not used again.
+/// Determines the outcome of a transaction whose COMMIT was never answered (spec R10), and makes
+/// sure that it cannot change. Its row is not used again.
 pub(super) async fn outcome(
     shared: &Shared,
     row: TokenRow,
@@ -121,11 +121,11 @@ pub(super) async fn outcome(
             Ok(Some(seen)) if seen == token => return Ok(Outcome::Committed),
             Ok(Some(_)) => return Ok(Outcome::Aborted),
             Ok(None) => {
-                // Swept, or lost by a server that was promoted without it.
+                // Swept, or missing on a server that was promoted without it.
                 last = format!("token row {} does not exist", row.id);
                 break;
             }
-            // A server that refuses, too: a standby may be promoted in the meantime.
+            // Retried even if the server refuses: a standby may be promoted in the meantime.
             Err(trouble) => last = trouble.into_error().to_string(),
         }
         pause(jittered(POLL)).await;
@@ -133,10 +133,10 @@ pub(super) async fn outcome(
     Err(StoreError::Unknown(format!("{reason}; {last}")))
 }
 
-/// How often an outcome is asked for.
+/// Interval between queries of an outcome.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Closes a row and gives its last token. An error proves nothing, and it can be asked again.
+/// Closes a row and returns its last token. An error proves nothing, and a retry is safe.
 async fn close(pool: &Pool, row: &TokenRow) -> Result<Option<i64>, Trouble> {
     let lent = pool.lend().await?;
     let close = Call::new(sql::TX_TOKEN_CLOSE, vec![Param::Int(row.id)]);

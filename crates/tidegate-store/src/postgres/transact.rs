@@ -1,4 +1,4 @@
-//! Read under lock, ask, write, commit; and what follows when one of them goes wrong.
+//! Transaction protocol: read under lock, decide, write, commit; retries after failures.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{Decide, Decision, MAX_ROUNDS, StoreError, catalogs::Redefined};
 
-/// One transaction, however many attempts it takes.
+/// Runs one transaction, with as many attempts as needed.
 pub(super) async fn transact(
     shared: &Shared,
     reads: ReadSet,
@@ -60,10 +60,10 @@ pub(super) async fn transact(
     }
 }
 
-/// Records a step in the transaction that its work was done in, and commits both.
+/// Records a step in the transaction of its work, and commits both.
 ///
-/// Contention is met by going back to the savepoint. Whatever else goes wrong undoes the work, and
-/// it is the caller's to do it again.
+/// Contention rolls back to the savepoint and is retried. Any other error rolls back the work, and
+/// the caller has to run the step again.
 pub(super) async fn transact_in_step(
     shared: &Shared,
     lent: Lent,
@@ -95,7 +95,7 @@ pub(super) async fn transact_in_step(
         }
     };
     if let Trouble::InDoubt(reason) = trouble {
-        // The server ends what is left of the transaction when its connection does.
+        // The server ends the open transaction when its connection ends.
         drop(lent);
         return match outcome(shared, row, attempt.token, &reason).await? {
             Outcome::Committed => Ok(()),
@@ -104,44 +104,44 @@ pub(super) async fn transact_in_step(
     }
     shared.steps.give_back_after(lent, &trouble).await;
     if !matches!(trouble, Trouble::Lost(_) | Trouble::Unnamed(_)) {
-        // A server process that was lost may have the row locked for a while: it is left to be
-        // swept.
+        // A server process that was lost may hold a lock on the row for a while: the row is left to
+        // be swept.
         shared.tokens.give_back(row);
     }
     Err(trouble.into_error())
 }
 
-/// Whose transaction it is.
+/// Owner of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ground {
-    /// Ours alone.
+    /// The transaction is only the store's.
     Own,
-    /// A step's, whose work is before our savepoint.
+    /// The transaction is a step's, whose work precedes our savepoint.
     Step,
 }
 
-/// What is kept from one attempt to the next.
+/// State kept from one attempt to the next.
 struct Attempt<'a> {
     shared: &'a Shared,
     ground: Ground,
-    /// Grows with every answer that asks for more.
+    /// Grows with every decision that needs more rows.
     reads: ReadSet,
     decide: Decide,
     rounds: usize,
-    /// The token of the transaction that COMMIT was sent for last.
+    /// Token of the transaction for which COMMIT was last sent.
     token: i64,
 }
 
-/// How a try on one connection ended, when nothing went wrong.
+/// Outcome of a try on one connection, if there was no error.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Committed,
-    /// Locks are needed that come before those held.
+    /// Locks are needed that come before the held ones in the lock order.
     Again,
 }
 
-/// How often a try may be repeated on one connection without a pause. Each repetition knows more
-/// rows than the one before; what has not settled by then is a matter for a pause.
+/// Maximum tries on one connection without a pause. Each try knows more rows than the previous one;
+/// if they do not converge by then, a pause is needed.
 const MAX_REPEATS: usize = 2 * MAX_ROUNDS;
 
 impl<'a> Attempt<'a> {
@@ -210,7 +210,7 @@ impl<'a> Attempt<'a> {
         let redefined = Redefined::by(&changes);
         let writing = Writing::new(changes, held)?;
         if writing.is_empty() {
-            // There is nothing to keep, and a COMMIT would wait for the disk because of the locks.
+            // There is nothing to write, and a COMMIT would wait for the disk because of the locks.
             connection.control(sql::ROLLBACK).await?;
             return Ok(End::Committed);
         }
@@ -225,7 +225,8 @@ impl<'a> Attempt<'a> {
                 Ok(End::Committed)
             }
             Err(Trouble::Clash(table, reason)) => {
-                // Somebody else's row: the next try locks it and shows it to the decision.
+                // Another transaction inserted the row: the next try locks it and passes it to the
+                // decision.
                 tracing::debug!(reason, "somebody else was first");
                 self.reads.merge(writing.inserted(table));
                 Ok(End::Again)
@@ -234,7 +235,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Writes and commits in one flight. Once that is sent, a lost connection is a lost answer.
+    /// Writes and commits in one flight. Once it is sent, a lost connection leaves the outcome
+    /// unknown.
     async fn commit(
         &mut self,
         connection: &Connection,
@@ -245,7 +247,7 @@ impl<'a> Attempt<'a> {
         let (token, name) = row.name();
         calls.push(name);
         if self.ground == Ground::Step {
-            // In one flight, a statement that fails would end the step's work too.
+            // If this were one flight, a failed statement would roll back the step's work too.
             first_error(connection.run(&std::mem::take(&mut calls)).await?)?;
         }
         calls.push(Call::new(sql::COMMIT, Vec::new()));
@@ -261,7 +263,7 @@ fn in_doubt(trouble: Trouble) -> Trouble {
     if let Trouble::Lost(reason) = trouble { Trouble::InDoubt(reason) } else { trouble }
 }
 
-/// What `more` asks for beyond `reads`.
+/// Returns the part of `more` that is not in `reads`.
 fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
     let mut fresh = more.clone();
     fresh.latches.retain(|latch, mode| reads.latches.get(latch).is_none_or(|held| held < mode));
@@ -272,9 +274,9 @@ fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
     fresh
 }
 
-/// Whether everything fresh that may have to wait sorts after all that is held.
+/// Whether all new reads that may have to wait come after all held locks in the lock order.
 ///
-/// Scans that skip what others lock never wait, so that they may come at any time.
+/// Scans that skip locked rows never wait, so they may come at any time.
 fn sorts_after(fresh: &ReadSet, held: &Held) -> bool {
     let after = |key: &RowKey| held.locked.last().is_none_or(|last| last < key);
     let rows = fresh.rows.iter().filter(|key| key.is_locked()).all(after);

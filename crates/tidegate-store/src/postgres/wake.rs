@@ -1,4 +1,4 @@
-//! Wake-ups between processes: they make things fast, and nothing depends on them.
+//! Wake-ups between processes: they reduce latency, and nothing depends on them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +17,14 @@ use super::{
     sql,
 };
 
-/// No more than one notification in this time: each takes a lock of the whole database.
+/// Minimum interval between notifications: each takes a lock of the whole database.
 const PACE: Duration = Duration::from_millis(10);
 
-/// How long to wait before connecting again, at first and at the most.
+/// First and longest backoff before connecting again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Sends and hears wake-ups, in tasks that end with it.
+/// Sender and listener of wake-ups, in tasks that end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Wake {
     count: Arc<watch::Sender<u64>>,
@@ -41,7 +41,7 @@ impl Drop for Wake {
 }
 
 impl Wake {
-    /// Begins to send, and to listen unless a pooler is in the way.
+    /// Starts the sender, and the listener unless a pooler prevents it.
     pub(super) fn start(settings: &Settings) -> Self {
         let count = Arc::new(watch::Sender::new(0));
         let asked = Arc::new(Notify::new());
@@ -67,7 +67,7 @@ fn bump(count: &watch::Sender<u64>) {
     count.send_modify(|count| *count += 1);
 }
 
-/// Sends one notification for all that was asked for since the last.
+/// Sends one notification for all requests since the last.
 async fn send_all(settings: Settings, asked: Arc<Notify>) {
     let mut connection = None;
     let mut wait = FIRST_WAIT;
@@ -102,7 +102,7 @@ async fn send_one(settings: &Settings, connection: &mut Option<Connection>) -> R
     Ok(())
 }
 
-/// Listens for as long as there is a store, over one connection after another.
+/// Listens as long as the store exists, reconnecting as needed.
 async fn listen(settings: Settings, count: Arc<watch::Sender<u64>>) {
     let mut wait = FIRST_WAIT;
     loop {
@@ -121,7 +121,7 @@ async fn listen_once(settings: &Settings, count: &Arc<watch::Sender<u64>>) -> Re
     let heard = count.clone();
     let connection = Connection::open(settings, move || bump(&heard)).await?;
     connection.control(sql::WAKE_LISTEN).await?;
-    // What was sent before this moment was not heard.
+    // Notifications sent before this moment were missed.
     bump(count);
     connection.closed().await;
     Ok(())

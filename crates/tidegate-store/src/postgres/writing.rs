@@ -1,4 +1,4 @@
-//! The second round trip: what a decision changes, table after table, in the order of tables.
+//! Second round trip: writes the changes of a decision, table by table, in the order of tables.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{StoreError, codec::Table, single_writer::one_change_a_row};
 
-/// The changes of one transaction, sorted by table.
+/// Changes of one transaction, grouped by table.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     tables: BTreeMap<Table, Changes>,
@@ -29,7 +29,7 @@ struct Changes {
 }
 
 impl Writing {
-    /// Sorts changes, and refuses those that cannot be meant.
+    /// Groups changes by table, and refuses invalid ones.
     pub(super) fn new(changes: Vec<Change>, held: &Held) -> Result<Self, StoreError> {
         let mut it = Self::default();
         for change in one_change_a_row(changes)? {
@@ -45,8 +45,8 @@ impl Writing {
             }
         }
         for changes in it.tables.values_mut() {
-            // Whoever inserts the same keys does it in the same order, so that one waits for the
-            // other and never both.
+            // All transactions that insert the same keys use the same order, so one waits for the
+            // other, and never both for each other.
             changes.inserts.sort_by_cached_key(Row::key);
         }
         Ok(it)
@@ -56,7 +56,8 @@ impl Writing {
         self.tables.is_empty()
     }
 
-    /// Rows that would change without being locked: a scan that only hints has found them.
+    /// Returns rows that would change without being locked, because a scan without locks found
+    /// them.
     pub(super) fn unlocked(&self, held: &Held) -> ReadSet {
         let changed = self.tables.values().flat_map(|changes| {
             changes.updates.iter().map(Row::key).chain(changes.deletes.iter().cloned())
@@ -65,18 +66,18 @@ impl Writing {
         ReadSet { rows, ..ReadSet::default() }
     }
 
-    /// The rows that would be new in a table.
+    /// Returns the rows that would be inserted into a table.
     pub(super) fn inserted(&self, table: Table) -> ReadSet {
         let rows = self.tables.get(&table).into_iter().flat_map(|changes| &changes.inserts);
         ReadSet { rows: rows.map(Row::key).collect(), ..ReadSet::default() }
     }
 
-    /// The statements, without COMMIT.
+    /// Returns the statements, without COMMIT.
     ///
     /// Inserts that may have to wait for another transaction come first, while existing rows are
-    /// locked but not yet changed. Whoever inserts a key whose row is only locked is told at once
-    /// that it is there; one whose row is being changed would wait for us, and with us waiting
-    /// for an insert of theirs that is a deadlock (seen: insert a gate after deleting another).
+    /// locked but not yet changed. A transaction that inserts a key whose row is only locked gets a
+    /// unique violation at once; one whose row is being changed would wait for us, and if we wait
+    /// for one of its inserts, that is a deadlock (seen: insert a gate after deleting another).
     pub(super) fn calls(&self) -> Result<Vec<Call>, StoreError> {
         let mut calls = Vec::new();
         let insert = |(&table, changes): (&Table, &Changes)| match changes.inserts.as_slice() {

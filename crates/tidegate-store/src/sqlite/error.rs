@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to a caller.
+//! Mapping of SQLite's errors to `StoreError`.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::StoreError;
 
-/// Any error but that of a commit.
+/// Maps any error but that of a commit.
 pub(super) fn refused(error: &Error) -> StoreError {
     classify(error, error.to_string())
 }
 
-/// Any error but that of a commit, with what it is about.
+/// Maps any error but that of a commit, and adds its subject.
 pub(super) fn refused_for(subject: impl fmt::Display, error: &Error) -> StoreError {
     classify(error, format!("{subject}: {error}"))
 }
@@ -36,10 +36,10 @@ fn classify(error: &Error, reason: String) -> StoreError {
     }
 }
 
-/// The error of a commit.
+/// Maps the error of a commit.
 ///
-/// The transaction is rolled back, and the next one overwrites what it left in the log. But where
-/// the disk failed in between, its last frame may have been written whole: if the machine stops
+/// The transaction is rolled back, and the next one overwrites its frames in the log. But if the
+/// disk failed in between, the last frame may have been written completely: if the machine stops
 /// before the next commit, the transaction is there again.
 pub(super) fn not_committed(error: &Error) -> StoreError {
     match error.sqlite_error_code() {

@@ -1,4 +1,4 @@
-//! Leases by name, on the connection that writes.
+//! Named leases, on the connection that writes.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Writer {
     }
 }
 
-/// The one row that a statement answers with, if any.
+/// Returns the only row of a statement's answer, if any.
 fn one<A>(
     tx: &Transaction<'_>,
     sql: &str,

@@ -1,4 +1,4 @@
-//! One owner per file: an advisory lock beside the database.
+//! File lock: an advisory lock beside the database allows one owner per file.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -9,10 +9,11 @@ use std::{
 use super::{place::Place, read_only::beside};
 use crate::StoreError;
 
-/// Keeps the file to this process until it is dropped or the process ends, however it ends.
+/// Exclusive lock of a file by this process, until it is dropped or the process ends, however it
+/// ends.
 ///
-/// The lock file stays behind on purpose: to delete it would let two processes lock two files of
-/// one name.
+/// The lock file is left behind on purpose: if it were deleted, two processes could lock two files
+/// of the same name.
 #[derive(Debug)]
 pub(super) struct FileLock {
     _file: File,
@@ -20,13 +21,13 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock for a database's path, or says who has it.
+    /// Takes the lock for a database's path, or returns an error that names its holder.
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         check_log(database)?;
         Self::take_to_replace(database)
     }
 
-    /// Takes the lock for a database that is about to be replaced, with the log that it has left.
+    /// Takes the lock for a database that is about to be replaced, even if it has left a log.
     pub(super) fn take_to_replace(database: &Path) -> Result<Self, StoreError> {
         let unavailable =
             |error: io::Error| StoreError::Unavailable(format!("{}: {error}", database.display()));
@@ -48,22 +49,23 @@ impl FileLock {
         Ok(Self { _file: file, place })
     }
 
-    /// The write-ahead log is open now, and belongs to the files of the store.
+    /// Adds the write-ahead log, which is open now, to the files of the store.
     pub(super) fn add_log(&mut self) -> Result<(), StoreError> {
         self.place.add_log().map_err(|error| StoreError::Unavailable(format!("-wal: {error}")))
     }
 
-    /// Says which file of the open store is no longer at its path.
+    /// Checks that the files of the open store are still at their paths; the error names the one
+    /// that is not.
     pub(super) fn check(&self) -> Result<(), String> {
         self.place.check()
     }
 }
 
-/// What a lock's name ends with.
+/// Suffix of a lock file's name.
 const LOCK: &str = ".lock";
 
-/// Opens files to write; one that is made is its owner's alone, as it holds other people's data.
-/// SQLite gives its write-ahead log the mode of the database.
+/// Returns options to open files for writing; a new file is readable by its owner only, as it holds
+/// other people's data. SQLite gives its write-ahead log the mode of the database.
 pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).truncate(false);
@@ -72,7 +74,8 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-/// Who holds the lock, where it has written its name already, and what to do about it.
+/// Describes the holder of the lock, if it has written its process id already, and what to do about
+/// it.
 fn holder(file: &mut File) -> String {
     let mut pid = String::new();
     let pid = file.read_to_string(&mut pid).map_or("", |_| pid.as_str());
@@ -86,8 +89,8 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// Refuses to begin anew where the log of a database that is gone is left: it holds what was
-/// committed last, and SQLite would delete it.
+/// Refuses to create a new database where the log of a missing one is left: the log holds the last
+/// commits, and SQLite would delete it.
 fn check_log(database: &Path) -> Result<(), StoreError> {
     let log = beside(database, "-wal");
     let is_left = log.metadata().is_ok_and(|log| log.len() > 0);
@@ -101,10 +104,10 @@ fn check_log(database: &Path) -> Result<(), StoreError> {
     )))
 }
 
-/// The file itself: two links to one database must meet in one lock.
+/// Returns the canonical path: two links to one database must use one lock.
 ///
-/// The database is opened here only while it does not exist. Later that would do harm: closing
-/// any handle of a file drops the locks that SQLite has on it in this process.
+/// The database is opened here only if it does not exist. Later that would do harm: closing any
+/// handle of a file drops the locks that SQLite has on it in this process.
 fn real_path(database: &Path) -> io::Result<PathBuf> {
     match database.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

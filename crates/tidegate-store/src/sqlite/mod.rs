@@ -1,8 +1,9 @@
-//! The store that keeps its rows in one SQLite file.
+//! SQLite store: all rows in one file.
 //!
-//! One thread owns the connection that writes: transactions are one after another, so that no
-//! row needs a lock. Another thread reads beside it, as the write-ahead log allows. The file has
-//! one owner: a second process is told whose it is, and opening it voids older leases.
+//! One thread owns the connection that writes: transactions run one after another, so that no row
+//! needs a lock. Another thread reads at the same time, as the write-ahead log allows. The file has
+//! one owner: a second process gets an error that names the owner, and opening the file voids older
+//! leases.
 
 mod error;
 mod lease;
@@ -45,28 +46,29 @@ use view::View;
 use worker::Worker;
 use writer::Writer;
 
-/// How long a statement waits for a foreign program that has the file locked, such as a backup.
+/// How long a statement waits for another program that has locked the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Every statement of a connection stays prepared: there are a little over a hundred.
+/// Capacity of the cache of prepared statements. All of a connection's statements stay prepared:
+/// there are a little over a hundred.
 const STATEMENTS: usize = 160;
 
-/// A store in one file, owned by this process alone.
+/// Store in one file, owned by this process alone.
 #[derive(Debug)]
 pub struct SqliteStore {
     clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     wakes: watch::Sender<u64>,
-    /// None for a store in memory, where only the writer sees the rows.
+    /// `None` for a store in memory, where only the writer sees the rows.
     path: Option<PathBuf>,
-    /// None for a store in memory.
+    /// `None` for a store in memory.
     reader: Option<Worker<Connection>>,
-    // Below the reader, so that the last connection to close is the one that may checkpoint.
+    // Below the reader, so that the connection that is closed last is the one that may checkpoint.
     writer: Worker<Writer>,
 }
 
 impl SqliteStore {
-    /// Opens a file, or makes it, and makes it this process's own.
+    /// Opens or creates a file and takes ownership of it for this process.
     pub async fn open(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let path = path.as_ref().to_owned();
         let (reader_path, own_path) = (path.clone(), path.clone());
@@ -77,13 +79,13 @@ impl SqliteStore {
         let store = Self::start(clock, make).await?;
         let reader = Worker::start("tidegate-read", move || connect(&reader_path, Access::Read));
         let reader = Some(reader.await?);
-        // All of them have opened the one file that was found first.
+        // Reader and writer must have opened the file that was found first.
         let check = |writer: &mut Writer| writer.check_place().map_err(StoreError::FileGone);
         store.writer.call(check).await?;
         Ok(Self { path: Some(own_path), reader, ..store })
     }
 
-    /// A store without a file, gone when it is dropped: for tests and trials.
+    /// Creates a store without a file, lost when it is dropped: for tests and trials.
     pub async fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let make = || {
             let db = Connection::open_in_memory().map_err(|error| refused(&error))?;
@@ -108,18 +110,18 @@ impl SqliteStore {
         Ok(Self { clock, catalogs, wakes, path: None, reader: None, writer })
     }
 
-    /// How long a transactional step may take where nobody says otherwise: everybody waits for it,
-    /// also the renewal of leases, so that it is below a quarter of the lease (7.5 of 30 seconds).
+    /// Default timeout of a transactional step. All other work waits for it, heartbeats included,
+    /// so it is below a quarter of the lease (7.5 of 30 seconds).
     pub const STEP_LIMIT: Duration = Duration::from_secs(5);
 
-    /// A transactional step: what `step` writes and what `record` says of it, kept together or not
-    /// at all.
+    /// Runs a transactional step: the writes of `step` and its `record` are committed together or
+    /// not at all.
     ///
-    /// `step` runs on the thread that writes, and everybody waits for it: it is for a few
-    /// statements. After `limit` its statements are interrupted and it is undone; a `step` that
-    /// computes or waits without SQLite cannot be interrupted, and is undone when it comes back.
-    /// `record` gives the commands that record the step: all of them are carried out, or none.
-    /// A panic of either is the caller's, and undoes all.
+    /// `step` runs on the thread that writes, and all other work waits for it: it is meant for a
+    /// few statements. After `limit` its statements are interrupted and it is rolled back; a `step`
+    /// that computes or waits outside of SQLite cannot be interrupted, and is rolled back when it
+    /// returns. `record` returns the commands that record the step: all of them are committed, or
+    /// none. A panic of either is passed to the caller, and rolls back everything.
     pub async fn transact_with<T: Send + 'static, E: Send + 'static>(
         &self,
         limit: Duration,
@@ -130,13 +132,13 @@ impl SqliteStore {
         done.await?
     }
 
-    /// Does something on a connection that sees all that is committed.
+    /// Runs a function on a connection that sees all committed rows.
     async fn look<A: Send + 'static>(
         &self,
         look: impl FnOnce(&Connection) -> Result<A, StoreError> + Send + 'static,
     ) -> Result<A, StoreError> {
         let look = move |db: &mut Connection| {
-            // One transaction, so that all statements see the same moment.
+            // One transaction, so that all statements see the same snapshot.
             let tx = db.transaction().map_err(|error| refused(&error))?;
             look(&tx)
         };
@@ -191,7 +193,8 @@ impl Store for SqliteStore {
 
     async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         match &self.path {
-            // Others read meanwhile: a walk lasts as long as there are rows.
+            // On its own connection, so that other reads continue: a walk takes as long as there
+            // are rows.
             Some(path) => SqliteLook::connect(path.clone()).await?.walk(visit).await,
             None => self.writer.call(move |writer| view::walk(&mut writer.db, &mut visit)).await,
         }
@@ -214,7 +217,8 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
     let named = |error: rusqlite::Error| refused_for(path.display(), &error);
-    // No URI, so that a file may have any name; no mutex, since one thread has the connection.
+    // No URI, so that a file may have any name; no mutex, since only one thread uses the
+    // connection.
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let db = db.map_err(named)?;
     set_up(&db).map_err(named)?;
@@ -231,7 +235,7 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
                 )));
             }
             db.pragma_update(None, "synchronous", "full").map_err(named)?;
-            // Without it macOS lets a disk keep what was synchronised in its own memory.
+            // Without `fullfsync`, macOS lets a disk keep synced data in its own cache.
             db.pragma_update(None, "fullfsync", true).map_err(named)?;
             Ok(db)
         }
@@ -240,8 +244,8 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
 
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
-    // Without it SQLite looks at the value of every `limit ?` and compiles the statement again
-    // each time that one is bound.
+    // Without it SQLite inspects the value of every `limit ?` and recompiles the statement each
+    // time that one is bound.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())

@@ -1,7 +1,7 @@
-//! The files of an open store, and whether they are still at their paths.
+//! Files of an open store, and the check that they are still at their paths.
 //!
-//! A file that was removed or replaced stays open: SQLite would go on to write into a file that
-//! nobody finds again, and another process could open a new one at the same path.
+//! A file that was removed or replaced stays open: SQLite would continue to write into a file that
+//! can no longer be found, and another process could open a new one at the same path.
 
 use std::{
     cell::Cell,
@@ -16,28 +16,28 @@ use crate::clock::{Clock as _, SystemClock};
 /// Device and inode of a file.
 type Identity = (u64, u64);
 
-/// A folder, and when an entry of it was last made, removed or renamed, in microseconds.
+/// Folder, with the time in microseconds when an entry was last created, removed or renamed.
 type Folder = (Identity, i64);
 
-/// The paths of an open store's files, each with the file that was opened there.
+/// Paths of an open store's files, each with the file that was opened there.
 #[derive(Debug)]
 pub(super) struct Place {
     files: Vec<(PathBuf, Identity)>,
-    /// Their folder when all of them were last found in it. None where it had changed just before:
-    /// times of files are no finer than the kernel's tick, and a second change within one tick
-    /// would not show.
+    /// Their folder when all of them were last found in it. `None` if it had changed just before:
+    /// file times are no finer than the kernel's tick, and a second change within one tick would
+    /// not show.
     unchanged: Cell<Option<Folder>>,
 }
 
-/// How long ago a folder must have changed so that the next change shows in its time.
+/// Minimum age of a folder's last change, so that the next change shows in its time.
 const TICK_MICROS: i64 = 100_000;
 
 impl Place {
-    /// The database and the lock, before SQLite opens the database.
+    /// Records the database and the lock, before SQLite opens the database.
     ///
-    /// The order makes a file that is swapped meanwhile show as replaced: its path then leads to
-    /// another file than the one remembered here, whichever of the two SQLite opened. The lock's
-    /// identity is the open file's, since the lock is on that file and not on the path.
+    /// The order makes a file that is swapped in between show as replaced: its path then leads to
+    /// another file than the one recorded here, whichever of the two SQLite opened. The lock's
+    /// identity is that of the open file, since the lock is on that file and not on the path.
     pub(super) fn of(database: PathBuf, path: PathBuf, lock: &File) -> io::Result<Self> {
         let opened = identity(&database.metadata()?);
         let files = vec![(database, opened), (path, identity(&lock.metadata()?))];
@@ -53,10 +53,11 @@ impl Place {
         Ok(())
     }
 
-    /// Says which file is no longer at its path, and what to do.
+    /// Checks all files; the error names the file that is no longer at its path, and what to do.
     ///
-    /// One call of `stat` for the folder while nothing changes in it, and one more for each file
-    /// otherwise: with three before and after every commit they took 12 of 340 µs of a hand-off.
+    /// One `stat` call for the folder while nothing changes in it, and one more for each file
+    /// otherwise: with three calls before and after every commit they took 12 of 340 µs of a
+    /// handoff.
     pub(super) fn check(&self) -> Result<(), String> {
         let folder = self.files[0].0.parent().and_then(|it| it.metadata().ok());
         let folder = folder.as_ref().and_then(changed);
@@ -82,7 +83,7 @@ impl Place {
     }
 }
 
-/// When a folder has changed, where that can be told.
+/// Returns the time of a folder's last change, where the system records it.
 #[cfg(unix)]
 fn changed(folder: &Metadata) -> Option<Folder> {
     use std::os::unix::fs::MetadataExt;
@@ -101,7 +102,7 @@ fn identity(of: &Metadata) -> Identity {
     (of.dev(), of.ino())
 }
 
-/// Elsewhere an open file cannot be removed or replaced.
+/// On other systems an open file cannot be removed or replaced.
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> Identity {
     (0, 0)

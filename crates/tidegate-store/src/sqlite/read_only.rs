@@ -1,7 +1,7 @@
-//! Looking at a file from outside, whoever owns it, and copying it.
+//! Read-only access to a file, whether or not it is in use, and copies of it.
 //!
-//! The write-ahead log lets any process read beside the one that writes, so that none of this asks
-//! the owner: who may read the file may check it and copy it.
+//! The write-ahead log lets any process read while another one writes, so none of this involves the
+//! owner: read permission for the file is enough to check it and copy it.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{StoreError, Visit, migrate::Migration};
 
-/// A file that is looked at and not changed.
+/// Database file opened for reading only.
 #[derive(Debug)]
 pub struct SqliteLook {
     path: PathBuf,
@@ -29,8 +29,8 @@ pub struct SqliteLook {
 }
 
 impl SqliteLook {
-    /// Looks at a file, whoever has it open. Refuses one that is not there, and one whose schema
-    /// is not this program's.
+    /// Opens a file, whether or not another process has it open. Refuses a missing file, and one
+    /// whose schema is not this program's.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let look = Self::connect(path.as_ref().to_owned()).await?;
         if let [first, ..] = look.pending().await? {
@@ -51,7 +51,7 @@ impl SqliteLook {
         Ok(Self { path, reader: reader.await? })
     }
 
-    /// The migrations that a file has not had, also for one that this program could not use yet.
+    /// Returns the pending migrations of a file, even of one that this program could not use yet.
     pub async fn pending_of(path: impl AsRef<Path>) -> Result<&'static [Migration], StoreError> {
         Self::connect(path.as_ref().to_owned()).await?.pending().await
     }
@@ -60,12 +60,12 @@ impl SqliteLook {
         self.reader.call(|db| writer::left(db)).await
     }
 
-    /// Shows every row there is, in key order, all as of one moment.
+    /// Visits all rows in key order, from one consistent snapshot.
     pub async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         self.reader.call(move |db| view::walk(db, &mut visit)).await
     }
 
-    /// Reads every page, and says what is wrong with the file itself.
+    /// Reads every page; returns an error if the file itself is damaged.
     pub async fn check_file(&self) -> Result<(), StoreError> {
         let path = self.path.display().to_string();
         let check = move |db: &mut Connection| {
@@ -77,12 +77,13 @@ impl SqliteLook {
         self.reader.call(check).await
     }
 
-    /// Writes all rows as of one moment to a new file, which is on disk when this returns.
+    /// Writes all rows of one snapshot to a new file, which is on disk when this returns.
     pub async fn copy(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let to = to.as_ref().to_owned();
         let copy = move |db: &mut Connection| {
             let name = to.display().to_string();
-            // SQLite copies into an empty file, and would make one that everybody may read.
+            // SQLite copies into an existing empty file; it would create one that every user may
+            // read.
             private().create_new(true).open(&to).map_err(|error| failed(&to, &error))?;
             let copied = db.execute(sql::FILE_COPY, [&name]);
             let kept = copied
@@ -93,8 +94,8 @@ impl SqliteLook {
         self.reader.call(copy).await
     }
 
-    /// Puts a copy in the place of a file that nobody has open: the whole copy, or nothing. A log
-    /// that a missing file has left is deleted.
+    /// Replaces a file that is not open by a copy: the whole copy, or nothing. A log left by a
+    /// missing file is deleted.
     pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
         let target = to.clone();
@@ -110,12 +111,12 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn replace_by(from: &Path, part: &Path, to: &Path) -> io::Result<()> {
-    // Made before the copy, which would give it the mode of the backup.
+    // Created before the copy, which would give it the mode of the backup.
     let mut copy = private().create(true).truncate(true).open(part)?;
     io::copy(&mut File::open(from)?, &mut copy)?;
     keep(part)?;
-    // What the old file had logged is not the new one's; without its log it is an older state of
-    // itself, so that it goes last.
+    // The old file's log does not belong to the new file. Without its log, the old file is an older
+    // state of itself, so the file is replaced last.
     for log in ["-wal", "-shm"] {
         match fs::remove_file(beside(to, log)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -126,7 +127,7 @@ fn replace_by(from: &Path, part: &Path, to: &Path) -> io::Result<()> {
     keep(to)
 }
 
-/// Waits until a file and its name are on disk.
+/// Syncs a file and its directory entry to disk.
 fn keep(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

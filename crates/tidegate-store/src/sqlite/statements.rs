@@ -1,4 +1,4 @@
-//! The statements, by table and by what they do.
+//! SQL statements, by table and by operation.
 
 use crate::{codec::Table, migrate::Migration};
 
@@ -30,7 +30,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 18, name: "turns", sql: sql!("migrations/0018_turns") },
 ];
 
-/// What is done with single rows of a table.
+/// Statements for single rows of a table.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) read: &'static str,
@@ -52,7 +52,7 @@ macro_rules! statements {
     };
 }
 
-/// A table's statements.
+/// Returns a table's statements.
 pub(super) fn of(table: Table) -> &'static Statements {
     match table {
         Table::Reply => statements!("reply"),

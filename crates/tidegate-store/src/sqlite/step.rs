@@ -1,4 +1,4 @@
-//! What a transactional step may do on the connection that writes, and for how long.
+//! Limits of a transactional step on the connection that writes: permitted statements and timeout.
 
 use std::{
     fmt,
@@ -13,20 +13,20 @@ use rusqlite::{
 
 use crate::{TransactionError, codec::Table};
 
-/// How many of SQLite's instructions pass between two looks at the time: some tens of
-/// microseconds.
+/// SQLite instructions between two checks of the time: some tens of microseconds.
 const INSTRUCTIONS: i32 = 4096;
 
-/// More than anybody means, and few enough to be added to a moment.
+/// Upper bound of the timeout: longer than any sensible value, and short enough to be added to an
+/// `Instant`.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Pragmas that only tell: the full-text index asks the first of them by itself.
+/// Pragmas that only read: the full-text index uses the first of them itself.
 const TELLING: [&str; 2] = ["data_version", "table_info"];
 
-/// Our tables that are no rows of the codec.
+/// Store's tables that hold no rows of the codec.
 const OTHER_TABLES: [&str; 2] = ["meta", "migration"];
 
-/// A transaction that a step writes in. Tidegate commits it, together with the step's record.
+/// Transaction that a step writes in. Tidegate commits it, together with the step's record.
 pub struct SqliteTransaction<'a> {
     db: &'a Connection,
     watch: &'a Watch,
@@ -39,7 +39,7 @@ impl fmt::Debug for SqliteTransaction<'_> {
 }
 
 impl SqliteTransaction<'_> {
-    /// Runs a statement that gives no rows, and says how many it changed.
+    /// Runs a statement that returns no rows, and returns the number of rows it changed.
     pub fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
         self.said(self.db.execute(sql, params))
     }
@@ -49,7 +49,7 @@ impl SqliteTransaction<'_> {
         self.said(self.db.execute_batch(sql))
     }
 
-    /// Reads the first row that a statement gives.
+    /// Reads the first row of a statement.
     pub fn query_row<T>(
         &self,
         sql: &str,
@@ -64,12 +64,13 @@ impl SqliteTransaction<'_> {
         self.said(self.db.prepare(sql))
     }
 
-    /// The number of the row that was inserted last.
+    /// Returns the rowid of the row inserted last.
     pub fn last_insert_rowid(&self) -> i64 {
         self.db.last_insert_rowid()
     }
 
-    /// Gives an error of ours the words that SQLite does not have for it.
+    /// Replaces the message of an error that was caused by our authorizer, for which SQLite has no
+    /// text.
     fn said<T>(&self, result: rusqlite::Result<T>) -> rusqlite::Result<T> {
         result.map_err(|error| match (error.sqlite_error(), self.watch.state().denied.take()) {
             (Some(code), Some(why)) if code.code == ErrorCode::AuthorizationForStatementDenied => {
@@ -80,30 +81,31 @@ impl SqliteTransaction<'_> {
     }
 }
 
-/// Keeps a step to what it may do, by hooks that look here.
+/// Enforces the limits of a step, by hooks that read this state.
 ///
-/// They stay on the connection: to set them anew would prepare all our statements anew.
+/// The hooks stay on the connection: setting them again would recompile all of the store's
+/// statements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Until when a step may go on; none outside of a step's part.
+    /// Deadline of a step's part; `None` outside of a step's part.
     until: Option<Instant>,
-    /// Why a statement was not let in.
+    /// Reason why a statement was denied.
     denied: Option<String>,
 }
 
 impl Watch {
-    /// Sets the hooks.
+    /// Installs the hooks.
     pub(super) fn over(db: &mut Connection) -> rusqlite::Result<Self> {
         let watch = Self::default();
         let it = watch.clone();
         db.authorizer(Some(move |asked: AuthContext<'_>| it.authorize(&asked.action)))?;
         let it = watch.clone();
         db.progress_handler(INSTRUCTIONS, Some(move || it.is_late()))?;
-        // A statement that rolls the transaction back, as `insert or rollback` does, leaves the
-        // next one to commit by itself.
+        // After a statement that rolls the transaction back, as `insert or rollback` does, the next
+        // one would commit by itself.
         let it = watch.clone();
         db.commit_hook(Some(move || it.state().until.is_some()))?;
         Ok(watch)
@@ -146,7 +148,7 @@ impl Watch {
     }
 }
 
-/// The time of a step's part. It ends with a panic too.
+/// Duration of a step's part. It ends with a panic too.
 struct Part<'a>(&'a Watch);
 
 impl<'a> Part<'a> {
@@ -162,7 +164,7 @@ impl Drop for Part<'_> {
     }
 }
 
-/// Why a step may not do this; none where it may.
+/// Returns the reason why a step may not do this; `None` if it may.
 fn denial(action: &AuthAction<'_>) -> Option<String> {
     if let AuthAction::Transaction { .. } = action {
         return Some(
@@ -195,7 +197,7 @@ fn denial(action: &AuthAction<'_>) -> Option<String> {
     Some(format!("a step may not change `{table}`, which is Tidegate's own"))
 }
 
-/// The table that an action would change.
+/// Returns the table that an action would change.
 fn changed<'a>(action: &AuthAction<'a>) -> Option<&'a str> {
     if let AuthAction::Insert { table_name }
     | AuthAction::Update { table_name, .. }

@@ -1,4 +1,4 @@
-//! What can be seen of SQLite only from inside: its schema, its plans and its failures.
+//! White-box tests of SQLite: its schema, its plans and its failures.
 
 use std::{
     fs,
@@ -76,7 +76,7 @@ fn a_statement_with_a_limit_is_compiled_once() {
     assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
 }
 
-/// A ready run, as an event makes it.
+/// Returns a ready run, as an event creates it.
 async fn ready_run() -> Run {
     let store = crate::MemoryStore::default();
     let workflow = Definition::parse(&json!({ "name": "a" })).unwrap().value;
@@ -89,8 +89,8 @@ async fn ready_run() -> Run {
     rows.iter().find_map(|row| row.as_run()).unwrap().clone()
 }
 
-/// The steps of SQLite's machine for a claim of a hundred runs, with so many workflows that have so
-/// many ready runs each.
+/// Counts the steps of SQLite's virtual machine for a claim of a hundred runs, with this many
+/// workflows that have this many ready runs each.
 fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
     let mut db = fresh();
     for at in 0..workflows * backlog {
@@ -112,12 +112,13 @@ fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
     steps.load(Ordering::Relaxed)
 }
 
-/// A claim costs what it leases, whatever the number of workflows and the length of backlogs.
+/// The cost of a claim depends on the runs it leases, not on the number of workflows or the length
+/// of backlogs.
 #[tokio::test]
 async fn a_claim_reads_no_backlogs() {
     let run = ready_run().await;
     let steps_of = |(workflows, backlog)| steps_of_a_claim(&run, workflows, backlog);
-    // A hundred workflows with one run each are the most that a hundred workers can meet.
+    // A hundred workflows with one run each are the worst case for a hundred workers.
     let steps = [(100, 10), (1_000, 2), (10_000, 1), (10, 100), (1, 1_000)].map(steps_of);
     let most = steps[0];
     assert!(steps.iter().all(|steps| *steps <= most + most / 20), "{steps:?}");
@@ -180,7 +181,7 @@ fn a_database_of_another_program_is_left_alone() {
     assert_eq!(schema(&db).unwrap().len(), 1);
 }
 
-/// A database after all migrations.
+/// Returns a database after all migrations.
 fn fresh() -> Connection {
     let mut db = Connection::open_in_memory().unwrap();
     writer::take_over(&mut db, Timestamp::default()).unwrap();
@@ -224,12 +225,12 @@ async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError
     store.transact(ReadSet::default(), Box::new(move |_| Decision::Apply(changes.clone()))).await
 }
 
-/// A full disk and a file that may not be written are told apart, change nothing, and are over
-/// when their cause is.
+/// A full disk and a read-only file are distinguished, change nothing, and end when their cause
+/// ends.
 #[tokio::test]
 async fn a_store_goes_on_when_there_is_room_again() {
     let folder = std::env::temp_dir().join(format!("tidegate-full-{}", std::process::id()));
-    // What a failed run has left, under the number of a process that came round again.
+    // Left by a failed run of a process with the same, reused id.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let store = SqliteStore::open(folder.join("a.db"), Arc::new(SystemClock)).await.unwrap();
@@ -254,7 +255,7 @@ async fn a_store_goes_on_when_there_is_room_again() {
             Box::new(move |_| Decision::Apply(vec![Change::Insert(row.clone())])),
         )
     };
-    // Room for one, not for two.
+    // Space for one event, not for two.
     pragma("pragma max_page_count = 200").await.unwrap();
     post(1).await.unwrap();
     assert!(matches!(post(2).await, Err(StoreError::Full(_))));
@@ -269,13 +270,13 @@ async fn a_store_goes_on_when_there_is_room_again() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The files are compared with those that were there before SQLite opened the database: one that
-/// is swapped meanwhile is not taken for the file of the store.
+/// The files are compared with those found before SQLite opened the database: a file that is
+/// swapped in between is not taken for the store's file.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_swapped_while_the_store_opens_is_noticed() {
     let folder = std::env::temp_dir().join(format!("tidegate-swap-{}", std::process::id()));
-    // What a failed run has left, under the number of a process that came round again.
+    // Left by a failed run of a process with the same, reused id.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join("a.db");

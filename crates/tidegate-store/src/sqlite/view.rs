@@ -1,4 +1,4 @@
-//! Reading rows inside one transaction.
+//! Reads of rows inside one transaction.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     single_writer::Source,
 };
 
-/// The rows as one transaction sees them.
+/// View of the rows inside one transaction.
 pub(super) struct View<'a> {
     pub(super) db: &'a Connection,
     pub(super) catalogs: &'a Catalogs,
@@ -173,8 +173,8 @@ impl Source for View<'_> {
 }
 
 impl View<'_> {
-    /// Ready runs in the order of their turns. A step through the index finds the next lane, so
-    /// that neither lanes without ready runs nor anybody's backlog are read.
+    /// Reads ready runs in the order of their turns. A step through the index finds the next lane,
+    /// so that neither lanes without ready runs nor the backlog of any lane is read.
     fn ready(&self, claim: &Claim, limit: u32) -> Result<Vec<Row>, StoreError> {
         let (mut first, mut workflows) = (Vec::new(), BTreeSet::new());
         'ranges: for &(mut from, to) in &claim.turns {
@@ -201,7 +201,7 @@ impl View<'_> {
         Ok(claim.take(runs, limit).into_iter().map(Row::Run).collect())
     }
 
-    /// The first ready run of the first lane from one turn up to another.
+    /// Returns the first ready run of the first lane from one turn up to another.
     fn next_lane(
         &self,
         ws: &Workspace,
@@ -214,8 +214,8 @@ impl View<'_> {
         Ok(found.into_iter().find_map(as_run))
     }
 
-    /// The newest runs of several lanes, lane by lane as in [`Self::ready`]: those that have not
-    /// ended, or those that have in these states.
+    /// Reads the newest runs of several lanes, lane by lane as in [`Self::ready`]: live runs, or
+    /// runs ended in these states.
     fn newest(
         &self,
         lanes: &[Seq],
@@ -241,7 +241,7 @@ impl View<'_> {
     }
 }
 
-/// The rows that a statement finds, in its order.
+/// Returns the rows of a statement, in its order.
 pub(super) fn rows(
     db: &Connection,
     table: Table,
@@ -258,7 +258,7 @@ fn as_run(row: Row) -> Option<Box<Run>> {
     Some(run)
 }
 
-/// Hands over the rows that a statement finds, in its order.
+/// Visits the rows of a statement, in its order.
 fn each(
     db: &Connection,
     table: Table,
@@ -276,7 +276,7 @@ fn each(
     Ok(())
 }
 
-/// Shows every row there is, in key order, as one transaction sees them.
+/// Visits all rows in key order, in one transaction.
 pub(super) fn walk(db: &mut Connection, visit: &mut Visit) -> Result<(), StoreError> {
     let tx = db.transaction().map_err(|error| refused(&error))?;
     for table in Table::ALL {

@@ -1,4 +1,4 @@
-//! A thread that owns a connection and does one thing after another.
+//! Thread that owns a connection and runs one job after another.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -9,12 +9,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::StoreError;
 
-/// How many calls may wait for the thread. Callers beyond wait for room; the committer needs one.
+/// Capacity of the thread's queue. Further callers wait for space; the committer needs one entry.
 const QUEUE: usize = 256;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// A thread that owns a `T`, by which it is asked to do things with it.
+/// Handle of a thread that owns a `T` and runs jobs on it.
 #[derive(Debug)]
 pub(super) struct Worker<T> {
     jobs: Option<mpsc::Sender<Job<T>>>,
@@ -22,7 +22,7 @@ pub(super) struct Worker<T> {
 }
 
 impl<T: 'static> Worker<T> {
-    /// Starts the thread, which first makes what it owns.
+    /// Starts the thread, which first creates the value it owns.
     pub(super) async fn start(
         name: &str,
         make: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -34,7 +34,7 @@ impl<T: 'static> Worker<T> {
                 Ok(owned) => owned,
                 Err(error) => return drop(opened.send(Err(error))),
             };
-            // Nobody waits any more: the store was given up while it was being opened.
+            // The caller is gone: opening the store was cancelled.
             if opened.send(Ok(())).is_err() {
                 return;
             }
@@ -49,10 +49,10 @@ impl<T: 'static> Worker<T> {
         Ok(worker)
     }
 
-    /// Has the thread do something, and waits for the answer.
+    /// Runs a function on the thread and waits for its result.
     ///
-    /// It is done even if nobody waits any more. A panic goes to the caller, and the thread
-    /// goes on.
+    /// The function runs even if the caller stops waiting. A panic is passed to the caller, and the
+    /// thread continues.
     pub(super) async fn call<A: Send + 'static>(
         &self,
         act: impl FnOnce(&mut T) -> Result<A, StoreError> + Send + 'static,
@@ -60,7 +60,7 @@ impl<T: 'static> Worker<T> {
         let (answer, answered) = oneshot::channel();
         let job: Job<T> = Box::new(move |owned| {
             let outcome = catch_unwind(AssertUnwindSafe(|| act(owned)));
-            // The caller may have been dropped: a future may be, at any await.
+            // The caller may have been dropped, as a future may be at any await.
             drop(answer.send(outcome));
         });
         self.jobs.as_ref().ok_or_else(gone)?.send(job).await.map_err(|_| gone())?;
@@ -72,7 +72,7 @@ impl<T: 'static> Worker<T> {
 }
 
 impl<T> Drop for Worker<T> {
-    /// Waits until what was asked for is done and the connection is closed.
+    /// Waits until all queued jobs are done and the connection is closed.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! The one connection that writes, and what it does.
+//! Writer: the only connection that writes, and its transactions.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,39 +27,39 @@ use crate::{
     transactional::recording::recording,
 };
 
-/// How many blocks of sequence numbers are set aside by one write. A crash skips what is left of
-/// them, at most 262,144 numbers of 2^63; a smaller figure writes the row more often.
+/// Blocks of sequence numbers reserved by one write. A crash skips the unused ones, at most 262,144
+/// numbers of 2^63; a smaller figure writes the row more often.
 const BLOCKS_AHEAD: i64 = 64;
 
-/// The name in `meta` of the first sequence number that was never set aside.
+/// Name in `meta` of the first sequence number that was never reserved.
 const SEQUENCE: &str = "sequence";
 
-/// The connection that writes, with what only it may change.
+/// Connection that writes, with the state that only it may change.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) rules: Rules,
     watch: Watch,
-    /// Engines that have beaten: one that was cleared away does not come back.
+    /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
     known: BTreeSet<EngineId>,
-    /// None for a store in memory.
-    // Below the connection, so that the lock is let go of after the database is closed.
+    /// `None` for a store in memory.
+    // Below the connection, so that the lock is released after the database is closed.
     lock: Option<FileLock>,
 }
 
-/// What a decision is made with besides the rows.
+/// State of a decision besides the rows.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
-    /// The next number to give out.
+    /// Next number to issue.
     next: i64,
-    /// The first number that a crash would give out: never below `next` at a commit.
+    /// First number that would be issued after a crash: never below `next` at a commit.
     set_aside: i64,
 }
 
 impl Writer {
-    /// Brings the schema up to date and voids the leases of engines that had the file before.
+    /// Migrates the schema and voids the leases of engines that used the file before.
     pub(super) fn open(
         mut db: Connection,
         mut lock: Option<FileLock>,
@@ -74,22 +74,23 @@ impl Writer {
         Ok(Self { db, rules, watch, known, lock })
     }
 
-    /// Says which file of the store is no longer at its path.
+    /// Checks that the store's files are still at their paths; the error names the one that is not.
     pub(super) fn check_place(&self) -> Result<(), String> {
         self.lock.as_ref().map_or(Ok(()), FileLock::check)
     }
 
-    /// One transaction, acknowledged when it is on the disk, in files that can be found again.
+    /// Runs one transaction, acknowledged when it is on disk, in files that are still at their
+    /// paths.
     ///
-    /// Every write goes through here: none begins if a file is gone, and none is acknowledged if
-    /// one went meanwhile. A transaction that wrote nothing does not wait for the disk.
+    /// All writes use this function: none begins if a file is gone, and none is acknowledged if one
+    /// disappeared in between. A transaction that wrote nothing does not wait for the disk.
     pub(super) fn commit<A, E: From<StoreError>>(
         &mut self,
         act: impl FnOnce(&Transaction<'_>, &mut Rules) -> Result<A, E>,
     ) -> Result<A, E> {
         self.check_place().map_err(StoreError::FileGone)?;
-        // Every way out but the last drops the transaction, which rolls it back: also a commit
-        // that fails, which leaves it open.
+        // Every exit but the last drops the transaction, which rolls it back: also a failed commit,
+        // which leaves it open.
         let tx = begin(&mut self.db)?;
         let answer = act(&tx, &mut self.rules)?;
         tx.commit().map_err(|error| not_committed(&error))?;
@@ -97,7 +98,7 @@ impl Writer {
         Ok(answer)
     }
 
-    /// One transaction: read, ask, write, commit.
+    /// Runs one transaction: read, decide, write, commit.
     pub(super) fn transact(
         &mut self,
         reads: ReadSet,
@@ -108,7 +109,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One transaction in which a step writes first and is recorded then.
+    /// Runs one transaction in which a step writes first and is then recorded.
     pub(super) fn transact_with<T, E>(
         &mut self,
         limit: Duration,
@@ -127,7 +128,7 @@ impl Writer {
         Ok(kept)
     }
 
-    /// Renews a lease; `false` where the engine was declared dead, or cleared away since.
+    /// Renews a lease; `false` if the engine was declared dead, or was deleted since.
     pub(super) fn heartbeat(
         &mut self,
         engine: EngineId,
@@ -151,15 +152,15 @@ impl Writer {
     }
 }
 
-/// What holds once a transaction is committed.
+/// State that takes effect once a transaction is committed.
 struct Carried {
-    /// The first sequence number that was never set aside.
+    /// First sequence number that was never reserved.
     set_aside: i64,
     redefined: Redefined,
 }
 
 impl Rules {
-    /// Notes what a committed transaction has changed.
+    /// Applies the state of a committed transaction.
     fn keep(&mut self, carried: Carried) {
         self.set_aside = carried.set_aside;
         self.catalogs.follow(carried.redefined);
@@ -214,8 +215,8 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
     }
 }
 
-/// Makes the file this process's own: the schema up to date and older leases void, in one
-/// transaction. Gives the first sequence number that nobody was given.
+/// Takes ownership of the file: migrates the schema and voids older leases, in one transaction.
+/// Returns the first sequence number that was never issued.
 pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let tx = begin(db)?;
     let migrated = migrate(&tx, now)?;
@@ -227,7 +228,7 @@ pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, Stor
     Ok(next)
 }
 
-/// Applies the migrations that are left, each with its record.
+/// Applies the pending migrations, each with its record.
 fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], StoreError> {
     let left = left(tx)?;
     tx.execute(sql::MIGRATION_CREATE, ()).map_err(|error| refused(&error))?;
@@ -246,7 +247,7 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], Stor
     Ok(left)
 }
 
-/// The migrations that are left, with nothing done about them.
+/// Returns the pending migrations, without applying them.
 pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> {
     let tables = schema(db).map_err(|error| refused(&error))?;
     if tables.is_empty() {
@@ -260,7 +261,7 @@ pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> 
     pending(sql::MIGRATIONS, &applied(db).map_err(|error| refused(&error))?)
 }
 
-/// The text of every table and index.
+/// Returns the text of every table and index.
 pub(super) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare(sql::SCHEMA_DUMP)?;
     let texts = statement.query_map((), |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! Decides whether a step's effect is kept with its record.
+//! Decision whether a step's effect is committed with its record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use tidegate_core::{
 
 use crate::{Answered, Decide, Decision, SeededCommand, StoreError, TransactionError};
 
-/// Why what was decided must not be kept.
+/// Reason why the decided changes must not be committed.
 #[derive(Debug)]
 enum Undone {
     Refused(Refusal),
@@ -33,23 +33,23 @@ impl<E> From<Undone> for TransactionError<E> {
     }
 }
 
-/// What a decision about a step's record came to, once it was asked.
+/// Outcome of a decision about a step's record, once the decision was made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict(Arc<Mutex<Option<Judged>>>);
 
 type Judged = Result<Vec<Answer>, Undone>;
 
 impl Verdict {
-    /// The answers, or why nothing must be kept.
+    /// Takes the answers, or the reason why nothing must be committed.
     pub(crate) fn take<E>(&self) -> Result<Vec<Answer>, TransactionError<E>> {
         let verdict = self.0.lock().expect("nothing panics under this lock").take();
         Ok(verdict.expect("a store asks before it answers")?)
     }
 }
 
-/// The commands that record a step, ready for a store: all of them or none.
+/// Turns the commands that record a step into a decision for a store: all of them or none.
 ///
-/// Where nothing must be kept the decision changes nothing, and the verdict says why.
+/// If nothing must be committed, the decision changes nothing and the verdict holds the reason.
 pub(crate) fn recording(
     commands: Vec<SeededCommand>,
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
@@ -69,8 +69,8 @@ pub(crate) fn recording(
     (reads, decide, verdict)
 }
 
-/// An effect is kept only with a record that is new: one that was there before is that of an
-/// effect that was kept before.
+/// Accepts an effect only together with a new record: an existing record belongs to an effect that
+/// was committed before.
 fn judge(commands: &[SeededCommand], changes: &[Change], answers: Vec<Option<Answered>>) -> Judged {
     let data = |reason: &str| Undone::Store(StoreError::Data(reason.to_owned()));
     let mut all = Vec::with_capacity(answers.len());
@@ -93,17 +93,18 @@ fn judge(commands: &[SeededCommand], changes: &[Change], answers: Vec<Option<Ans
     if steps.all(|step| new.contains(&step)) { Ok(all) } else { Err(Undone::Recorded) }
 }
 
-/// Whether a command moves a reaction's place past what it handled: a record of its own.
+/// Whether a command moves a reaction's position past the events it handled, which is itself a
+/// record.
 fn is_ack(command: &Command) -> bool {
     matches!(command, Command::Stream { command: StreamCommand::React(_), .. })
 }
 
-/// Whether the place was there before.
+/// Whether the position had already been reached.
 fn is_repeat(answer: &Answer) -> bool {
     matches!(answer, Answer::Stream(StreamAnswer::Reacted(reacted)) if reacted.already)
 }
 
-/// The steps that a command records.
+/// Keys of the steps that a command records.
 fn steps_of(command: &Command) -> Vec<RowKey> {
     let Command::Record { report, .. } = command else { return Vec::new() };
     report.steps.iter().map(|step| RowKey::Step(report.run, step.id.clone())).collect()

@@ -1,4 +1,4 @@
--- Creates the list of the migrations that this schema has had.
+-- Creates the table of migrations applied to this schema.
 create table if not exists migration (
   version  bigint      not null primary key,
   name     text        not null,

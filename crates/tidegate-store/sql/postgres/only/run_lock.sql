@@ -1,9 +1,9 @@
--- Locks runs by number and the first runs of gates' lines, and reads them.
+-- Locks runs by number and the first runs of gates' queues, and reads them.
 --
--- $1 numbers   $2 gate keys   $3 how many of each line ($2 and $3: arrays of one length)
+-- $1 numbers   $2 gate keys   $3 limit for each queue ($2 and $3: arrays of one length)
 -- Locks in the order of numbers, waiting. Runs after gate_lock, never in it: the numbers are not
--- read again after a wait, so the gates must be held still before it begins (spec R15).
--- Who stands where is said by run_line_order, which runs after this.
+-- read again after a wait, so the gates must be locked before it begins (spec R15). The order of
+-- each queue is read by run_queue_order, which runs after this.
 -- Indexes: the primary key, once for each number (README); run_line.
 select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,
        found.order_at, found.order_seq, found.due, found.owner, found.fence, found.body,

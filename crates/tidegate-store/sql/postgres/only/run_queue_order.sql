@@ -1,7 +1,7 @@
--- Says who stands in gates' lines, by place, once run_lock has locked them.
+-- Reads the order of the runs in gates' queues, once run_lock has locked them.
 --
--- $1 the gate's key   $2 how many (arrays: one place for each line)
--- Locks nothing. A number that run_lock did not lock means that the line has moved: try again.
+-- $1 the gate's key   $2 limit (arrays: one element per queue)
+-- Locks nothing. A number that run_lock did not lock means that the queue has changed: try again.
 -- Index: run_line.
 select wanted.n, found.seq
   from unnest($1::bytea[], $2::bigint[])

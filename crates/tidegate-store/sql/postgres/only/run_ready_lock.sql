@@ -1,9 +1,9 @@
--- Locks ready runs in the order of their turns, and skips those that others lock.
+-- Locks ready runs in the order of their turns, and skips runs locked by other transactions.
 --
--- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 how many
--- Never waits. Steps through the index find the first turns (one more for each range, as versions of
--- a workflow may be in several) and their lanes. A lane offers four times its share, as others may
--- take the best; the caller leaves out what is more. `ready` is asked again, in words no index answers.
+-- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 limit
+-- Never waits. Index steps find the first turns (one more for each range, as versions of a workflow
+-- may be in several) and their lanes. A lane offers four times its share, as others may take the
+-- best; the caller drops the surplus. `ready` is checked again by a condition that no index serves.
 -- Indexes: run_ready, a step for each turn and lane; the primary key, once for each run (README).
 select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,
        found.order_at, found.order_seq, found.due, found.owner, found.fence, found.body,

@@ -1,7 +1,7 @@
--- Creates the schema that schema_name has named, unless there is one of that name.
+-- Creates the schema named by schema_name, unless it exists.
 --
--- The name comes by a setting because `create schema` takes no parameter, and it is not pasted
--- into a statement by us. Who may not create schemas can be given one.
+-- The name is passed by a setting because `create schema` takes no parameter, and we do not paste
+-- it into a statement. A user without the right to create schemas can be given an existing one.
 do $$
 declare
   wanted text := current_setting('tidegate.schema');

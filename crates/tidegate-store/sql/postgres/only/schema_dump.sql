@@ -1,6 +1,7 @@
--- Reads the schema that is in use, one statement an object: for the test of schema.sql.
+-- Reads the current schema, one statement per object: for the test of schema.sql.
 --
--- No parameters. Asks the catalogs rather than a program, so that every server says the same.
+-- No parameters. Reads the catalogs rather than running a program, so that every server answers
+-- alike.
 select 1 as kind,
        sequencename::text as name,
        format('create sequence %s increment by %s start with %s cache %s',

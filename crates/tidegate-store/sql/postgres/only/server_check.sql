@@ -1,5 +1,6 @@
--- Reads what decides whether this server can be trusted with a commit. Settings that a server does
--- not know are empty, so that one that is not PostgreSQL gets as far as its name.
+-- Reads the settings that decide whether this server can be trusted with a commit. Settings unknown
+-- to the server are empty, so that the check of a server that is not PostgreSQL gets as far as its
+-- name.
 select pg_is_in_recovery(),
        coalesce(current_setting('synchronous_commit', true), ''),
        coalesce(current_setting('fsync', true), ''),

@@ -1,8 +1,8 @@
--- Sets what the transactions of a connection of our own rely on, for as long as it lives.
+-- Makes the settings for all transactions of one of our own connections, until it is closed.
 --
 -- $1 search_path   $2 lock_timeout   $3 statement_timeout   $4 idle_in_transaction_session_timeout
--- The same as tx_settings, whose comments apply. A peer that has gone in the middle of a flight is
--- noticed by keepalives: no time-out runs before the flight's Sync (spec R16).
+-- The same as tx_settings, whose comments apply. A peer that disappears in the middle of a flight
+-- is detected by keepalives: no timeout runs before the flight's Sync (spec R16).
 select set_config('search_path', $1::text, false),
        set_config('lock_timeout', $2::text, false),
        set_config('statement_timeout', $3::text, false),

@@ -1,7 +1,7 @@
--- Bounds a transactional step's part of its transaction.
+-- Sets the timeouts of a transactional step's part of its transaction.
 --
 -- $1 milliseconds
--- Nothing else is set: names mean what they mean to the user. The time-outs end what a process
--- that was stopped or cut off has left behind.
+-- Nothing else is set: names resolve as they do for the user. The timeouts end the transactions of
+-- processes that were suspended or disconnected.
 select set_config('statement_timeout', $1::text, true),
        set_config('idle_in_transaction_session_timeout', $1::text, true)

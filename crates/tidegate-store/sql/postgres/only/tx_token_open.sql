@@ -1,10 +1,10 @@
--- Inserts a token row, and sweeps a hundred that nobody has used for an hour.
+-- Inserts a token row, and sweeps up to a hundred that were unused for an hour.
 --
 -- $1 id, drawn at random
--- Locks the stale rows, and skips those that are locked. Index: none; the table is small, and this
--- runs once for each row that is ever made, so that sweeping here keeps up with making.
--- A swept row may be that of a living process: its next transaction fails and takes another row,
--- and an outcome that is asked for then is unknown, never "aborted".
+-- Locks the stale rows, and skips locked ones. Index: none; the table is small, and this runs once
+-- for each row ever created, so that sweeping here keeps up with creation. A swept row may belong
+-- to a live process: its next transaction fails and takes another row, and an outcome queried then
+-- is unknown, never "aborted".
 with stale as (
   select id
     from tx_token

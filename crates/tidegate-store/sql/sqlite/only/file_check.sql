@@ -1,4 +1,4 @@
--- Says `ok`, or what is wrong with the pages and indexes of the file.
+-- Returns `ok`, or the defects of the file's pages and indexes.
 --
 -- Locks nothing. Reads everything.
 pragma integrity_check(1)

@@ -1,5 +1,5 @@
--- Writes all rows as of one moment into another file, without the gaps of this one.
+-- Writes all rows of one snapshot into another file, without the unused pages of this one.
 --
--- $1 the other file, which must not exist
--- Locks nothing: whoever writes goes on writing. Reads everything.
+-- ?1 the other file, which must be missing or empty
+-- Locks nothing: the writer can continue. Reads everything.
 vacuum into ?1

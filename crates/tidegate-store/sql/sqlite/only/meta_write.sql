@@ -1,4 +1,4 @@
--- Writes one of the store's own numbers, new or not.
+-- Writes one of the store's own numbers; inserts or updates it.
 --
 -- ?1 name   ?2 value
 insert into meta (name, value)

@@ -1,4 +1,4 @@
--- Creates the record of migrations. Not a migration itself: they are looked up in it.
+-- Creates the table of applied migrations. Not a migration itself: migrations are looked up in it.
 --
 -- No parameters.
 create table if not exists migration (

@@ -1,8 +1,8 @@
 -- Reads the first ready run of the next lane that has one.
 --
 -- ?1 workspace   ?2, ?3 from this turn and lane   ?4, ?5 up to this turn and lane
--- Not "after a lane": for a pair that is greater SQLite begins at the pair itself, and would read
--- through the backlog of that lane.
+-- Not "after a lane": for a pair comparison with `>` SQLite starts at the pair itself, and would
+-- read through the backlog of that lane.
 -- Locks nothing: SQLite has one writer.
 -- Index: run_ready (ws, ready, lane, order_at, order_seq, seq) where ready is not null.
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
